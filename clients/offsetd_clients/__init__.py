@@ -1,0 +1,1 @@
+"""Clients of offsetd: commit and fetch the offsets of consumer groups."""

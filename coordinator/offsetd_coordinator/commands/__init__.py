@@ -1,0 +1,1 @@
+"""Commands this package adds to `offsetd`."""

@@ -1,0 +1,1 @@
+"""The coordinator's loops over records, compiled by Numba."""

@@ -1,0 +1,1 @@
+"""Keys and values of `__consumer_offsets`, as Kafka writes them."""

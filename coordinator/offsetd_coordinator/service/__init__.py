@@ -1,0 +1,1 @@
+"""The gRPC edge: messages to values, errors to statuses."""

@@ -1,0 +1,1 @@
+"""The PySpark pipeline. It comes with a later issue."""

@@ -1,0 +1,1 @@
+"""Loops that run per record over whole segments, compiled by Numba."""
