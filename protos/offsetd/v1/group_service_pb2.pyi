@@ -1,0 +1,148 @@
+import datetime
+
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from offsetd.v1 import types_pb2 as _types_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class GroupType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    GROUP_TYPE_UNSPECIFIED: _ClassVar[GroupType]
+    GROUP_TYPE_CLASSIC: _ClassVar[GroupType]
+    GROUP_TYPE_CONSUMER: _ClassVar[GroupType]
+
+class GroupState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    GROUP_STATE_UNSPECIFIED: _ClassVar[GroupState]
+    GROUP_STATE_EMPTY: _ClassVar[GroupState]
+    GROUP_STATE_PREPARING_REBALANCE: _ClassVar[GroupState]
+    GROUP_STATE_COMPLETING_REBALANCE: _ClassVar[GroupState]
+    GROUP_STATE_STABLE: _ClassVar[GroupState]
+    GROUP_STATE_ASSIGNING: _ClassVar[GroupState]
+    GROUP_STATE_RECONCILING: _ClassVar[GroupState]
+    GROUP_STATE_DEAD: _ClassVar[GroupState]
+GROUP_TYPE_UNSPECIFIED: GroupType
+GROUP_TYPE_CLASSIC: GroupType
+GROUP_TYPE_CONSUMER: GroupType
+GROUP_STATE_UNSPECIFIED: GroupState
+GROUP_STATE_EMPTY: GroupState
+GROUP_STATE_PREPARING_REBALANCE: GroupState
+GROUP_STATE_COMPLETING_REBALANCE: GroupState
+GROUP_STATE_STABLE: GroupState
+GROUP_STATE_ASSIGNING: GroupState
+GROUP_STATE_RECONCILING: GroupState
+GROUP_STATE_DEAD: GroupState
+
+class GroupListing(_message.Message):
+    __slots__ = ("group_id", "type", "state", "protocol_type")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    type: GroupType
+    state: GroupState
+    protocol_type: str
+    def __init__(self, group_id: _Optional[str] = ..., type: _Optional[_Union[GroupType, str]] = ..., state: _Optional[_Union[GroupState, str]] = ..., protocol_type: _Optional[str] = ...) -> None: ...
+
+class ListGroupsRequest(_message.Message):
+    __slots__ = ("page_size", "page_token", "states", "types", "group_id_prefix")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    TYPES_FIELD_NUMBER: _ClassVar[int]
+    GROUP_ID_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    states: _containers.RepeatedScalarFieldContainer[GroupState]
+    types: _containers.RepeatedScalarFieldContainer[GroupType]
+    group_id_prefix: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., states: _Optional[_Iterable[_Union[GroupState, str]]] = ..., types: _Optional[_Iterable[_Union[GroupType, str]]] = ..., group_id_prefix: _Optional[str] = ...) -> None: ...
+
+class ListGroupsResponse(_message.Message):
+    __slots__ = ("groups", "next_page_token")
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedCompositeFieldContainer[GroupListing]
+    next_page_token: str
+    def __init__(self, groups: _Optional[_Iterable[_Union[GroupListing, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class GetGroupRequest(_message.Message):
+    __slots__ = ("group_id",)
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    def __init__(self, group_id: _Optional[str] = ...) -> None: ...
+
+class GetGroupResponse(_message.Message):
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: Group
+    def __init__(self, group: _Optional[_Union[Group, _Mapping]] = ...) -> None: ...
+
+class Group(_message.Message):
+    __slots__ = ("group_id", "type", "state", "protocol_type", "protocol", "generation", "leader_id", "members", "log_partition", "offset_count", "state_time")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    LOG_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    STATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    type: GroupType
+    state: GroupState
+    protocol_type: str
+    protocol: str
+    generation: int
+    leader_id: str
+    members: _containers.RepeatedCompositeFieldContainer[GroupMember]
+    log_partition: int
+    offset_count: int
+    state_time: _timestamp_pb2.Timestamp
+    def __init__(self, group_id: _Optional[str] = ..., type: _Optional[_Union[GroupType, str]] = ..., state: _Optional[_Union[GroupState, str]] = ..., protocol_type: _Optional[str] = ..., protocol: _Optional[str] = ..., generation: _Optional[int] = ..., leader_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[GroupMember, _Mapping]]] = ..., log_partition: _Optional[int] = ..., offset_count: _Optional[int] = ..., state_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class GroupMember(_message.Message):
+    __slots__ = ("member_id", "instance_id", "client_id", "client_host", "topics", "assignment")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    instance_id: str
+    client_id: str
+    client_host: str
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    assignment: _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartition]
+    def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., assignment: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ...) -> None: ...
+
+class DeleteGroupRequest(_message.Message):
+    __slots__ = ("group_id", "request_id", "validate_only", "reason")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    request_id: str
+    validate_only: bool
+    reason: str
+    def __init__(self, group_id: _Optional[str] = ..., request_id: _Optional[str] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class DeleteGroupResponse(_message.Message):
+    __slots__ = ("revision", "offset_count")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    revision: _types_pb2.Revision
+    offset_count: int
+    def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., offset_count: _Optional[int] = ...) -> None: ...
