@@ -1,0 +1,67 @@
+# Everything a fresh clone needs: a POSIX shell, make and Python 3.11 or newer.
+#
+#   make serve    set up, then run the server on ./offsetd-data
+#   make test     set up, then run the tests
+#   make check    lint, types, import contracts, house rules, generated code up to date
+#   make protos   generate the code of protos/ again
+#   make bench    the benchmarks, as ratios within one run
+#   make nightly  the tests at their long settings, and every planted bug
+
+.POSIX:
+.PHONY: serve test check protos protos-check bench nightly clean help
+
+VENV = .venv
+BIN = $(VENV)/bin
+PROTOS_VENV = .venv-protos
+CONSTRAINTS = .ci/constraints.txt
+PACKAGES = storage coordinator clients pipeline
+PYTEST = $(BIN)/python -m pytest
+
+serve: $(VENV)/.server
+	@exec $(BIN)/offsetd serve $(ARGS)
+
+test: $(VENV)/.test
+	$(PYTEST) $(ARGS)
+
+check: $(VENV)/.check protos-check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(PACKAGES)
+	$(BIN)/lint-imports
+	$(PYTEST) -q tests/tidy
+
+bench: $(VENV)/.test
+	$(BIN)/python -m benchmarks $(ARGS)
+
+nightly: $(VENV)/.test
+	OFFSETD_NIGHTLY=1 $(PYTEST) $(ARGS)
+
+protos: $(PROTOS_VENV)/.ready
+	@.ci/protos $(PROTOS_VENV) protos
+
+protos-check: $(PROTOS_VENV)/.ready
+	@.ci/protos $(PROTOS_VENV) --check protos
+
+$(VENV)/.server: pyproject.toml $(CONSTRAINTS) .ci/venv
+	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server]'
+	@$(BIN)/offsetd kernels warm
+	@touch $@
+
+$(VENV)/.test: pyproject.toml $(CONSTRAINTS) .ci/venv
+	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server,kafka]' --group test
+	@$(BIN)/offsetd kernels warm
+	@touch $(VENV)/.server $@
+
+$(VENV)/.check: $(VENV)/.test
+	@.ci/venv $(VENV) $(CONSTRAINTS) --group check
+	@touch $@
+
+$(PROTOS_VENV)/.ready: .ci/venv .ci/protos
+	@.ci/venv $(PROTOS_VENV) /dev/null grpcio-tools==1.76.0 protobuf==6.33.6 googleapis-common-protos==1.76.0
+	@touch $@
+
+clean:
+	rm -rf $(VENV) $(PROTOS_VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+help:
+	@sed -n '2,9s/^# \{0,1\}//p' Makefile
