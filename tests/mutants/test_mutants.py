@@ -1,0 +1,68 @@
+"""The tests prove themselves: with each planted bug, a test that should notice does fail.
+
+A mutant is one replacement in one source file, applied to a copy of the packages; the test that
+has to catch it runs against the copy. CI replays a rotating third, `make nightly` all of them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mutants.planted import MUTANTS, Mutant
+
+ROOT = Path(__file__).parents[2]
+SOURCE_ROOTS = ("protos", "storage", "coordinator", "clients")
+NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
+TESTS_FAILED_EXIT = 1  # pytest: tests ran and some failed; a broken import or no test is another
+
+
+def todays_mutants() -> list[Mutant]:
+    """All of them at night; else the third whose turn it is today."""
+    if NIGHTLY:
+        return list(MUTANTS)
+    turn = datetime.datetime.now(tz=datetime.UTC).date().toordinal() % 3
+    return [mutant for place, mutant in enumerate(MUTANTS) if place % 3 == turn]
+
+
+def plant(mutant: Mutant, folder: Path) -> dict[str, str]:
+    """Copies the packages, applies the mutant; returns the environment that imports the copy."""
+    for root in SOURCE_ROOTS:
+        shutil.copytree(ROOT / root, folder / root, ignore=shutil.ignore_patterns("__pycache__"))
+    target = folder / mutant.file
+    source = target.read_text()
+    assert source.count(mutant.replace) == 1, f"{mutant.file} has changed: mend the mutant"
+    mutated = source.replace(mutant.replace, mutant.by)
+    compile(mutated, mutant.file, "exec")
+    target.write_text(mutated)
+    roots = os.pathsep.join(str(folder / root) for root in SOURCE_ROOTS)
+    return {**os.environ, "PYTHONPATH": roots, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def run_test(node: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Runs one test, or the tests of one file, in a process of its own."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", node]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False
+    )
+
+
+@pytest.mark.parametrize("mutant", todays_mutants(), ids=lambda mutant: mutant.name)
+def test_a_planted_bug_is_caught(mutant: Mutant, tmp_path: Path) -> None:
+    environment = plant(mutant, tmp_path)
+    outcome = run_test(mutant.caught_by, environment)
+    assert outcome.returncode == TESTS_FAILED_EXIT, (
+        f"{mutant.caught_by} did not notice: {mutant.name}\n{outcome.stdout[-3000:]}"
+        f"\n{outcome.stderr[-2000:]}"
+    )
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_every_mutant_still_applies(mutant: Mutant) -> None:
+    assert (ROOT / mutant.file).read_text().count(mutant.replace) == 1
