@@ -1,0 +1,41 @@
+"""`python -m benchmarks [NAME…]`: the benchmarks, each a ratio within one run."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from pathlib import Path
+
+BENCHMARKS = {
+    "load": "load of a large log to SERVING, beside Kafka on the same files",
+    "memory": "anonymous memory per stored offset",
+    "start": "an empty server, from exec to SERVING",
+    "commit_path": "durable commits beside a bare grpc.aio server",
+}
+
+
+def main() -> None:
+    """Runs the named benchmarks, or all, and prints what each found."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (3)")
+    parser.add_argument("--scale", type=float, default=1.0, help="size of the logs (1.0)")
+    parser.add_argument("--json", type=Path, help="also write the figures to this file")
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(BENCHMARKS):
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+
+    found = {}
+    for name in options.names or BENCHMARKS:
+        print(f"\n{name}: {BENCHMARKS[name]}")
+        benchmark = importlib.import_module(f"benchmarks.{name}")
+        found[name] = benchmark.run(rounds=options.rounds, scale=options.scale)
+        for line, figure in found[name].items():
+            print(f"  {line:<58} {figure}")
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1, default=str) + "\n")
+
+
+if __name__ == "__main__":
+    main()
