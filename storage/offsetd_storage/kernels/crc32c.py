@@ -1,0 +1,128 @@
+"""CRC32C (Castagnoli), the checksum of Kafka's record batches and of our own files.
+
+With SSE4.2 it is one instruction for 8 bytes, reached through LLVM; elsewhere eight tables.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic
+
+from offsetd_storage.kernels.byte_order import load_u8
+from offsetd_storage.kernels.registry import inline_kernel, kernel
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Bytes = npt.NDArray[np.uint8]
+
+_POLYNOMIAL: Final = 0x82F63B78  # reflected
+_U32_MASK: Final = (1 << 32) - 1
+HAS_SSE42: Final = "+sse4.2" in cpu_target.target_context.codegen().magic_tuple()[2].split(",")
+
+
+def _make_tables() -> npt.NDArray[np.int64]:
+    """Entry [k, b]: the checksum state of byte b followed by k zero bytes."""
+    tables = np.zeros((8, 256), dtype=np.int64)
+    for byte in range(256):
+        state = byte
+        for _ in range(8):
+            state = (state >> 1) ^ (_POLYNOMIAL if state & 1 else 0)
+        tables[0, byte] = state
+    for k in range(1, 8):
+        before = tables[k - 1]
+        tables[k] = (before >> 8) ^ tables[0][before & 255]
+    return tables
+
+
+_TABLES: Final = _make_tables()
+
+
+def _sse42_step(bits: int) -> Any:
+    def step(typing_context: Any, state: Any, buffer: Any, position: Any) -> Any:
+        del typing_context, state, position
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            before, array, at = arguments
+            view = context.make_array(signature.args[1])(context, builder, array)
+            integer = ir.IntType(bits)
+            state_type = ir.IntType(64 if bits == 64 else 32)
+            address = builder.bitcast(builder.gep(view.data, [at]), integer.as_pointer())
+            chunk = builder.load(address, align=1)
+            instruction = builder.module.declare_intrinsic(
+                f"llvm.x86.sse42.crc32.{state_type.width}.{bits}",
+                fnty=ir.FunctionType(state_type, [state_type, integer]),
+            )
+            if bits == 64:
+                return builder.call(instruction, [before, chunk])
+            after = builder.call(instruction, [builder.trunc(before, state_type), chunk])
+            return builder.zext(after, ir.IntType(64))
+
+        return types.int64(types.int64, buffer, types.int64), generate
+
+    return intrinsic(step)
+
+
+_sse42_step_8 = _sse42_step(64)  # (state, buffer, position) -> state
+_sse42_step_4 = _sse42_step(32)
+_sse42_step_2 = _sse42_step(16)
+_sse42_step_1 = _sse42_step(8)
+
+
+@inline_kernel
+def extend_sse42(state: int, buffer: Bytes, start: int, end: int) -> int:
+    """The checksum state after the bytes from `start` to `end`, by the processor's instruction."""
+    while start + 8 <= end:
+        state = _sse42_step_8(state, buffer, start)
+        start += 8
+    rest = end - start
+    if rest & 4:
+        state = _sse42_step_4(state, buffer, start)
+        start += 4
+    if rest & 2:
+        state = _sse42_step_2(state, buffer, start)
+        start += 2
+    if rest & 1:
+        state = _sse42_step_1(state, buffer, start)
+    return state
+
+
+@inline_kernel
+def extend_tables(state: int, buffer: Bytes, start: int, end: int) -> int:
+    """The checksum state after the bytes from `start` to `end`, by tables."""
+    while start + 8 <= end:
+        state = (
+            _TABLES[7, (state ^ load_u8(buffer, start)) & 255]
+            ^ _TABLES[6, ((state >> 8) ^ load_u8(buffer, start + 1)) & 255]
+            ^ _TABLES[5, ((state >> 16) ^ load_u8(buffer, start + 2)) & 255]
+            ^ _TABLES[4, ((state >> 24) ^ load_u8(buffer, start + 3)) & 255]
+            ^ _TABLES[3, load_u8(buffer, start + 4)]
+            ^ _TABLES[2, load_u8(buffer, start + 5)]
+            ^ _TABLES[1, load_u8(buffer, start + 6)]
+            ^ _TABLES[0, load_u8(buffer, start + 7)]
+        )
+        start += 8
+    while start < end:
+        state = (state >> 8) ^ _TABLES[0, (state ^ load_u8(buffer, start)) & 255]
+        start += 1
+    return state
+
+
+extend: Final = extend_sse42 if HAS_SSE42 else extend_tables
+
+
+@inline_kernel
+def checksum(buffer: Bytes, start: int, end: int) -> int:
+    """CRC32C of the bytes from `start` to `end`, for use inside other kernels."""
+    return extend(_U32_MASK, buffer, start, end) ^ _U32_MASK
+
+
+@kernel("int64(uint8[::1], int64, int64)")
+def crc32c(buffer: Bytes, start: int, end: int) -> int:
+    """CRC32C of the bytes from `start` to `end`, 0 to 2**32 - 1."""
+    return checksum(buffer, start, end)

@@ -1,0 +1,119 @@
+"""Every kernel, with the one signature it is compiled for.
+
+A module of kernels declares them on import and compiles nothing; `warm` compiles them, or loads
+them from the cache, and then forbids any other signature. A kernel may call other kernels and
+inline kernels, and may use constants of `kernels` packages only: the cache is keyed by the
+sources of those packages (see `cache`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import attrs
+from numba import njit
+from numba.core.caching import NullCache
+
+from offsetd_storage.kernels.cache import KernelCache
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
+# Unsigned 64-bit mixed with signed rounds through float64 in Numba; floats lose offsets.
+_UNSAFE_TYPE: Final = re.compile(r"\b(uint64|float\d+|complex\d+)\b")
+
+
+class UnsafeKernelError(TypeError):
+    """A kernel in which a variable became an unsigned 64-bit integer or a float."""
+
+
+@attrs.frozen(kw_only=True)
+class Kernel:
+    """A compiled loop: `dispatcher` is what the module calls, `signature` all it accepts."""
+
+    name: str
+    signature: str
+    dispatcher: Any
+    cache: KernelCache
+
+
+_kernels: dict[str, Kernel] = {}
+
+
+def kernel(signature: str) -> Callable[[Function], Function]:
+    """Register a function to be compiled for `signature`, without the GIL, and cached on disk."""
+
+    def register(function: Function) -> Function:
+        dispatcher: Any = njit(nogil=True, error_model="numpy")(function)
+        cache = KernelCache(function, check=refuse_unsafe_types)
+        # Numba looks a compiled function up here before it compiles, and stores it afterwards.
+        dispatcher._cache = cache
+        name = f"{function.__module__}.{function.__qualname__}"
+        _kernels[name] = Kernel(name=name, signature=signature, dispatcher=dispatcher, cache=cache)
+        return cast("Function", dispatcher)
+
+    return register
+
+
+def inline_kernel(function: Function) -> Function:
+    """A building block that becomes part of the kernels that call it; cached with them."""
+    dispatcher: Any = njit(nogil=True, error_model="numpy", forceinline=True)(function)
+    dispatcher._cache = _CheckedNullCache()
+    return cast("Function", dispatcher)
+
+
+def refuse_unsafe_types(compiled: Any) -> None:
+    """Raise `UnsafeKernelError` if a variable of a `CompileResult` has an unsafe type."""
+    for variable, variable_type in compiled.fndesc.typemap.items():
+        if _UNSAFE_TYPE.search(str(variable_type)):
+            raise UnsafeKernelError(f"{compiled.fndesc.qualname}: {variable} is {variable_type}")
+
+
+class _CheckedNullCache(NullCache):
+    def save_overload(self, sig: Any, compiled: Any) -> None:
+        del sig
+        refuse_unsafe_types(compiled)
+
+
+def registered_kernels() -> tuple[Kernel, ...]:
+    """All kernels of the modules imported so far, by name."""
+    return tuple(_kernels[name] for name in sorted(_kernels))
+
+
+def import_kernels(*packages: str) -> None:
+    """Import every module of these packages, so that their kernels are registered."""
+    for package in packages:
+        folder = importlib.import_module(package)
+        for module in pkgutil.iter_modules(folder.__path__, f"{package}."):
+            importlib.import_module(module.name)
+
+
+def is_warm_on_disk() -> bool:
+    """Whether `warm` would find every registered kernel in the cache, and compile none."""
+    return all(each.cache.holds(each.signature) for each in registered_kernels())
+
+
+def warm(progress: Callable[[int, int, str], None] | None = None) -> int:
+    """Compile or load every registered kernel, then forbid to compile anything else.
+
+    `progress(done, total, name)` is called before each kernel, and with an empty name at the end.
+    Returns how many had to be compiled. A call with other types than a kernel's signature raises
+    TypeError from here on.
+    """
+    kernels = registered_kernels()
+    compiled = 0
+    for done, each in enumerate(kernels):
+        if progress is not None:
+            progress(done, len(kernels), each.name)
+        if not each.dispatcher.overloads:
+            each.dispatcher.compile(each.signature)
+            compiled += each.cache.saved
+            each.dispatcher.disable_compile()
+    if progress is not None:
+        progress(len(kernels), len(kernels), "")
+    return compiled
