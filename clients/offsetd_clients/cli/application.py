@@ -1,0 +1,179 @@
+"""The typer application: commands come from entry points and are imported when they are called.
+
+An entry point of the group `offsetd.commands` bears its command's name and names a function
+`register(app: typer.Typer, terminal: Terminal) -> None`, which adds the command (or a typer of
+subcommands) under that name. Every command is given `-o/--output` here, so none declares it.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points, version
+from typing import Annotated, Any
+
+import typer
+import typer.core
+import typer.main
+
+from offsetd_clients.cli.main import OURS
+from offsetd_clients.cli.terminal import OutputFormat, Terminal, standard_terminal
+
+ENTRY_POINT_GROUP = "offsetd.commands"
+OWN_COMMANDS = {
+    "commit": "offsetd_clients.cli.offsets:register_commit",
+    "fetch": "offsetd_clients.cli.offsets:register_fetch",
+    "groups": "offsetd_clients.cli.groups:register",
+}
+EXTRA_OF_PACKAGE = {
+    "offsetd_clients": "cli",
+    "offsetd_coordinator": "server",
+    "offsetd_pipeline": "spark",
+}
+
+# Help has no markup: a `[server]` in it is no style.
+PLAIN: dict[str, Any] = {
+    "rich_markup_mode": None,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+
+OutputOption = Annotated[
+    OutputFormat,
+    typer.Option("-o", "--output", help="How results are printed.", show_choices=True),
+]
+
+
+def run(terminal: Terminal | None = None) -> int:
+    """Runs `sys.argv`; returns the exit code. Wrong use is 2, told on stderr."""
+    terminal = terminal or standard_terminal()
+    try:
+        application(terminal)(prog_name="offsetd")
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except ModuleNotFoundError as error:
+        # A command may import its libraries only when it runs.
+        if (error.name or "").partition(".")[0] in OURS:
+            raise
+        terminal.note(f"error: {error.name} is not installed: pip install 'offsetd[server]'")
+        return 1
+    finally:
+        terminal.flush()
+    return 0
+
+
+def application(terminal: Terminal) -> typer.Typer:
+    """The command line, printing to `terminal`."""
+    loaders = _loaders(terminal)
+
+    class Commands(typer.core.TyperGroup):
+        """Imports a command when it is asked for: `fetch` must not wait for the server's."""
+
+        def list_commands(self, _ctx: Any) -> list[str]:
+            return sorted(loaders)
+
+        def get_command(self, _ctx: Any, cmd_name: str) -> Any:
+            return loaders[cmd_name]() if cmd_name in loaders else None
+
+    app = typer.Typer(
+        cls=Commands,
+        name="offsetd",
+        help="A coordinator for consumer offsets: its server, its clients, its log.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        **PLAIN,
+    )
+
+    def show_version(value: bool) -> None:
+        if value:
+            terminal.lines([version("offsetd")])
+            raise typer.Exit
+
+    @app.callback()
+    def root(
+        _version: Annotated[
+            bool,
+            typer.Option(
+                "--version",
+                help="Print the version and exit.",
+                callback=show_version,
+                is_eager=True,
+            ),
+        ] = False,
+    ) -> None:
+        pass
+
+    return app
+
+
+def _loaders(terminal: Terminal) -> dict[str, Callable[[], Any]]:
+    own = [EntryPoint(name, value, ENTRY_POINT_GROUP) for name, value in OWN_COMMANDS.items()]
+    points = {point.name: point for point in [*entry_points(group=ENTRY_POINT_GROUP), *own]}
+    return {
+        name: functools.cache(functools.partial(_load, point, terminal))
+        for name, point in points.items()
+    }
+
+
+def _load(point: EntryPoint, terminal: Terminal) -> Any:
+    app = typer.Typer(**PLAIN)
+    app.callback()(_nothing)  # Makes it a group, also of one command.
+    try:
+        register = point.load()
+    except ModuleNotFoundError as error:
+        _register_failure(app, terminal, point, error)
+    else:
+        register(app, terminal)
+    _add_output_option(app, terminal)
+    group = typer.main.get_command(app)
+    return group.get_command(typer.Context(group), point.name)  # type: ignore[attr-defined]
+
+
+def _nothing() -> None:
+    pass
+
+
+def _register_failure(
+    app: typer.Typer, terminal: Terminal, point: EntryPoint, error: ModuleNotFoundError
+) -> None:
+    package = point.value.partition(".")[0]
+    text = f"{error.name} is not installed"
+    if package in EXTRA_OF_PACKAGE and (error.name or "").partition(".")[0] not in OURS:
+        text += f": pip install 'offsetd[{EXTRA_OF_PACKAGE[package]}]'"
+
+    @app.command(
+        point.name,
+        help=f"Not available: {text}",
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )
+    def unavailable() -> None:
+        terminal.fail(text)
+
+
+def _add_output_option(app: typer.Typer, terminal: Terminal) -> None:
+    """Gives `-o/--output` to every command of `app` and of the groups within it."""
+    for command in app.registered_commands:
+        if command.callback is not None:
+            command.callback = _with_output_option(command.callback, terminal)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _add_output_option(group.typer_instance, terminal)
+
+
+def _with_output_option(callback: Callable[..., Any], terminal: Terminal) -> Callable[..., Any]:
+    @functools.wraps(callback)
+    def command(*args: Any, output: OutputFormat, **kwargs: Any) -> Any:
+        terminal.output_format = output
+        return callback(*args, **kwargs)
+
+    signature = inspect.signature(callback)
+    option = inspect.Parameter(
+        "output",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=OutputFormat.TABLE,
+        annotation=OutputOption,
+    )
+    # typer reads the signature; a command that has an `output` of its own fails here, early.
+    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), option]
+    )
+    command.__annotations__ = {**callback.__annotations__, "output": OutputOption}
+    return command

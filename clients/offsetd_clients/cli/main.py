@@ -1,0 +1,20 @@
+"""The command `offsetd`: what the installed script calls.
+
+Exit codes: 0 done, 1 failed, 2 wrong use, 3 partly done.
+"""
+
+import sys
+
+OURS = ("offsetd", "offsetd_storage", "offsetd_coordinator", "offsetd_clients", "offsetd_pipeline")
+
+
+def main() -> None:
+    """Runs the command line on `sys.argv` and exits. A missing extra is one line, not a trace."""
+    try:
+        from offsetd_clients.cli.application import run  # noqa: PLC0415  # the extra may be missing
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in OURS:
+            raise
+        sys.stderr.write(f"error: {error.name} is not installed: pip install 'offsetd[cli]'\n")
+        sys.exit(1)
+    sys.exit(run())

@@ -1,0 +1,246 @@
+"""What every command prints with: results on stdout, all else on stderr."""
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from io import StringIO
+from itertools import chain
+from typing import NoReturn, TextIO
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+EXIT_FAILED = 1
+EXIT_PARTLY = 3
+
+# Called with how much is done, how much there is (0: not known), and what is being done.
+ProgressReport = Callable[[int, int, str], None]
+Row = Mapping[str, object]
+
+
+class OutputFormat(StrEnum):
+    """How rows are printed: see `Terminal.rows`."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+class Terminal:
+    """Prints a command's results to stdout and everything else to stderr.
+
+    A stream that is no terminal gets neither colour nor progress, and lines of any width. When
+    the reader of stdout goes away (`| head`) nothing more is printed and nothing is raised.
+    """
+
+    def __init__(self, stdout: TextIO, stderr: TextIO) -> None:
+        self.output_format = OutputFormat.TABLE
+        self._stdout = stdout
+        self._stderr = stderr
+        self._reader_is_gone = False
+
+    def rows(self, columns: Sequence[str], rows: Iterable[Row], *, title: str = "") -> None:
+        """Prints `rows` in the format the user chose; a row lacks a column: None.
+
+        table: a header and aligned cells under `title`; None is `-`; control characters are
+        escaped. json: one array of objects. jsonl: one object a line, each flushed. csv: a header
+        line; None is empty. Times are ISO 8601 in UTC; in table and csv, lists are joined by `,`.
+        """
+        match self.output_format:
+            case OutputFormat.TABLE:
+                self._table(columns, list(rows), title)
+            case OutputFormat.JSON:
+                self._write_all(_json_array(columns, rows))
+            case OutputFormat.JSONL:
+                self._write_all(
+                    (_json(columns, row, indent=None) + "\n" for row in rows), flush=True
+                )
+            case OutputFormat.CSV:
+                self._write_all(_csv_lines(columns, rows))
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Prints each line to stdout as it is, whatever the format."""
+        self._write_all(line + "\n" for line in lines)
+
+    def note(self, text: str) -> None:
+        """Prints what is not a result to stderr."""
+        self._complain(printable(text, keep="\n"))
+
+    def fail(self, text: str, code: int = EXIT_FAILED) -> NoReturn:
+        """Prints `error: text` to stderr and ends the command with exit code `code`."""
+        message = printable(text, keep="\n")
+        if _is_terminal(self._stderr):
+            Console(file=self._stderr, highlight=False, soft_wrap=True).print(
+                Text.assemble(("error: ", "bold red"), message)
+            )
+        else:
+            self._complain(f"error: {message}")
+        raise SystemExit(code)
+
+    @contextmanager
+    def progress(self, title: str) -> Iterator[ProgressReport]:
+        """Yields a function to report progress with; a bar if stderr is a terminal, else nothing.
+
+        The bar vanishes at the end. The function may be called from any thread.
+        """
+        if not _is_terminal(self._stderr):
+            yield lambda _done, _total, _what: None
+            return
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        console = Console(file=self._stderr)
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task(printable(title), total=None)
+
+            def report(done: int, total: int, what: str) -> None:
+                description = printable(f"{title}: {what}" if what else title)
+                bar.update(task, completed=done, total=total or None, description=description)
+
+            yield report
+
+    def flush(self) -> None:
+        """Hands what is buffered to the system. Called once, at the end."""
+        try:
+            self._stdout.flush()
+        except BrokenPipeError:
+            self._forget_reader()
+
+    def _table(self, columns: Sequence[str], rows: Sequence[Row], title: str) -> None:
+        header = [column.upper().replace("_", "-") for column in columns]
+        cells = [
+            [printable(_cell(row.get(column), absent="-")) for column in columns] for row in rows
+        ]
+        is_number = [
+            any(isinstance(row.get(column), int) for row in rows)
+            and all(isinstance(row.get(column), int | None) for row in rows)
+            for column in columns
+        ]
+        if not _is_terminal(self._stdout):
+            plain = _aligned([header, *cells], is_number)
+            self._write_all(
+                line + "\n" for line in chain([printable(title)] if title else [], plain)
+            )
+            return
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        for name, right in zip(header, is_number, strict=True):
+            table.add_column(name, justify="right" if right else "left", overflow="fold")
+        for line in cells:
+            table.add_row(*(Text(cell) for cell in line))
+        console = Console(file=self._stdout, highlight=False)
+        if title:
+            console.print(Text(printable(title), style="bold"))
+        console.print(table)
+
+    def _write_all(self, pieces: Iterable[str], *, flush: bool = False) -> None:
+        try:
+            for piece in pieces:
+                if self._reader_is_gone:
+                    return
+                self._stdout.write(piece)
+                if flush:
+                    self._stdout.flush()
+        except BrokenPipeError:
+            self._forget_reader()
+
+    def _forget_reader(self) -> None:
+        self._reader_is_gone = True
+        # What is still buffered would raise again when the interpreter flushes it at its end.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, self._stdout.fileno())
+        os.close(null)
+
+    def _complain(self, text: str) -> None:
+        self._stderr.write(text + "\n")
+        self._stderr.flush()
+
+
+def standard_terminal() -> Terminal:
+    """The terminal of this process. What is not UTF-8 is printed escaped, and never fails."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(encoding="utf-8", errors="backslashreplace")
+    return Terminal(sys.stdout, sys.stderr)
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """`text` with all that could steer a terminal escaped, except the characters in `keep`."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character
+        if character.isprintable() or character in keep
+        else character.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for character in text
+    )
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _cell(value: object, *, absent: str) -> str:
+    match value:
+        case None:
+            return absent
+        case bool():
+            return "true" if value else "false"
+        case datetime():
+            return _time(value)
+        case str():
+            return str(value)
+        case list() | tuple():
+            return ",".join(_cell(item, absent=absent) for item in value)
+        case _:
+            return str(value)
+
+
+def _time(value: datetime) -> str:
+    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _aligned(lines: Sequence[Sequence[str]], is_number: Sequence[bool]) -> Iterator[str]:
+    widths = [max(cell_len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    for line in lines:
+        parts = []
+        for cell, width, right in zip(line, widths, is_number, strict=True):
+            gap = " " * (width - cell_len(cell))
+            parts.append(gap + cell if right else cell + gap)
+        yield "  ".join(parts).rstrip()
+
+
+def _json(columns: Sequence[str], row: Row, *, indent: int | None) -> str:
+    document = {column: row.get(column) for column in columns}
+    return json.dumps(document, ensure_ascii=False, default=_json_value, indent=indent)
+
+
+def _json_value(value: object) -> str:
+    return _time(value) if isinstance(value, datetime) else str(value)
+
+
+def _json_array(columns: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+    separator = "[\n"
+    for row in rows:
+        yield separator + _json(columns, row, indent=2)
+        separator = ",\n"
+    yield "[]\n" if separator == "[\n" else "\n]\n"
+
+
+def _csv_lines(columns: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+    buffer = StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    for cells in chain(
+        [columns], ([_cell(row.get(c), absent="") for c in columns] for row in rows)
+    ):
+        buffer.seek(0)
+        buffer.truncate()
+        writer.writerow(cells)
+        yield buffer.getvalue()

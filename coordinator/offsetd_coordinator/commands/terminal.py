@@ -1,0 +1,33 @@
+"""What a command is given to print with. The command line hands in its own."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import NoReturn, Protocol
+
+# Called with how much is done, how much there is (0: not known), and what is being done.
+ProgressReport = Callable[[int, int, str], None]
+
+
+class Terminal(Protocol):
+    """Results go to stdout, all else to stderr; neither colour nor progress without a terminal."""
+
+    def rows(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Mapping[str, object]],
+        *,
+        title: str = "",
+    ) -> None:
+        """Prints rows in the format that the user chose with `-o table|json|jsonl|csv`."""
+
+    def lines(self, lines: Iterable[str]) -> None:
+        """Prints each line to stdout as it is."""
+
+    def note(self, text: str) -> None:
+        """Prints what is not a result to stderr."""
+
+    def fail(self, text: str, code: int = 1) -> NoReturn:
+        """Prints `error: text` to stderr and ends the command: 1 failed, 3 partly done."""
+
+    def progress(self, title: str) -> AbstractContextManager[ProgressReport]:
+        """Yields a function to report progress with, from any thread."""
