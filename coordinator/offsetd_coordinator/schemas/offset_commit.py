@@ -1,0 +1,59 @@
+"""The value of a committed offset: OffsetCommitValue, versions 0 to 4."""
+
+from typing import Final, Self, cast
+
+import attrs
+
+from offsetd_coordinator.schemas.layout import read_versioned, write_versioned
+from offsetd_coordinator.schemas.record_layouts import OFFSET_COMMIT_VALUE, ZERO_UUID
+
+WRITE_VERSIONS: Final = (1, 3, 4)
+
+
+@attrs.frozen(kw_only=True)
+class OffsetCommitValue:
+    """An offset as a group committed it.
+
+    `leader_epoch` is -1 when none was given (and in versions below 3), `expire_timestamp_ms` is
+    -1 when none was given: version 1 alone carries it, and may carry -1, which is no expiry
+    (KAFKA-7403). `topic_id` is None when absent.
+    """
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = -1
+    topic_id: bytes | None = None
+
+    @classmethod
+    def decode(cls, value: bytes) -> Self:
+        """Reads versions 0 to 4, passing over tags it does not know.
+
+        Raises:
+            UnknownValueVersion: a newer version.
+            UndecodableRecord: bytes that do not follow the version.
+        """
+        fields = read_versioned(OFFSET_COMMIT_VALUE, value).fields
+        topic_id = cast("bytes", fields["topicId"])
+        return cls(
+            offset=cast("int", fields["offset"]),
+            leader_epoch=cast("int", fields["leaderEpoch"]),
+            metadata=cast("str", fields["metadata"]),
+            commit_timestamp_ms=cast("int", fields["commitTimestamp"]),
+            expire_timestamp_ms=cast("int", fields["expireTimestamp"]),
+            topic_id=None if topic_id == ZERO_UUID else topic_id,
+        )
+
+    def encode(self, version: int) -> bytes:
+        """The bytes of `version`, one of `WRITE_VERSIONS`; what it has no field for is lost."""
+        assert version in WRITE_VERSIONS, "versions 0 and 2 add nothing to 1 and 3"
+        fields: dict[str, object] = {
+            "offset": self.offset,
+            "leaderEpoch": self.leader_epoch,
+            "metadata": self.metadata,
+            "commitTimestamp": self.commit_timestamp_ms,
+            "expireTimestamp": self.expire_timestamp_ms,
+            "topicId": ZERO_UUID if self.topic_id is None else self.topic_id,
+        }
+        return write_versioned(OFFSET_COMMIT_VALUE, fields, version)
