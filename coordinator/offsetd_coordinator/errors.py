@@ -1,0 +1,234 @@
+"""Why the coordinator refuses. Each error knows its public reason and whether retrying can help.
+
+`reason` is the name in `offsetd.v1.ErrorReason` without its prefix; `service.statuses` turns an
+error into a gRPC status. Names of groups and topics are UTF-8 bytes, as everywhere inside.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import attrs
+
+CONFLICTS_MAX = 100
+"""How many conflicting partitions a refusal lists."""
+
+
+class CoordinatorError(Exception):
+    """Root of the coordinator's errors. `retriable`: the same call may succeed later."""
+
+    reason: ClassVar[str] = "INTERNAL"
+    retriable: ClassVar[bool] = False
+
+
+class InvalidField(CoordinatorError):
+    """A field of the request breaks a rule; `field` is its path, as in `offsets[3].topic`."""
+
+    def __init__(self, field: str, description: str) -> None:
+        super().__init__(f"{field}: {description}")
+        self.field = field
+        self.description = description
+
+
+class InvalidGroupId(InvalidField):
+    """A group id that is empty, too long or not UTF-8."""
+
+    reason = "INVALID_GROUP_ID"
+
+
+class InvalidTopic(InvalidField):
+    """A topic that is empty, too long or not UTF-8."""
+
+    reason = "INVALID_TOPIC"
+
+
+class InvalidPartition(InvalidField):
+    """A partition below 0, or named twice."""
+
+    reason = "INVALID_PARTITION"
+
+
+class InvalidOffset(InvalidField):
+    """An offset below 0."""
+
+    reason = "INVALID_OFFSET"
+
+
+class InvalidLeaderEpoch(InvalidField):
+    """A leader epoch below 0."""
+
+    reason = "INVALID_LEADER_EPOCH"
+
+
+class InvalidMetadata(InvalidField):
+    """Metadata longer than `offset.metadata.max.bytes` UTF-16 units, or not UTF-8."""
+
+    reason = "INVALID_METADATA"
+
+
+class InvalidPrecondition(InvalidField):
+    """A precondition that can never be judged, as a negative expected revision."""
+
+    reason = "INVALID_PRECONDITION"
+
+
+class InvalidRequestId(InvalidField):
+    """A request id that is too long, not UTF-8, or known as that of another kind of request."""
+
+    reason = "INVALID_REQUEST_ID"
+
+
+class InvalidRequest(InvalidField):
+    """A request that is wrong as a whole."""
+
+    reason = "INVALID_REQUEST"
+
+
+class InvalidPageToken(InvalidField):
+    """A page token that this server did not make, or made for another question."""
+
+    reason = "INVALID_PAGE_TOKEN"
+
+
+class InvalidCommitSize(InvalidField):
+    """The write does not fit one record batch of `max.message.bytes`."""
+
+    reason = "INVALID_COMMIT_SIZE"
+
+
+class GroupIdNotFound(CoordinatorError):
+    """The group does not exist."""
+
+    reason = "GROUP_ID_NOT_FOUND"
+
+
+class NonEmptyGroup(CoordinatorError):
+    """The group has members, and what is asked needs it empty."""
+
+    reason = "NON_EMPTY_GROUP"
+
+
+class UnknownMemberId(CoordinatorError):
+    """The group has members: only they may commit to it."""
+
+    reason = "UNKNOWN_MEMBER_ID"
+
+
+class GroupSubscribedToTopic(CoordinatorError):
+    """A member of the group is subscribed to a topic whose offsets are to be deleted."""
+
+    reason = "GROUP_SUBSCRIBED_TO_TOPIC"
+
+
+@attrs.frozen(kw_only=True)
+class Conflict:
+    """What is stored where a commit expected something else.
+
+    `offset` and `revision` are None if nothing is stored.
+    """
+
+    topic: bytes
+    partition: int
+    offset: int | None
+    revision: int | None
+
+
+class CommitConflict(CoordinatorError):
+    """A commit lost against what is stored.
+
+    `conflicts` are the first `CONFLICTS_MAX`, in the request's order; `total` counts all.
+    """
+
+    def __init__(self, description: str, conflicts: tuple[Conflict, ...], total: int) -> None:
+        super().__init__(description)
+        self.conflicts = conflicts
+        self.total = total
+
+
+class OffsetConflict(CommitConflict):
+    """A precondition does not hold."""
+
+    reason = "OFFSET_CONFLICT"
+
+
+class OffsetNotMonotonic(CommitConflict):
+    """A monotonic commit would go back."""
+
+    reason = "OFFSET_NOT_MONOTONIC"
+
+
+class CoordinatorLoadInProgress(CoordinatorError):
+    """The partition is being loaded."""
+
+    reason = "COORDINATOR_LOAD_IN_PROGRESS"
+    retriable = True
+
+
+class CoordinatorNotAvailable(CoordinatorError):
+    """The server is draining."""
+
+    reason = "COORDINATOR_NOT_AVAILABLE"
+    retriable = True
+
+
+class UnstableOffsetCommit(CoordinatorError):
+    """A transaction has offsets pending for what is asked."""
+
+    reason = "UNSTABLE_OFFSET_COMMIT"
+    retriable = True
+
+
+class NotCoordinator(CoordinatorError):
+    """Another node owns the group; `address` is its owner's, where it is known."""
+
+    reason = "NOT_COORDINATOR"
+    retriable = True
+
+    def __init__(self, description: str, address: str) -> None:
+        super().__init__(description)
+        self.address = address
+
+
+class StorageUnavailable(CoordinatorError):
+    """The disk failed: whether the write happened is not known, and the process is going down."""
+
+    reason = "STORAGE_FAILED"
+    retriable = True
+
+
+class RequestTooLarge(CoordinatorError):
+    """The request is larger than the server takes."""
+
+    reason = "REQUEST_TOO_LARGE"
+
+
+class TooManyBytesInFlight(CoordinatorError):
+    """The server has its fill of unanswered requests."""
+
+    reason = "TOO_MANY_BYTES_IN_FLIGHT"
+    retriable = True
+
+
+class DiskFull(CoordinatorError):
+    """There is no room for the write; nothing was changed."""
+
+    reason = "DISK_FULL"
+    retriable = True
+
+
+class LogPartitionQuarantined(CoordinatorError):
+    """The log partition of this group is damaged, and neither answers nor changes."""
+
+    reason = "PARTITION_QUARANTINED"
+
+
+class RecordUndecodable(CoordinatorError):
+    """What is stored there cannot be read, until it is written again."""
+
+    reason = "RECORD_UNDECODABLE"
+
+
+class DeadlineSpent(CoordinatorError):
+    """The deadline had passed before anything was done."""
+
+    reason = "DEADLINE_SPENT"

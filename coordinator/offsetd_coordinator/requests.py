@@ -1,0 +1,195 @@
+"""The values that shards decide on, and what they answer with.
+
+They are checked: `service.validation` (or the wire kernel) has refused what is out of bounds.
+Names of groups and topics, metadata and request ids are UTF-8 bytes.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, NamedTuple
+
+import attrs
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    from offsetd_coordinator.errors import CoordinatorError
+
+NAMES_PADDING = 16
+"""Bytes after the last name: kernels load eight bytes at a time."""
+
+
+class Precondition(enum.IntEnum):
+    """What must hold of the stored offset for a commit to go through."""
+
+    NONE = 0
+    EXPECTED_OFFSET = 1
+    EXPECTED_REVISION = 2
+    MUST_NOT_EXIST = 3
+
+
+class CommitColumn(enum.IntEnum):
+    """The columns of `CommitOffsets.columns`; a START and an END are a span of `names`."""
+
+    TOPIC_START = 0
+    TOPIC_END = 1
+    PARTITION = 2
+    OFFSET = 3
+    LEADER_EPOCH = 4  # -1: none
+    METADATA_START = 5
+    METADATA_END = 6
+    PRECONDITION = 7
+    EXPECTED = 8  # the offset or revision that the precondition names, else 0
+    MONOTONIC = 9  # 0 or 1
+    END_OFFSET = 10  # -1: not reported
+
+
+COMMIT_COLUMNS = len(CommitColumn)
+
+
+@attrs.frozen(kw_only=True)
+class OffsetEntry:
+    """One partition of a commit."""
+
+    topic: bytes
+    partition: int
+    offset: int
+    leader_epoch: int = -1
+    metadata: bytes = b""
+    precondition: Precondition = Precondition.NONE
+    expected: int = 0
+    monotonic: bool = False
+    end_offset: int = -1
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class CommitOffsets:
+    """Commits offsets of one group, all or none.
+
+    `names` holds the group id from `group_start`, the request id from `request_id_start`, and
+    the spans of `columns`, followed by at least `NAMES_PADDING` bytes. `columns` has one row a
+    partition, no partition twice, and the columns of `CommitColumn`. `request_id` may be empty.
+    """
+
+    group_id: bytes
+    group_start: int
+    request_id: bytes
+    request_id_start: int
+    names: npt.NDArray[np.uint8]
+    columns: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls, group_id: bytes, entries: Iterable[OffsetEntry], request_id: bytes = b""
+    ) -> CommitOffsets:
+        """The plain way to make one, from Python values."""
+        names = bytearray(group_id + request_id)
+        rows = []
+        for entry in entries:
+            topic_start = len(names)
+            names += entry.topic
+            metadata_start = len(names)
+            names += entry.metadata
+            rows.append(
+                (
+                    topic_start,
+                    metadata_start,
+                    entry.partition,
+                    entry.offset,
+                    entry.leader_epoch,
+                    metadata_start,
+                    len(names),
+                    entry.precondition,
+                    entry.expected,
+                    entry.monotonic,
+                    entry.end_offset,
+                )
+            )
+        return cls(
+            group_id=group_id,
+            group_start=0,
+            request_id=request_id,
+            request_id_start=len(group_id),
+            names=np.frombuffer(names + bytes(NAMES_PADDING), np.uint8),
+            columns=np.array(rows, np.int64).reshape(len(rows), COMMIT_COLUMNS),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class DeleteOffsets:
+    """Deletes offsets of `partitions` and all those of `topics`; what is absent is no error."""
+
+    group_id: bytes
+    partitions: tuple[tuple[bytes, int], ...] = ()
+    topics: tuple[bytes, ...] = ()
+    request_id: bytes = b""
+    validate_only: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class DeleteGroup:
+    """Deletes an empty group with its offsets."""
+
+    group_id: bytes
+    request_id: bytes = b""
+    validate_only: bool = False
+
+
+Request = CommitOffsets | DeleteOffsets | DeleteGroup
+
+
+class CommitReply(NamedTuple):
+    """The log offset of the commit's last record."""
+
+    last_offset: int
+
+
+class DeleteOffsetsReply(NamedTuple):
+    """The log offset of the last tombstone, or None; what was there, as (topic, partition)."""
+
+    last_offset: int | None
+    deleted: tuple[tuple[bytes, int], ...]
+
+
+class DeleteGroupReply(NamedTuple):
+    """The log offset of the last tombstone, or None; how many offsets went with the group."""
+
+    last_offset: int | None
+    offset_count: int
+
+
+Reply = CommitReply | DeleteOffsetsReply | DeleteGroupReply
+
+
+class Decision(NamedTuple):
+    """What a shard makes of a request; until `Shard.apply` nothing has changed.
+
+    Exactly one of `reply` and `refusal` is set. `batch` is what has to be appended before the
+    reply may leave, None if nothing is to be written; then what was decided still rests on all
+    that the shard has replayed.
+    """
+
+    request: Request
+    reply: Reply | None
+    refusal: CoordinatorError | None
+    batch: bytes | None = None
+    last_offset: int = -1
+    max_timestamp_ms: int = -1
+
+
+class CommittedOffset(NamedTuple):
+    """One stored offset. `leader_epoch`, `expire_timestamp_ms` and `end_offset`: -1 is none."""
+
+    topic: bytes
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: bytes
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int
+    revision: int
+    end_offset: int
