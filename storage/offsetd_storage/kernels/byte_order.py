@@ -7,7 +7,7 @@ varint functions read only bytes before `end` and say so when a varint does not 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numba
 from llvmlite import ir
@@ -18,10 +18,14 @@ from numba.extending import intrinsic
 from offsetd_storage.kernels.registry import inline_kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     import numpy.typing as npt
 
     Bytes = npt.NDArray[np.uint8]
+    Load = Callable[[Bytes, int], int]
+    Store = Callable[[Bytes, int, int], None]
 
 # Numba has types for some of what we use, depending on its version.
 _config: Final[Any] = numba.config
@@ -43,7 +47,7 @@ def _is_buffer(array: Any) -> bool:
     )
 
 
-def _pointer(
+def element_pointer(
     context: Any, builder: Any, array_type: Any, array: Any, position: Any, size: Any
 ) -> Any:
     """The address of `size` bytes at `position`; raises IndexError when bounds are checked."""
@@ -60,7 +64,7 @@ def _pointer(
     return builder.gep(view.data, [position])
 
 
-def _load(bits: int, *, signed: bool) -> Any:
+def _load(bits: int, *, signed: bool) -> Load:
     def load(typing_context: Any, buffer: Any, position: Any) -> Any:
         del typing_context
         if not _is_buffer(buffer) or not isinstance(position, types.Integer):
@@ -69,7 +73,7 @@ def _load(bits: int, *, signed: bool) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             array, at = arguments
             size = ir.Constant(at.type, bits // 8)
-            pointer = _pointer(context, builder, signature.args[0], array, at, size)
+            pointer = element_pointer(context, builder, signature.args[0], array, at, size)
             integer = ir.IntType(bits)
             value = builder.load(builder.bitcast(pointer, integer.as_pointer()), align=1)
             if bits > 8:
@@ -81,10 +85,10 @@ def _load(bits: int, *, signed: bool) -> Any:
 
         return types.int64(buffer, types.int64), generate
 
-    return _intrinsic(load)
+    return cast("Load", _intrinsic(load))
 
 
-def _store(bits: int) -> Any:
+def _store(bits: int) -> Store:
     def store(typing_context: Any, buffer: Any, position: Any, value: Any) -> Any:
         del typing_context
         if not _is_buffer(buffer) or not isinstance(position, types.Integer):
@@ -95,7 +99,7 @@ def _store(bits: int) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             array, at, number = arguments
             size = ir.Constant(at.type, bits // 8)
-            pointer = _pointer(context, builder, signature.args[0], array, at, size)
+            pointer = element_pointer(context, builder, signature.args[0], array, at, size)
             integer = ir.IntType(bits)
             if bits < 64:
                 number = builder.trunc(number, integer)
@@ -106,7 +110,7 @@ def _store(bits: int) -> Any:
 
         return types.void(buffer, types.int64, types.int64), generate
 
-    return _intrinsic(store)
+    return cast("Store", _intrinsic(store))
 
 
 load_i8 = _load(8, signed=True)  # (buffer, position) -> int64, and so the others
@@ -133,8 +137,8 @@ def _copy_bytes(
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         to_array, to, from_array, at, count = arguments
         to_type, _, from_type, _, _ = signature.args
-        to_pointer = _pointer(context, builder, to_type, to_array, to, count)
-        from_pointer = _pointer(context, builder, from_type, from_array, at, count)
+        to_pointer = element_pointer(context, builder, to_type, to_array, to, count)
+        from_pointer = element_pointer(context, builder, from_type, from_array, at, count)
         _raw_memcpy(builder, to_pointer, from_pointer, count, 1)
         return context.get_dummy_value()
 
@@ -152,10 +156,10 @@ def _leading_zeros(typing_context: Any, value: Any) -> Any:
 
 
 # (target, position, source, start, size): the two ranges must not overlap.
-copy_bytes = _intrinsic(_copy_bytes)
+copy_bytes: Callable[[Bytes, int, Bytes, int, int], None] = _intrinsic(_copy_bytes)
 
 # (value) -> how many of its 64 bits are zero before the first one; 64 for zero.
-leading_zeros = _intrinsic(_leading_zeros)
+leading_zeros: Callable[[int], int] = _intrinsic(_leading_zeros)
 
 
 @inline_kernel
@@ -169,7 +173,7 @@ def equal_bytes(first: Bytes, position: int, second: Bytes, start: int, size: in
     if done == size:
         return True
     difference = load_i64(first, position + done) ^ load_i64(second, start + done)
-    return bool(leading_zeros(difference) >= 8 * (size - done))
+    return leading_zeros(difference) >= 8 * (size - done)
 
 
 @inline_kernel
@@ -187,7 +191,7 @@ def unzigzag(raw: int) -> int:
 @inline_kernel
 def unsigned_varint_size(value: int) -> int:
     """Bytes of an unsigned varint; a negative number counts as its 64-bit pattern."""
-    bits: int = 64 - leading_zeros(value | 1)
+    bits = 64 - leading_zeros(value | 1)
     return ((bits + 6) * 9363) >> 16  # Division by 7, for what is below 71.
 
 

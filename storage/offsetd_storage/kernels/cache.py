@@ -167,7 +167,7 @@ def _hash_package(package: str, digest: Any) -> None:
 
 
 def _make_private(folder: Path) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     folder.mkdir(exist_ok=True, mode=0o755)
 
 

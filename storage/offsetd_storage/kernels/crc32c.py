@@ -5,7 +5,7 @@ With SSE4.2 it is one instruction for 8 bytes, reached through LLVM; elsewhere e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from llvmlite import ir
@@ -13,13 +13,16 @@ from numba import types
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
-from offsetd_storage.kernels.byte_order import load_u8
+from offsetd_storage.kernels.byte_order import element_pointer, load_u8
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     Bytes = npt.NDArray[np.uint8]
+    Step = Callable[[int, Bytes, int], int]
 
 _POLYNOMIAL: Final = 0x82F63B78  # reflected
 _U32_MASK: Final = (1 << 32) - 1
@@ -43,17 +46,17 @@ def _make_tables() -> npt.NDArray[np.int64]:
 _TABLES: Final = _make_tables()
 
 
-def _sse42_step(bits: int) -> Any:
+def _sse42_step(bits: int) -> Step:
     def step(typing_context: Any, state: Any, buffer: Any, position: Any) -> Any:
         del typing_context, state, position
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             before, array, at = arguments
-            view = context.make_array(signature.args[1])(context, builder, array)
+            size = ir.Constant(at.type, bits // 8)
+            pointer = element_pointer(context, builder, signature.args[1], array, at, size)
             integer = ir.IntType(bits)
             state_type = ir.IntType(64 if bits == 64 else 32)
-            address = builder.bitcast(builder.gep(view.data, [at]), integer.as_pointer())
-            chunk = builder.load(address, align=1)
+            chunk = builder.load(builder.bitcast(pointer, integer.as_pointer()), align=1)
             instruction = builder.module.declare_intrinsic(
                 f"llvm.x86.sse42.crc32.{state_type.width}.{bits}",
                 fnty=ir.FunctionType(state_type, [state_type, integer]),
@@ -65,7 +68,7 @@ def _sse42_step(bits: int) -> Any:
 
         return types.int64(types.int64, buffer, types.int64), generate
 
-    return intrinsic(step)
+    return cast("Step", intrinsic(step))
 
 
 _sse42_step_8 = _sse42_step(64)  # (state, buffer, position) -> state

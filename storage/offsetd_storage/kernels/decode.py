@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.kernels.byte_order import load_varint, load_varlong
-from offsetd_storage.kernels.registry import inline_kernel
+from offsetd_storage.kernels.registry import inline_kernel, kernel
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     Bytes = npt.NDArray[np.uint8]
+    Numbers = npt.NDArray[np.int64]
+
+RECORD_COLUMNS: Final = 9  # What `load_record` gives, in its order.
+RECORD_BYTES_MIN: Final = 7  # Length, attributes, two deltas, key and value null, no headers.
 
 
 @inline_kernel
@@ -75,3 +79,28 @@ def load_header(buffer: Bytes, position: int, end: int) -> tuple[int, int, int, 
     if value_start < 0 or value_size < -1 or value_size > end - value_start:
         return malformed
     return value_start + max(value_size, 0), name_start, name_size, value_start, value_size
+
+
+@kernel("int64(uint8[::1], int64, int64, int64[:, ::1])")
+def index_records(buffer: Bytes, start: int, end: int, rows: Numbers) -> int:
+    """One row for each record from `start` to `end`, as many as `rows` has.
+
+    Returns that number if these records fill the range exactly, -1 if bytes remain, and otherwise
+    the number of records before the first one that is malformed.
+    """
+    position = start
+    for row in range(rows.shape[0]):
+        record = load_record(buffer, position, end)
+        position = record[0]
+        if position < 0:
+            return row
+        rows[row, 0] = record[0]
+        rows[row, 1] = record[1]
+        rows[row, 2] = record[2]
+        rows[row, 3] = record[3]
+        rows[row, 4] = record[4]
+        rows[row, 5] = record[5]
+        rows[row, 6] = record[6]
+        rows[row, 7] = record[7]
+        rows[row, 8] = record[8]
+    return rows.shape[0] if position == end else -1

@@ -1,0 +1,202 @@
+"""Walks the batches of a segment, checks each, and gathers what its indexes and bounds need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from offsetd_storage.kernels.byte_order import load_i16, load_i32, load_i64, load_u8, load_u32
+from offsetd_storage.kernels.crc32c import checksum
+from offsetd_storage.kernels.encode import (
+    ATTRIBUTES_AT,
+    BASE_OFFSET_AT,
+    BATCH_HEADER_BYTES,
+    BATCH_LENGTH_AT,
+    COUNT_AT,
+    CRC_AT,
+    LAST_OFFSET_DELTA_AT,
+    LEADER_EPOCH_AT,
+    LENGTH_EXCLUDES_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+)
+from offsetd_storage.kernels.registry import inline_kernel, kernel
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Bytes = npt.NDArray[np.uint8]
+    Numbers = npt.NDArray[np.int64]
+
+# Why a walk ended.
+END: Final = 0  # Every byte belongs to a whole, valid batch.
+INCOMPLETE: Final = 1  # The bytes end inside a batch whose header, as far as it is there, is good.
+BAD_LENGTH: Final = 2
+BAD_MAGIC: Final = 3
+BAD_COUNT: Final = 4  # Of records, or the delta of the last offset.
+BAD_OFFSET: Final = 5  # Not above the batch before, or out of the segment's range.
+BAD_LEADER_EPOCH: Final = 6  # Lower than that of a batch before.
+BAD_CHECKSUM: Final = 7
+INDEX_FULL: Final = 8  # Nothing is wrong: take the rows away and go on.
+
+# Slots of `state`: what the caller sets before the first call ...
+SEGMENT_BASE_OFFSET: Final = 0
+INDEX_INTERVAL_BYTES: Final = 1
+# ... what it sets before each call ...
+FILE_POSITION: Final = 2  # of the buffer's first byte
+INDEX_ROWS: Final = 3  # in use
+# ... what runs through all calls ...
+OFFSET_NEXT: Final = 4  # the least offset that the next batch may have
+LEADER_EPOCH_LAST: Final = 5
+BATCHES: Final = 6
+RECORDS: Final = 7
+LARGEST_TIMESTAMP: Final = 8
+LARGEST_TIMESTAMP_OFFSET: Final = 9
+FIRST_TIMESTAMP: Final = 10  # the max timestamp of the first batch
+INDEXED_POSITION: Final = 11  # of the last batch that has an index row
+# ... and what each call says.
+REASON: Final = 12
+STATE_SLOTS: Final = 13
+
+# Columns of `index`.
+INDEX_COLUMNS: Final = 4  # last offset, file position, largest timestamp so far and its offset
+
+I32_MAX: Final = (1 << 31) - 1
+_OFFSET_MAX: Final = (1 << 62) - 1  # Far beyond any log, and no sum can overflow.
+
+
+@inline_kernel
+def header_flaw(buffer: Bytes, position: int) -> int:
+    """What is wrong with a header, all 61 bytes of which are there, by itself; END if nothing."""
+    if load_i32(buffer, position + BATCH_LENGTH_AT) < BATCH_HEADER_BYTES - LENGTH_EXCLUDES_BYTES:
+        return BAD_LENGTH
+    if load_u8(buffer, position + MAGIC_AT) != MAGIC:
+        return BAD_MAGIC
+    last_offset_delta = load_i32(buffer, position + LAST_OFFSET_DELTA_AT)
+    count = load_i32(buffer, position + COUNT_AT)
+    # Compaction leaves fewer records than offsets, or none; never more.
+    if last_offset_delta < 0 or count < 0 or count > last_offset_delta + 1:
+        return BAD_COUNT
+    base_offset = load_i64(buffer, position + BASE_OFFSET_AT)
+    if base_offset < 0 or base_offset > _OFFSET_MAX:
+        return BAD_OFFSET
+    return END
+
+
+@inline_kernel
+def batch_size(buffer: Bytes, position: int) -> int:
+    """Bytes of the whole batch whose header is at `position`."""
+    return load_i32(buffer, position + BATCH_LENGTH_AT) + LENGTH_EXCLUDES_BYTES
+
+
+@inline_kernel
+def has_valid_checksum(buffer: Bytes, position: int, size: int) -> bool:
+    """Whether the bytes of the batch are the ones its checksum was made for."""
+    computed = checksum(buffer, position + ATTRIBUTES_AT, position + size)
+    return computed == load_u32(buffer, position + CRC_AT)
+
+
+@kernel("int64(uint8[::1], int64, int64, int64[::1], int64[:, ::1])")
+def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Numbers) -> int:
+    """Check the batches from `start` to `end` and return where the first one begins that is not
+    whole or not valid (or `end`); `state[REASON]` says which.
+
+    The checks are of the header, of offsets that grow and stay within the segment, of leader
+    epochs that do not fall, and of the checksum, in this order; records are not looked into. An
+    index row is due for each batch that lies more than the interval behind the last one that has
+    a row, as in Kafka's `LogSegment.recover`.
+    """
+    offset_next = state[OFFSET_NEXT]
+    offset_last_max = state[SEGMENT_BASE_OFFSET] + I32_MAX
+    leader_epoch_last = state[LEADER_EPOCH_LAST]
+    largest_timestamp = state[LARGEST_TIMESTAMP]
+    largest_timestamp_offset = state[LARGEST_TIMESTAMP_OFFSET]
+    indexed_position = state[INDEXED_POSITION]
+    rows = state[INDEX_ROWS]
+    batches = state[BATCHES]
+    records = state[RECORDS]
+    position = start
+    reason = END
+    while position < end:
+        if end - position < BATCH_HEADER_BYTES:
+            reason = INCOMPLETE
+            break
+        if rows == index.shape[0]:
+            reason = INDEX_FULL
+            break
+        reason = header_flaw(buffer, position)
+        if reason != END:
+            break
+        last_offset_delta = load_i32(buffer, position + LAST_OFFSET_DELTA_AT)
+        base_offset = load_i64(buffer, position + BASE_OFFSET_AT)
+        last_offset = base_offset + last_offset_delta
+        if base_offset < offset_next or last_offset > offset_last_max:
+            reason = BAD_OFFSET
+            break
+        leader_epoch = load_i32(buffer, position + LEADER_EPOCH_AT)
+        # Batches from before leader epochs have -1.
+        if 0 <= leader_epoch < leader_epoch_last:
+            reason = BAD_LEADER_EPOCH
+            break
+        size = batch_size(buffer, position)
+        if size > end - position:
+            reason = INCOMPLETE
+            break
+        if not has_valid_checksum(buffer, position, size):
+            reason = BAD_CHECKSUM
+            break
+        max_timestamp = load_i64(buffer, position + MAX_TIMESTAMP_AT)
+        if batches == 0:
+            state[FIRST_TIMESTAMP] = max_timestamp
+        if max_timestamp > largest_timestamp:
+            largest_timestamp = max_timestamp
+            largest_timestamp_offset = last_offset
+        file_position = state[FILE_POSITION] + position
+        if file_position - indexed_position > state[INDEX_INTERVAL_BYTES]:
+            index[rows, 0] = last_offset
+            index[rows, 1] = file_position
+            index[rows, 2] = largest_timestamp
+            index[rows, 3] = largest_timestamp_offset
+            rows += 1
+            indexed_position = file_position
+        offset_next = last_offset + 1
+        leader_epoch_last = max(leader_epoch_last, leader_epoch)
+        batches += 1
+        records += load_i32(buffer, position + COUNT_AT)
+        position += size
+    state[OFFSET_NEXT] = offset_next
+    state[LEADER_EPOCH_LAST] = leader_epoch_last
+    state[LARGEST_TIMESTAMP] = largest_timestamp
+    state[LARGEST_TIMESTAMP_OFFSET] = largest_timestamp_offset
+    state[INDEXED_POSITION] = indexed_position
+    state[INDEX_ROWS] = rows
+    state[BATCHES] = batches
+    state[RECORDS] = records
+    state[REASON] = reason
+    return position
+
+
+@kernel("int64(uint8[::1], int64, int64, int64, int64)")
+def find_valid_batch(buffer: Bytes, start: int, end: int, file_end: int, offset_min: int) -> int:
+    """Where, at any byte from `start` on, a batch lies whose header and checksum are valid and
+    whose offset is `offset_min` or above, by less than a segment spans; -1 if none does.
+
+    `file_end` is where, counted as positions in the buffer, the file ends. A batch that looks
+    right, ends behind `end` but not behind `file_end` is returned too: the caller reads the rest.
+    """
+    offset_max = offset_min + I32_MAX
+    for position in range(start, end - BATCH_HEADER_BYTES + 1):
+        if load_u8(buffer, position + MAGIC_AT) != MAGIC:
+            continue
+        base_offset = load_i64(buffer, position + BASE_OFFSET_AT)
+        if base_offset < offset_min or base_offset > offset_max:
+            continue
+        size = batch_size(buffer, position)
+        if header_flaw(buffer, position) != END or size > file_end - position:
+            continue
+        if load_i16(buffer, position + ATTRIBUTES_AT) & ~0x7F != 0:
+            continue
+        if size > end - position or has_valid_checksum(buffer, position, size):
+            return position
+    return -1
