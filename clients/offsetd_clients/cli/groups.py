@@ -1,0 +1,205 @@
+"""`offsetd groups list|describe|delete`."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Annotated, TypeVar
+
+import typer
+
+from offsetd_clients.cli.connection import (
+    ADDRESS_DEFAULT,
+    TIMEOUT_S_DEFAULT,
+    AddressOption,
+    TimeoutOption,
+    connected,
+    explain,
+)
+from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal
+from offsetd_clients.errors import GroupNotFound, GroupRefused, OffsetdError
+from offsetd_clients.values import Group, GroupState, GroupType
+
+LIST_COLUMNS = ("group", "type", "state", "protocol_type")
+GROUP_COLUMNS = (
+    "group",
+    "type",
+    "state",
+    "protocol_type",
+    "protocol",
+    "generation",
+    "leader_id",
+    "members",
+    "offsets",
+    "log_partition",
+    "state_time",
+)
+MEMBER_COLUMNS = (
+    "group",
+    "member_id",
+    "instance_id",
+    "client_id",
+    "client_host",
+    "topics",
+    "assignment",
+)
+DELETE_COLUMNS = ("group", "offsets", "revision")
+
+Answer = TypeVar("Answer")
+
+GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP")]
+
+
+def register(app: typer.Typer, terminal: Terminal) -> None:
+    """Adds `groups` with its subcommands."""
+    groups = typer.Typer(help="List, describe and delete groups.", no_args_is_help=True)
+    _register_list(groups, terminal)
+    _register_describe(groups, terminal)
+    _register_delete(groups, terminal)
+    app.add_typer(groups, name="groups")
+
+
+def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
+    @groups.command("list")
+    def list_groups(
+        *,
+        states: Annotated[
+            list[GroupState], typer.Option("--state", help="Only groups in it; repeatable.")
+        ] = [],  # noqa: B006  # typer's way to say: none unless given
+        types: Annotated[
+            list[GroupType], typer.Option("--type", help="Only groups of it; repeatable.")
+        ] = [],  # noqa: B006
+        prefix: Annotated[str, typer.Option(help="Only groups whose id begins so.")] = "",
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Print the groups, sorted by id."""
+        with connected(address, timeout, terminal) as client:
+            listings = client.list_groups(states=states, types=types, group_id_prefix=prefix)
+            terminal.rows(
+                LIST_COLUMNS,
+                (
+                    {
+                        "group": listing.group_id,
+                        "type": str(listing.type),
+                        "state": str(listing.state),
+                        "protocol_type": listing.protocol_type or None,
+                    }
+                    for listing in listings
+                ),
+            )
+
+
+def _register_describe(groups: typer.Typer, terminal: Terminal) -> None:
+    @groups.command("describe")
+    def describe(
+        group_ids: GroupsArgument,
+        *,
+        members: Annotated[
+            bool, typer.Option("--members", help="A line for each member instead.")
+        ] = False,
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Print what is known of groups; their offsets are `offsetd fetch`'s."""
+        with connected(address, timeout, terminal) as client:
+            found, failures = _each(group_ids, client.get_group)
+        described = [group for _, group in found]
+        if members:
+            terminal.rows(MEMBER_COLUMNS, _member_rows(described))
+        else:
+            terminal.rows(GROUP_COLUMNS, map(_group_row, described))
+        _report(failures, found, address, terminal)
+
+
+def _register_delete(groups: typer.Typer, terminal: Terminal) -> None:
+    @groups.command("delete")
+    def delete(
+        group_ids: GroupsArgument,
+        *,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Check and show, but delete nothing.")
+        ] = False,
+        reason: Annotated[str, typer.Option(help="Why, for the server's log.")] = "",
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Delete empty groups with their offsets, one after the other."""
+        with connected(address, timeout, terminal) as client:
+            deleted, failures = _each(
+                group_ids,
+                lambda group_id: client.delete_group(
+                    group_id, validate_only=dry_run, reason=reason
+                ),
+            )
+        terminal.rows(
+            DELETE_COLUMNS,
+            (
+                {
+                    "group": group_id,
+                    "offsets": answer.offset_count,
+                    "revision": answer.revision.log_offset if answer.revision else None,
+                }
+                for group_id, answer in deleted
+            ),
+        )
+        if dry_run:
+            terminal.note("dry run: nothing was deleted")
+        _report(failures, deleted, address, terminal)
+
+
+def _each(
+    group_ids: Iterable[str], call: Callable[[str], Answer]
+) -> tuple[list[tuple[str, Answer]], list[tuple[str, OffsetdError]]]:
+    """Answers and failures by group. What fails for one group does not stop the others.
+
+    A failure that is not the group's own (no server, say) stops everything that follows.
+    """
+    answers: list[tuple[str, Answer]] = []
+    failures: list[tuple[str, OffsetdError]] = []
+    for group_id in dict.fromkeys(group_ids):
+        try:
+            answers.append((group_id, call(group_id)))
+        except OffsetdError as error:
+            failures.append((group_id, error))
+            if not isinstance(error, GroupNotFound | GroupRefused):
+                break
+    return answers, failures
+
+
+def _report(
+    failures: Sequence[tuple[str, OffsetdError]],
+    done: Sequence[object],
+    address: str,
+    terminal: Terminal,
+) -> None:
+    if failures:
+        lines = [f"group {group_id}: {explain(error, address)}" for group_id, error in failures]
+        terminal.fail("\n".join(lines), EXIT_PARTLY if done else EXIT_FAILED)
+
+
+def _group_row(group: Group) -> Row:
+    return {
+        "group": group.group_id,
+        "type": str(group.type),
+        "state": str(group.state),
+        "protocol_type": group.protocol_type or None,
+        "protocol": group.protocol or None,
+        "generation": group.generation,
+        "leader_id": group.leader_id or None,
+        "members": len(group.members),
+        "offsets": group.offset_count,
+        "log_partition": group.log_partition,
+        "state_time": group.state_time,
+    }
+
+
+def _member_rows(groups: Iterable[Group]) -> Iterator[Row]:
+    for group in groups:
+        for member in group.members:
+            yield {
+                "group": group.group_id,
+                "member_id": member.member_id,
+                "instance_id": member.instance_id or None,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "topics": member.topics,
+                "assignment": [str(assigned) for assigned in member.assignment],
+            }

@@ -1,0 +1,177 @@
+"""`offsetd commit` and `offsetd fetch`."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+import typer
+
+from offsetd_clients.cli.connection import (
+    ADDRESS_DEFAULT,
+    TIMEOUT_S_DEFAULT,
+    AddressOption,
+    TimeoutOption,
+    connected,
+)
+from offsetd_clients.cli.terminal import Row, Terminal
+from offsetd_clients.values import CommittedOffset, OffsetToCommit, Revision, TopicPartition
+
+COMMIT_COLUMNS = ("group", "topic", "partition", "offset", "stored_offset", "revision")
+FETCH_COLUMNS = (
+    "group",
+    "topic",
+    "partition",
+    "offset",
+    "end_offset",
+    "leader_epoch",
+    "commit_time",
+    "expire_time",
+    "revision",
+    "metadata",
+)
+INT64_MAX = 2**63 - 1
+
+
+def register_commit(app: typer.Typer, terminal: Terminal) -> None:
+    """Adds `commit`."""
+
+    @app.command("commit")
+    def commit(
+        group: Annotated[str, typer.Argument(metavar="GROUP")],
+        positions: Annotated[list[str], typer.Argument(metavar="TOPIC:PARTITION=OFFSET")],
+        *,
+        metadata: Annotated[str, typer.Option(help="Text to store with each offset.")] = "",
+        leader_epoch: Annotated[
+            int | None, typer.Option(min=0, help="The leader epoch of each offset.")
+        ] = None,
+        expect: Annotated[
+            int | None,
+            typer.Option(
+                "--expected-offset", min=0, help="Commit only if each stored offset is this."
+            ),
+        ] = None,
+        must_not_exist: Annotated[
+            bool, typer.Option("--must-not-exist", help="Commit only if none is stored.")
+        ] = False,
+        monotonic: Annotated[
+            bool, typer.Option("--monotonic", help="Commit only if no offset goes back.")
+        ] = False,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Show what is stored now; commit nothing.")
+        ] = False,
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Commit offsets of a group: all of them or, on any error, none."""
+        if expect is not None and must_not_exist:
+            raise typer.BadParameter("--expected-offset and --must-not-exist exclude each other")
+        offsets = {
+            topic_partition: OffsetToCommit(
+                offset,
+                leader_epoch=leader_epoch,
+                metadata=metadata,
+                expected_offset=expect,
+                must_not_exist=must_not_exist,
+                monotonic=monotonic,
+            )
+            for topic_partition, offset in _parse_positions(positions).items()
+        }
+        with connected(address, timeout, terminal) as client:
+            stored = client.fetch(group, offsets) if dry_run else {}
+            revision = None if dry_run else client.commit(group, offsets)
+        columns = [c for c in COMMIT_COLUMNS if c != ("revision" if dry_run else "stored_offset")]
+        terminal.rows(columns, _commit_rows(group, offsets, stored, revision))
+        if dry_run:
+            terminal.note("dry run: nothing was committed")
+
+
+def register_fetch(app: typer.Typer, terminal: Terminal) -> None:
+    """Adds `fetch`."""
+
+    @app.command("fetch")
+    def fetch(
+        groups: Annotated[list[str], typer.Argument(metavar="GROUP")],
+        *,
+        topics: Annotated[
+            list[str], typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable.")
+        ] = [],  # noqa: B006  # typer's way to say: none unless given
+        stable: Annotated[
+            bool,
+            typer.Option("--stable", help="Wait for transactions that have offsets pending."),
+        ] = False,
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Print the stored offsets of groups. A group without any prints nothing."""
+        with connected(address, timeout, terminal) as client:
+            offsets_of = client.fetch_many(groups, require_stable=stable)
+        terminal.rows(
+            FETCH_COLUMNS,
+            (
+                _fetch_row(group, topic_partition, offset)
+                for group, offsets in offsets_of.items()
+                for topic_partition, offset in offsets.items()
+                if not topics or topic_partition.topic in topics
+            ),
+        )
+        for group, offsets in offsets_of.items():
+            if not offsets:
+                terminal.note(f"group {group} has no offsets")
+
+
+def parse_position(text: str) -> tuple[TopicPartition, int]:
+    """`TOPIC:PARTITION=OFFSET`, split from its end: a topic may hold both signs.
+
+    Raises typer.BadParameter.
+    """
+    name, _, offset = text.rpartition("=")
+    topic, _, partition = name.rpartition(":")
+    if not topic or not _is_number(partition) or not _is_number(offset):
+        raise typer.BadParameter(f"{text!r} is not TOPIC:PARTITION=OFFSET")
+    return TopicPartition(topic, int(partition)), int(offset)
+
+
+def _parse_positions(texts: list[str]) -> Mapping[TopicPartition, int]:
+    positions: dict[TopicPartition, int] = {}
+    for text in texts:
+        topic_partition, offset = parse_position(text)
+        if topic_partition in positions:
+            raise typer.BadParameter(f"{topic_partition} is named twice")
+        positions[topic_partition] = offset
+    return positions
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= INT64_MAX
+
+
+def _commit_rows(
+    group: str,
+    offsets: Mapping[TopicPartition, OffsetToCommit],
+    stored: Mapping[TopicPartition, CommittedOffset],
+    revision: Revision | None,
+) -> Iterator[Row]:
+    for index, (topic_partition, to_commit) in enumerate(offsets.items()):
+        before = stored.get(topic_partition)
+        yield {
+            "group": group,
+            "topic": topic_partition.topic,
+            "partition": topic_partition.partition,
+            "offset": to_commit.offset,
+            "stored_offset": before.offset if before else None,
+            "revision": revision.log_offset - len(offsets) + 1 + index if revision else None,
+        }
+
+
+def _fetch_row(group: str, topic_partition: TopicPartition, offset: CommittedOffset) -> Row:
+    return {
+        "group": group,
+        "topic": topic_partition.topic,
+        "partition": topic_partition.partition,
+        "offset": offset.offset,
+        "end_offset": offset.end_offset,
+        "leader_epoch": offset.leader_epoch,
+        "commit_time": offset.commit_time,
+        "expire_time": offset.expire_time,
+        "revision": offset.revision,
+        "metadata": offset.metadata,
+    }

@@ -1,0 +1,218 @@
+"""The sync client."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from uuid import uuid4
+
+import grpc
+from offsetd.v1.admin_service_pb2 import GetServerInfoRequest
+from offsetd.v1.admin_service_pb2_grpc import AdminServiceStub
+from offsetd.v1.group_service_pb2_grpc import GroupServiceStub
+from offsetd.v1.offset_service_pb2_grpc import OffsetServiceStub
+
+from offsetd_clients import messages
+from offsetd_clients.errors import Failure, error_of
+from offsetd_clients.retry import RetryPolicy
+from offsetd_clients.values import (
+    CommittedOffset,
+    DeletedGroup,
+    DeletedOffsets,
+    Group,
+    GroupListing,
+    GroupState,
+    GroupType,
+    OffsetToCommit,
+    Revision,
+    ServerInfo,
+    TopicPartition,
+)
+
+ADDRESS_VARIABLE = "OFFSETD_ADDRESS"
+ADDRESS_DEFAULT = "127.0.0.1:7171"
+
+CHANNEL_OPTIONS = (
+    # Retries are ours: they carry one deadline and heed the server's RetryInfo.
+    ("grpc.enable_retries", 0),
+    # A group's offsets may be many; the server bounds what it takes, not what it answers.
+    ("grpc.max_receive_message_length", -1),
+    # A server that was restarted is found again in about a second.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 500),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+class OffsetClient:
+    """Commits, fetches and deletes the offsets of consumer groups; every OK is on the disk.
+
+    Safe to share between threads, not across a fork. Each call makes as many tries as fit into
+    the retry policy's deadline while the server is unavailable; a write carries a request id, so
+    that a try whose answer was lost is not applied twice. Every call may raise `OffsetdError`.
+    """
+
+    def __init__(self, address: str | None = None, *, retry: RetryPolicy | None = None) -> None:
+        """Connects when first used. `address`: `host:port`, or what `OFFSETD_ADDRESS` says."""
+        self.address = address or os.environ.get(ADDRESS_VARIABLE) or ADDRESS_DEFAULT
+        self._retry = retry or RetryPolicy()
+        self._channel = grpc.insecure_channel(self.address, options=CHANNEL_OPTIONS)
+        self._offsets = OffsetServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._groups = GroupServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._admin = AdminServiceStub(self._channel)  # type: ignore[no-untyped-call]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connection; calls in flight fail."""
+        self._channel.close()
+
+    def commit(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int | OffsetToCommit],
+        *,
+        request_id: str | None = None,
+    ) -> Revision:
+        """Commits all of `offsets` or, on any error, none. Returns the last record's position.
+
+        `request_id` names the commit for retries of your own; without it one is made.
+        """
+        request = messages.commit_request(group_id, offsets, request_id=request_id or _new_id())
+        return messages.revision_of(self._call(self._offsets.CommitOffsets, request).revision)
+
+    def fetch(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """The stored offsets of a group, or those of `partitions`; what is not stored is absent.
+
+        `require_stable`: wait, and then raise `UnstableOffsets`, while a transaction has offsets
+        pending for what is asked.
+        """
+        chosen = () if partitions is None else tuple(partitions)
+        if partitions is not None and not chosen:
+            return {}
+        request = messages.fetch_request({group_id: chosen}, require_stable=require_stable)
+        response = self._call(self._offsets.FetchOffsets, request)
+        return messages.fetched_offsets(response)[group_id]
+
+    def fetch_many(
+        self, group_ids: Iterable[str], *, require_stable: bool = False
+    ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+        """The stored offsets of many groups in one call; a group without any has an empty dict."""
+        selections = dict.fromkeys(group_ids, ())
+        if not selections:
+            return {}
+        request = messages.fetch_request(selections, require_stable=require_stable)
+        return messages.fetched_offsets(self._call(self._offsets.FetchOffsets, request))
+
+    def delete_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] = (),
+        *,
+        topics: Iterable[str] = (),
+        validate_only: bool = False,
+        reason: str = "",
+        request_id: str | None = None,
+    ) -> DeletedOffsets:
+        """Deletes offsets, by partition and by whole topic: all, or on any error none."""
+        request = messages.delete_offsets_request(
+            group_id,
+            partitions=partitions,
+            topics=topics,
+            request_id=request_id or _new_id(),
+            validate_only=validate_only,
+            reason=reason,
+        )
+        return messages.deleted_offsets(self._call(self._offsets.DeleteOffsets, request))
+
+    def delete_group(
+        self,
+        group_id: str,
+        *,
+        validate_only: bool = False,
+        reason: str = "",
+        request_id: str | None = None,
+    ) -> DeletedGroup:
+        """Deletes an empty group with its offsets; raises `GroupNotFound`, `GroupNotEmpty`."""
+        request = messages.delete_group_request(
+            group_id,
+            request_id=request_id or _new_id(),
+            validate_only=validate_only,
+            reason=reason,
+        )
+        return messages.deleted_group(self._call(self._groups.DeleteGroup, request))
+
+    def list_groups(
+        self,
+        *,
+        states: Iterable[GroupState] = (),
+        types: Iterable[GroupType] = (),
+        group_id_prefix: str = "",
+        page_size: int = 0,
+    ) -> Iterator[GroupListing]:
+        """Yields groups by id, fetching page after page; no states, no types: any.
+
+        Not a snapshot: groups that come and go meanwhile may be in it or not.
+        """
+        states, types = tuple(states), tuple(types)
+        page_token = ""
+        while True:
+            request = messages.list_groups_request(
+                states=states,
+                types=types,
+                group_id_prefix=group_id_prefix,
+                page_size=page_size,
+                page_token=page_token,
+            )
+            response = self._call(self._groups.ListGroups, request)
+            yield from messages.listed_groups(response)
+            page_token = response.next_page_token
+            if not page_token:
+                return
+
+    def get_group(self, group_id: str) -> Group:
+        """One group in full; raises `GroupNotFound`."""
+        request = messages.get_group_request(group_id)
+        return messages.group_of(self._call(self._groups.GetGroup, request).group)
+
+    def get_server_info(self) -> ServerInfo:
+        """The server; answered while it loads, too."""
+        return messages.server_info(self._call(self._admin.GetServerInfo, GetServerInfoRequest()))
+
+    def _call(
+        self, method: "grpc.UnaryUnaryMultiCallable[Request, Response]", request: Request
+    ) -> Response:
+        def attempt(timeout_s: float) -> Response:
+            try:
+                return method(request, timeout=timeout_s)
+            except grpc.RpcError as error:
+                raise error_of(_failure(error)) from error
+
+        return self._retry.call(attempt)
+
+
+def _failure(error: Any) -> Failure:
+    details = dict(error.trailing_metadata() or ()).get(messages.STATUS_DETAILS_KEY)
+    return messages.failure_of(error.code().name, error.details() or "", details)
+
+
+def _new_id() -> str:
+    return uuid4().hex

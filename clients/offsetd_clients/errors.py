@@ -1,0 +1,180 @@
+"""What a call can fail with. Errors know whether trying again can help."""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import attrs
+
+from offsetd_clients.values import TopicPartition
+
+
+@attrs.frozen(kw_only=True)
+class FieldViolation:
+    """A field of the request, by its path (`offsets[2].partition`), and what is wrong with it."""
+
+    field: str
+    description: str
+
+
+@attrs.frozen(kw_only=True)
+class Conflict:
+    """A stored offset that stood in a commit's way; both None: nothing is stored."""
+
+    topic_partition: TopicPartition
+    offset: int | None
+    revision: int | None
+
+
+@attrs.frozen(kw_only=True)
+class Failure:
+    """A failed call as it arrived, with its details unpacked.
+
+    `code` is the gRPC code's name; `reason` one of the contract's `ErrorReason`, without its
+    prefix, and empty if the answer did not come from offsetd (a lost connection, say).
+    `details` holds every variable of the message; `retry_after_s` is the server's advice.
+    """
+
+    code: str
+    message: str
+    reason: str = ""
+    details: Mapping[str, str] = attrs.field(factory=dict)
+    retry_after_s: float | None = None
+    field_violations: tuple[FieldViolation, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+
+
+class OffsetdError(Exception):
+    """A call failed. `retriable`: the same call may succeed if it is made again."""
+
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+    @property
+    def code(self) -> str:
+        return self.failure.code
+
+    @property
+    def reason(self) -> str:
+        return self.failure.reason
+
+    @property
+    def details(self) -> Mapping[str, str]:
+        return self.failure.details
+
+    @property
+    def outcome_unknown(self) -> bool:
+        """Whether a write may have happened all the same."""
+        return False
+
+
+class InvalidRequest(OffsetdError):
+    """The request breaks a rule; nothing happened, and `field_violations` says which rule."""
+
+    @property
+    def field_violations(self) -> tuple[FieldViolation, ...]:
+        return self.failure.field_violations
+
+
+class GroupNotFound(OffsetdError):
+    """There is no such group, where there has to be one."""
+
+
+class GroupRefused(OffsetdError):
+    """The group's state forbids it; nothing happened."""
+
+
+class GroupNotEmpty(GroupRefused):
+    """The group has members."""
+
+
+class UnknownMember(GroupRefused):
+    """The group has members, and the commit does not come from one of them."""
+
+
+class GroupSubscribedToTopic(GroupRefused):
+    """Members of the group still consume the topic."""
+
+
+class CommitConflict(OffsetdError):
+    """A commit's condition does not hold; nothing was stored. `conflicts` has what is stored."""
+
+    @property
+    def conflicts(self) -> tuple[Conflict, ...]:
+        return self.failure.conflicts
+
+
+class OffsetConflict(CommitConflict):
+    """The stored offset is not what the commit expected."""
+
+
+class OffsetNotMonotonic(CommitConflict):
+    """The stored offset is larger, and the commit was to be monotonic."""
+
+
+class Unavailable(OffsetdError):
+    """The server cannot answer now, or cannot be reached."""
+
+    retriable = True
+
+    @property
+    def outcome_unknown(self) -> bool:
+        return self.reason in {"", "STORAGE_FAILED"}
+
+
+class UnstableOffsets(Unavailable):
+    """A transaction has offsets pending for what was asked."""
+
+
+class OverLimit(OffsetdError):
+    """A limit of the server's, or its disk, is full; nothing happened."""
+
+
+class OffsetsDamaged(OffsetdError):
+    """What was asked for is damaged on the server's disk: an operator has to look."""
+
+
+class DeadlineExceeded(OffsetdError):
+    """No answer in time."""
+
+    @property
+    def outcome_unknown(self) -> bool:
+        return self.reason != "DEADLINE_SPENT"
+
+
+class ServerDefect(OffsetdError):
+    """The server failed in a way the contract does not know."""
+
+    @property
+    def outcome_unknown(self) -> bool:
+        return True
+
+
+BY_REASON: Mapping[str, type[OffsetdError]] = {
+    "GROUP_ID_NOT_FOUND": GroupNotFound,
+    "NON_EMPTY_GROUP": GroupNotEmpty,
+    "UNKNOWN_MEMBER_ID": UnknownMember,
+    "GROUP_SUBSCRIBED_TO_TOPIC": GroupSubscribedToTopic,
+    "OFFSET_CONFLICT": OffsetConflict,
+    "OFFSET_NOT_MONOTONIC": OffsetNotMonotonic,
+    "UNSTABLE_OFFSET_COMMIT": UnstableOffsets,
+}
+# For reasons that need no class of their own, those newer than this client among them.
+BY_CODE: Mapping[str, type[OffsetdError]] = {
+    "INVALID_ARGUMENT": InvalidRequest,
+    "NOT_FOUND": GroupNotFound,
+    "FAILED_PRECONDITION": GroupRefused,
+    "ABORTED": CommitConflict,
+    "UNAVAILABLE": Unavailable,
+    "RESOURCE_EXHAUSTED": OverLimit,
+    "DATA_LOSS": OffsetsDamaged,
+    "DEADLINE_EXCEEDED": DeadlineExceeded,
+}
+
+
+def error_of(failure: Failure) -> OffsetdError:
+    """The typed error for a failed call."""
+    error_class = BY_REASON.get(failure.reason) or BY_CODE.get(failure.code, ServerDefect)
+    return error_class(failure)

@@ -1,0 +1,328 @@
+"""Values to messages and back, without IO: what a sync and an aio client share."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from google.protobuf.message import DecodeError
+from google.protobuf.timestamp_pb2 import Timestamp
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2, types_pb2
+
+from offsetd_clients.errors import Conflict, Failure, FieldViolation, InvalidRequest
+from offsetd_clients.values import (
+    CommittedOffset,
+    DeletedGroup,
+    DeletedOffsets,
+    Group,
+    GroupListing,
+    GroupMember,
+    GroupState,
+    GroupType,
+    OffsetToCommit,
+    Revision,
+    ServerInfo,
+    ServerState,
+    TopicPartition,
+)
+
+ERROR_DOMAIN = "offsetd"
+STATUS_DETAILS_KEY = "grpc-status-details-bin"
+
+
+@contextmanager
+def _building(what: str) -> Iterator[None]:
+    """What does not fit the message's types is as wrong as what the server would refuse."""
+    try:
+        yield
+    except ValueError as error:  # Out of a field's range, or text that has no UTF-8 form.
+        failure = Failure(
+            code="INVALID_ARGUMENT", message=f"{what}: {error}", reason="INVALID_REQUEST"
+        )
+        raise InvalidRequest(failure) from error
+
+
+def commit_request(
+    group_id: str, offsets: Mapping[TopicPartition, int | OffsetToCommit], *, request_id: str
+) -> offset_service_pb2.CommitOffsetsRequest:
+    """A commit; an int is an offset without further conditions."""
+    with _building("commit"):
+        return offset_service_pb2.CommitOffsetsRequest(
+            group_id=group_id,
+            offsets=[_offset_message(*item) for item in offsets.items()],
+            request_id=request_id,
+        )
+
+
+def fetch_request(
+    selections: Mapping[str, Sequence[TopicPartition]], *, require_stable: bool
+) -> offset_service_pb2.FetchOffsetsRequest:
+    """A fetch of groups with the partitions of each; no partitions are all."""
+    with _building("fetch"):
+        return offset_service_pb2.FetchOffsetsRequest(
+            groups=[
+                offset_service_pb2.GroupSelection(
+                    group_id=group_id, partitions=_partition_messages(partitions)
+                )
+                for group_id, partitions in selections.items()
+            ],
+            require_stable=require_stable,
+        )
+
+
+def delete_offsets_request(
+    group_id: str,
+    *,
+    partitions: Iterable[TopicPartition],
+    topics: Iterable[str],
+    request_id: str,
+    validate_only: bool,
+    reason: str,
+) -> offset_service_pb2.DeleteOffsetsRequest:
+    """A deletion of offsets, by partition and by whole topic."""
+    with _building("delete offsets"):
+        return offset_service_pb2.DeleteOffsetsRequest(
+            group_id=group_id,
+            partitions=_partition_messages(partitions),
+            topics=topics,
+            request_id=request_id,
+            validate_only=validate_only,
+            reason=reason,
+        )
+
+
+def delete_group_request(
+    group_id: str, *, request_id: str, validate_only: bool, reason: str
+) -> group_service_pb2.DeleteGroupRequest:
+    """A deletion of a group with its offsets."""
+    with _building("delete group"):
+        return group_service_pb2.DeleteGroupRequest(
+            group_id=group_id, request_id=request_id, validate_only=validate_only, reason=reason
+        )
+
+
+def list_groups_request(
+    *,
+    states: Iterable[GroupState],
+    types: Iterable[GroupType],
+    group_id_prefix: str,
+    page_size: int,
+    page_token: str,
+) -> group_service_pb2.ListGroupsRequest:
+    """One page of groups; no states, no types: any."""
+    with _building("list groups"):
+        return group_service_pb2.ListGroupsRequest(
+            page_size=page_size,
+            page_token=page_token,
+            states=[f"GROUP_STATE_{state.name}" for state in states],
+            types=[f"GROUP_TYPE_{type_.name}" for type_ in types],
+            group_id_prefix=group_id_prefix,
+        )
+
+
+def get_group_request(group_id: str) -> group_service_pb2.GetGroupRequest:
+    """One group."""
+    with _building("get group"):
+        return group_service_pb2.GetGroupRequest(group_id=group_id)
+
+
+def revision_of(message: types_pb2.Revision) -> Revision:
+    """The position of a record in the log."""
+    return Revision(message.log_partition, message.log_offset)
+
+
+def fetched_offsets(
+    response: offset_service_pb2.FetchOffsetsResponse,
+) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+    """By group, every group that was asked for; then by partition, those that are stored."""
+    return {
+        group.group_id: {
+            TopicPartition(offset.topic, offset.partition): _committed_offset(offset)
+            for offset in group.offsets
+        }
+        for group in response.groups
+    }
+
+
+def deleted_offsets(response: offset_service_pb2.DeleteOffsetsResponse) -> DeletedOffsets:
+    """What was deleted."""
+    return DeletedOffsets(
+        partitions=_partitions(response.deleted),
+        revision=revision_of(response.revision) if response.HasField("revision") else None,
+    )
+
+
+def deleted_group(response: group_service_pb2.DeleteGroupResponse) -> DeletedGroup:
+    """What went with the group."""
+    return DeletedGroup(
+        offset_count=response.offset_count,
+        revision=revision_of(response.revision) if response.HasField("revision") else None,
+    )
+
+
+def listed_groups(response: group_service_pb2.ListGroupsResponse) -> list[GroupListing]:
+    """The groups of one page."""
+    return [
+        GroupListing(
+            group_id=listing.group_id,
+            type=_group_type(listing.type),
+            state=_group_state(listing.state),
+            protocol_type=listing.protocol_type,
+        )
+        for listing in response.groups
+    ]
+
+
+def group_of(message: group_service_pb2.Group) -> Group:
+    """A group in full."""
+    return Group(
+        group_id=message.group_id,
+        type=_group_type(message.type),
+        state=_group_state(message.state),
+        protocol_type=message.protocol_type,
+        protocol=message.protocol,
+        generation=message.generation,
+        leader_id=message.leader_id,
+        members=tuple(
+            GroupMember(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                topics=tuple(member.topics),
+                assignment=_partitions(member.assignment),
+            )
+            for member in message.members
+        ),
+        log_partition=message.log_partition,
+        offset_count=message.offset_count,
+        state_time=_time(message.state_time) if message.HasField("state_time") else None,
+    )
+
+
+def server_info(response: admin_service_pb2.GetServerInfoResponse) -> ServerInfo:
+    """The server."""
+    prefix = "SERVER_STATE_"
+    state = admin_service_pb2.ServerState
+    name = state.Name(response.state) if response.state in state.values() else ""
+    return ServerInfo(
+        version=response.version,
+        folder_id=response.folder_id,
+        node_id=response.node_id,
+        start_time=_time(response.start_time),
+        log_partitions=response.log_partitions,
+        state=ServerState.__members__.get(name.removeprefix(prefix), ServerState.UNKNOWN),
+        group_count=response.group_count,
+        offset_count=response.offset_count,
+        unknown_record_count=response.unknown_record_count,
+        undecodable_record_count=response.undecodable_record_count,
+        quarantined_partitions=tuple(response.quarantined_partitions),
+    )
+
+
+def failure_of(code: str, message: str, status_details: bytes | None) -> Failure:
+    """A failed call: gRPC's code and message, and the `grpc-status-details-bin` it came with.
+
+    Details that do not parse are as good as none: the code still says what kind of failure it is.
+    """
+    status = Status()
+    try:
+        status.ParseFromString(status_details or b"")
+    except DecodeError:
+        status = Status()
+    reason = ""
+    details: dict[str, str] = {}
+    retry_after_s = None
+    violations: list[FieldViolation] = []
+    error_info, retry_info, bad_request = ErrorInfo(), RetryInfo(), BadRequest()
+    for detail in status.details:
+        if detail.Unpack(error_info) and error_info.domain == ERROR_DOMAIN:
+            reason, details = error_info.reason, dict(error_info.metadata)
+        elif detail.Unpack(retry_info):
+            retry_after_s = retry_info.retry_delay.ToTimedelta().total_seconds()
+        elif detail.Unpack(bad_request):
+            violations += [
+                FieldViolation(field=violation.field, description=violation.description)
+                for violation in bad_request.field_violations
+            ]
+    return Failure(
+        code=code,
+        message=message,
+        reason=reason,
+        details=details,
+        retry_after_s=retry_after_s,
+        field_violations=tuple(violations),
+        conflicts=_conflicts(details),
+    )
+
+
+def _conflicts(details: Mapping[str, str]) -> tuple[Conflict, ...]:
+    return tuple(
+        Conflict(
+            topic_partition=TopicPartition(entry["topic"], entry["partition"]),
+            offset=entry.get("offset"),
+            revision=entry.get("revision"),
+        )
+        for entry in json.loads(details.get("conflicts", "[]"))
+    )
+
+
+def _offset_message(
+    topic_partition: TopicPartition, to_commit: int | OffsetToCommit
+) -> offset_service_pb2.OffsetCommit:
+    if isinstance(to_commit, int):
+        to_commit = OffsetToCommit(to_commit)
+    message = offset_service_pb2.OffsetCommit(
+        topic=topic_partition.topic,
+        partition=topic_partition.partition,
+        offset=to_commit.offset,
+        leader_epoch=to_commit.leader_epoch,
+        metadata=to_commit.metadata,
+        expected_offset=to_commit.expected_offset,
+        expected_revision=to_commit.expected_revision,
+        monotonic=to_commit.monotonic,
+        end_offset=to_commit.end_offset,
+    )
+    if to_commit.must_not_exist:
+        message.must_not_exist = True
+    return message
+
+
+def _partition_messages(partitions: Iterable[TopicPartition]) -> list[types_pb2.TopicPartition]:
+    return [types_pb2.TopicPartition(topic=p.topic, partition=p.partition) for p in partitions]
+
+
+def _partitions(messages: Iterable[types_pb2.TopicPartition]) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(message.topic, message.partition) for message in messages)
+
+
+def _committed_offset(message: offset_service_pb2.CommittedOffset) -> CommittedOffset:
+    return CommittedOffset(
+        offset=message.offset,
+        leader_epoch=message.leader_epoch if message.HasField("leader_epoch") else None,
+        metadata=message.metadata,
+        commit_time=_time(message.commit_time),
+        expire_time=_time(message.expire_time) if message.HasField("expire_time") else None,
+        revision=message.revision,
+        end_offset=message.end_offset if message.HasField("end_offset") else None,
+    )
+
+
+def _time(message: Timestamp) -> datetime:
+    return message.ToDatetime(tzinfo=UTC)
+
+
+def _group_type(number: group_service_pb2.GroupType) -> GroupType:
+    if number not in group_service_pb2.GroupType.values():
+        return GroupType.UNKNOWN  # Of a newer server.
+    name = group_service_pb2.GroupType.Name(number).removeprefix("GROUP_TYPE_")
+    return GroupType.__members__.get(name, GroupType.UNKNOWN)
+
+
+def _group_state(number: group_service_pb2.GroupState) -> GroupState:
+    if number not in group_service_pb2.GroupState.values():
+        return GroupState.UNKNOWN  # Of a newer server.
+    name = group_service_pb2.GroupState.Name(number).removeprefix("GROUP_STATE_")
+    return GroupState.__members__.get(name, GroupState.UNKNOWN)

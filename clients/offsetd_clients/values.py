@@ -1,0 +1,169 @@
+"""What goes into the client's calls and comes out of them: plain values, no protobuf."""
+
+from datetime import datetime
+from enum import StrEnum
+
+import attrs
+
+
+@attrs.frozen(order=True)
+class TopicPartition:
+    """One partition of a topic, or of whatever a consumer has positions in."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}:{self.partition}"
+
+
+@attrs.frozen(order=True)
+class Revision:
+    """The position of a record in the offsets log. Those of one group grow with every write."""
+
+    log_partition: int
+    log_offset: int
+
+
+@attrs.frozen
+class OffsetToCommit:
+    """The position to go on from, and what must hold for it to be stored.
+
+    At most one of `expected_offset` (the stored offset is this), `expected_revision` (the stored
+    offset was written at this log offset) and `must_not_exist`; if it does not hold, the whole
+    commit raises `OffsetConflict`. `monotonic`: raise `OffsetNotMonotonic` rather than go back.
+    `end_offset` is the source's end; the server keeps it in memory only.
+    """
+
+    offset: int
+    leader_epoch: int | None = attrs.field(default=None, kw_only=True)
+    metadata: str = attrs.field(default="", kw_only=True)
+    expected_offset: int | None = attrs.field(default=None, kw_only=True)
+    expected_revision: int | None = attrs.field(default=None, kw_only=True)
+    must_not_exist: bool = attrs.field(default=False, kw_only=True)
+    monotonic: bool = attrs.field(default=False, kw_only=True)
+    end_offset: int | None = attrs.field(default=None, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        expectations = (self.expected_offset, self.expected_revision, self.must_not_exist or None)
+        if sum(expectation is not None for expectation in expectations) > 1:
+            raise ValueError("an offset takes one precondition, not several")
+
+
+@attrs.frozen(kw_only=True)
+class CommittedOffset:
+    """A stored offset. `revision` is the log offset of its record.
+
+    `expire_time` None: the group's retention applies. `end_offset` None: never reported, or
+    forgotten by a restart of the server.
+    """
+
+    offset: int
+    leader_epoch: int | None
+    metadata: str
+    commit_time: datetime
+    expire_time: datetime | None
+    revision: int
+    end_offset: int | None
+
+
+@attrs.frozen(kw_only=True)
+class DeletedOffsets:
+    """What was there and is deleted; `revision` None: nothing was, or it was only validated."""
+
+    partitions: tuple[TopicPartition, ...]
+    revision: Revision | None
+
+
+@attrs.frozen(kw_only=True)
+class DeletedGroup:
+    """How many offsets went with the group; `revision` None: it was only validated."""
+
+    offset_count: int
+    revision: Revision | None
+
+
+class GroupType(StrEnum):
+    """CLASSIC is Kafka's first protocol and simple groups; CONSUMER is KIP-848."""
+
+    UNKNOWN = "unknown"
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
+class GroupState(StrEnum):
+    """Kafka's names for what a group is doing."""
+
+    UNKNOWN = "unknown"
+    EMPTY = "empty"
+    PREPARING_REBALANCE = "preparing-rebalance"
+    COMPLETING_REBALANCE = "completing-rebalance"
+    STABLE = "stable"
+    ASSIGNING = "assigning"
+    RECONCILING = "reconciling"
+    DEAD = "dead"
+
+
+@attrs.frozen(kw_only=True)
+class GroupListing:
+    """A group as it is listed. `protocol_type` is empty for a group that never had members."""
+
+    group_id: str
+    type: GroupType
+    state: GroupState
+    protocol_type: str
+
+
+@attrs.frozen(kw_only=True)
+class GroupMember:
+    """A member as the log has it."""
+
+    member_id: str
+    instance_id: str
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    assignment: tuple[TopicPartition, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Group:
+    """A group in full. `generation` is a KIP-848 group's epoch; `state_time` None: not recorded."""
+
+    group_id: str
+    type: GroupType
+    state: GroupState
+    protocol_type: str
+    protocol: str
+    generation: int
+    leader_id: str
+    members: tuple[GroupMember, ...]
+    log_partition: int
+    offset_count: int
+    state_time: datetime | None
+
+
+class ServerState(StrEnum):
+    """SERVING is the only state in which offsets are answered."""
+
+    UNKNOWN = "unknown"
+    LOADING = "loading"
+    SERVING = "serving"
+    DRAINING = "draining"
+
+
+@attrs.frozen(kw_only=True)
+class ServerInfo:
+    """The server, and counts over all that it has loaded."""
+
+    version: str
+    folder_id: str
+    node_id: str
+    start_time: datetime
+    log_partitions: int
+    state: ServerState
+    group_count: int
+    offset_count: int
+    unknown_record_count: int
+    undecodable_record_count: int
+    quarantined_partitions: tuple[int, ...]
