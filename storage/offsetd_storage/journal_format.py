@@ -1,0 +1,377 @@
+"""The bytes of a journal file: one header, then frames. All integers are big-endian.
+
+Header, at the file's start:
+
+    magic 8 · version u32 · CRC32C u32 of these 12 bytes      (never changes, in any version)
+    header CRC32C u32 · header bytes u32 · frames start u32 · reserved u32
+    file bytes u64 · folder id 16 · life u64 · file number u64 · first sequence u64
+    recovery points
+
+Frame, aligned to 8 bytes:
+
+    mark 8 · CRC32C u32 of what follows · payload bytes u32
+    life u64 · sequence u64 · durable sequence u64 · kind u8 · reserved 7 · payload
+
+The mark is a secret of the folder: clients' bytes inside a payload cannot pass for a frame.
+
+`docs/formats/journal.md` says what they mean, and how they are recovered.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+
+from offsetd_storage.errors import NewerFormat
+from offsetd_storage.kernels.crc32c import crc32c
+from offsetd_storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import numpy.typing as npt
+
+FORMAT_VERSION: Final = 1
+ALIGNMENT: Final = 8
+BUFFER_PADDING: Final = 16  # Kernels may load this far behind what they read.
+
+HEADER_MAGIC: Final = b"offsetdJ"
+PREFIX: Final = struct.Struct(">8sII")
+HEADER: Final = struct.Struct(">IIIIQ16sQQQ")
+FRAME: Final = struct.Struct(">8sIIQQQB7x")
+MARK_BYTES: Final = 8
+COUNT: Final = struct.Struct(">I")
+_TOPIC: Final = struct.Struct(">H")
+_BATCH: Final = struct.Struct(">iI")
+_POINT: Final = struct.Struct(">iBqqqq")
+_FLAG_HELD: Final = 1
+_SEQUENCE_FIELD: Final = 3  # The fourth of a frame's fields of 8 bytes.
+_CRC_END: Final = MARK_BYTES + 4  # A frame's CRC covers everything behind its own field.
+
+assert PREFIX.size == 16, "the header's prefix is 16 bytes in every version"
+assert FRAME.size == 48, "a frame header is 48 bytes"
+assert FRAME.size % ALIGNMENT == 0, "the fields of a frame are aligned"
+
+
+class FrameKind(enum.IntEnum):
+    """What a frame holds."""
+
+    BATCHES = 1
+    RECOVERY_POINTS = 2
+    CLOSED = 3  # Recovery points too; as the last frame it says that the journal was closed clean.
+
+
+_KINDS: Final = frozenset(int(kind) for kind in FrameKind)
+
+
+@attrs.frozen(kw_only=True)
+class RecoveryPoint:
+    """How far the segments of a partition are durable, and how far the journal reaches."""
+
+    topic_partition: TopicPartition
+    offset: int  # R: everything below is durable in the segments.
+    journal_offset_next: int  # The end of what the journal was given so far.
+    segment_base_offset: int  # The segment that held R when the point was taken,
+    segment_bytes: int  # and the position of R in it.
+    held: bool = False  # Quarantined: its file speaks for it, not the journal.
+
+
+@attrs.frozen(kw_only=True)
+class JournalHeader:
+    """Begins a journal file's turn."""
+
+    folder_id: bytes
+    life: int  # Random, new at every start.
+    file_number: int  # Grows by one at every turn, over lives too.
+    first_sequence: int
+    file_bytes: int
+    frames_start: int
+    points: tuple[RecoveryPoint, ...]
+
+
+@attrs.frozen(kw_only=True)
+class Frame:
+    """A whole frame, whose checksum is right."""
+
+    kind: FrameKind
+    life: int
+    sequence: int
+    durable_sequence: int  # Known to be durable when this one was written.
+    position: int
+    payload_start: int
+    payload_end: int
+
+    @property
+    def end(self) -> int:
+        """Where the next frame starts."""
+        return align(self.payload_end)
+
+
+@attrs.frozen(kw_only=True)
+class JournaledBatch:
+    """A record batch as it goes into a BATCHES frame."""
+
+    topic_partition: TopicPartition
+    batch: bytes
+
+
+def align(position: int) -> int:
+    """The next position at which a frame may start."""
+    return -(-position // ALIGNMENT) * ALIGNMENT
+
+
+def padded_buffer(size: int) -> npt.NDArray[np.uint8]:
+    """A buffer that kernels may read `size` bytes of."""
+    return np.zeros(size + BUFFER_PADDING, dtype=np.uint8)
+
+
+def padded_copy(content: bytes) -> npt.NDArray[np.uint8]:
+    """The bytes in a buffer that kernels may read."""
+    buffer = padded_buffer(len(content))
+    buffer[: len(content)] = np.frombuffer(content, dtype=np.uint8)
+    return buffer
+
+
+def checksum(content: bytes) -> int:
+    """CRC32C of some bytes."""
+    return crc32c(padded_copy(content), 0, len(content))
+
+
+# Recovery points -----------------------------------------------------------------------------
+
+
+def encode_points(points: Iterable[RecoveryPoint]) -> bytes:
+    """Recovery points as a header and a frame hold them."""
+    encoded = [_encode_point(point) for point in points]
+    return COUNT.pack(len(encoded)) + b"".join(encoded)
+
+
+def _encode_point(point: RecoveryPoint) -> bytes:
+    topic = point.topic_partition.topic.encode()
+    return b"".join(
+        (
+            _TOPIC.pack(len(topic)),
+            topic,
+            _POINT.pack(
+                point.topic_partition.partition,
+                _FLAG_HELD if point.held else 0,
+                point.offset,
+                point.journal_offset_next,
+                point.segment_base_offset,
+                point.segment_bytes,
+            ),
+        )
+    )
+
+
+def decode_points(content: bytes) -> tuple[RecoveryPoint, ...]:
+    """Inverse of `encode_points`. Raises struct.error or ValueError on other bytes."""
+    (count,) = COUNT.unpack_from(content)
+    position = COUNT.size
+    points = []
+    for _ in range(count):
+        topic, position = _decode_topic(content, position)
+        partition, flags, offset, journal_next, base, size = _POINT.unpack_from(content, position)
+        position += _POINT.size
+        points.append(
+            RecoveryPoint(
+                topic_partition=TopicPartition(topic, partition),
+                offset=offset,
+                journal_offset_next=journal_next,
+                segment_base_offset=base,
+                segment_bytes=size,
+                held=bool(flags & _FLAG_HELD),
+            )
+        )
+    return tuple(points)
+
+
+def _decode_topic(content: bytes, position: int) -> tuple[str, int]:
+    (size,) = _TOPIC.unpack_from(content, position)
+    position += _TOPIC.size
+    return content[position : position + size].decode(), position + size
+
+
+# Batches -------------------------------------------------------------------------------------
+
+
+def batch_entry_bytes(topic_partition: TopicPartition, batch_bytes: int) -> int:
+    """What a batch takes inside a frame."""
+    return _TOPIC.size + len(topic_partition.topic.encode()) + _BATCH.size + batch_bytes
+
+
+def batches_chunks(batches: Iterable[JournaledBatch]) -> list[bytes]:
+    """The payload of a BATCHES frame, in pieces."""
+    chunks = [b""]
+    for each in batches:
+        topic = each.topic_partition.topic.encode()
+        chunks.append(
+            _TOPIC.pack(len(topic))
+            + topic
+            + _BATCH.pack(each.topic_partition.partition, len(each.batch))
+        )
+        chunks.append(each.batch)
+    chunks[0] = COUNT.pack(len(chunks) // 2)
+    return chunks
+
+
+def decode_batches(payload: bytes) -> Iterator[JournaledBatch]:
+    """The batches of a BATCHES frame, in the order in which they were appended."""
+    (count,) = COUNT.unpack_from(payload)
+    position = COUNT.size
+    for _ in range(count):
+        topic, position = _decode_topic(payload, position)
+        partition, size = _BATCH.unpack_from(payload, position)
+        position += _BATCH.size
+        yield JournaledBatch(
+            topic_partition=TopicPartition(topic, partition),
+            batch=payload[position : position + size],
+        )
+        position += size
+
+
+# Frames --------------------------------------------------------------------------------------
+
+
+def frame_bytes(payload_bytes: int) -> int:
+    """What a frame takes in a file."""
+    return align(FRAME.size + payload_bytes)
+
+
+def put_frame(
+    buffer: npt.NDArray[np.uint8],
+    *,
+    mark: bytes,
+    kind: FrameKind,
+    life: int,
+    sequence: int,
+    durable_sequence: int,
+    chunks: Iterable[bytes],
+) -> int:
+    """Writes a frame to the start of `buffer`; returns its aligned size."""
+    view = buffer.data
+    end = FRAME.size
+    for chunk in chunks:
+        view[end : end + len(chunk)] = chunk
+        end += len(chunk)
+    size = end - FRAME.size
+    FRAME.pack_into(view, 0, mark, 0, size, life, sequence, durable_sequence, kind)
+    COUNT.pack_into(view, MARK_BYTES, crc32c(buffer, _CRC_END, end))
+    padded_end = align(end)
+    view[end:padded_end] = bytes(padded_end - end)
+    return padded_end
+
+
+def read_frame(
+    buffer: npt.NDArray[np.uint8], position: int, limit: int, *, mark: bytes
+) -> Frame | None:
+    """The frame at `position` of a padded buffer; None if none ends by `limit` and is whole."""
+    if position + FRAME.size > limit:
+        return None
+    found, crc, size, life, sequence, durable, kind = FRAME.unpack_from(buffer.data, position)
+    end = position + FRAME.size + size
+    if found != mark or end > limit:
+        return None
+    if crc32c(buffer, position + _CRC_END, end) != crc or kind not in _KINDS:
+        return None
+    return Frame(
+        kind=FrameKind(kind),
+        life=life,
+        sequence=sequence,
+        durable_sequence=durable,
+        position=position,
+        payload_start=position + FRAME.size,
+        payload_end=end,
+    )
+
+
+def find_frame(
+    buffer: npt.NDArray[np.uint8], start: int, limit: int, *, mark: bytes, sequence_min: int
+) -> Frame | None:
+    """The first whole frame, of any life, from `start` on whose sequence is `sequence_min` or more.
+
+    Sequences are never reset, so that what was left behind by earlier turns and lives is smaller.
+    """
+    start = align(start)
+    words = (limit - start) // ALIGNMENT
+    if words < FRAME.size // ALIGNMENT:
+        return None
+    window = buffer[start : start + words * ALIGNMENT]
+    fields = window.view(">u8")
+    places = np.flatnonzero(fields == np.uint64(int.from_bytes(mark)))
+    places = places[places <= words - FRAME.size // ALIGNMENT]
+    sequences = fields[places + _SEQUENCE_FIELD]
+    for place in places[sequences >= np.uint64(sequence_min)]:
+        frame = read_frame(buffer, start + int(place) * ALIGNMENT, limit, mark=mark)
+        if frame is not None:
+            return frame
+    return None
+
+
+# Headers -------------------------------------------------------------------------------------
+
+
+def header_bytes(points: Iterable[RecoveryPoint]) -> int:
+    """What a header with these recovery points takes."""
+    return PREFIX.size + HEADER.size + len(encode_points(points))
+
+
+def encode_header(header: JournalHeader) -> bytes:
+    """A header, to be written at a file's start."""
+    prefix = HEADER_MAGIC + COUNT.pack(FORMAT_VERSION)
+    points = encode_points(header.points)
+    size = PREFIX.size + HEADER.size + len(points)
+    assert size <= header.frames_start, "the recovery points overflow the header"
+    body = b"".join(
+        (
+            HEADER.pack(
+                0,
+                size,
+                header.frames_start,
+                0,
+                header.file_bytes,
+                header.folder_id,
+                header.life,
+                header.file_number,
+                header.first_sequence,
+            )[COUNT.size :],
+            points,
+        )
+    )
+    prefix += COUNT.pack(checksum(prefix))
+    return prefix + COUNT.pack(checksum(prefix + body)) + body
+
+
+def decode_header(buffer: npt.NDArray[np.uint8], limit: int) -> JournalHeader | None:
+    """The header of a journal file whose first `limit` bytes are in a padded buffer.
+
+    None if it is not whole. Raises NewerFormat.
+    """
+    if limit < PREFIX.size + HEADER.size:
+        return None
+    magic, version, prefix_crc = PREFIX.unpack_from(buffer.data)
+    if magic != HEADER_MAGIC or crc32c(buffer, 0, PREFIX.size - 4) != prefix_crc:
+        return None
+    if version > FORMAT_VERSION:
+        raise NewerFormat(f"the journal has format {version}, this program knows {FORMAT_VERSION}")
+    crc, size, frames_start, _, file_bytes, folder_id, life, number, first = HEADER.unpack_from(
+        buffer.data, PREFIX.size
+    )
+    if not PREFIX.size + HEADER.size <= size <= min(limit, frames_start):
+        return None
+    whole = bytes(buffer[:size])
+    if checksum(whole[: PREFIX.size] + whole[PREFIX.size + COUNT.size :]) != crc:
+        return None
+    return JournalHeader(
+        folder_id=folder_id,
+        life=life,
+        file_number=number,
+        first_sequence=first,
+        file_bytes=file_bytes,
+        frames_start=frames_start,
+        points=decode_points(whole[PREFIX.size + HEADER.size :]),
+    )

@@ -1,0 +1,154 @@
+"""A damaged partition: what is wrong with it, and the file that keeps its share of the journal.
+
+Nothing in a quarantined partition's folder is cut or deleted. What the journal knew of it, its
+recovery point and its batches, is copied to `offsetd-quarantine-<topic>-<partition>` before the
+journal lets go of it, so that it neither pins the journal nor loses its tail.
+
+    magic 8 · version u32 · CRC32C u32 of these 12 bytes
+    CRC32C u32 of what follows · flags u8 · recovery points (one) · batches, as in a frame
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from offsetd_storage.errors import NewerFormat
+from offsetd_storage.files import replace_file
+from offsetd_storage.journal_format import (
+    COUNT,
+    PREFIX,
+    JournaledBatch,
+    RecoveryPoint,
+    batches_chunks,
+    checksum,
+    decode_batches,
+    decode_points,
+    encode_points,
+)
+from offsetd_storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from offsetd_storage.files import Files
+
+QUARANTINE_FORMAT_VERSION: Final = 1
+QUARANTINE_PREFIX: Final = "offsetd-quarantine-"
+_MAGIC: Final = b"offsetdQ"
+_BODY: Final = struct.Struct(">IBI")
+_FLAG_CLOSED_CLEAN: Final = 1
+
+
+@attrs.frozen(kw_only=True)
+class Damage:
+    """Why a partition is quarantined."""
+
+    topic_partition: TopicPartition
+    segment_base_offset: int | None  # None where it is not about one segment.
+    position: int  # In the segment, bytes.
+    reason: str
+
+    def __str__(self) -> str:
+        """One line for an operator."""
+        if self.segment_base_offset is None:
+            return f"{self.topic_partition}: {self.reason}"
+        return (
+            f"{self.topic_partition}: {self.reason}, at byte {self.position} of"
+            f" {self.segment_base_offset:020d}.log"
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Claim:
+    """What was promised about a partition: by the journal, or by its quarantine file.
+
+    After a crash the log is durable up to the recovery point, and the batches continue it; after
+    a clean close the log reaches at least up to the recovery point.
+    """
+
+    point: RecoveryPoint
+    batches: tuple[bytes, ...]
+    closed_clean: bool
+
+
+class QuarantineDamaged(ValueError):
+    """A quarantine file that is not whole."""
+
+
+def quarantine_path(folder: Path, topic_partition: TopicPartition) -> Path:
+    """Where the partition's share of the journal is kept."""
+    return folder / f"{QUARANTINE_PREFIX}{topic_partition.folder_name}"
+
+
+def list_quarantine_files(files: Files, folder: Path) -> list[TopicPartition]:
+    """The partitions that have a quarantine file."""
+    found = (
+        TopicPartition.of_folder(name.removeprefix(QUARANTINE_PREFIX))
+        for name in files.list_folder(folder)
+        if name.startswith(QUARANTINE_PREFIX)
+    )
+    return sorted(topic_partition for topic_partition in found if topic_partition is not None)
+
+
+def write_quarantine_file(files: Files, folder: Path, claim: Claim) -> None:
+    """Copies a claim out of the journal, durably."""
+    topic_partition = claim.point.topic_partition
+    points = encode_points([claim.point])
+    batches = b"".join(
+        batches_chunks(
+            JournaledBatch(topic_partition=topic_partition, batch=batch) for batch in claim.batches
+        )
+    )
+    flags = _FLAG_CLOSED_CLEAN if claim.closed_clean else 0
+    body = _BODY.pack(0, flags, len(points))[COUNT.size :] + points + batches
+    prefix = _MAGIC + COUNT.pack(QUARANTINE_FORMAT_VERSION)
+    content = (prefix, COUNT.pack(checksum(prefix)), COUNT.pack(checksum(body)), body)
+    replace_file(files, quarantine_path(folder, topic_partition), b"".join(content))
+
+
+def read_quarantine_file(files: Files, folder: Path, topic_partition: TopicPartition) -> Claim:
+    """The claim that a quarantine file keeps. Raises QuarantineDamaged, NewerFormat."""
+    path = quarantine_path(folder, topic_partition)
+    content = files.read_bytes(path)
+    if len(content) < PREFIX.size + _BODY.size:
+        raise QuarantineDamaged(f"{path.name} is too short")
+    magic, version, prefix_crc = PREFIX.unpack_from(content)
+    if magic != _MAGIC or checksum(content[: PREFIX.size - COUNT.size]) != prefix_crc:
+        raise QuarantineDamaged(f"{path.name} does not begin as it should")
+    if version > QUARANTINE_FORMAT_VERSION:
+        raise NewerFormat(
+            f"{path} has format {version}, this program knows {QUARANTINE_FORMAT_VERSION}"
+        )
+    crc, flags, points_bytes = _BODY.unpack_from(content, PREFIX.size)
+    if checksum(content[PREFIX.size + COUNT.size :]) != crc:
+        raise QuarantineDamaged(f"{path.name} has a wrong checksum")
+    points_start = PREFIX.size + _BODY.size
+    points = decode_points(content[points_start:])
+    batches = decode_batches(content[points_start + points_bytes :])
+    return Claim(
+        point=points[0],
+        batches=tuple(each.batch for each in batches),
+        closed_clean=bool(flags & _FLAG_CLOSED_CLEAN),
+    )
+
+
+def claims_of(
+    files: Files, folder: Path, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, Claim | Damage]:
+    """The claims of these partitions' quarantine files; Damage where a file is not whole."""
+    claims: dict[TopicPartition, Claim | Damage] = {}
+    for topic_partition in partitions:
+        try:
+            claims[topic_partition] = read_quarantine_file(files, folder, topic_partition)
+        except (QuarantineDamaged, FileNotFoundError) as error:
+            claims[topic_partition] = Damage(
+                topic_partition=topic_partition,
+                segment_base_offset=None,
+                position=0,
+                reason=f"its share of the journal cannot be read: {error}",
+            )
+    return claims
