@@ -10,7 +10,7 @@ _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 
 
-def _setting(default: int, kafka_name: str | None, *, least: int, most: int) -> Any:  # noqa: ANN401
+def _setting(default: int, kafka_name: str | None, *, least: int, most: int) -> Any:
     """An integer between `least` and `most`, known to Kafka as `kafka_name`."""
     return attrs.field(
         default=default,

@@ -2,7 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import errno
+import threading
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final
+
+from offsetd_storage.checkpoints import write_leader_epochs
+from offsetd_storage.errors import (
+    CorruptBatch,
+    FolderMismatch,
+    RecordTooLarge,
+    StorageFailed,
+    StorageFull,
+)
+from offsetd_storage.kernels import PADDING_BYTES, padded_buffer
+from offsetd_storage.leader_epochs import LEADER_EPOCHS_FILE, found_leader_epochs
+from offsetd_storage.record_batch import decode_batch
+from offsetd_storage.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+    segment_path,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -14,31 +36,51 @@ if TYPE_CHECKING:
 
     from offsetd_storage.files import Files
     from offsetd_storage.log_config import LogConfig
-    from offsetd_storage.segment import Segment
     from offsetd_storage.segment_scan import SegmentScan
     from offsetd_storage.topic_partition import TopicPartition
+
+# What may pass: no blocks, quota, file size or descriptors left. Anything else is a broken disk.
+_NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE))
 
 
 class PartitionLog:
     """Appends to, reads and syncs the segments of one partition.
 
     One thread appends (`append`), one writes (`write`), one syncs (`sync`); these may be three.
-    Any thread reads, and sees what is written. The rest (`truncate`, `close`) is for one thread
-    that has the log to itself. An `OSError` out of `write`, `sync` or `close` means that the state
-    on disk is unknown: nothing may be tried again.
+    Any thread reads, and sees what is written. The rest (`truncate`, `close`, `abandon`) is for
+    one thread that has the log to itself. An OSError out of `write`, `sync`, `truncate` or
+    `close` means that what the disk holds is unknown: nothing may be tried again.
     """
 
-    topic_partition: TopicPartition
-    folder: Path
-    config: LogConfig  # may be replaced while running
-    segments: list[
-        Segment
-    ]  # by base offset, the last is active; replaced as a whole, never changed
-    log_start_offset: int
-    offset_next: int  # of the next append
-    offset_next_written: int  # what `write` has put into the files
-    leader_epoch: int  # of the log's last epoch: batches that are appended carry it
-    indexes_rebuilt: int  # index files that were missing or damaged when the log was opened
+    def __init__(
+        self,
+        files: Files,
+        folder: Path,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        segments: list[Segment],
+        *,
+        random: Random | None,
+    ) -> None:
+        """For `create` and `open`."""
+        self.topic_partition = topic_partition
+        self.folder = folder
+        # By base offset; the last is active. Replaced as a whole, so that readers can hold it.
+        self.segments = segments
+        self.log_start_offset = segments[0].base_offset
+        self.offset_next = segments[-1].offset_next  # Of the next append.
+        self.offset_next_written = self.offset_next  # Behind what is in the files.
+        self._files = files
+        self._config = config
+        self._batch_bytes_max = min(config.message_bytes_max, config.segment_bytes_max)
+        self._random = random
+        self._active = segments[-1]
+        self._lock = threading.Lock()
+        self._unwritten: list[Segment] = []  # With queued batches, by base offset.
+        self._unsynced: dict[int, Segment] = {}  # By base offset: `sync` has to see to them.
+        self._unsynced_folders: list[Path] = []
+        self._leader_epochs: list[tuple[int, int]] = []
+        self._leader_epochs_changed = False
 
     @classmethod
     def create(
@@ -51,11 +93,23 @@ class PartitionLog:
         base_offset: int = 0,
         random: Random | None = None,
     ) -> PartitionLog:
-        """Makes the partition's folder, `leader-epoch-checkpoint` and an empty first segment.
+        """Makes the partition's folder and an empty first segment.
 
-        A folder that a crash left half made is finished. Not durable before `sync`.
+        A folder without segments, as a crash may leave it, is taken. Not durable before `sync`,
+        which also writes `leader-epoch-checkpoint`, with epoch 0 from `base_offset` on.
         """
-        raise NotImplementedError
+        if not files.exists(folder):
+            files.make_folder(folder)
+        jitter_ms = _jitter_ms(config, random)
+        segment = Segment(files, folder, base_offset, config, create=True, jitter_ms=jitter_ms)
+        if segment.needs_mending:
+            segment.close()
+            raise FolderMismatch(f"{segment.path} is not empty")
+        log = cls(files, folder, topic_partition, config, [segment], random=random)
+        log._leader_epochs, log._leader_epochs_changed = [(0, base_offset)], True
+        log._unsynced = {base_offset: segment}
+        log._unsynced_folders = [folder, folder.parent]
+        return log
 
     @classmethod
     def open(
@@ -66,83 +120,296 @@ class PartitionLog:
         config: LogConfig,
         scans: Mapping[int, SegmentScan],
         *,
-        log_start_offset: int | None = None,
-        offset_next: int | None = None,
+        log_start_offset: int = 0,
         synced: bool = False,
         read_only: bool = False,
         random: Random | None = None,
     ) -> PartitionLog:
-        """Opens the segments in `scans`, by base offset; each holds `valid_bytes` of its scan.
+        """Opens the segments in `scans`, by base offset; at least one.
 
-        Nothing on disk is changed until `write`, `sync`, `truncate` or `close`; then bytes behind
-        `valid_bytes` are cut off, and index files that differ from the scan are put right.
-        `offset_next` is given where the log ends behind its last batch. `synced` promises that
-        every file is durable as it is; without it, the first `sync` syncs them all.
+        Each holds the `valid_bytes` of its scan; the indexes are those of the scan. Nothing on
+        disk is changed yet: what a file has behind `valid_bytes` is cut off, and index files that
+        differ are put right, by the next `append`, `truncate`, `sync` or `close` that concerns
+        them. The first `sync` syncs every file, except where the caller promises by `synced` that
+        all are durable as they are. A log that is `read_only` is only read, and abandoned.
         """
-        raise NotImplementedError
+        segments = []
+        for base_offset in sorted(scans):
+            jitter_ms = _jitter_ms(config, random)
+            segment = Segment(
+                files, folder, base_offset, config, read_only=read_only, jitter_ms=jitter_ms
+            )
+            segment.take_scan(scans[base_offset])
+            segments.append(segment)
+        log = cls(files, folder, topic_partition, config, segments, random=random)
+        log.log_start_offset = max(log_start_offset, log.log_start_offset)
+        log.offset_next = log.offset_next_written = max(log.offset_next, log.log_start_offset)
+        log._leader_epochs, log._leader_epochs_changed = found_leader_epochs(
+            files, folder, segments, scans, offset_next=log.offset_next
+        )
+        due = [segment for segment in segments if segment.needs_mending or not synced]
+        log._unsynced = {segment.base_offset: segment for segment in due}
+        log._unsynced_folders = [] if synced else [folder]
+        return log
+
+    @property
+    def config(self) -> LogConfig:
+        """The log's settings, which may be replaced while it runs."""
+        return self._config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        with self._lock:
+            self._config = config
+            self._batch_bytes_max = min(config.message_bytes_max, config.segment_bytes_max)
+            self._active.configure(config)
+
+    @property
+    def leader_epoch(self) -> int:
+        """The log's last leader epoch, which the batches that are appended carry."""
+        return self._leader_epochs[-1][0]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all batches, queued ones too."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def index_problems(self) -> tuple[str, ...]:
+        """What was wrong with index files when the log was opened."""
+        return tuple(problem for each in self.segments for problem in each.index_problems)
+
+    # Appending.
 
     def append(self, batch: bytes, *, last_offset: int, max_timestamp_ms: int, now_ms: int) -> None:
         """Queues a record batch whose base offset is at or above `offset_next`.
 
-        Raises RecordTooLarge, StorageFull (no block or file to be had) and StorageFailed; then
-        nothing has changed.
+        Raises RecordTooLarge, StorageFull (no blocks, or no file, to be had) and StorageFailed
+        (the disk is broken); then nothing has changed.
         """
-        raise NotImplementedError
+        batch_bytes = len(batch)
+        if batch_bytes > self._batch_bytes_max:
+            raise RecordTooLarge(
+                f"{self.topic_partition}: a batch of {batch_bytes} bytes is above the bound of"
+                f" {self._batch_bytes_max}"
+            )
+        assert self.offset_next <= int.from_bytes(batch[:8], "big") <= last_offset
+        with self._lock:
+            active = self._active
+            if (
+                active.size_bytes + batch_bytes > active.room_bytes
+                or max_timestamp_ms > active.roll_after_ms
+                or last_offset > active.last_offset_max
+            ):
+                active = self._make_room(batch, last_offset, max_timestamp_ms, now_ms)
+            if active.append(batch, last_offset=last_offset, max_timestamp_ms=max_timestamp_ms):
+                self._unwritten.append(active)
+            self.offset_next = last_offset + 1
 
+    def _make_room(
+        self, batch: bytes, last_offset: int, max_timestamp_ms: int, now_ms: int
+    ) -> Segment:
+        """The active segment, with room for the batch: a new one where it is time for that."""
+        size = len(batch)
+        try:
+            if self._active.must_roll(
+                batch_bytes=size,
+                last_offset=last_offset,
+                max_timestamp_ms=max_timestamp_ms,
+                now_ms=now_ms,
+            ):
+                self._roll(base_offset=int.from_bytes(batch[:8], "big"))
+            # If that fails now, an empty active segment stays, and the next batch goes there.
+            self._active.make_room(
+                batch_bytes=size, max_timestamp_ms=max_timestamp_ms, now_ms=now_ms
+            )
+        except OSError as error:
+            failure = StorageFull if error.errno in _NO_ROOM else StorageFailed
+            raise failure(f"{self.topic_partition}: no room for a batch: {error}") from error
+        return self._active
+
+    def _roll(self, *, base_offset: int) -> None:
+        old = self._active
+        new = self._made_segment(base_offset)
+        old.rest()
+        self._unsynced[old.base_offset] = old
+        self._active = new
+        self.segments = [*self.segments, new]
+
+    def _made_segment(self, base_offset: int) -> Segment:
+        """A new segment, not yet in the row. Its name is not durable before `sync`."""
+        jitter_ms = _jitter_ms(self._config, self._random)
+        segment = Segment(
+            self._files, self.folder, base_offset, self._config, create=True, jitter_ms=jitter_ms
+        )
+        self._unsynced[base_offset] = segment
+        self._unsynced_folders.append(self.folder)
+        return segment
+
+    # Writing and syncing.
+
+    @property
     def has_unwritten(self) -> bool:
-        """Whether `write` has something to do."""
-        raise NotImplementedError
+        """Whether batches are queued for `write`."""
+        return self.offset_next != self.offset_next_written
 
+    @property
     def has_unsynced(self) -> bool:
-        """Whether `sync` has something to do for what was written."""
-        raise NotImplementedError
+        """Whether `sync` has something to do."""
+        return bool(self._unsynced or self._unsynced_folders or self._leader_epochs_changed)
 
     def write(self) -> None:
-        """Puts all queued batches into the segment files, one call a segment."""
-        raise NotImplementedError
+        """Puts the queued batches into the segments' files, with one call for each file."""
+        with self._lock:
+            offset_next = self.offset_next
+            taken = [(segment, segment.take_unwritten()) for segment in self._unwritten]
+            self._unwritten = []
+        for segment, batches in taken:
+            segment.file.pwrite(batches, segment.written_bytes)
+        with self._lock:
+            for segment, batches in taken:
+                segment.written_bytes += sum(map(len, batches))
+                self._unsynced[segment.base_offset] = segment
+            self.offset_next_written = offset_next
 
     def sync(self) -> int:
-        """Makes durable what was written before the call; returns that end (exclusive)."""
-        raise NotImplementedError
+        """Makes durable what was written before the call; returns where that ends (exclusive)."""
+        with self._lock:
+            offset_next = self.offset_next_written
+            segments = [self._unsynced[base_offset] for base_offset in sorted(self._unsynced)]
+            unsynced = [segment.take_unsynced(offset_next) for segment in segments]
+            folders = dict.fromkeys(self._unsynced_folders)
+            self._unsynced, self._unsynced_folders = {}, []
+            epochs_changed, self._leader_epochs_changed = self._leader_epochs_changed, False
+        if epochs_changed:
+            write_leader_epochs(self._files, self.folder / LEADER_EPOCHS_FILE, self._leader_epochs)
+        for segment, work in zip(segments, unsynced, strict=True):
+            if segment.sync(work):
+                folders.setdefault(self.folder)
+        for folder in folders:
+            self._files.sync_folder(folder)
+        return offset_next
+
+    def close(self) -> None:
+        """Writes and syncs everything, gives back the reserved blocks and the descriptors."""
+        self.write()
+        if self._active.rest():
+            self._unsynced[self._active.base_offset] = self._active
+        if self.has_unsynced:
+            self.sync()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Gives the descriptors back and leaves the files as they are."""
+        for segment in self.segments:
+            segment.close()
+
+    # Recovery.
 
     def truncate(self, offset_next: int) -> None:
-        """Keeps the batches that end below `offset_next`, which becomes the log's end."""
-        raise NotImplementedError
+        """Keeps the batches that end below `offset_next`, which becomes the log's end.
+
+        The end may lie behind the last batch: cleaning removes batches, not their offsets.
+        """
+        assert not self._unwritten, "recovery cuts before it appends"
+        kept = [segment for segment in self.segments if segment.base_offset <= offset_next]
+        dropped = self.segments[len(kept) :]
+        if not kept:
+            kept = [self._made_segment(offset_next)]
+        for segment in reversed(dropped):  # From the end, so that a crash leaves no hole.
+            self._unsynced.pop(segment.base_offset, None)
+            self._unlink(segment)
+        self.segments, self._active = kept, kept[-1]
+        if self._active.offset_next > offset_next:
+            self._active.truncate(offset_next)
+            self._unsynced[self._active.base_offset] = self._active
+        self.offset_next = self.offset_next_written = offset_next
+        self.log_start_offset = min(max(self.log_start_offset, kept[0].base_offset), offset_next)
+        epochs = [(epoch, start) for epoch, start in self._leader_epochs if start <= offset_next]
+        if epochs != self._leader_epochs:
+            self._leader_epochs = epochs or [(0, offset_next)]
+            self._leader_epochs_changed = True
+
+    def _unlink(self, segment: Segment) -> None:
+        segment.close()
+        for suffix in (TIME_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX):  # What owns the others, last.
+            path = segment_path(self.folder, segment.base_offset, suffix)
+            if self._files.exists(path):
+                self._files.unlink(path)
+        self._unsynced_folders.append(self.folder)
+
+    # Reading.
+
+    def segments_from(self, offset: int) -> list[Segment]:
+        """The segments that hold `offset` and what follows it."""
+        segments = self.segments
+        slot = bisect_right(segments, offset, key=lambda segment: segment.base_offset)
+        return segments[max(slot - 1, 0) :]
 
     def read(self, offset: int, *, bytes_max: int) -> bytes:
-        """Whole batches from the one that holds `offset`, or the first behind it.
+        """Whole batches from the one that holds `offset`, or from the first behind it.
 
         At most `bytes_max` bytes, but at least one batch; empty at the end of what is written.
+        Nothing below `log_start_offset` is asked for. Raises CorruptBatch.
         """
-        raise NotImplementedError
+        offset = max(offset, self.log_start_offset)
+        for segment in self.segments_from(offset):
+            start = segment.position_of(offset)
+            end = segment.batches_end(start, bytes_max)
+            if end > start:
+                return segment.file.pread(end - start, start)
+        return b""
 
     def read_chunks(
         self, chunk_bytes: int, *, offset: int = 0, offset_limit: int | None = None
     ) -> Iterator[tuple[npt.NDArray[np.uint8], int]]:
         """Yields (buffer, end): `buffer[:end]` holds whole batches, from the one with `offset` on.
 
-        The buffer is padded for the kernels, and reused: done with at the next step. Chunks have
-        about `chunk_bytes`. With `offset_limit` only batches that end below it come.
+        With `offset_limit` only batches that end below it come, else all that are written.
+        Chunks have about `chunk_bytes`, more where one batch does. The buffer is padded for the
+        kernels, and used again for the next chunk. Raises CorruptBatch where a file ends early.
         """
-        raise NotImplementedError
-
-    def segments_from(self, offset: int) -> list[Segment]:
-        """The segments that hold `offset` and what follows."""
-        raise NotImplementedError
+        buffer = padded_buffer(chunk_bytes)
+        offset = max(offset, self.log_start_offset)
+        limit = self.offset_next_written if offset_limit is None else offset_limit
+        for segment in self.segments_from(offset):
+            if segment.base_offset >= limit:
+                return
+            position = segment.position_of(offset)
+            end = segment.position_of(limit)
+            while position < end:
+                chunk_end = segment.chunk_end(position, end, chunk_bytes)
+                size = chunk_end - position
+                if buffer.size < size + PADDING_BYTES:
+                    buffer = padded_buffer(size)
+                if segment.file.pread_into(buffer, size, position) < size:
+                    raise CorruptBatch(f"{segment.path.name} ends early", position=position)
+                yield buffer, size
+                position = chunk_end
 
     def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
-        """Offset of the first record at or after that time; None if there is none."""
-        raise NotImplementedError
+        """Offset of the first record that is written with that time or a later one, if any."""
+        for segment in self.segments:
+            if segment.largest_timestamp_ms < timestamp_ms:
+                continue
+            with self._lock:  # The last entry goes when the segment awakes.
+                offset = segment.time_index.lookup(timestamp_ms).offset
+            for position, header in segment.headers_from(
+                segment.offset_index.lookup(offset).position
+            ):
+                if header.max_timestamp_ms < timestamp_ms:
+                    continue
+                batch = decode_batch(segment.file.pread(header.size_bytes, position))
+                for record in batch.records:
+                    if (
+                        record.timestamp_ms >= timestamp_ms
+                        and record.offset >= self.log_start_offset
+                    ):
+                        return record.offset
+        return None
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all segments' batches, queued ones too."""
-        raise NotImplementedError
 
-    def close(self) -> None:
-        """Writes and syncs everything, gives back reserved blocks and closes the files."""
-        raise NotImplementedError
-
-    def abandon(self) -> None:
-        """Closes the files and leaves them as they are."""
-        raise NotImplementedError
+def _jitter_ms(config: LogConfig, random: Random | None) -> int:
+    """How much earlier a segment rolls, so that not all do at once; needs chance."""
+    jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
+    return random.randrange(jitter_ms) if random and jitter_ms else 0

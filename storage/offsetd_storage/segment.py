@@ -1,17 +1,39 @@
-"""One segment of a log: `<base offset>.log` and the two indexes beside it."""
+"""One segment of a log: `<base offset>.log`, and the two indexes beside it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import sys
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from offsetd_storage.errors import CorruptBatch
+from offsetd_storage.indexes import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    IndexFile,
+    IndexTail,
+    OffsetIndex,
+    TimeIndex,
+    offset_index_problem,
+    time_index_problem,
+)
+from offsetd_storage.kernels.encode import BATCH_HEADER_BYTES
+from offsetd_storage.record_batch import NO_TIMESTAMP, batch_header
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from offsetd_storage.files import File, Files
+    from offsetd_storage.log_config import LogConfig
+    from offsetd_storage.record_batch import BatchHeader
+    from offsetd_storage.segment_scan import SegmentScan
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
+
+_RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # What an index entry can hold.
+_WALK_BYTES: Final = 16_384  # Read at once when batch headers are walked.
 
 
 def segment_path(folder: Path, base_offset: int, suffix: str = LOG_SUFFIX) -> Path:
@@ -21,25 +43,341 @@ def segment_path(folder: Path, base_offset: int, suffix: str = LOG_SUFFIX) -> Pa
 
 def segment_base_offsets(files: Files, folder: Path) -> list[int]:
     """Base offsets of the segments in a partition's folder, in order."""
-    stems = (
-        name.removesuffix(LOG_SUFFIX)
-        for name in files.list_folder(folder)
-        if name.endswith(LOG_SUFFIX)
-    )
+    names = [name for name in files.list_folder(folder) if name.endswith(LOG_SUFFIX)]
+    stems = [name.removesuffix(LOG_SUFFIX) for name in names]
     return sorted(
         int(stem) for stem in stems if len(stem) == 20 and stem.isascii() and stem.isdigit()
     )
 
 
-class Segment:
-    """A segment's bytes and what its log knows of them."""
+class SegmentSync(NamedTuple):
+    """What makes a segment's files durable and complete."""
 
-    base_offset: int
-    file: File
-    path: Path
-    size_bytes: int  # queued batches included
-    written_bytes: int  # in the file
-    offset_next: int  # queued batches included
-    first_timestamp_ms: int  # largest timestamp of the first batch, -1 without one
-    largest_timestamp_ms: int  # -1 without one
-    largest_timestamp_offset: int  # last offset of the batch that has it
+    cut_bytes: int | None  # The log file ends there, and no block is reserved beyond.
+    offset_tail: IndexTail | None
+    time_tail: IndexTail | None
+
+
+class Segment:
+    """A segment's bytes, and what its log knows of them. Its log keeps the threads apart.
+
+    Blocks are reserved ahead while it takes appends. At rest (closed, or no longer the active
+    one) it reserves none, and its time index has the last entry that Kafka gives it then.
+    """
+
+    __slots__ = (
+        "_config",
+        "_index_after_bytes",
+        "_jitter_ms",
+        "_offset_file",
+        "_reserved_bytes",
+        "_tail_found",
+        "_time_file",
+        "_timeless_since_ms",
+        "_unwritten",
+        "_waking_bytes",
+        "base_offset",
+        "file",
+        "first_timestamp_ms",
+        "index_problems",
+        "largest_timestamp_ms",
+        "largest_timestamp_offset",
+        "last_offset_max",
+        "offset_index",
+        "offset_next",
+        "path",
+        "roll_after_ms",
+        "room_bytes",
+        "size_bytes",
+        "time_index",
+        "written_bytes",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        folder: Path,
+        base_offset: int,
+        config: LogConfig,
+        *,
+        create: bool = False,
+        read_only: bool = False,
+        jitter_ms: int = 0,
+    ) -> None:
+        """Opens the log file, which is taken to be empty; `take_scan` says what is in it."""
+        self.base_offset = base_offset
+        self.path = segment_path(folder, base_offset)
+        self.file: File = files.open(self.path, create=create, read_only=read_only)
+        self.size_bytes = 0  # Queued batches included.
+        self.written_bytes = 0  # In the file.
+        self.offset_next = base_offset  # Behind the last batch, queued ones included.
+        self.first_timestamp_ms = NO_TIMESTAMP  # The largest one of the first batch.
+        self.largest_timestamp_ms = NO_TIMESTAMP
+        self.largest_timestamp_offset = base_offset  # Last offset of the batch that has it.
+        self.offset_index = OffsetIndex(base_offset)
+        self.time_index = TimeIndex(base_offset)
+        self.index_problems: tuple[str, ...] = ()  # Found in the index files when opened.
+
+        # A batch that ends within these goes in without a further look.
+        self.room_bytes = 0
+        self.roll_after_ms = sys.maxsize
+        self.last_offset_max = base_offset + _RELATIVE_OFFSET_MAX
+
+        self._config = config
+        self._jitter_ms = jitter_ms
+        self._offset_file = IndexFile(files, segment_path(folder, base_offset, INDEX_SUFFIX))
+        self._time_file = IndexFile(files, segment_path(folder, base_offset, TIME_INDEX_SUFFIX))
+        self._unwritten: list[bytes] = []
+        self._reserved_bytes = 0  # Blocks that we know of.
+        self._tail_found = self.file.size() > 0  # The file has bytes that are none of the log's.
+        self._waking_bytes: int | None = None  # Of the time index before it rested; None awake.
+        self._timeless_since_ms = sys.maxsize  # When it was first asked for room without one.
+        self._index_after_bytes = config.index_interval_bytes
+
+    def take_scan(self, scan: SegmentScan) -> None:
+        """Takes the batches that `scan` found valid for the segment's; changes nothing on disk."""
+        self.size_bytes = self.written_bytes = self._reserved_bytes = scan.valid_bytes
+        self._tail_found = self.file.size() > scan.valid_bytes
+        self.offset_next = scan.offset_next
+        self.first_timestamp_ms = scan.first_timestamp_ms
+        self.largest_timestamp_ms = scan.largest_timestamp_ms
+        self.largest_timestamp_offset = scan.largest_timestamp_offset
+        self.offset_index = OffsetIndex(self.base_offset, scan.offset_index.tobytes())
+        self.time_index = TimeIndex(self.base_offset, scan.time_index.tobytes())
+        self.rest()
+        offset_raw, time_raw = self._offset_file.read(), self._time_file.read()
+        self._offset_file.compare(offset_raw, self.offset_index.entries)
+        self._time_file.compare(time_raw, self.time_index.entries)
+        self.index_problems = self._problems(offset_raw, time_raw)
+
+    def _problems(self, offset_raw: bytes, time_raw: bytes) -> tuple[str, ...]:
+        offset_problem = offset_index_problem(offset_raw, log_bytes=self.size_bytes)
+        if self._offset_file.is_missing and self.offset_index.entries:
+            offset_problem = "it is missing"
+        time_problem = time_index_problem(
+            time_raw,
+            largest_timestamp_ms=self.largest_timestamp_ms,
+            offset_span=self.offset_next - self.base_offset,
+        )
+        if self._time_file.is_missing and self.time_index.entries:
+            time_problem = "it is missing"
+        found = ((self._offset_file, offset_problem), (self._time_file, time_problem))
+        return tuple(f"{file.path.name}: {problem}" for file, problem in found if problem)
+
+    @property
+    def needs_mending(self) -> bool:
+        """Whether its files held what they should not when it was opened."""
+        return self._tail_found or bool(self.index_problems)
+
+    # Appending: one thread, under the log's lock.
+
+    def configure(self, config: LogConfig) -> None:
+        """Appends follow `config` from now on."""
+        self._config = config
+        self.room_bytes = 0
+        self._index_after_bytes = self.offset_index.last.position + config.index_interval_bytes
+
+    def must_roll(
+        self, *, batch_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int
+    ) -> bool:
+        """Whether a batch belongs into a new segment, by Kafka's `LogSegment.shouldRoll`.
+
+        Time is that of the records; only where the first batch has none, it is the clock's.
+        """
+        if last_offset > self.last_offset_max:
+            return True
+        if self.size_bytes == 0:
+            return False
+        if self.first_timestamp_ms >= 0:
+            waited_ms = max_timestamp_ms - self.first_timestamp_ms
+        else:
+            waited_ms = now_ms - self._timeless_since_ms
+        return (
+            self.size_bytes > self._config.segment_bytes_max - batch_bytes
+            or waited_ms > self._config.segment_ms - self._jitter_ms
+            or self._index_is_full()
+        )
+
+    def _index_is_full(self) -> bool:
+        # A time index keeps one slot free, for the entry that it gets at rest.
+        bytes_max = self._config.segment_index_bytes_max
+        return (
+            len(self.offset_index) >= bytes_max // OFFSET_ENTRY.size
+            or len(self.time_index) >= bytes_max // TIME_ENTRY.size - 1
+        )
+
+    def make_room(self, *, batch_bytes: int, max_timestamp_ms: int, now_ms: int) -> None:
+        """Readies the segment for a batch. Raises OSError where no blocks are to be had for it."""
+        if self._tail_found:
+            self.file.truncate(self.size_bytes)
+            self._tail_found = False
+        end_bytes = self.size_bytes + batch_bytes
+        if end_bytes > self._reserved_bytes:
+            config = self._config
+            ahead = min(
+                self._reserved_bytes + config.preallocate_step_bytes, config.segment_bytes_max
+            )
+            reserve_bytes = max(ahead, end_bytes) - self._reserved_bytes
+            self.file.allocate(self._reserved_bytes, reserve_bytes)
+            self._reserved_bytes += reserve_bytes
+        self._wake()
+        if self.size_bytes == 0:
+            self.first_timestamp_ms = max_timestamp_ms
+        if self.first_timestamp_ms >= 0:
+            self.roll_after_ms = self.first_timestamp_ms + self._config.segment_ms - self._jitter_ms
+        else:
+            self.roll_after_ms = NO_TIMESTAMP - 1  # Every batch takes another look at the clock.
+            self._timeless_since_ms = min(self._timeless_since_ms, now_ms)
+        self.room_bytes = min(self._reserved_bytes, self._config.segment_bytes_max)
+
+    def append(self, batch: bytes, *, last_offset: int, max_timestamp_ms: int) -> bool:
+        """Queues a batch for which there is room; returns whether it is the only one queued."""
+        position = self.size_bytes
+        if max_timestamp_ms > self.largest_timestamp_ms:
+            self.largest_timestamp_ms = max_timestamp_ms
+            self.largest_timestamp_offset = last_offset
+        if position > self._index_after_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(self.largest_timestamp_ms, self.largest_timestamp_offset)
+            self._index_after_bytes = position + self._config.index_interval_bytes
+            if self._index_is_full():
+                self.room_bytes = 0
+        self._unwritten.append(batch)
+        self.size_bytes = position + len(batch)
+        self.offset_next = last_offset + 1
+        return len(self._unwritten) == 1
+
+    def rest(self) -> bool:
+        """Takes no more appends, for now; the time index gets its last entry.
+
+        Returns False where it was at rest already.
+        """
+        if self._waking_bytes is not None:
+            return False
+        self._waking_bytes = len(self.time_index.entries)
+        self.room_bytes = 0
+        self.time_index.maybe_append(self.largest_timestamp_ms, self.largest_timestamp_offset)
+        return True
+
+    def _wake(self) -> None:
+        """Takes appends again, without that entry: so an index is always what a scan makes."""
+        if self._waking_bytes is not None:
+            self.time_index.shorten(self._waking_bytes)
+            self._time_file.changed_from(self._waking_bytes)
+            self._waking_bytes = None
+
+    # Writing and syncing: called under the log's lock, except for `sync`.
+
+    def take_unwritten(self) -> list[bytes]:
+        """The queued batches, which go into the file at `written_bytes`."""
+        taken, self._unwritten = self._unwritten, []
+        return taken
+
+    def take_unsynced(self, offset_next_written: int) -> SegmentSync:
+        """What `sync` has to do for the batches in the file, which end at `offset_next_written`."""
+        finished = self._waking_bytes is not None and self.written_bytes == self.size_bytes
+        cut = finished and (self._tail_found or self._reserved_bytes > self.size_bytes)
+        if cut:
+            self._reserved_bytes = self.size_bytes
+            self._tail_found = False
+        return SegmentSync(
+            cut_bytes=self.size_bytes if cut else None,
+            offset_tail=self._offset_file.take_tail(
+                self.offset_index.entries, self.offset_index.bytes_below(self.written_bytes)
+            ),
+            time_tail=self._time_file.take_tail(
+                self.time_index.entries, self.time_index.bytes_below(offset_next_written)
+            ),
+        )
+
+    def sync(self, unsynced: SegmentSync) -> bool:
+        """Makes the files durable. Returns whether the folder has new names, to be synced too."""
+        if unsynced.cut_bytes is not None:
+            self.file.truncate(unsynced.cut_bytes)
+        self.file.sync()
+        if unsynced.offset_tail:
+            self._offset_file.write(unsynced.offset_tail)
+        if unsynced.time_tail:
+            self._time_file.write(unsynced.time_tail)
+        return any(tail.is_missing for tail in unsynced[1:] if tail)
+
+    # Reading what is in the file.
+
+    def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Walks the batches from `position`, where one begins; yields (position, header).
+
+        Raises CorruptBatch where there is no batch.
+        """
+        end = self.written_bytes
+        block_start, block = position, b""
+        while position < end:
+            if position + BATCH_HEADER_BYTES > block_start + len(block):
+                block_start = position
+                block = self.file.pread(min(_WALK_BYTES, end - position), position)
+            header = batch_header(block, position - block_start)
+            if header.size_bytes > end - position:
+                raise CorruptBatch("a batch reaches beyond its segment", position=position)
+            yield position, header
+            position += header.size_bytes
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch begins that ends at or above `offset`; the file's end if none."""
+        for position, header in self.headers_from(self.offset_index.lookup(offset).position):
+            if header.last_offset >= offset:
+                return position
+        return self.written_bytes
+
+    def batches_end(self, position: int, bytes_max: int) -> int:
+        """Where whole batches from `position` end within `bytes_max` bytes, but after one batch."""
+        limit = position + bytes_max
+        if limit >= self.written_bytes:
+            return self.written_bytes
+        start = max(position, self.offset_index.last_position_up_to(limit))
+        for batch_start, header in self.headers_from(start):
+            if batch_start + header.size_bytes > limit and batch_start > position:
+                return batch_start
+        return self.written_bytes
+
+    def chunk_end(self, position: int, end: int, chunk_bytes: int) -> int:
+        """A boundary of batches about `chunk_bytes` behind `position`, found without a walk."""
+        limit = position + chunk_bytes
+        if limit >= end:
+            return end
+        below = self.offset_index.last_position_up_to(limit)
+        if below > position:
+            return below
+        above = self.offset_index.first_position_above(limit)
+        return end if above is None else min(above, end)
+
+    # Recovery: one thread has the log.
+
+    def truncate(self, offset_next: int) -> None:
+        """Keeps the batches that end below `offset_next`. Nothing is queued."""
+        assert not self._unwritten, "only what is written can be cut"
+        self._wake()
+        self.offset_index.truncate(offset_next)
+        self.time_index.truncate(offset_next)
+        self._offset_file.changed_from(len(self.offset_index.entries))
+        self._time_file.changed_from(len(self.time_index.entries))
+        # What the last entries say holds up to their batch; the rest has to be looked at.
+        self.largest_timestamp_ms, self.largest_timestamp_offset = self.time_index.last
+        self.offset_next = self.base_offset
+        end = self.offset_index.last.position
+        for position, header in self.headers_from(end):
+            if header.last_offset >= offset_next:
+                break
+            end = position + header.size_bytes
+            self.offset_next = header.last_offset + 1
+            if header.max_timestamp_ms > self.largest_timestamp_ms:
+                self.largest_timestamp_ms = header.max_timestamp_ms
+                self.largest_timestamp_offset = header.last_offset
+        if end == 0:
+            self.first_timestamp_ms = NO_TIMESTAMP
+        self.file.truncate(end)
+        self.size_bytes = self.written_bytes = self._reserved_bytes = end
+        self._tail_found = False
+        self.configure(self._config)
+
+    def close(self) -> None:
+        """Gives the descriptor back; writes nothing."""
+        self.file.close()

@@ -1,0 +1,281 @@
+"""The two sparse indexes of a segment, and the files that hold them.
+
+`.index`: 8-byte entries, int32 offset relative to the segment's base, int32 position in the log
+file. `.timeindex`: 12-byte entries, int64 timestamp, int32 relative offset. Both big-endian, both
+growing. An entry stands for a batch: its last offset, and where it begins; or the largest
+timestamp so far, and the last offset of the batch that brought it.
+
+Indexes are derived from the log, and here the log decides: an index lives in memory, is built from
+checked batches whenever a log is opened, and its file is put right where it differs. So nothing
+that happens to an index file can change an answer. Kafka maps these files and grows them ahead;
+ours are only ever appended to.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from offsetd_storage.record_batch import NO_TIMESTAMP
+from offsetd_storage.segment_scan import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from offsetd_storage.files import Files
+
+OFFSET_ENTRY: Final = struct.Struct(">ii")
+TIME_ENTRY: Final = struct.Struct(">qi")
+assert (OFFSET_ENTRY.size, TIME_ENTRY.size) == (8, 12), "Kafka's index entries are 8 and 12 bytes"
+
+
+class OffsetEntry(NamedTuple):
+    """The batch at `position` ends with `offset`."""
+
+    offset: int
+    position: int
+
+
+class TimeEntry(NamedTuple):
+    """Up to the batch that ends with `offset`, `timestamp_ms` is the largest, and first there."""
+
+    timestamp_ms: int
+    offset: int
+
+
+class OffsetIndex:
+    """Where to begin to look for an offset. Positions are in bytes of the segment's log file."""
+
+    __slots__ = ("base_offset", "entries")
+
+    def __init__(self, base_offset: int, entries: bytes = b"") -> None:
+        self.base_offset = base_offset
+        self.entries = bytearray(entries)  # As in the file.
+
+    def __len__(self) -> int:
+        return len(self.entries) // OFFSET_ENTRY.size
+
+    def __getitem__(self, slot: int) -> OffsetEntry:
+        relative, position = OFFSET_ENTRY.unpack_from(self.entries, slot * OFFSET_ENTRY.size)
+        return OffsetEntry(self.base_offset + relative, position)
+
+    @property
+    def last(self) -> OffsetEntry:
+        """The last entry; the segment's start where there is none."""
+        return self[len(self) - 1] if self.entries else OffsetEntry(self.base_offset, 0)
+
+    def append(self, last_offset: int, position: int) -> None:
+        """Adds the batch at `position`, which ends with `last_offset`; both have to grow."""
+        self.entries += OFFSET_ENTRY.pack(last_offset - self.base_offset, position)
+
+    def lookup(self, offset: int) -> OffsetEntry:
+        """The last entry at or below `offset`; the segment's start where there is none."""
+        slot = bisect_right(range(len(self)), offset, key=self._offset)
+        return self[slot - 1] if slot else OffsetEntry(self.base_offset, 0)
+
+    def last_position_up_to(self, position: int) -> int:
+        """The largest indexed position that is not above `position`; 0 where there is none."""
+        slot = bisect_right(range(len(self)), position, key=self._position)
+        return self._position(slot - 1) if slot else 0
+
+    def first_position_above(self, position: int) -> int | None:
+        """The smallest indexed position above `position`."""
+        slot = bisect_right(range(len(self)), position, key=self._position)
+        return self._position(slot) if slot < len(self) else None
+
+    def bytes_below(self, position: int) -> int:
+        """Size of the entries of batches that begin below `position`."""
+        return bisect_left(range(len(self)), position, key=self._position) * OFFSET_ENTRY.size
+
+    def truncate(self, offset_next: int) -> None:
+        """Drops the entries at and above `offset_next`."""
+        slot = bisect_left(range(len(self)), offset_next, key=self._offset)
+        del self.entries[slot * OFFSET_ENTRY.size :]
+
+    def _offset(self, slot: int) -> int:
+        return self[slot].offset
+
+    def _position(self, slot: int) -> int:
+        return self[slot].position
+
+
+class TimeIndex:
+    """From which offset on to look for a time."""
+
+    __slots__ = ("base_offset", "entries", "last_timestamp_ms")
+
+    def __init__(self, base_offset: int, entries: bytes = b"") -> None:
+        self.base_offset = base_offset
+        self.entries = bytearray(entries)  # As in the file.
+        self.last_timestamp_ms = self.last.timestamp_ms
+
+    def __len__(self) -> int:
+        return len(self.entries) // TIME_ENTRY.size
+
+    def __getitem__(self, slot: int) -> TimeEntry:
+        timestamp_ms, relative = TIME_ENTRY.unpack_from(self.entries, slot * TIME_ENTRY.size)
+        return TimeEntry(timestamp_ms, self.base_offset + relative)
+
+    @property
+    def last(self) -> TimeEntry:
+        """The last entry; no timestamp at the segment's start where there is none."""
+        return self[len(self) - 1] if self.entries else TimeEntry(NO_TIMESTAMP, self.base_offset)
+
+    def maybe_append(self, timestamp_ms: int, offset: int) -> None:
+        """Adds an entry if the timestamp has grown, as Kafka's `TimeIndex.maybeAppend` does."""
+        if timestamp_ms > self.last_timestamp_ms:
+            self.entries += TIME_ENTRY.pack(timestamp_ms, offset - self.base_offset)
+            self.last_timestamp_ms = timestamp_ms
+
+    def lookup(self, timestamp_ms: int) -> TimeEntry:
+        """The last entry at or below the time; the segment's start where there is none.
+
+        Every batch before the one the entry stands for has a smaller largest timestamp.
+        """
+        slot = bisect_right(range(len(self)), timestamp_ms, key=self._timestamp_ms)
+        return self[slot - 1] if slot else TimeEntry(NO_TIMESTAMP, self.base_offset)
+
+    def bytes_below(self, offset: int) -> int:
+        """Size of the entries of batches that end below `offset`."""
+        return bisect_left(range(len(self)), offset, key=self._offset) * TIME_ENTRY.size
+
+    def truncate(self, offset_next: int) -> None:
+        """Drops the entries at and above `offset_next`."""
+        self.shorten(self.bytes_below(offset_next))
+
+    def shorten(self, size: int) -> None:
+        """Keeps the first `size` bytes of entries."""
+        del self.entries[size:]
+        self.last_timestamp_ms = self.last.timestamp_ms
+
+    def _timestamp_ms(self, slot: int) -> int:
+        return self[slot].timestamp_ms
+
+    def _offset(self, slot: int) -> int:
+        return self[slot].offset
+
+
+def offset_index_problem(raw: bytes, *, log_bytes: int) -> str | None:
+    """What is wrong with a `.index` file beside a log of `log_bytes`; None if nothing is.
+
+    Zeros at the end are a killed broker's preallocation, and fine.
+    """
+    if len(raw) % OFFSET_ENTRY.size:
+        return "its size is not a multiple of 8"
+    entries = np.frombuffer(raw, OFFSET_INDEX_ENTRY)
+    entries = entries[: _slots_used(entries["position"])]
+    offset, position = (
+        entries["relative_offset"].astype(np.int64),
+        entries["position"].astype(np.int64),
+    )
+    if not (_grows(offset) and _grows(position)):
+        return "its entries do not grow"
+    if len(entries) and (offset[0] < 0 or position[0] <= 0 or position[-1] >= log_bytes):
+        return "it points outside the log"
+    return None
+
+
+def time_index_problem(raw: bytes, *, largest_timestamp_ms: int, offset_span: int) -> str | None:
+    """What is wrong with a `.timeindex` file; None if nothing is.
+
+    `offset_span` is the log's next offset, relative to the segment's base. Zeros at the end are a
+    killed broker's preallocation, and fine.
+    """
+    if len(raw) % TIME_ENTRY.size:
+        return "its size is not a multiple of 12"
+    entries = np.frombuffer(raw, TIME_INDEX_ENTRY)
+    entries = entries[: _slots_used(entries["timestamp_ms"])]
+    timestamp, offset = (
+        entries["timestamp_ms"].astype(np.int64),
+        entries["relative_offset"].astype(np.int64),
+    )
+    if not (_grows(timestamp) and _grows(offset)):
+        return "its entries do not grow"
+    if not len(entries):
+        return None
+    if timestamp[-1] > largest_timestamp_ms or offset[0] < 0 or offset[-1] >= offset_span:
+        return "it points outside the log"
+    return None
+
+
+def _slots_used(column: npt.NDArray[np.void]) -> int:
+    """How many entries come before the zeros at the end."""
+    used = np.flatnonzero(column)
+    return int(used[-1]) + 1 if len(used) else 0
+
+
+def _grows(column: npt.NDArray[np.int64]) -> bool:
+    return bool(np.all(column[1:] > column[:-1]))
+
+
+class IndexTail(NamedTuple):
+    """What to do to an index file: cut it to `position` if it is `too_long`, append `entries`."""
+
+    position: int
+    entries: bytes
+    too_long: bool
+    is_missing: bool
+
+
+class IndexFile:
+    """The file behind an index, and how much of it is known to be right."""
+
+    __slots__ = ("_file_bytes", "_files", "_right_bytes", "path")
+
+    def __init__(self, files: Files, path: Path) -> None:
+        self._files = files
+        self.path = path
+        self._file_bytes: int | None = files.size(path) if files.exists(path) else None
+        self._right_bytes = 0
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is no such file."""
+        return self._file_bytes is None
+
+    def read(self) -> bytes:
+        """The file's contents; empty where it is missing."""
+        return b"" if self.is_missing else self._files.read_bytes(self.path)
+
+    def compare(self, raw: bytes, entries: bytearray) -> None:
+        """Takes note of how far the file's contents `raw` are what `entries` say."""
+        size = min(len(raw), len(entries))
+        found = np.frombuffer(raw, np.uint8, size)
+        different = np.flatnonzero(found != np.frombuffer(bytes(entries[:size]), np.uint8))
+        self._right_bytes = int(different[0]) if len(different) else size
+
+    def changed_from(self, size: int) -> None:
+        """Takes note that entries from byte `size` on are gone or will change."""
+        self._right_bytes = min(self._right_bytes, size)
+
+    def take_tail(self, entries: bytearray, size: int) -> IndexTail | None:
+        """What makes the file hold `entries[:size]`; None where it does."""
+        start = min(self._right_bytes, size)
+        if self._file_bytes == size == start:
+            return None
+        tail = IndexTail(
+            position=start,
+            entries=bytes(entries[start:size]),
+            too_long=self._file_bytes is not None and self._file_bytes > start,
+            is_missing=self._file_bytes is None,
+        )
+        self._file_bytes = self._right_bytes = size
+        return tail
+
+    def write(self, tail: IndexTail) -> None:
+        """Brings the file up to date, and makes it durable; it is made where it is missing."""
+        file = self._files.open(self.path, create=True)
+        try:
+            if tail.too_long:
+                file.truncate(tail.position)
+            if tail.entries:
+                file.pwrite([tail.entries], tail.position)
+            if tail.too_long or tail.entries:
+                file.sync()
+        finally:
+            file.close()
