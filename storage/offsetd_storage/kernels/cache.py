@@ -49,25 +49,33 @@ _STORAGE_KERNELS: Final = "offsetd_storage.kernels"
 class KernelCache(_Cache):
     """What Numba asks before it compiles `function`, and tells afterwards.
 
-    A damaged, foreign or unreadable file is a miss; a folder that cannot be written to is no
-    error: the kernel is then compiled again by the next process. `check` is called with each
-    fresh CompileResult and may raise.
+    Only `signature` is let through; other types raise TypeError. A damaged, foreign or unreadable
+    file is a miss; a folder that cannot be written to is no error: the next process compiles
+    again. `check` is called with each fresh CompileResult and may raise.
     """
 
-    def __init__(self, function: Callable[..., Any], *, check: Callable[[Any], None]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], signature: str, *, check: Callable[[Any], None]
+    ) -> None:
         self._function = function
+        self._name = f"{function.__module__}.{function.__qualname__}"
+        self._arguments, _ = _normalize_signature(signature)
         self._check = check
-        self.saved = 0
+        self.compiled = 0  # How often it was not found.
 
     @property
     def cache_path(self) -> str:
         return str(cache_folders(self._function)[0])
 
-    def holds(self, sig: Any) -> bool:
-        return self._load(sig) is not None
+    def holds_kernel(self) -> bool:
+        """Whether the machine code is there, and undamaged."""
+        return self._read() is not None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        content = self._load(sig)
+        arguments, _ = _normalize_signature(sig)
+        if arguments != self._arguments:
+            raise TypeError(f"{self._name} takes {self._arguments}, not {arguments}")
+        content = self._read()
         if content is None:
             return None
         target_context.refresh()
@@ -75,15 +83,16 @@ class KernelCache(_Cache):
         return _compile_result._rebuild(target_context, *pickle.loads(content))  # noqa: S301
 
     def save_overload(self, sig: Any, compiled: Any) -> None:
+        del sig
         self._check(compiled)
         assert not compiled.library.has_dynamic_globals, "a kernel must be cacheable"
-        self.saved = 1
+        self.compiled += 1
         content = _dumps(compiled._reduce())
         for folder in cache_folders(self._function):
             with contextlib.suppress(OSError):
                 _make_private(folder)
                 if _is_trusted(folder):
-                    _replace(folder / self._file_name(sig), content)
+                    _replace(folder / self._file_name(), content)
                     return
 
     def enable(self) -> None:
@@ -95,17 +104,17 @@ class KernelCache(_Cache):
     def flush(self) -> None:
         """Nothing is held back."""
 
-    def _file_name(self, sig: Any) -> str:
-        arguments, _ = _normalize_signature(sig)
-        digest = hashlib.sha256(str(arguments).encode()).hexdigest()[:16]
-        return f"{self._function.__module__}.{self._function.__qualname__}-{digest}"
+    def _file_name(self) -> str:
+        # A signature is part of the sources, and so of the folder's name, except in tests.
+        digest = hashlib.sha256(str(self._arguments).encode()).hexdigest()[:8]
+        return f"{self._name}-{digest}"
 
-    def _load(self, sig: Any) -> bytes | None:
+    def _read(self) -> bytes | None:
         for folder in cache_folders(self._function):
             with contextlib.suppress(OSError):
                 if not _is_trusted(folder):
                     continue
-                framed = (folder / self._file_name(sig)).read_bytes()
+                framed = (folder / self._file_name()).read_bytes()
                 checksum, content = _split(framed)
                 if hashlib.sha256(content).digest() == checksum:
                     return content

@@ -1,7 +1,8 @@
 """Every kernel, with the one signature it is compiled for.
 
 A module of kernels declares them on import and compiles nothing; `warm` compiles them, or loads
-them from the cache, and then forbids any other signature. A kernel may call other kernels and
+them from the cache. (A call before that does it for the one kernel.) A call with arguments of
+other types, a read-only array for one, raises TypeError. A kernel may call other kernels and
 inline kernels, and may use constants of `kernels` packages only: the cache is keyed by the
 sources of those packages (see `cache`).
 """
@@ -43,6 +44,7 @@ class Kernel:
 
 
 _kernels: dict[str, Kernel] = {}
+_warm: set[str] = set()
 
 
 def kernel(signature: str) -> Callable[[Function], Function]:
@@ -50,7 +52,7 @@ def kernel(signature: str) -> Callable[[Function], Function]:
 
     def register(function: Function) -> Function:
         dispatcher: Any = njit(nogil=True, error_model="numpy")(function)
-        cache = KernelCache(function, check=refuse_unsafe_types)
+        cache = KernelCache(function, signature, check=refuse_unsafe_types)
         # Numba looks a compiled function up here before it compiles, and stores it afterwards.
         dispatcher._cache = cache
         name = f"{function.__module__}.{function.__qualname__}"
@@ -95,25 +97,25 @@ def import_kernels(*packages: str) -> None:
 
 def is_warm_on_disk() -> bool:
     """Whether `warm` would find every registered kernel in the cache, and compile none."""
-    return all(each.cache.holds(each.signature) for each in registered_kernels())
+    return all(each.cache.holds_kernel() for each in registered_kernels())
 
 
 def warm(progress: Callable[[int, int, str], None] | None = None) -> int:
     """Compile or load every registered kernel, then forbid to compile anything else.
 
     `progress(done, total, name)` is called before each kernel, and with an empty name at the end.
-    Returns how many had to be compiled. A call with other types than a kernel's signature raises
-    TypeError from here on.
+    Returns how many had to be compiled.
     """
     kernels = registered_kernels()
-    compiled = 0
+    compiled = sum(each.cache.compiled for each in kernels)
     for done, each in enumerate(kernels):
         if progress is not None:
             progress(done, len(kernels), each.name)
-        if not each.dispatcher.overloads:
+        if each.name not in _warm:
             each.dispatcher.compile(each.signature)
-            compiled += each.cache.saved
-            each.dispatcher.disable_compile()
+    for each in kernels:
+        each.dispatcher.disable_compile()
+        _warm.add(each.name)
     if progress is not None:
         progress(len(kernels), len(kernels), "")
-    return compiled
+    return sum(each.cache.compiled for each in kernels) - compiled

@@ -1,0 +1,48 @@
+"""`offsetd kernels warm`: compiles the kernels, or finds them in the cache."""
+
+from collections.abc import Callable
+
+import typer
+from offsetd_storage.kernels import registry
+
+from offsetd_coordinator.commands.terminal import Terminal
+
+KERNEL_PACKAGES = ("offsetd_storage.kernels", "offsetd_coordinator.kernels")
+
+
+def register(app: typer.Typer, terminal: Terminal) -> None:
+    """Add the group `kernels`."""
+    group = typer.Typer(help="The compiled loops of the server.", no_args_is_help=True)
+    app.add_typer(group, name="kernels")
+    group.callback()(_group)
+
+    @group.command("warm")
+    def warm() -> None:
+        """Compile the kernels for this machine and keep them in the user's cache folder."""
+        compiled = warm_kernels(terminal)
+        total = len(registry.registered_kernels())
+        terminal.note(f"{total} kernels are ready; {compiled} of them had to be compiled")
+
+
+def _group() -> None:
+    """The compiled loops of the server."""
+
+
+def warm_kernels(terminal: Terminal) -> int:
+    """Make every kernel ready to run; says so, and shows progress, if any has to be compiled.
+
+    Returns how many had to be compiled.
+    """
+    registry.import_kernels(*KERNEL_PACKAGES)
+    if registry.is_warm_on_disk():
+        return registry.warm()
+    terminal.note("compiling kernels for this machine, once (about half a minute)")
+    with terminal.progress("kernels") as report:
+        return registry.warm(_by_short_name(report))
+
+
+def _by_short_name(report: Callable[[int, int, str], None]) -> Callable[[int, int, str], None]:
+    def progress(done: int, total: int, name: str) -> None:
+        report(done, total, name.rpartition(".")[2])
+
+    return progress

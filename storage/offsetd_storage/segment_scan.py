@@ -1,0 +1,213 @@
+"""Checks every batch of a segment file, and derives from them all that is known of the segment."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+
+from offsetd_storage.kernels import PADDING_BYTES, padded_buffer, scan
+from offsetd_storage.kernels.encode import (
+    BATCH_HEADER_BYTES,
+    BATCH_LENGTH_AT,
+    LENGTH_EXCLUDES_BYTES,
+)
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from offsetd_storage.files import File
+
+BUFFER_BYTES: Final = 1024 * 1024  # It stays in the processor's cache between reading and scanning.
+
+_INDEX_ROWS_MAX: Final = 4096
+_NO_LEADER_EPOCH: Final = -1
+_NO_TIMESTAMP: Final = -1
+
+OFFSET_INDEX_ENTRY: Final = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
+TIME_INDEX_ENTRY: Final = np.dtype([("timestamp_ms", ">i8"), ("relative_offset", ">i4")])
+assert OFFSET_INDEX_ENTRY.itemsize == 8, "an entry of .index is 8 bytes"
+assert TIME_INDEX_ENTRY.itemsize == 12, "an entry of .timeindex is 12 bytes"
+
+
+class StopReason(enum.IntEnum):
+    """What is wrong with the bytes at which a scan stopped."""
+
+    INCOMPLETE = scan.INCOMPLETE
+    BAD_LENGTH = scan.BAD_LENGTH
+    BAD_MAGIC = scan.BAD_MAGIC
+    BAD_COUNT = scan.BAD_COUNT
+    BAD_OFFSET = scan.BAD_OFFSET
+    BAD_LEADER_EPOCH = scan.BAD_LEADER_EPOCH
+    BAD_CHECKSUM = scan.BAD_CHECKSUM
+
+
+@attrs.frozen(kw_only=True)
+class ScanStop:
+    """The first batch that is not whole and valid, by its position in the file, in bytes."""
+
+    position: int
+    reason: StopReason
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class SegmentScan:
+    """What the valid batches at the start of a segment file say.
+
+    `first_timestamp_ms` is the max timestamp of the first batch, from which Kafka counts
+    `segment.ms`; timestamps are -1 where there is none. `tobytes()` of an index is what its file
+    holds, but for the last entry that a time index gets when its segment is closed.
+    """
+
+    valid_bytes: int
+    offset_next: int
+    batches: int
+    records: int
+    first_timestamp_ms: int
+    largest_timestamp_ms: int
+    largest_timestamp_offset: int
+    leader_epoch_last: int
+    offset_index: npt.NDArray[np.void]
+    time_index: npt.NDArray[np.void]
+    stop: ScanStop | None
+
+
+def scan_segment(
+    file: File,
+    *,
+    size: int,
+    base_offset: int,
+    offset_min: int,
+    leader_epoch_min: int = _NO_LEADER_EPOCH,
+    index_interval_bytes: int = 4096,
+    buffer: npt.NDArray[np.uint8] | None = None,
+) -> SegmentScan:
+    """Check the first `size` bytes of a segment's log file, up to the first bad batch.
+
+    The first batch's offset has to be `offset_min` and `base_offset` or above, its leader epoch
+    `leader_epoch_min` or above. `buffer` (padded; any length) is used for reading, so that a
+    thread can use one for many files. Nearly all the time passes without the GIL.
+    """
+    state = np.zeros(scan.STATE_SLOTS, dtype=np.int64)
+    state[scan.SEGMENT_BASE_OFFSET] = base_offset
+    state[scan.INDEX_INTERVAL_BYTES] = index_interval_bytes
+    state[scan.OFFSET_NEXT] = max(base_offset, offset_min)
+    state[scan.LEADER_EPOCH_LAST] = leader_epoch_min
+    state[scan.LARGEST_TIMESTAMP] = _NO_TIMESTAMP
+    state[scan.LARGEST_TIMESTAMP_OFFSET] = base_offset
+    state[scan.FIRST_TIMESTAMP] = _NO_TIMESTAMP
+    rows: list[npt.NDArray[np.int64]] = []
+    valid_bytes = _scan_file(file, size, state, rows, _usable(buffer))
+    stop = None
+    if state[scan.REASON] != scan.END:
+        stop = ScanStop(position=valid_bytes, reason=StopReason(int(state[scan.REASON])))
+    index = np.concatenate(rows) if rows else np.empty((0, scan.INDEX_COLUMNS), dtype=np.int64)
+    return SegmentScan(
+        valid_bytes=valid_bytes,
+        offset_next=int(state[scan.OFFSET_NEXT]),
+        batches=int(state[scan.BATCHES]),
+        records=int(state[scan.RECORDS]),
+        first_timestamp_ms=int(state[scan.FIRST_TIMESTAMP]),
+        largest_timestamp_ms=int(state[scan.LARGEST_TIMESTAMP]),
+        largest_timestamp_offset=int(state[scan.LARGEST_TIMESTAMP_OFFSET]),
+        leader_epoch_last=int(state[scan.LEADER_EPOCH_LAST]),
+        offset_index=_offset_index(index, base_offset),
+        time_index=_time_index(index, base_offset),
+        stop=stop,
+    )
+
+
+def _usable(buffer: npt.NDArray[np.uint8] | None) -> npt.NDArray[np.uint8]:
+    if buffer is None or buffer.size < BATCH_HEADER_BYTES + PADDING_BYTES:
+        return padded_buffer(BUFFER_BYTES)
+    return buffer
+
+
+def _scan_file(
+    file: File,
+    size: int,
+    state: npt.NDArray[np.int64],
+    rows: list[npt.NDArray[np.int64]],
+    buffer: npt.NDArray[np.uint8],
+) -> int:
+    """Scan up to `size` and return where the valid batches end; adds to `rows`."""
+    index = np.empty((_INDEX_ROWS_MAX, scan.INDEX_COLUMNS), dtype=np.int64)
+    position = 0
+    while position < size:
+        wanted = min(buffer.size - PADDING_BYTES, size - position)
+        end = file.pread_into(buffer, wanted, position)
+        if end < wanted:
+            size = position + end
+        start = 0
+        state[scan.FILE_POSITION] = position
+        state[scan.REASON] = scan.INDEX_FULL
+        while state[scan.REASON] == scan.INDEX_FULL:
+            state[scan.INDEX_ROWS] = 0
+            start = scan.scan_batches(buffer, start, end, state, index)
+            rows.append(index[: state[scan.INDEX_ROWS]].copy())
+        position += start
+        if state[scan.REASON] == scan.INCOMPLETE and position - start + end < size:
+            if start > 0:
+                continue  # Read on from the start of the batch that the buffer cut.
+            batch_bytes = _batch_size(buffer)
+            if batch_bytes > size - position:
+                break
+            buffer = padded_buffer(batch_bytes)
+        elif state[scan.REASON] != scan.END:
+            break
+    return position
+
+
+def _batch_size(buffer: npt.NDArray[np.uint8]) -> int:
+    length = buffer[BATCH_LENGTH_AT : BATCH_LENGTH_AT + 4].tobytes()
+    return int.from_bytes(length, "big", signed=True) + LENGTH_EXCLUDES_BYTES
+
+
+def _offset_index(index: npt.NDArray[np.int64], base_offset: int) -> npt.NDArray[np.void]:
+    index = index[index[:, 1] <= scan.I32_MAX]  # What an entry can hold.
+    entries = np.empty(len(index), dtype=OFFSET_INDEX_ENTRY)
+    entries["relative_offset"] = index[:, 0] - base_offset
+    entries["position"] = index[:, 1]
+    return entries
+
+
+def _time_index(index: npt.NDArray[np.int64], base_offset: int) -> npt.NDArray[np.void]:
+    # The largest timestamp so far never falls; an entry is due where it has grown.
+    index = index[np.diff(index[:, 2], prepend=_NO_TIMESTAMP) > 0]
+    entries = np.empty(len(index), dtype=TIME_INDEX_ENTRY)
+    entries["timestamp_ms"] = index[:, 2]
+    entries["relative_offset"] = index[:, 3] - base_offset
+    return entries
+
+
+def valid_batch_after(file: File, position: int, *, size: int, offset_min: int) -> int | None:
+    """Where, behind `position`, a valid batch lies with an offset of `offset_min` or above.
+
+    A torn tail has none behind it; damage in the middle has. Batches are looked for at every byte,
+    as damage may have hit a length. (Bytes of a record could look like a batch: then a torn tail
+    is taken for damage, which loses nothing.)
+    """
+    buffer = padded_buffer(BUFFER_BYTES)
+    at = position + 1
+    while size - at >= BATCH_HEADER_BYTES:
+        end = file.pread_into(buffer, min(buffer.size - PADDING_BYTES, size - at), at)
+        if end < BATCH_HEADER_BYTES:
+            return None
+        found = scan.find_valid_batch(buffer, 0, end, size - at, offset_min)
+        if found < 0:
+            at += end - BATCH_HEADER_BYTES + 1
+            continue
+        batch_bytes = _batch_size(buffer[found:])
+        if found + batch_bytes <= end:
+            return at + found
+        # It ends behind what was read: look at it from its start, and in whole.
+        at += found
+        whole = padded_buffer(batch_bytes)
+        end = file.pread_into(whole, batch_bytes, at)
+        found = scan.find_valid_batch(whole, 0, end, end, offset_min)
+        if found >= 0:
+            return at + found
+        at += 1
+    return None
