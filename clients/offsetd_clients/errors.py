@@ -99,7 +99,11 @@ class GroupSubscribedToTopic(GroupRefused):
 
 
 class CommitConflict(OffsetdError):
-    """A commit's condition does not hold; nothing was stored. `conflicts` has what is stored."""
+    """A commit's condition does not hold; nothing was stored.
+
+    `conflicts` has what is stored, for as many partitions as fit into an answer, of all
+    `details["conflict_count"]`.
+    """
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:

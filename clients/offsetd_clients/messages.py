@@ -259,14 +259,17 @@ def failure_of(code: str, message: str, status_details: bytes | None) -> Failure
 
 
 def _conflicts(details: Mapping[str, str]) -> tuple[Conflict, ...]:
-    return tuple(
-        Conflict(
-            topic_partition=TopicPartition(entry["topic"], entry["partition"]),
-            offset=entry.get("offset"),
-            revision=entry.get("revision"),
+    try:
+        return tuple(
+            Conflict(
+                topic_partition=TopicPartition(entry["topic"], entry["partition"]),
+                offset=entry.get("offset"),
+                revision=entry.get("revision"),
+            )
+            for entry in json.loads(details.get("conflicts", "[]"))
         )
-        for entry in json.loads(details.get("conflicts", "[]"))
-    )
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return ()
 
 
 def _offset_message(

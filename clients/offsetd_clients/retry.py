@@ -51,7 +51,7 @@ class RetryPolicy:
         error = state.outcome.exception() if state.outcome else None
         asked = error.failure.retry_after_s if isinstance(error, OffsetdError) else None
         # All who were sent away at once must not come back at once.
-        return spread if asked is None else asked + min(spread, asked)
+        return spread + (asked or 0.0)
 
 
 def _is_retriable(error: BaseException) -> bool:

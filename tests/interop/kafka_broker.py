@@ -1,0 +1,268 @@
+"""A real Kafka broker for a test: one KRaft node with a folder and ports of its own."""
+
+import shutil
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from itertools import count
+from pathlib import Path
+
+import attrs
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from interop.kafka_runtime import RunningJvm, Runtime
+from interop.ports import free_ports
+from offsetd_coordinator.placement import partition_of
+
+CLUSTER_ID = "b2Zmc2V0ZC1pbi10ZXN0cw"
+OFFSETS_TOPIC = "__consumer_offsets"
+OFFSETS_PARTITIONS = 50
+START_S_MAX = 90
+CALL_S_MAX = 30
+
+# Data and metadata apart, so that the data folder holds what a broker's data folder holds.
+PROPERTIES = """process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+log.dirs={folder}/data
+metadata.log.dir={folder}/metadata
+offsets.topic.num.partitions=50
+offsets.topic.replication.factor=1
+offsets.retention.minutes=2147483647
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+group.initial.rebalance.delay.ms=0
+auto.create.topics.enable=false
+log.cleaner.dedupe.buffer.size=4194304
+"""
+
+
+@attrs.frozen(kw_only=True)
+class KafkaOffset:
+    """An offset as a broker answers it; `leader_epoch` None: none."""
+
+    offset: int
+    leader_epoch: int | None
+    metadata: str
+
+
+@attrs.frozen(kw_only=True)
+class KafkaGroup:
+    """A group as a broker lists it."""
+
+    type: str
+    state: str
+    is_simple: bool
+
+
+class KafkaBroker:
+    """A broker in `folder`, which holds its properties, log, `data` and `metadata`."""
+
+    def __init__(self, runtime: Runtime, folder: Path) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.address = ""
+        self._admin: AdminClient  # Of the running broker; one that is let go cancels its calls.
+        self._runtime = runtime
+        self._jvm: RunningJvm | None = None
+
+    @classmethod
+    def format(cls, runtime: Runtime, folder: Path) -> "KafkaBroker":
+        """Makes and formats a new folder."""
+        folder.mkdir()
+        broker = cls(runtime, folder)
+        properties = broker._write_properties()
+        runtime.run(
+            "kafka.tools.StorageTool", ["format", "-t", CLUSTER_ID, "-c", properties], folder
+        )
+        return broker
+
+    def copy_to(self, folder: Path) -> "KafkaBroker":
+        """A second broker with a copy of this stopped one's folder."""
+        assert self._jvm is None, "a running broker's folder cannot be copied"
+        shutil.copytree(self.folder, folder)
+        return KafkaBroker(self._runtime, folder)
+
+    def partition_folder(self, partition: int) -> Path:
+        """Of the offsets topic."""
+        return self.data / f"{OFFSETS_TOPIC}-{partition}"
+
+    def log_text(self) -> str:
+        """What it has logged so far."""
+        return (self.folder / "broker.log").read_text(errors="replace")
+
+    @contextmanager
+    def running(self) -> Iterator["KafkaBroker"]:
+        """Started within; stopped cleanly after, unless it was killed."""
+        self.start()
+        try:
+            yield self
+        except BaseException:
+            self.kill()
+            raise
+        self.stop()
+
+    def start(self) -> None:
+        """Returns when it answers and has loaded all groups. Takes new ports each time."""
+        properties = self._write_properties()
+        log = self.folder / "broker.log"
+        self._jvm = self._runtime.start("kafka.Kafka", [properties], self.folder, log)
+        deadline_s = time.monotonic() + START_S_MAX
+        self._admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        while True:
+            if self._is_ready():
+                return
+            is_running = self._jvm.is_running()
+            if not is_running or time.monotonic() > deadline_s:
+                self.kill()
+                raise AssertionError(f"the broker does not start:\n{self.log_text()[-4000:]}")
+
+    def stop(self) -> None:
+        """Stops it as an operator would; its folder is then closed clean."""
+        if self._jvm is not None:
+            self._jvm.terminate()
+            self._jvm = None
+
+    def kill(self) -> None:
+        """Kill -9."""
+        if self._jvm is not None:
+            self._jvm.kill()
+            self._jvm = None
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """Makes a topic and waits until it can be used."""
+        future = self._admin.create_topics([NewTopic(name, partitions, 1)])[name]
+        future.result(CALL_S_MAX)
+
+    def commit(self, group_id: str, offsets: Mapping[tuple[str, int], KafkaOffset]) -> None:
+        """Commits for a group without members; returns when the broker has acknowledged."""
+        with closing(self.consumer(group_id)) as consumer:
+            commit_with(consumer, offsets)
+
+    def consumer(self, group_id: str) -> Consumer:
+        """A consumer that never joins its group."""
+        return Consumer(
+            {
+                "bootstrap.servers": self.address,
+                "group.id": group_id,
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+
+    def groups(self) -> dict[str, KafkaGroup]:
+        """All groups, by id."""
+        listed = self._admin.list_consumer_groups(request_timeout=CALL_S_MAX).result(CALL_S_MAX)
+        assert not listed.errors, listed.errors
+        return {
+            group.group_id: KafkaGroup(
+                type=group.type.name,
+                state=group.state.name,
+                is_simple=group.is_simple_consumer_group,
+            )
+            for group in listed.valid
+        }
+
+    def offsets(self, group_ids: Sequence[str]) -> dict[str, dict[tuple[str, int], KafkaOffset]]:
+        """All stored offsets of each group."""
+        futures = {
+            group_id: self._admin.list_consumer_group_offsets(
+                [ConsumerGroupTopicPartitions(group_id)],
+                require_stable=False,
+                request_timeout=CALL_S_MAX,
+            )[group_id]
+            for group_id in group_ids
+        }
+        return {
+            group_id: {
+                (stored.topic, stored.partition): KafkaOffset(
+                    offset=stored.offset,
+                    leader_epoch=stored.leader_epoch,
+                    metadata=stored.metadata or "",
+                )
+                for stored in future.result(CALL_S_MAX).topic_partitions
+            }
+            for group_id, future in futures.items()
+        }
+
+    def _is_ready(self) -> bool:
+        try:
+            if not self._admin.list_topics(timeout=1).brokers:
+                return False
+        except KafkaException:
+            return False
+        return not self.partition_folder(0).exists() or has_loaded_groups(self.address)
+
+    def _write_properties(self) -> str:
+        port, controller_port = free_ports(2)
+        self.address = f"127.0.0.1:{port}"
+        properties = self.folder / "server.properties"
+        properties.write_text(
+            PROPERTIES.format(port=port, controller_port=controller_port, folder=self.folder)
+        )
+        return str(properties)
+
+
+def commit_with(consumer: Consumer, offsets: Mapping[tuple[str, int], KafkaOffset]) -> None:
+    """Commits; returns when the broker has acknowledged every partition. Raises KafkaException."""
+    committed = consumer.commit(
+        offsets=[
+            KafkaTopicPartition(topic, partition, stored.offset, stored.metadata)
+            for (topic, partition), stored in offsets.items()
+        ],
+        asynchronous=False,
+    )
+    for partition in committed or ():
+        if partition.error is not None:
+            raise KafkaException(partition.error)
+
+
+def has_loaded_groups(address: str) -> bool:
+    """Whether the broker answers for the groups of every partition of the offsets topic.
+
+    Asked in the protocol itself (OffsetFetch, version 2, of a group that does not exist): listing
+    groups skips partitions that the broker does not lead yet, and librdkafka's admin call may
+    crash on the answer of a coordinator that is loading.
+    """
+    host, _, port = address.partition(":")
+    with closing(socket.create_connection((host, int(port)), timeout=CALL_S_MAX)) as connection:
+        for group_id in _a_group_of_each_partition():
+            name = group_id.encode()
+            request = struct.pack(f">hhihh{len(name)}si", 9, 2, 0, -1, len(name), name, -1)
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            size, _, _, error = struct.unpack(">iiih", _receive(connection, 14))
+            assert size == 10, "a group that does not exist has no topics"
+            if error:
+                return False
+    return True
+
+
+def _a_group_of_each_partition() -> Iterator[str]:
+    wanted = set(range(OFFSETS_PARTITIONS))
+    for number in count():
+        group_id = f"is-loaded-{number}"
+        partition = partition_of(group_id, OFFSETS_PARTITIONS)
+        if partition in wanted:
+            wanted.remove(partition)
+            yield group_id
+        if not wanted:
+            return
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    received = b""
+    while len(received) < size:
+        more = connection.recv(size - len(received))
+        if not more:
+            raise ConnectionError("the broker closed the connection")
+        received += more
+    return received

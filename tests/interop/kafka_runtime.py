@@ -1,0 +1,282 @@
+"""Where Kafka's classes run: in a container if a Docker engine answers, else from Maven's jars."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import attrs
+
+KAFKA_VERSION = "4.1.1"
+IMAGE = f"apache/kafka:{KAFKA_VERSION}"
+JAVA_VERSION_MIN = 17
+DOWNLOAD_S_MAX = 600
+TOOL_S_MAX = 120
+STOP_S_MAX = 60
+
+POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>offsetd</groupId>
+  <artifactId>kafka-for-tests</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka_2.13</artifactId>
+      <version>{KAFKA_VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka-tools</artifactId>
+      <version>{KAFKA_VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.logging.log4j</groupId>
+      <artifactId>log4j-slf4j-impl</artifactId>
+      <version>2.24.3</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+LOGGING = """rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = [%d] %p %m (%c)%n%ex
+"""
+# Starts in seconds on a small machine; a test's broker has little to do.
+JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+class KafkaUnavailable(Exception):
+    """No Kafka can be run here; says why."""
+
+
+class ToolFailed(Exception):
+    """One of Kafka's tools ended with an exit code other than 0."""
+
+
+class RunningJvm(Protocol):
+    """A Java process that was started and is to be ended."""
+
+    def is_running(self) -> bool: ...
+    def terminate(self) -> None:
+        """SIGTERM; returns when it is gone."""
+
+    def kill(self) -> None:
+        """SIGKILL; returns when it is gone."""
+
+
+class Runtime(Protocol):
+    """Runs main classes of Kafka's. `folder` is its current folder, the only one it has to see."""
+
+    def run(self, main_class: str, arguments: Sequence[str], folder: Path) -> str:
+        """Runs a tool to its end; returns its stdout. Raises ToolFailed."""
+
+    def start(
+        self, main_class: str, arguments: Sequence[str], folder: Path, log: Path
+    ) -> RunningJvm:
+        """Starts a server whose stdout and stderr go to `log`."""
+
+
+def find_runtime() -> Runtime:
+    """The way to run Kafka on this machine. Raises KafkaUnavailable."""
+    try:
+        return DockerRuntime.connect()
+    except KafkaUnavailable as no_docker:
+        try:
+            return LocalRuntime.install()
+        except KafkaUnavailable as no_java:
+            raise KafkaUnavailable(f"{no_docker}; {no_java}") from None
+
+
+@attrs.frozen
+class LocalRuntime:
+    """Jars from Maven Central, run by the Java that is installed."""
+
+    jars: Path
+
+    @classmethod
+    def install(cls) -> "LocalRuntime":
+        """Fetches the jars into the cache folder unless they are there. Raises KafkaUnavailable."""
+        _check_java()
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "offsetd"
+        jars = cache / f"kafka-{KAFKA_VERSION}"
+        if jars.is_dir():
+            return cls(jars)
+        if shutil.which("mvn") is None:
+            raise KafkaUnavailable("no Maven (mvn) to fetch Kafka with")
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as name:
+            download = Path(name)
+            (download / "pom.xml").write_text(POM)
+            fetched = subprocess.run(
+                ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"],
+                cwd=download,
+                capture_output=True,
+                text=True,
+                timeout=DOWNLOAD_S_MAX,
+                check=False,
+            )
+            if fetched.returncode != 0:
+                reason = " ".join(fetched.stdout.split())[-300:]
+                raise KafkaUnavailable(f"Maven cannot fetch Kafka {KAFKA_VERSION}: {reason}")
+            (download / "jars" / "log4j2.properties").write_text(LOGGING)
+            try:
+                (download / "jars").rename(jars)
+            except OSError:
+                if not jars.is_dir():  # Another run may have been quicker.
+                    raise
+        return cls(jars)
+
+    def run(self, main_class: str, arguments: Sequence[str], folder: Path) -> str:
+        ended = subprocess.run(
+            self._command(main_class, arguments, quiet=True),
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            timeout=TOOL_S_MAX,
+            check=False,
+        )
+        if ended.returncode != 0:
+            raise ToolFailed(f"{main_class}: {ended.stdout[-2000:]}{ended.stderr[-2000:]}")
+        return ended.stdout
+
+    def start(
+        self, main_class: str, arguments: Sequence[str], folder: Path, log: Path
+    ) -> RunningJvm:
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                self._command(main_class, arguments, quiet=False),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        return LocalJvm(process)
+
+    def _command(self, main_class: str, arguments: Sequence[str], *, quiet: bool) -> list[str]:
+        logging = self.jars / "log4j2.properties"
+        options = [*JAVA_OPTIONS, "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8"]
+        options.append(f"-Dlog4j2.configurationFile={logging}")
+        if quiet:
+            options.append("-Dlog4j2.level=ERROR")
+        return ["java", *options, "-cp", f"{self.jars}/*", main_class, *arguments]
+
+
+@attrs.frozen
+class LocalJvm:
+    """A Java process of ours."""
+
+    process: subprocess.Popen[bytes]
+
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def terminate(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(STOP_S_MAX)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(STOP_S_MAX)
+
+
+@attrs.frozen
+class DockerRuntime:
+    """Kafka's own image: the host's network, our user, and the folder under the same path."""
+
+    client: Any
+
+    @classmethod
+    def connect(cls) -> "DockerRuntime":
+        """Raises KafkaUnavailable unless a Docker engine answers and has or gets the image."""
+        try:
+            from testcontainers.core.docker_client import DockerClient
+
+            client = DockerClient().client
+            client.ping()
+            client.images.pull(IMAGE)
+        except Exception as error:  # whatever is wrong, there is no Docker
+            raise KafkaUnavailable(f"no Docker engine ({type(error).__name__})") from error
+        return cls(client)
+
+    def run(self, main_class: str, arguments: Sequence[str], folder: Path) -> str:
+        container = self._container(main_class, arguments, folder)
+        try:
+            code = container.wait(timeout=TOOL_S_MAX)["StatusCode"]
+            stdout = str(container.logs(stdout=True, stderr=False), "utf-8")
+            if code != 0:
+                stderr = str(container.logs(stdout=False, stderr=True), "utf-8")
+                raise ToolFailed(f"{main_class}: {stdout[-2000:]}{stderr[-2000:]}")
+            return stdout
+        finally:
+            container.remove(force=True)
+
+    def start(
+        self, main_class: str, arguments: Sequence[str], folder: Path, log: Path
+    ) -> RunningJvm:
+        return DockerJvm(self._container(main_class, arguments, folder), log)
+
+    def _container(self, main_class: str, arguments: Sequence[str], folder: Path) -> Any:
+        from testcontainers.core.container import DockerContainer
+
+        container = (
+            DockerContainer(IMAGE)
+            .with_volume_mapping(str(folder), str(folder), "rw")
+            .with_env("KAFKA_HEAP_OPTS", " ".join(JAVA_OPTIONS))
+            .with_command([main_class, *arguments])
+            .with_kwargs(
+                entrypoint=["/opt/kafka/bin/kafka-run-class.sh"],
+                network_mode="host",
+                user=f"{os.getuid()}:{os.getgid()}",
+                working_dir=str(folder),
+            )
+        )
+        container.start()
+        return container.get_wrapped_container()
+
+
+@attrs.frozen
+class DockerJvm:
+    """A container of ours. Its output is written to `log` when it ends."""
+
+    container: Any
+    log: Path
+
+    def is_running(self) -> bool:
+        self.container.reload()
+        return bool(self.container.status == "running")
+
+    def terminate(self) -> None:
+        self.container.stop(timeout=STOP_S_MAX)
+        self._remove()
+
+    def kill(self) -> None:
+        self.container.kill("SIGKILL")
+        self.container.wait(timeout=STOP_S_MAX)
+        self._remove()
+
+    def _remove(self) -> None:
+        with self.log.open("ab") as output:
+            output.write(self.container.logs())
+        self.container.remove(force=True)
+
+
+def _check_java() -> None:
+    if shutil.which("java") is None:
+        raise KafkaUnavailable("no Java")
+    told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(\d+)', told)
+    if version is None or int(version[1]) < JAVA_VERSION_MIN:
+        first_line = told.partition("\n")[0]
+        raise KafkaUnavailable(f"Java is older than {JAVA_VERSION_MIN}: {first_line}")
