@@ -50,7 +50,7 @@ def compress(compression: Compression, content: bytes) -> bytes:
         case Compression.SNAPPY:
             return _compress_xerial(content)
         case Compression.LZ4:
-            return bytes(cramjam.lz4.compress(content))
+            return _compress_lz4(content)
         case Compression.ZSTD:
             return bytes(cramjam.zstd.compress(content))
 
@@ -83,6 +83,12 @@ def _decompress_into(into: Callable[[bytes, Any], int], content: bytes, size_max
     except cramjam.DecompressionError as error:
         raise DecompressionFailed(f"{error} (of at most {size_max} bytes)") from error
     return room[:size].tobytes()
+
+
+def _compress_lz4(content: bytes) -> bytes:
+    compressor = cramjam.lz4.Compressor(block_linked=False)  # Kafka reads independent blocks only.
+    compressor.compress(content)
+    return bytes(compressor.finish())
 
 
 def _compress_xerial(content: bytes) -> bytes:
