@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Buffer: TypeAlias = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 
 _FALLOC_FL_KEEP_SIZE = 1
+_CLOSED = 2**31 - 1  # No descriptor: EBADF, where -1 would be a ValueError to os.fsync.
 _IOV_MAX = 1024  # Linux's bound on the chunks of one call.
 _FLOCK = struct.Struct("@hhqqi4x")  # struct flock: type, whence, start, length, pid.
 assert _FLOCK.size == 32, "struct flock is 32 bytes on 64-bit Linux"
@@ -224,8 +225,8 @@ class OsFile:
 
     def close(self) -> None:
         """Gives the descriptor back. Calling it again does nothing."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
+        descriptor, self._descriptor = self._descriptor, _CLOSED
+        if descriptor != _CLOSED:
             os.close(descriptor)
 
 
@@ -316,8 +317,8 @@ class OsFileLock:
 
     def release(self) -> None:
         """Gives the lock back. Calling it again does nothing."""
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
+        descriptor, self._descriptor = self._descriptor, _CLOSED
+        if descriptor != _CLOSED:
             os.close(descriptor)
 
 

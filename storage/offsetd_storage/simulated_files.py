@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from offsetd_storage.clock import Clock, ManualClock
@@ -121,13 +122,15 @@ class SimulatedFiles:
 
     def exists(self, path: Path) -> bool:
         """Whether there is a file or a folder of that name."""
-        with self._turn:
+        with self._turn, suppress(NotADirectoryError):
             return self._find(path) is not None
+        return False
 
     def is_folder(self, path: Path) -> bool:
         """Whether there is a folder of that name."""
-        with self._turn:
+        with self._turn, suppress(NotADirectoryError):
             return isinstance(self._find(path), FolderNode)
+        return False
 
     def list_folder(self, path: Path) -> list[str]:
         """The names inside a folder, sorted."""
@@ -261,7 +264,9 @@ class SimulatedFiles:
     def _find(self, path: Path) -> Node | None:
         node: Node = self._root
         for name in _names(path):
-            child = node.entries.get(name) if isinstance(node, FolderNode) else None
+            if isinstance(node, FileNode):
+                raise _error(errno.ENOTDIR, path)
+            child = node.entries.get(name)
             if child is None:
                 return None
             node = child
@@ -367,7 +372,9 @@ class SimulatedFile:
         """Sets the length, with zeros where it grows, and gives back blocks reserved beyond it."""
         files, node = self._files, self._node
         with files._turn:
-            self._check_open(writing=True)
+            self._check_open()
+            if self._read_only:
+                raise _error(errno.EINVAL, self._path)
             files._begin(OperationKind.TRUNCATE, self._path, size=size)
             node.blocks &= blocks_of(0, size)
             node.change(files.operations, SetSize(size), files.clock.now_ms())
