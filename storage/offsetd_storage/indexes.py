@@ -23,6 +23,7 @@ from offsetd_storage.record_batch import NO_TIMESTAMP
 from offsetd_storage.segment_scan import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     import numpy.typing as npt
@@ -63,6 +64,9 @@ class OffsetIndex:
     def __getitem__(self, slot: int) -> OffsetEntry:
         relative, position = OFFSET_ENTRY.unpack_from(self.entries, slot * OFFSET_ENTRY.size)
         return OffsetEntry(self.base_offset + relative, position)
+
+    def __iter__(self) -> Iterator[OffsetEntry]:
+        return map(self.__getitem__, range(len(self)))
 
     @property
     def last(self) -> OffsetEntry:
@@ -120,6 +124,9 @@ class TimeIndex:
     def __getitem__(self, slot: int) -> TimeEntry:
         timestamp_ms, relative = TIME_ENTRY.unpack_from(self.entries, slot * TIME_ENTRY.size)
         return TimeEntry(timestamp_ms, self.base_offset + relative)
+
+    def __iter__(self) -> Iterator[TimeEntry]:
+        return map(self.__getitem__, range(len(self)))
 
     @property
     def last(self) -> TimeEntry:
