@@ -24,7 +24,7 @@ _ENVIRONMENT_PREFIX = "OFFSETD_"
 # Names with our prefix that are not settings: what clients and test runs read, and what Kubernetes
 # puts into every pod beside a service that is called `offsetd`.
 _ENVIRONMENT_NOT_OURS = re.compile(
-    r"ADDRESS|REQUIRE|TEST_.*|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?"
+    r"ADDRESS|REQUIRE|NIGHTLY|TEST_.*|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?"
 )
 _INT64_MAX = 2**63 - 1
 
@@ -260,9 +260,9 @@ class Settings:
         unit="ms",
         maximum=86_400_000,
     )
-    request_ids_per_group_max: int = _whole(
-        1000,
-        "The oldest are forgotten first, so that a group's memory is bounded.",
+    request_ids_per_partition_max: int = _whole(
+        262_144,
+        "The oldest are forgotten first, so that memory is bounded: 40 bytes each.",
         unit="request ids",
     )
 

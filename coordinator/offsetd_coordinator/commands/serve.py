@@ -1,0 +1,141 @@
+"""`offsetd serve`: runs the server until it is told to stop."""
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from offsetd_coordinator.commands.terminal import Terminal
+from offsetd_coordinator.settings import Settings, SettingsError, declarations, load_settings
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.server import Server
+
+_WRONG_USE = 2
+
+
+def register(app: typer.Typer, terminal: Terminal) -> None:
+    """Add the command `serve`."""
+
+    @app.command("serve")
+    def serve(
+        data_dir: Annotated[
+            str | None, typer.Option(help="Folder of the log (data.dir).", metavar="DIR")
+        ] = None,
+        listen: Annotated[
+            str | None, typer.Option(help="Where to serve (listen.address).", metavar="HOST:PORT")
+        ] = None,
+        config: Annotated[
+            Path | None, typer.Option(help="Settings as TOML.", metavar="FILE")
+        ] = None,
+        assignments: Annotated[
+            list[str] | None,
+            typer.Option("--set", help="One setting; may be repeated.", metavar="NAME=VALUE"),
+        ] = None,
+        list_settings: Annotated[
+            bool, typer.Option("--list-settings", help="Print every setting, and exit.")
+        ] = False,
+    ) -> None:
+        """Run the server.
+
+        A setting comes from --set, else the environment (OFFSETD_SEGMENT_MS for segment.ms), else
+        the file of --config, else its default; --list-settings prints them all. SIGTERM and SIGINT
+        drain and stop it; a second one stops it at once.
+        """
+        if list_settings:
+            _print_settings(terminal)
+            return
+        assigned = list(assignments or ())
+        assigned += [] if data_dir is None else [f"data.dir={data_dir}"]
+        assigned += [] if listen is None else [f"listen.address={listen}"]
+        _run(_read_settings(terminal, config, assigned), terminal)
+
+
+def _print_settings(terminal: Terminal) -> None:
+    terminal.rows(
+        ("name", "default", "unit", "allowed", "kafka", "reason"),
+        (
+            {
+                "name": declaration.name,
+                "default": declaration.default,
+                "unit": declaration.unit,
+                "allowed": declaration.bounds,
+                "kafka": declaration.kafka_name,
+                "reason": declaration.reason,
+            }
+            for declaration in declarations()
+        ),
+    )
+
+
+def _read_settings(terminal: Terminal, config: Path | None, assignments: list[str]) -> Settings:
+    try:
+        toml = "" if config is None else config.read_text(encoding="utf-8")
+        return load_settings(
+            toml=toml,
+            toml_name=str(config),
+            environment=os.environ,
+            assignments=assignments,
+        )
+    except (SettingsError, OSError, UnicodeDecodeError) as error:
+        terminal.fail(str(error), code=_WRONG_USE)
+
+
+def _run(settings: Settings, terminal: Terminal) -> None:
+    # gRPC's core reads this when it is loaded; what it would print, the server says in one line.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    # Loaded only now: the other uses of this command need none of it.
+    import uvloop  # noqa: PLC0415
+    from offsetd_storage.clock import SystemClock  # noqa: PLC0415
+    from offsetd_storage.errors import StorageFailed  # noqa: PLC0415
+    from offsetd_storage.files import OsFiles  # noqa: PLC0415
+
+    from offsetd_coordinator.commands.kernels import warm_kernels  # noqa: PLC0415
+    from offsetd_coordinator.log_setup import set_up_logging  # noqa: PLC0415
+    from offsetd_coordinator.server import Server, StartFailed  # noqa: PLC0415
+
+    async def run() -> None:
+        server = Server(
+            settings, files=OsFiles(), clock=SystemClock(), random=random.SystemRandom()
+        )
+        _stop_on_signals(server)
+        await server.run()
+
+    set_up_logging(level=settings.logging_level, log_format=settings.logging_format)
+    warm_kernels(terminal)
+    try:
+        uvloop.run(run())
+    except StartFailed as error:
+        terminal.fail(str(error))
+    except StorageFailed as error:
+        terminal.note(
+            f"error: the disk failed, and nothing that it may have lost was acknowledged: {error}"
+        )
+        _exit_now(1)
+
+
+def _stop_on_signals(server: "Server") -> None:
+    loop = asyncio.get_running_loop()
+    seen = False
+
+    def on_signal() -> None:
+        nonlocal seen
+        if seen:
+            _exit_now(1)
+        seen = True
+        server.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+
+
+def _exit_now(code: int) -> NoReturn:
+    """Ends the process without waiting for threads, one of which may hang in the disk."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,124 @@
+"""Group commit: threads that make what was appended durable, one fsync for all who wait.
+
+Tickets count appends: ticket 7 is durable once a flush that began after the seventh append has
+returned. The loop's thread raises `appended`; the flusher's thread flushes while something is
+pending and reports how far it came, once a flush. A second thread moves the recovery points, so
+that the journal can be reused.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from offsetd_storage.errors import StorageFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Beyond this, recovery points move without waiting for their time: a full journal holds up flushes.
+_JOURNAL_USED_RATIO_MAX = 0.5
+
+
+class FlushedStore(Protocol):
+    """What the flusher needs of `offsetd_storage.log_store.LogStore`."""
+
+    def flush(self) -> None:
+        """Returns when all that was appended before the call is durable, or raises."""
+
+    def advance_recovery_points(self) -> None:
+        """Makes the segments durable too, or raises."""
+
+    @property
+    def journal_used_ratio(self) -> float:
+        """How much of the journal is used, 0 to 1."""
+
+
+class Flusher:
+    """Two threads around one store. `on_durable` and `on_failed` are called from them.
+
+    After the first failure nothing is flushed again and `on_durable` is never called again.
+    """
+
+    def __init__(
+        self,
+        store: FlushedStore,
+        *,
+        recovery_point_interval_ms: int,
+        on_durable: Callable[[int], None],
+        on_failed: Callable[[BaseException], None],
+    ) -> None:
+        self._store = store
+        self._recovery_point_interval_seconds = recovery_point_interval_ms / 1000
+        self._on_durable = on_durable
+        self._on_failed = on_failed
+        self._failed = False
+        self._stopping = False
+        self._kicks: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._advance = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._guard, args=(body,), name=name, daemon=True)
+            for name, body in (("flush", self._flush), ("recovery-points", self._move_points))
+        ]
+        self.appended = 0
+        """The newest ticket. Raised by the one thread that appends, after the append."""
+
+    def start(self) -> None:
+        """Starts the threads."""
+        for thread in self._threads:
+            thread.start()
+
+    def kick(self) -> None:
+        """Something was appended. One kick a round is enough."""
+        self._kicks.put(None)
+
+    def stop(self) -> None:
+        """Flushes what is pending, reports it, and ends the threads. Blocks."""
+        self._stopping = True
+        self._advance.set()
+        self.kick()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+
+    def _guard(self, body: Callable[[], None]) -> None:
+        try:
+            body()
+        except BaseException as error:  # noqa: BLE001  Whatever it was: nothing more is durable.
+            self._failed = True
+            self._advance.set()
+            self._on_failed(error)
+
+    def _flush(self) -> None:
+        durable = 0
+        while not self._failed:
+            # Read before the flush: whoever got a ticket up to here appended before it began.
+            ticket = self.appended
+            if ticket > durable:
+                self._store.flush()
+                if self._failed:
+                    return
+                durable = ticket
+                self._on_durable(ticket)
+                if self._store.journal_used_ratio > _JOURNAL_USED_RATIO_MAX:
+                    self._advance.set()
+            elif self._stopping:
+                return
+            else:
+                self._kicks.get()
+
+    def _move_points(self) -> None:
+        while True:
+            self._advance.wait(self._recovery_point_interval_seconds)
+            self._advance.clear()
+            if self._stopping or self._failed:
+                return
+            self._store.advance_recovery_points()
+
+
+def as_storage_failed(error: BaseException) -> StorageFailed:
+    """`error` as the one that says: the disk failed, whatever was raised."""
+    if isinstance(error, StorageFailed):
+        return error
+    return StorageFailed(f"{type(error).__name__}: {error}")

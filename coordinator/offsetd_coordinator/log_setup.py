@@ -1,0 +1,47 @@
+"""How the server's log looks: lines for people on a terminal, else JSON lines. To stderr."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+import structlog
+
+if TYPE_CHECKING:
+    from structlog.typing import Processor
+
+_LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+def set_up_logging(*, level: str, log_format: str, stream: TextIO = sys.stderr) -> None:
+    """`log_format` is auto, console or json; libraries' own loggers end in the same stream."""
+    for_people = log_format == "console" or (log_format == "auto" and stream.isatty())
+    processors: list[Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if for_people:
+        processors.append(structlog.dev.ConsoleRenderer(colors=stream.isatty()))
+    else:
+        processors += [
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(default=str, ensure_ascii=False),
+        ]
+    structlog.configure(
+        processors=processors,
+        wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        cache_logger_on_first_use=False,
+    )
+    logging.basicConfig(level=logging.WARNING, handlers=[_Forward()], force=True)
+
+
+class _Forward(logging.Handler):
+    """Hands what libraries log with the standard module to structlog."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        facts: dict[str, Any] = {"logger": record.name}
+        if record.exc_info:
+            facts["exc_info"] = record.exc_info
+        structlog.get_logger().log(record.levelno, record.getMessage(), **facts)

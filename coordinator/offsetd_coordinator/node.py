@@ -1,0 +1,63 @@
+"""What this process is to its clients: who it is, and whether it loads, serves or drains."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+from offsetd_coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offsetd_coordinator.runtime import Runtime
+
+
+class NodeState(enum.IntEnum):
+    """How far the node is; the numbers are those of `offsetd.v1.ServerState`."""
+
+    LOADING = 1
+    SERVING = 2
+    DRAINING = 3
+
+
+class Node:
+    """One process that owns log partitions. For the event loop's thread.
+
+    `partitions` and `folder_id` are None until the folder is open, `runtime` until it is loaded.
+    """
+
+    def __init__(self, *, node_id: str, address: str, start_ms: int) -> None:
+        self.node_id = node_id
+        self.address = address
+        self.start_ms = start_ms
+        self.state = NodeState.LOADING
+        self.partitions: int | None = None
+        self.folder_id: str | None = None
+        self.runtime: Runtime | None = None
+        self._on_drain: set[Callable[[], None]] = set()
+
+    def serve(self, runtime: Runtime) -> None:
+        """From now on calls are answered."""
+        self.runtime = runtime
+        self.state = NodeState.SERVING
+
+    def drain(self) -> None:
+        """From now on calls are refused; those that were taken are still answered."""
+        self.state = NodeState.DRAINING
+        for callback in tuple(self._on_drain):
+            callback()
+
+    def call_on_drain(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Has `callback` called when draining begins; returns what takes that back."""
+        self._on_drain.add(callback)
+        return lambda: self._on_drain.discard(callback)
+
+    def serving(self) -> Runtime:
+        """The runtime. Raises CoordinatorLoadInProgress, CoordinatorNotAvailable."""
+        if self.state is not NodeState.SERVING:
+            if self.state is NodeState.DRAINING:
+                raise CoordinatorNotAvailable("the server is stopping")
+            raise CoordinatorLoadInProgress("the server is loading its log")
+        assert self.runtime is not None, "a node that serves has a runtime"
+        return self.runtime

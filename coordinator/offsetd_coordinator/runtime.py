@@ -1,0 +1,252 @@
+"""The one writer: decides, appends and replays on the event loop's thread, answers once durable.
+
+Each call of `submit` or of a read comes with a ticket: the count of appends that have to be
+durable before its answer may leave. A refusal or a read rests on what its shard has replayed,
+which may not be flushed yet, so it carries the ticket of its shard's newest append.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from typing import TYPE_CHECKING
+
+from offsetd_storage.errors import PartitionQuarantined, RecordTooLarge, StorageFailed, StorageFull
+from offsetd_storage.topic_partition import TopicPartition
+
+from offsetd_coordinator.errors import (
+    CoordinatorError,
+    DiskFull,
+    InvalidCommitSize,
+    LogPartitionQuarantined,
+    StorageUnavailable,
+)
+from offsetd_coordinator.flusher import Flusher, as_storage_failed
+from offsetd_coordinator.placement import partition_of
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from offsetd_storage.clock import Clock
+    from offsetd_storage.log_store import LogStore
+    from offsetd_storage.quarantine import Damage
+
+    from offsetd_coordinator.groups import Group, GroupListing
+    from offsetd_coordinator.requests import CommittedOffset, Decision, Reply, Request
+    from offsetd_coordinator.shard import Shard
+
+OFFSETS_TOPIC = "__consumer_offsets"
+# Groups whose partition is remembered: Java's hash takes a microsecond for ten characters.
+_PLACEMENTS_MAX = 65_536
+
+
+class Runtime:
+    """Drives the shards of one node over one store. Every method is for the event loop's thread.
+
+    After the disk failed, every call raises or gets StorageUnavailable, `failed` says why, and
+    `on_failed` has been called once: the process has to exit.
+    """
+
+    def __init__(
+        self,
+        store: LogStore,
+        shards: Mapping[int, Shard],
+        *,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        recovery_point_interval_ms: int,
+        on_failed: Callable[[StorageFailed], None],
+    ) -> None:
+        self.store = store
+        self.partitions = store.partitions
+        self.failed: StorageFailed | None = None
+        self._shards = shards
+        self._clock = clock
+        self._loop = loop
+        self._on_failed = on_failed
+        self._topic_partitions = {
+            partition: TopicPartition(OFFSETS_TOPIC, partition) for partition in shards
+        }
+        self._tickets = dict.fromkeys(shards, 0)
+        self._durable = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._kicked = False
+        self._flusher = Flusher(
+            store,
+            recovery_point_interval_ms=recovery_point_interval_ms,
+            on_durable=functools.partial(loop.call_soon_threadsafe, self._note_durable),
+            on_failed=functools.partial(loop.call_soon_threadsafe, self._note_failed),
+        )
+        self._append = store.append
+        self.partition_of = functools.lru_cache(_PLACEMENTS_MAX)(self._place)
+
+    def start(self) -> None:
+        """Starts the threads that flush."""
+        self._flusher.start()
+
+    def close(self) -> None:
+        """Makes all that is pending durable and closes the store cleanly; blocks. For any thread.
+
+        Raises StorageFailed if it could not.
+        """
+        self._flusher.stop()
+        self.store.close()
+
+    def submit(self, request: Request) -> tuple[int, Reply | CoordinatorError]:
+        """Decides on a request and appends what it writes.
+
+        Returns the ticket, and the reply or the refusal, which may leave once the ticket is
+        durable. Raises LogPartitionQuarantined, DiskFull, InvalidCommitSize (nothing changed) and
+        StorageUnavailable.
+        """
+        partition, shard = self._shard(request.group_id)
+        decision = shard.decide(request, self._clock.now_ms())
+        if decision.batch is not None:
+            self._write(partition, decision)
+            try:
+                shard.apply(decision)
+            except BaseException as error:
+                # Appended but not replayed: memory no longer equals the log.
+                self._note_failed(error)
+                raise StorageUnavailable("a batch was appended but not replayed") from error
+            flusher = self._flusher
+            self._tickets[partition] = flusher.appended = flusher.appended + 1
+            if not self._kicked:
+                # Once the loop has taken all that is ready: one round for all of it.
+                self._kicked = True
+                self._loop.call_soon(self._kick)
+        return self._tickets[partition], _outcome(decision)
+
+    def fetch(
+        self,
+        group_id: bytes,
+        partitions: Sequence[tuple[bytes, int]] | None,
+        *,
+        require_stable: bool,
+    ) -> tuple[int, list[CommittedOffset] | CoordinatorError]:
+        """Committed offsets of a group, with the ticket they rest on. Raises as `submit` does."""
+        partition, shard = self._shard(group_id)
+        try:
+            return self._tickets[partition], shard.fetch(
+                group_id, partitions, require_stable=require_stable
+            )
+        except CoordinatorError as refusal:
+            return self._tickets[partition], refusal
+
+    def get_group(self, group_id: bytes) -> tuple[int, Group | CoordinatorError]:
+        """A group, with the ticket it rests on. Raises as `submit` does."""
+        partition, shard = self._shard(group_id)
+        try:
+            return self._tickets[partition], shard.get_group(group_id)
+        except CoordinatorError as refusal:
+            return self._tickets[partition], refusal
+
+    def list_groups(
+        self, partition: int, *, prefix: bytes, after: bytes
+    ) -> tuple[int, Iterator[GroupListing]]:
+        """Groups of one log partition, unsorted, to be read before anything else is done.
+
+        Raises as `submit` does.
+        """
+        shard = self._shard_of(partition)
+        return self._tickets[partition], shard.list_groups(prefix=prefix, after=after)
+
+    @property
+    def shards(self) -> Mapping[int, Shard]:
+        """The shards that serve, by log partition; those of quarantined partitions are missing."""
+        return self._shards
+
+    def damage(self, partition: int) -> Damage | None:
+        """What is wrong with a log partition, if anything is."""
+        return self.store.quarantined.get(TopicPartition(OFFSETS_TOPIC, partition))
+
+    def durable(self, ticket: int) -> asyncio.Future[None] | None:
+        """None if the ticket is durable, else a future that ends when it is.
+
+        The future raises StorageUnavailable if it cannot be.
+        """
+        if ticket <= self._durable:
+            return None
+        future: asyncio.Future[None] = self._loop.create_future()
+        if self.failed is not None:
+            future.set_exception(_unavailable(self.failed))
+        else:
+            # Older tickets behind newer ones wait for those: at most one flush longer.
+            self._waiting.append((ticket, future))
+        return future
+
+    def is_durable(self, ticket: int) -> bool:
+        """Whether an answer with this ticket may leave."""
+        return ticket <= self._durable
+
+    def _place(self, group_id: bytes) -> int:
+        return partition_of(group_id.decode(), self.partitions)
+
+    def _shard(self, group_id: bytes) -> tuple[int, Shard]:
+        partition = self.partition_of(group_id)
+        return partition, self._shard_of(partition)
+
+    def _shard_of(self, partition: int) -> Shard:
+        if self.failed is not None:
+            raise _unavailable(self.failed)
+        shard = self._shards.get(partition)
+        if shard is None or self._topic_partitions[partition] in self.store.quarantined:
+            raise LogPartitionQuarantined(
+                f"log partition {partition} is damaged: it needs an operator"
+            )
+        return shard
+
+    def _write(self, partition: int, decision: Decision) -> None:
+        assert decision.batch is not None
+        try:
+            self._append(
+                self._topic_partitions[partition],
+                decision.batch,
+                last_offset=decision.last_offset,
+                max_timestamp_ms=decision.max_timestamp_ms,
+            )
+        except StorageFull as error:
+            raise DiskFull("the disk is full: nothing was written") from error
+        except RecordTooLarge as error:
+            raise InvalidCommitSize("offsets", str(error)) from error
+        except PartitionQuarantined as error:
+            raise LogPartitionQuarantined(str(error)) from error
+        except StorageFailed as error:
+            self._note_failed(error)
+            raise _unavailable(error) from error
+
+    def _kick(self) -> None:
+        self._kicked = False
+        self._flusher.kick()
+
+    def _note_durable(self, ticket: int) -> None:
+        if self.failed is not None:
+            return
+        self._durable = ticket
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= ticket:
+            future = waiting.popleft()[1]
+            if not future.done():  # Done: its call was cancelled.
+                future.set_result(None)
+
+    def _note_failed(self, error: BaseException) -> None:
+        if self.failed is not None:
+            return
+        self.failed = as_storage_failed(error)
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_exception(_unavailable(self.failed))
+        self._waiting.clear()
+        self._on_failed(self.failed)
+
+
+def _outcome(decision: Decision) -> Reply | CoordinatorError:
+    outcome = decision.refusal if decision.reply is None else decision.reply
+    assert outcome is not None, "a decision answers or refuses"
+    return outcome
+
+
+def _unavailable(error: StorageFailed) -> StorageUnavailable:
+    """One for each call that is answered so: an exception that is shared gathers tracebacks."""
+    return StorageUnavailable(f"the disk failed, the server stops: {error}")

@@ -1,0 +1,281 @@
+"""The server's life: open the port, open and load the log, serve, drain, close.
+
+The port is open at once: while the log loads, calls are told to come again and health says
+NOT_SERVING. A stop drains: what was taken is answered, everything is flushed and the log is closed
+cleanly. A disk that fails ends the process without that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import ipaddress
+import os
+import resource
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import grpc
+import grpc.aio
+import structlog
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import aio as health_aio
+from offsetd_storage.errors import StorageError, StorageFailed
+from offsetd_storage.log_config import LogConfig
+from offsetd_storage.log_store import LogStore, LogStoreConfig
+
+from offsetd_coordinator.loader import load
+from offsetd_coordinator.node import Node
+from offsetd_coordinator.runtime import Runtime
+from offsetd_coordinator.service import handlers
+from offsetd_coordinator.service.limits import Admission
+from offsetd_coordinator.shard import Shard, ShardConfig
+
+if TYPE_CHECKING:
+    import random
+
+    from offsetd_storage.clock import Clock
+    from offsetd_storage.files import Files
+
+    from offsetd_coordinator.settings import Settings
+
+_log = structlog.get_logger(__name__)
+
+# The last answers' way out, and the end of calls that never end by themselves (health's Watch).
+_FAREWELL_SECONDS: Final = 0.5
+_DRAIN_POLL_SECONDS: Final = 0.005
+_DESCRIPTORS_BESIDE: Final = 64
+# A thread that comes back from the disk waits this long for the loop's thread to let go.
+_SWITCH_INTERVAL_SECONDS: Final = 0.0005
+
+
+class StartFailed(Exception):
+    """The server cannot start; the message is one line for an operator."""
+
+
+class _Interrupted(Exception):
+    """A stop came while the log was loading."""
+
+
+class Server:
+    """One node with its port. `run` is for the event loop, `stop` for its signal handlers."""
+
+    def __init__(
+        self, settings: Settings, *, files: Files, clock: Clock, random: random.Random
+    ) -> None:
+        self.settings = settings
+        self.node = Node(
+            node_id=settings.node_id, address=settings.address_told, start_ms=clock.now_ms()
+        )
+        self.admission = Admission(settings.queued_max_request_bytes)
+        self.listening = asyncio.Event()
+        self._files = files
+        self._clock = clock
+        self._random = random
+        self._stopping = asyncio.Event()
+        self._interrupted = threading.Event()
+        self._health = health_aio.HealthServicer()
+
+    def stop(self) -> None:
+        """Begins to drain; `run` returns when that is done."""
+        self._interrupted.set()
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Serves until `stop`. Raises StartFailed, or StorageFailed if the disk fails."""
+        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+        grpc_server = self._open_port()
+        await grpc_server.start()
+        self.listening.set()
+        _log.info("listening", address=self.node.address, pid=os.getpid())
+        try:
+            runtime = await self._load()
+        except _Interrupted:
+            await grpc_server.stop(0)
+            return
+        except StorageError as error:
+            await grpc_server.stop(0)
+            raise StartFailed(f"{self.settings.data_dir}: {error}") from error
+        self._tune_interpreter()
+        runtime.start()
+        self.node.serve(runtime)
+        await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+        _log.info("serving", address=self.node.address, folder=self.settings.data_dir)
+        await self._stopping.wait()
+        await self._end(grpc_server, runtime)
+
+    async def _end(self, grpc_server: grpc.aio.Server, runtime: Runtime) -> None:
+        await self._health.enter_graceful_shutdown()
+        if runtime.failed is None:
+            _log.info("draining")
+            await self._drain()
+        await grpc_server.stop(_FAREWELL_SECONDS)
+        if runtime.failed is None:
+            await asyncio.to_thread(runtime.close)
+        if runtime.failed is not None:
+            raise runtime.failed
+        _log.info("stopped")
+
+    async def _drain(self) -> None:
+        """New calls are refused; those that were taken have time to be answered."""
+        await asyncio.sleep(self.settings.drain_notice_ms / 1000)
+        self.node.drain()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.drain_max_ms / 1000):
+                # A look now and then costs less than an event that every answered call sets.
+                while self.admission.requests:  # noqa: ASYNC110
+                    await asyncio.sleep(_DRAIN_POLL_SECONDS)
+
+    def _open_port(self) -> grpc.aio.Server:
+        settings = self.settings
+        server = grpc.aio.server(options=_channel_options(settings))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, handlers.GenericOnly(server))
+        server.add_generic_rpc_handlers(
+            handlers.generic_handlers(self.node, self.admission, settings)
+        )
+        if _reflection_is_on(settings):
+            handlers.add_reflection(server)
+        try:
+            port = server.add_insecure_port(settings.listen_address)
+        except RuntimeError as error:
+            raise StartFailed(
+                f"{settings.listen_address}: cannot listen there; is the address right, or another "
+                f"server running?"
+            ) from error
+        if not settings.advertised_address and settings.listen_address.endswith(":0"):
+            self.node.address = f"{settings.listen_address.removesuffix(':0')}:{port}"
+        return server
+
+    async def _set_health(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
+        for service in ("", *handlers.SERVICES):
+            await self._health.set(service, status)
+
+    async def _load(self) -> Runtime:
+        """Opens the folder and replays its log, in threads."""
+        loop = asyncio.get_running_loop()
+        store, shards = await asyncio.to_thread(self._open_and_load)
+        self.node.folder_id = store.folder_id
+        self.node.partitions = store.partitions
+        return Runtime(
+            store,
+            shards,
+            clock=self._clock,
+            loop=loop,
+            recovery_point_interval_ms=self.settings.log_flush_offset_checkpoint_interval_ms,
+            on_failed=self._note_failed,
+        )
+
+    def _open_and_load(self) -> tuple[LogStore, dict[int, Shard]]:
+        settings = self.settings
+        threads = settings.num_recovery_threads_per_data_dir or os.cpu_count() or 1
+        store = LogStore.open(
+            self._files,
+            Path(settings.data_dir),
+            _store_config(settings, threads),
+            clock=self._clock,
+            random=self._random,
+        )
+        raise_descriptor_limit(store.partitions, settings.max_connections)
+        shards = {
+            topic_partition.partition: Shard(
+                topic_partition.partition, _shard_config(settings, store.partitions)
+            )
+            for topic_partition in store.logs
+            if topic_partition not in store.quarantined
+        }
+        load(store, shards, threads, None)
+        return store, shards
+
+    def _note_failed(self, error: StorageFailed) -> None:
+        _log.error("the disk failed: nothing more is acknowledged", error=str(error))
+        self._stopping.set()
+
+    def _tune_interpreter(self) -> None:
+        sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
+        gc.collect()
+        gc.freeze()  # What is loaded stays: collections need not walk it.
+
+
+def raise_descriptor_limit(partitions: int, connections: int) -> None:
+    """Makes room for the log's files and all connections. Raises StartFailed if there is none."""
+    needed = 3 * partitions + connections + _DESCRIPTORS_BESIDE
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise StartFailed(
+            f"{needed} file descriptors are needed and {hard} allowed: raise the limit (ulimit -n) "
+            f"or lower max.connections"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def _channel_options(settings: Settings) -> list[tuple[str, int]]:
+    return [
+        ("grpc.so_reuseport", 0),  # Else a second server on the port is let in.
+        ("grpc.max_receive_message_length", settings.socket_request_max_bytes),
+        ("grpc.max_send_message_length", -1),
+        # The soft and the hard limit are set alike: between them gRPC refuses at random.
+        ("grpc.max_metadata_size", settings.request_metadata_max_bytes),
+        ("grpc.absolute_max_metadata_size", settings.request_metadata_max_bytes),
+        ("grpc.max_allowed_incoming_connections", settings.max_connections),
+        ("grpc.max_concurrent_streams", settings.connection_calls_max),
+        ("grpc.server_handshake_timeout_ms", settings.connection_handshake_max_ms),
+        ("grpc.max_connection_idle_ms", settings.connections_max_idle_ms),
+        ("grpc.max_connection_age_ms", settings.connections_max_age_ms),
+        ("grpc.max_connection_age_grace_ms", settings.connections_age_grace_ms),
+        ("grpc.keepalive_time_ms", settings.keepalive_interval_ms),
+        ("grpc.keepalive_timeout_ms", settings.keepalive_reply_max_ms),
+        # Clients that ping a quiet connection every ten seconds are not sent away.
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ]
+
+
+def _store_config(settings: Settings, threads: int) -> LogStoreConfig:
+    return LogStoreConfig(
+        partitions=settings.offsets_topic_num_partitions,
+        log=LogConfig(
+            segment_bytes_max=settings.offsets_topic_segment_bytes,
+            segment_ms=settings.segment_ms,
+            segment_jitter_ms=settings.segment_jitter_ms,
+            segment_index_bytes_max=settings.segment_index_bytes,
+            index_interval_bytes=settings.index_interval_bytes,
+            message_bytes_max=settings.max_message_bytes,
+            preallocate_step_bytes=settings.preallocate_step_bytes,
+        ),
+        journal_file_bytes=settings.journal_file_bytes,
+        recovery_threads=threads,
+    )
+
+
+def _shard_config(settings: Settings, partitions: int) -> ShardConfig:
+    return ShardConfig(
+        partitions=partitions,
+        offset_commit_value_version=settings.offset_commit_value_version,
+        message_bytes_max=settings.max_message_bytes,
+        request_id_window_ms=settings.request_id_window_ms,
+        request_ids_per_partition_max=settings.request_ids_per_partition_max,
+    )
+
+
+def _reflection_is_on(settings: Settings) -> bool:
+    if settings.reflection_enable != "auto":
+        return settings.reflection_enable == "true"
+    return is_loopback(settings.listen_address)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach HOST:PORT. A name other than `localhost` is none."""
+    if address.startswith(("unix:", "unix-abstract:")):
+        return True
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,78 @@
+"""What every call goes through: its deadline, the admission, and errors that become statuses.
+
+Methods are registered as generic handlers on raw bytes. grpc's registered methods would be matched
+a little faster, but each adds a waiter that every arriving call has to re-arm.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+import grpc.aio
+import structlog
+from google.rpc.code_pb2 import Code
+
+from offsetd_coordinator.errors import CoordinatorError, DeadlineSpent
+from offsetd_coordinator.service import statuses
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from google.rpc.status_pb2 import Status
+
+    from offsetd_coordinator.service.limits import Admission
+
+    Context = grpc.aio.ServicerContext[bytes, bytes]
+    UnaryAnswer = Callable[[bytes], Awaitable[bytes]]
+
+_log = structlog.get_logger(__name__)
+
+_GRPC_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
+assert all(Code.Value(code.name) == number for number, code in _GRPC_CODES.items())
+
+
+def unary(answer: UnaryAnswer, admission: Admission) -> grpc.RpcMethodHandler[bytes, bytes]:
+    """A handler that calls `answer` with the request's bytes and sends what it returns."""
+
+    async def call(message: bytes, context: Context) -> bytes:
+        size = len(message)
+        try:
+            check_deadline(context)
+            admission.take(size)
+        except CoordinatorError as error:
+            refuse(context, statuses.status_of(error))
+            return b""
+        try:
+            return await answer(message)
+        except CoordinatorError as error:
+            refuse(context, statuses.status_of(error))
+        except Exception:  # noqa: BLE001  A defect of ours; the caller learns no more than that.
+            _log.exception("a call failed for a defect", call=answer.__qualname__)
+            refuse(context, statuses.internal_status())
+        finally:
+            admission.give_back(size)
+        return b""
+
+    return grpc.unary_unary_rpc_method_handler(call)
+
+
+def check_deadline(context: Context) -> None:
+    """Raises DeadlineSpent if nobody waits for the answer any more."""
+    remaining = context.time_remaining()
+    if remaining is not None and remaining <= 0:
+        raise DeadlineSpent("the deadline had passed when the call arrived: nothing was done")
+
+
+def refuse(context: Context, status: Status) -> None:
+    """Ends the call with `status`, whatever its handler returns."""
+    context.set_code(_GRPC_CODES[status.code])
+    context.set_details(status.message)
+    context.set_trailing_metadata(((statuses.STATUS_KEY, status.SerializeToString()),))
+
+
+def service_handler(
+    service: str, methods: dict[str, grpc.RpcMethodHandler[Any, Any]]
+) -> grpc.GenericRpcHandler:
+    """The methods of one service, by their names."""
+    return grpc.method_handlers_generic_handler(service, methods)

@@ -1,0 +1,177 @@
+"""GroupService: groups listed, described and deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import heapq
+from typing import TYPE_CHECKING, Final
+
+import structlog
+from offsetd.v1 import group_service_pb2, types_pb2
+
+from offsetd_coordinator.errors import CoordinatorError, InvalidPageToken, InvalidRequest
+from offsetd_coordinator.requests import DeleteGroupReply
+from offsetd_coordinator.service import validation
+from offsetd_coordinator.service.offsets import until_durable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from offsetd_coordinator.groups import Group, GroupListing
+    from offsetd_coordinator.node import Node
+    from offsetd_coordinator.runtime import Runtime
+
+_log = structlog.get_logger(__name__)
+
+PAGE_SIZE_DEFAULT: Final = 1000
+PAGE_SIZE_MAX: Final = 10_000
+_QUESTION_DIGEST_BYTES: Final = 8
+
+
+class GroupService:
+    """The methods, from a request's bytes to those of its answer."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def list_groups(self, message: bytes) -> bytes:
+        """One page of groups, sorted by id. Each log partition is read in a turn of its own."""
+        runtime = self._node.serving()
+        request = validation.parse(group_service_pb2.ListGroupsRequest, message)
+        if request.page_size < 0:
+            raise InvalidRequest("page_size", f"{request.page_size} is below 0")
+        page_size = min(request.page_size or PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX)
+        prefix = validation.read_group_id(request.group_id_prefix, "group_id_prefix")
+        after = _read_page_token(request)
+        found: list[GroupListing] = []
+        ticket = 0
+        for partition in list(runtime.shards):
+            partition_ticket, listings = runtime.list_groups(partition, prefix=prefix, after=after)
+            ticket = max(ticket, partition_ticket)
+            # One more than the page tells whether another page follows.
+            found = heapq.nsmallest(
+                page_size + 1,
+                (*found, *_matching(listings, request)),
+                key=lambda listing: listing.group_id,
+            )
+            await asyncio.sleep(0)
+        await until_durable(runtime, ticket)
+        response = group_service_pb2.ListGroupsResponse(groups=map(_listing, found[:page_size]))
+        if len(found) > page_size:
+            response.next_page_token = _page_token(request, found[page_size - 1].group_id)
+        return response.SerializeToString()
+
+    async def get_group(self, message: bytes) -> bytes:
+        """One group."""
+        runtime = self._node.serving()
+        request = validation.parse(group_service_pb2.GetGroupRequest, message)
+        group_id = validation.read_group_id(request.group_id, "group_id")
+        ticket, outcome = runtime.get_group(group_id)
+        await until_durable(runtime, ticket)
+        if isinstance(outcome, CoordinatorError):
+            raise outcome
+        return group_service_pb2.GetGroupResponse(
+            group=_group(outcome, runtime)
+        ).SerializeToString()
+
+    async def delete_group(self, message: bytes) -> bytes:
+        """Deletes a group; the answer leaves once that is durable."""
+        runtime = self._node.serving()
+        message_in = validation.parse(group_service_pb2.DeleteGroupRequest, message)
+        request = validation.delete_group(message_in)
+        ticket, outcome = runtime.submit(request)
+        await until_durable(runtime, ticket)
+        if isinstance(outcome, CoordinatorError):
+            raise outcome
+        assert isinstance(outcome, DeleteGroupReply)
+        response = group_service_pb2.DeleteGroupResponse(offset_count=outcome.offset_count)
+        if outcome.last_offset is not None:
+            response.revision.log_partition = runtime.partition_of(request.group_id)
+            response.revision.log_offset = outcome.last_offset
+            _log.info(
+                "group deleted",
+                group=message_in.group_id,
+                count=outcome.offset_count,
+                reason=message_in.reason,
+            )
+        return response.SerializeToString()
+
+
+def _matching(
+    listings: Iterator[GroupListing], request: group_service_pb2.ListGroupsRequest
+) -> Iterator[GroupListing]:
+    states: set[int] = set(request.states)
+    types: set[int] = set(request.types)
+    for listing in listings:
+        if (not states or listing.state in states) and (not types or listing.type in types):
+            yield listing
+
+
+def _question_digest(request: group_service_pb2.ListGroupsRequest) -> bytes:
+    """A digest of all but the page: a token is good for the question it was made for."""
+    question = group_service_pb2.ListGroupsRequest(
+        states=request.states, types=request.types, group_id_prefix=request.group_id_prefix
+    )
+    encoded = question.SerializeToString(deterministic=True)
+    return hashlib.sha256(encoded).digest()[:_QUESTION_DIGEST_BYTES]
+
+
+def _page_token(request: group_service_pb2.ListGroupsRequest, last_group_id: bytes) -> str:
+    return base64.urlsafe_b64encode(_question_digest(request) + last_group_id).decode()
+
+
+def _read_page_token(request: group_service_pb2.ListGroupsRequest) -> bytes:
+    """The last group id of the page before; empty for the first page."""
+    if not request.page_token:
+        return b""
+    try:
+        token = base64.b64decode(request.page_token, altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidPageToken("page_token", "not one that this server made") from error
+    digest, after = token[:_QUESTION_DIGEST_BYTES], token[_QUESTION_DIGEST_BYTES:]
+    if digest != _question_digest(request):
+        raise InvalidPageToken("page_token", "made for a request with other fields")
+    return after
+
+
+def _listing(listing: GroupListing) -> group_service_pb2.GroupListing:
+    return group_service_pb2.GroupListing(
+        group_id=listing.group_id.decode(),
+        type=int(listing.type),  # type: ignore[arg-type]
+        state=int(listing.state),  # type: ignore[arg-type]
+        protocol_type=listing.protocol_type,
+    )
+
+
+def _group(group: Group, runtime: Runtime) -> group_service_pb2.Group:
+    message = group_service_pb2.Group(
+        group_id=group.group_id.decode(),
+        type=int(group.type),  # type: ignore[arg-type]
+        state=int(group.state),  # type: ignore[arg-type]
+        protocol_type=group.protocol_type,
+        protocol=group.protocol,
+        generation=group.generation,
+        leader_id=group.leader_id,
+        log_partition=runtime.partition_of(group.group_id),
+        offset_count=group.offset_count,
+        members=[
+            group_service_pb2.GroupMember(
+                member_id=member.member_id,
+                instance_id=member.instance_id or "",
+                client_id=member.client_id,
+                client_host=member.client_host,
+                topics=member.topics,
+                assignment=[
+                    types_pb2.TopicPartition(topic=topic, partition=partition)
+                    for topic, partition in member.assignment
+                ],
+            )
+            for member in group.members
+        ],
+    )
+    if group.state_timestamp_ms >= 0:
+        message.state_time.FromMilliseconds(group.state_timestamp_ms)
+    return message

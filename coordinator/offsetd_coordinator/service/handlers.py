@@ -1,0 +1,102 @@
+"""The services as gRPC sees them: names, methods, handlers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
+
+from offsetd_coordinator.service import calls
+from offsetd_coordinator.service.admin import AdminService
+from offsetd_coordinator.service.groups import GroupService
+from offsetd_coordinator.service.offsets import OffsetService
+from offsetd_coordinator.service.stream import stream_commits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import grpc
+    import grpc.aio
+
+    from offsetd_coordinator.node import Node
+    from offsetd_coordinator.service.limits import Admission
+    from offsetd_coordinator.settings import Settings
+
+OFFSET_SERVICE: Final = offset_service_pb2.DESCRIPTOR.services_by_name["OffsetService"].full_name
+GROUP_SERVICE: Final = group_service_pb2.DESCRIPTOR.services_by_name["GroupService"].full_name
+ADMIN_SERVICE: Final = admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
+SERVICES: Final = (OFFSET_SERVICE, GROUP_SERVICE, ADMIN_SERVICE)
+
+
+def generic_handlers(
+    node: Node, admission: Admission, settings: Settings
+) -> tuple[grpc.GenericRpcHandler, ...]:
+    """Every method of every service."""
+    metadata_units_max = settings.offset_metadata_max_bytes
+    offsets = OffsetService(node, metadata_units_max=metadata_units_max)
+    groups = GroupService(node)
+    admin = AdminService(node)
+    stream = stream_commits(
+        node,
+        admission,
+        metadata_units_max=metadata_units_max,
+        unanswered_max=settings.stream_unanswered_commits_max,
+    )
+    return (
+        calls.service_handler(
+            OFFSET_SERVICE,
+            {
+                "CommitOffsets": calls.unary(offsets.commit_offsets, admission),
+                "StreamCommits": stream,
+                "FetchOffsets": calls.unary(offsets.fetch_offsets, admission),
+                "DeleteOffsets": calls.unary(offsets.delete_offsets, admission),
+            },
+        ),
+        calls.service_handler(
+            GROUP_SERVICE,
+            {
+                "ListGroups": calls.unary(groups.list_groups, admission),
+                "GetGroup": calls.unary(groups.get_group, admission),
+                "DeleteGroup": calls.unary(groups.delete_group, admission),
+            },
+        ),
+        calls.service_handler(
+            ADMIN_SERVICE,
+            {
+                "GetServerInfo": calls.unary(admin.get_server_info, admission),
+                "FindCoordinator": calls.unary(admin.find_coordinator, admission),
+                "DescribeLog": calls.unary(admin.describe_log, admission),
+            },
+        ),
+    )
+
+
+class GenericOnly:
+    """A server to register generated services at, without their registered methods.
+
+    grpc.aio waits for calls of each registered method with a future of its own, and re-arms all
+    of them for every call that arrives.
+    """
+
+    def __init__(self, server: grpc.aio.Server) -> None:
+        self._server = server
+
+    def add_generic_rpc_handlers(self, generic_handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        """Registers handlers that are asked for each call's method by name."""
+        self._server.add_generic_rpc_handlers(tuple(generic_handlers))
+
+    def add_registered_method_handlers(self, service: str, methods: Any) -> None:
+        """Registers nothing: the generic handlers hold the same methods."""
+
+
+def add_reflection(server: grpc.aio.Server) -> None:
+    """Lets clients such as grpcurl ask what the services look like."""
+    # Half of all modules, and so only where it is on.
+    from grpc_health.v1 import health_pb2  # noqa: PLC0415
+    from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc  # noqa: PLC0415
+
+    health_service = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
+        reflection.aio.ReflectionServicer((*SERVICES, health_service, reflection.SERVICE_NAME)),
+        GenericOnly(server),
+    )

@@ -1,0 +1,231 @@
+"""Messages to checked values. Every rule of a request's fields is here, and nowhere else.
+
+Lengths that Kafka counts in UTF-16 units are counted so: topics (249) and metadata. What is stored
+has to fit Kafka's schemas: a name's UTF-8 form fits an int16 length.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from offsetd_coordinator.errors import (
+    InvalidGroupId,
+    InvalidLeaderEpoch,
+    InvalidMetadata,
+    InvalidOffset,
+    InvalidPartition,
+    InvalidPrecondition,
+    InvalidRequest,
+    InvalidRequestId,
+    InvalidTopic,
+)
+from offsetd_coordinator.requests import (
+    CommitOffsets,
+    DeleteGroup,
+    DeleteOffsets,
+    OffsetEntry,
+    Precondition,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from offsetd.v1 import group_service_pb2, offset_service_pb2, types_pb2
+
+GROUP_ID_BYTES_MAX: Final = 32_767
+TOPIC_UNITS_MAX: Final = 249
+METADATA_BYTES_MAX: Final = 32_767
+REQUEST_ID_BYTES_MAX: Final = 64
+REASON_UNITS_MAX: Final = 1024
+
+AnyRequest = TypeVar("AnyRequest", bound=Message)
+
+
+def parse(message_class: type[AnyRequest], message: bytes) -> AnyRequest:
+    """A message from its bytes. Raises InvalidRequest if they are none, or text is not UTF-8."""
+    try:
+        return message_class.FromString(message)
+    except DecodeError as error:
+        raise InvalidRequest(
+            "request",
+            f"not a valid {message_class.DESCRIPTOR.name}: malformed, or text that is not UTF-8",
+        ) from error
+
+
+def commit_offsets(
+    request: offset_service_pb2.CommitOffsetsRequest, *, metadata_units_max: int
+) -> CommitOffsets:
+    """A commit to decide on. Raises the Invalid… error of the first field that breaks a rule."""
+    group_id = _written_group_id(request.group_id)
+    request_id = _request_id(request.request_id)
+    if not request.offsets:
+        raise InvalidRequest("offsets", "a commit needs at least one offset")
+    entries = [
+        _offset_entry(offset, f"offsets[{index}]", metadata_units_max)
+        for index, offset in enumerate(request.offsets)
+    ]
+    _refuse_duplicates(((entry.topic, entry.partition) for entry in entries), "offsets")
+    return CommitOffsets.of(group_id, entries, request_id)
+
+
+def delete_offsets(request: offset_service_pb2.DeleteOffsetsRequest) -> DeleteOffsets:
+    """A deletion of offsets to decide on. Raises as `commit_offsets` does."""
+    _check_reason(request.reason)
+    if not request.partitions and not request.topics:
+        raise InvalidRequest("partitions", "name at least one partition or topic")
+    return DeleteOffsets(
+        group_id=_written_group_id(request.group_id),
+        partitions=_topic_partitions(request.partitions, "partitions"),
+        topics=tuple(
+            _topic(topic, f"topics[{index}]") for index, topic in enumerate(request.topics)
+        ),
+        request_id=_request_id(request.request_id),
+        validate_only=request.validate_only,
+    )
+
+
+def delete_group(request: group_service_pb2.DeleteGroupRequest) -> DeleteGroup:
+    """A deletion of a group to decide on. Raises as `commit_offsets` does."""
+    _check_reason(request.reason)
+    return DeleteGroup(
+        group_id=read_group_id(request.group_id, "group_id"),
+        request_id=_request_id(request.request_id),
+        validate_only=request.validate_only,
+    )
+
+
+def selected_partitions(
+    partitions: Iterable[types_pb2.TopicPartition], field: str
+) -> tuple[tuple[bytes, int], ...] | None:
+    """The partitions that a fetch names; None, which is all, if it names none."""
+    return _topic_partitions(partitions, field) or None
+
+
+def read_group_id(group_id: str, field: str) -> bytes:
+    """A group id to read or delete. As in Kafka it may be empty: a broker's log may hold such."""
+    encoded = group_id.encode()
+    if len(encoded) > GROUP_ID_BYTES_MAX:
+        raise InvalidGroupId(
+            field, f"{len(encoded)} bytes of UTF-8, more than {GROUP_ID_BYTES_MAX}"
+        )
+    return encoded
+
+
+def _written_group_id(group_id: str) -> bytes:
+    if not group_id:
+        raise InvalidGroupId("group_id", "empty")
+    return read_group_id(group_id, "group_id")
+
+
+def _request_id(request_id: str) -> bytes:
+    encoded = request_id.encode()
+    if len(encoded) > REQUEST_ID_BYTES_MAX:
+        raise InvalidRequestId(
+            "request_id", f"{len(encoded)} bytes of UTF-8, more than {REQUEST_ID_BYTES_MAX}"
+        )
+    return encoded
+
+
+def _check_reason(reason: str) -> None:
+    if (units := _utf16_units(reason)) > REASON_UNITS_MAX:
+        raise InvalidRequest("reason", f"{units} UTF-16 units, more than {REASON_UNITS_MAX}")
+
+
+def _topic_partitions(
+    partitions: Iterable[types_pb2.TopicPartition], field: str
+) -> tuple[tuple[bytes, int], ...]:
+    checked = tuple(
+        (
+            _topic(named.topic, f"{field}[{index}].topic"),
+            _partition(named.partition, f"{field}[{index}]"),
+        )
+        for index, named in enumerate(partitions)
+    )
+    _refuse_duplicates(checked, field)
+    return checked
+
+
+def _topic(topic: str, field: str) -> bytes:
+    if not topic:
+        raise InvalidTopic(field, "empty")
+    if (units := _utf16_units(topic)) > TOPIC_UNITS_MAX:
+        raise InvalidTopic(field, f"{units} UTF-16 units, more than {TOPIC_UNITS_MAX}")
+    return topic.encode()
+
+
+def _partition(partition: int, field: str) -> int:
+    if partition < 0:
+        raise InvalidPartition(f"{field}.partition", f"{partition} is below 0")
+    return partition
+
+
+def _refuse_duplicates(partitions: Iterable[tuple[bytes, int]], field: str) -> None:
+    seen: set[tuple[bytes, int]] = set()
+    for index, (topic, partition) in enumerate(partitions):
+        if (topic, partition) in seen:
+            raise InvalidPartition(
+                f"{field}[{index}].partition", f"{topic.decode()}:{partition} is named twice"
+            )
+        seen.add((topic, partition))
+
+
+def _offset_entry(
+    commit: offset_service_pb2.OffsetCommit, field: str, metadata_units_max: int
+) -> OffsetEntry:
+    if commit.offset < 0:
+        raise InvalidOffset(f"{field}.offset", f"{commit.offset} is below 0")
+    leader_epoch = -1
+    if commit.HasField("leader_epoch"):
+        leader_epoch = commit.leader_epoch
+        if leader_epoch < 0:
+            raise InvalidLeaderEpoch(f"{field}.leader_epoch", f"{leader_epoch} is below 0")
+    end_offset = -1
+    if commit.HasField("end_offset"):
+        end_offset = commit.end_offset
+        if end_offset < 0:
+            raise InvalidOffset(f"{field}.end_offset", f"{end_offset} is below 0")
+    precondition, expected = _precondition(commit, field)
+    return OffsetEntry(
+        topic=_topic(commit.topic, f"{field}.topic"),
+        partition=_partition(commit.partition, field),
+        offset=commit.offset,
+        leader_epoch=leader_epoch,
+        metadata=_metadata(commit.metadata, f"{field}.metadata", metadata_units_max),
+        precondition=precondition,
+        expected=expected,
+        monotonic=commit.monotonic,
+        end_offset=end_offset,
+    )
+
+
+def _metadata(metadata: str, field: str, units_max: int) -> bytes:
+    encoded = metadata.encode()
+    if (units := _utf16_units(metadata)) > units_max:
+        raise InvalidMetadata(field, f"{units} UTF-16 units, more than {units_max}")
+    if len(encoded) > METADATA_BYTES_MAX:
+        raise InvalidMetadata(
+            field, f"{len(encoded)} bytes of UTF-8, more than {METADATA_BYTES_MAX}"
+        )
+    return encoded
+
+
+def _precondition(commit: offset_service_pb2.OffsetCommit, field: str) -> tuple[Precondition, int]:
+    named = commit.WhichOneof("precondition")
+    if named is None:
+        return Precondition.NONE, 0
+    if named == "must_not_exist":
+        if not commit.must_not_exist:
+            raise InvalidPrecondition(f"{field}.must_not_exist", "false asks for nothing")
+        return Precondition.MUST_NOT_EXIST, 0
+    expected: int = getattr(commit, named)
+    if expected < 0:
+        raise InvalidPrecondition(f"{field}.{named}", f"{expected} is below 0")
+    if named == "expected_offset":
+        return Precondition.EXPECTED_OFFSET, expected
+    return Precondition.EXPECTED_REVISION, expected
+
+
+def _utf16_units(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
