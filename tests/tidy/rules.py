@@ -1,0 +1,208 @@
+"""The house rules, as functions from a source file to what is wrong with it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FUNCTION_LINES_MAX = 60
+FILE_LINES_MAX = 500
+COLUMNS_MAX = 100
+
+BANNED_WORDS = frozenset(
+    ["data", "info", "manager", "util", "utils", "helper", "helpers", "misc", "stuff", "common"]
+)
+
+# Only these touch the disk, `offsetd_storage.files` for everything that has to be durable.
+DISK_ALLOWED = {
+    "storage/offsetd_storage/files.py": "the one door to the disk",
+    "storage/offsetd_storage/kernels/cache.py": "compiled kernels, which can be made again",
+    "clients/offsetd_clients/cli/terminal.py": "points standard output at the null device",
+    "coordinator/offsetd_coordinator/commands/serve.py": "reads the operator's settings",
+}
+DISK_MODULES = frozenset(
+    ["fcntl", "fileinput", "glob", "mmap", "shelve", "shutil", "sqlite3", "tempfile"]
+)
+DISK_CALLS = frozenset(
+    f"os.{name}"
+    for name in [
+        "access",
+        "chmod",
+        "chown",
+        "close",
+        "copy_file_range",
+        "dup",
+        "dup2",
+        "fchmod",
+        "fdatasync",
+        "fdopen",
+        "fsync",
+        "ftruncate",
+        "link",
+        "listdir",
+        "lseek",
+        "lstat",
+        "makedirs",
+        "mkdir",
+        "open",
+        "posix_fadvise",
+        "posix_fallocate",
+        "pread",
+        "preadv",
+        "pwrite",
+        "pwritev",
+        "read",
+        "readv",
+        "remove",
+        "removedirs",
+        "rename",
+        "renames",
+        "replace",
+        "rmdir",
+        "scandir",
+        "sendfile",
+        "stat",
+        "statvfs",
+        "symlink",
+        "sync",
+        "truncate",
+        "unlink",
+        "utime",
+        "walk",
+        "write",
+        "writev",
+        "path.exists",
+        "path.getmtime",
+        "path.getsize",
+        "path.isdir",
+        "path.isfile",
+        "path.lexists",
+    ]
+) | frozenset(["io.open", "np.fromfile", "np.load", "np.memmap", "np.save", "np.savez"])
+# Methods of pathlib.Path. Those that `Files` has too take an argument more there.
+PATH_METHODS = frozenset(
+    [
+        "chmod",
+        "glob",
+        "hardlink_to",
+        "is_dir",
+        "is_file",
+        "iterdir",
+        "lstat",
+        "mkdir",
+        "read_text",
+        "rglob",
+        "rmdir",
+        "samefile",
+        "symlink_to",
+        "touch",
+        "walk",
+        "write_bytes",
+        "write_text",
+        "tofile",
+    ]
+)
+PATH_METHODS_OF_NO_ARGUMENT = frozenset(["exists", "read_bytes", "stat", "unlink"])
+
+MACHINE_PATH = re.compile(r"(?<![\w.~/-])/(?:" + "work|root|tmp" + r")/\w")
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a snake_case or CamelCase name, in small letters."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name)]
+
+
+def size_problems(source: str) -> Iterator[str]:
+    """Files of at most 500 lines of at most 100 columns, functions of at most 60 lines."""
+    lines = source.splitlines()
+    if len(lines) > FILE_LINES_MAX:
+        yield f"{len(lines)} lines"
+    for number, line in enumerate(lines, 1):
+        if len(line) > COLUMNS_MAX:
+            yield f"line {number}: {len(line)} columns"
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            length = node.end_lineno - node.lineno + 1
+            if length > FUNCTION_LINES_MAX:
+                yield f"line {node.lineno}: {node.name} has {length} lines"
+
+
+def name_problems(path: str, source: str) -> Iterator[str]:
+    """No module, class or function is called by a word that says nothing.
+
+    Tests are sentences, and CamelCase functions have their names from the gRPC contract.
+    """
+    for part in PurePath(path).with_suffix("").parts:
+        yield from (f"{part} says {word!r}" for word in words_of(part) if word in BANNED_WORDS)
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        is_class = isinstance(node, ast.ClassDef)
+        if node.name.startswith("test_") or (not is_class and node.name[0].isupper()):
+            continue
+        for word in words_of(node.name):
+            if word in BANNED_WORDS:
+                yield f"line {node.lineno}: {node.name} says {word!r}"
+
+
+def disk_problems(source: str) -> Iterator[str]:
+    """Nothing opens, reads, writes or renames a file other than through a `Files`."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            imported = [alias.name.split(".")[0] for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            module = (node.module or "").split(".")[0]
+            imported = [module, *(f"{module}.{alias.name}" for alias in node.names)]
+        else:
+            imported = []
+        for name in imported:
+            if name in DISK_MODULES or name in DISK_CALLS:
+                yield f"line {node.lineno}: imports {name}"  # type: ignore[attr-defined]
+        if isinstance(node, ast.Call) and (called := _disk_call(node)):
+            yield f"line {node.lineno}: calls {called}"
+
+
+def print_problems(source: str) -> Iterator[str]:
+    """What is not a command's answer goes to the log, and a command has a terminal for it."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and _dotted(node.func) == "print":
+            yield f"line {node.lineno}: calls print"
+
+
+def machine_problems(text: str) -> Iterator[str]:
+    """No file names a place on the machine it was written on."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if MACHINE_PATH.search(line):
+            yield f"line {number}: {line.strip()[:80]}"
+
+
+def _dotted(node: ast.expr) -> str:
+    """`os.path.exists` for that expression; an empty string for one that is no dotted name."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and (base := _dotted(node.value)):
+        return f"{base}.{node.attr}"
+    return ""
+
+
+def _disk_call(call: ast.Call) -> str:
+    """What of the disk a call touches, or an empty string."""
+    name = _dotted(call.func)
+    if name in DISK_CALLS or name == "open":
+        return name
+    if not isinstance(call.func, ast.Attribute):
+        return ""
+    method = call.func.attr
+    count = len(call.args)
+    if method in PATH_METHODS or (method in PATH_METHODS_OF_NO_ARGUMENT and count == 0):
+        return f".{method}()"
+    opens_itself = method == "open" and (count == 0 or isinstance(call.args[0], ast.Constant))
+    if (opens_itself and not call.keywords) or (method == "rename" and count == 1):
+        return f".{method}()"
+    return ""
