@@ -11,6 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 import numpy as np
+from offsetd_storage.kernels import padded_copy
+
+from offsetd_coordinator.kernels.columns import (
+    COMMIT_COLUMNS,
+    EXPECTED_OFFSET,
+    EXPECTED_REVISION,
+    MUST_NOT_EXIST,
+    NO_PRECONDITION,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,36 +28,14 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.errors import CoordinatorError
 
-NAMES_PADDING = 16
-"""Bytes after the last name: kernels load eight bytes at a time."""
-
 
 class Precondition(enum.IntEnum):
     """What must hold of the stored offset for a commit to go through."""
 
-    NONE = 0
-    EXPECTED_OFFSET = 1
-    EXPECTED_REVISION = 2
-    MUST_NOT_EXIST = 3
-
-
-class CommitColumn(enum.IntEnum):
-    """The columns of `CommitOffsets.columns`; a START and an END are a span of `names`."""
-
-    TOPIC_START = 0
-    TOPIC_END = 1
-    PARTITION = 2
-    OFFSET = 3
-    LEADER_EPOCH = 4  # -1: none
-    METADATA_START = 5
-    METADATA_END = 6
-    PRECONDITION = 7
-    EXPECTED = 8  # the offset or revision that the precondition names, else 0
-    MONOTONIC = 9  # 0 or 1
-    END_OFFSET = 10  # -1: not reported
-
-
-COMMIT_COLUMNS = len(CommitColumn)
+    NONE = NO_PRECONDITION
+    EXPECTED_OFFSET = EXPECTED_OFFSET
+    EXPECTED_REVISION = EXPECTED_REVISION
+    MUST_NOT_EXIST = MUST_NOT_EXIST
 
 
 @attrs.frozen(kw_only=True)
@@ -70,9 +57,10 @@ class OffsetEntry:
 class CommitOffsets:
     """Commits offsets of one group, all or none.
 
-    `names` holds the group id from `group_start`, the request id from `request_id_start`, and
-    the spans of `columns`, followed by at least `NAMES_PADDING` bytes. `columns` has one row a
-    partition, no partition twice, and the columns of `CommitColumn`. `request_id` may be empty.
+    `names` is a writable, padded buffer; it holds the group id from `group_start`, the request id
+    from `request_id_start`, and the spans of `columns`. `columns` has one row a partition, no
+    partition twice, and the columns that `kernels.columns` lists under "one partition of a
+    commit". `request_id` may be empty.
     """
 
     group_id: bytes
@@ -97,12 +85,12 @@ class CommitOffsets:
             rows.append(
                 (
                     topic_start,
-                    metadata_start,
+                    len(entry.topic),
                     entry.partition,
                     entry.offset,
                     entry.leader_epoch,
                     metadata_start,
-                    len(names),
+                    len(entry.metadata),
                     entry.precondition,
                     entry.expected,
                     entry.monotonic,
@@ -114,7 +102,7 @@ class CommitOffsets:
             group_start=0,
             request_id=request_id,
             request_id_start=len(group_id),
-            names=np.frombuffer(names + bytes(NAMES_PADDING), np.uint8),
+            names=padded_copy(names),
             columns=np.array(rows, np.int64).reshape(len(rows), COMMIT_COLUMNS),
         )
 

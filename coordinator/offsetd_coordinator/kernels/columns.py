@@ -1,0 +1,215 @@
+"""The columns of every array that the kernels work on, and the arrays of the offset table.
+
+Plain numbers, so that kernels can take them for constants. An array's row is one thing, a column
+one of its fields; `[COUNTERS]`-like one-dimensional arrays hold one number a column.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Bytes = npt.NDArray[np.uint8]
+    Int64s = npt.NDArray[np.int64]
+
+
+class Table(NamedTuple):
+    """The offsets of one shard, packed into arrays.
+
+    `entries` are the stored offsets and `slots` finds them; so do `name_slots` the `names` of
+    groups and topics, whose bytes are in `name_bytes`, and `request_slots` the remembered
+    `requests`. `end_offsets` lies beside `entries`: what clients reported, + 1, or 0. A kernel
+    takes a plain tuple of them, which Numba unpacks faster, and gives it names again.
+    """
+
+    counters: Int64s
+    slots: Int64s
+    entries: Int64s
+    name_slots: Int64s
+    names: Int64s
+    name_bytes: Bytes
+    metadata: Bytes
+    request_slots: Int64s
+    requests: Int64s
+    end_offsets: Int64s
+
+
+TABLE: Final = (
+    "Tuple((int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[:, ::1], "
+    "uint8[::1], uint8[::1], int64[::1], int64[:, ::1], int64[::1]))"
+)
+"""The type of a table, for signatures."""
+
+TableArrays: TypeAlias = (
+    "tuple[Int64s, Int64s, Int64s, Int64s, Int64s, Bytes, Bytes, Int64s, Int64s, Int64s]"
+)
+
+
+class OffsetKey(NamedTuple):
+    """Whose offset it is: spans of some buffer, and the partition."""
+
+    group_start: int
+    group_size: int
+    topic_start: int
+    topic_size: int
+    partition: int
+
+
+class OffsetValue(NamedTuple):
+    """What is stored of an offset; the metadata is a span of some buffer."""
+
+    offset: int
+    leader_epoch: int
+    metadata_start: int
+    metadata_size: int
+    commit_timestamp: int
+    expire_timestamp: int
+
+
+# One offset: 64 bytes, so that it is one line of the cache.
+GROUP_TOPIC: Final = 0  # two names: the group's in the high half, the topic's in the low
+PARTITION_EPOCH: Final = 1  # the partition in the high half, the leader epoch in the low
+OFFSET: Final = 2
+REVISION: Final = 3
+COMMIT_TIMESTAMP: Final = 4
+EXPIRE_TIMESTAMP: Final = 5  # -1: none
+METADATA_SPAN: Final = 6  # start << METADATA_SIZE_BITS | size, or UNDECODABLE
+LINKS: Final = 7  # in its group's list: the next entry in the high half, the one before in the low
+ENTRY_COLUMNS: Final = 8
+
+METADATA_SIZE_BITS: Final = 24
+UNDECODABLE: Final = -1  # as METADATA_SPAN: there is a record, but its value cannot be read
+FREE: Final = -1  # as GROUP_TOPIC or NAME_SPAN: the row is free, LINKS or ENTRY_LIST the next one
+
+# One name, of a group, a topic or both.
+NAME_SPAN: Final = 0  # start << NAME_SIZE_BITS | size
+ENTRY_LIST: Final = 1  # as a group: its first entry in the high half, how many in the low
+TOPIC_ENTRIES: Final = 2  # as a topic: how many entries
+NAME_COLUMNS: Final = 3
+
+NAME_SIZE_BITS: Final = 16
+NAME_SIZE_MAX: Final = 32_767
+
+# One remembered request id.
+REQUEST_HASH: Final = 0  # 128 bits over the group and the id
+REQUEST_HASH_2: Final = 1
+REQUEST_LAST_OFFSET: Final = 2
+REQUEST_TIMESTAMP: Final = 3
+REQUEST_COLUMNS: Final = 4
+
+# The counters of a table.
+ENTRY_COUNT: Final = 0
+ENTRY_END: Final = 1  # rows from here on were never used
+ENTRY_FREE: Final = 2  # the first free row below, + 1
+NAME_COUNT: Final = 3
+NAME_END: Final = 4
+NAME_FREE: Final = 5
+NAME_BYTES_END: Final = 6
+NAME_BYTES_UNUSED: Final = 7  # bytes below the end that no name uses
+METADATA_END: Final = 8
+METADATA_UNUSED: Final = 9
+GROUP_COUNT: Final = 10  # groups with at least one entry
+PENDING_COUNT: Final = 11  # set by the shard: offsets that wait for a transaction's end
+OFFSET_NEXT: Final = 12  # of the log, after the last batch replayed
+LEADER_EPOCH: Final = 13  # of the last batch replayed
+REQUEST_FIRST: Final = 14  # the row of the oldest request id
+REQUEST_COUNT: Final = 15
+REQUEST_COUNT_MAX: Final = 16
+REQUEST_WINDOW_MS: Final = 17
+SEED: Final = 18  # four random numbers, this and the next three
+COUNTERS: Final = 22
+
+# Where a replay stands; RECORD_AT 0 is the start of a batch. What follows RECORD_OFFSET is set
+# when the kernel stops at a record.
+BATCH_AT: Final = 0
+BATCH_END: Final = 1
+RECORD_AT: Final = 2
+RECORDS_LEFT: Final = 3
+BASE_OFFSET: Final = 4
+LAST_OFFSET: Final = 5
+RECORD_OFFSET: Final = 6
+RECORD_END: Final = 7
+KEY_START: Final = 8
+KEY_SIZE: Final = 9
+VALUE_START: Final = 10
+VALUE_SIZE: Final = 11
+HEADER_COUNT: Final = 12
+CURSOR_COLUMNS: Final = 13
+
+# Why a replay stopped.
+DONE: Final = 0
+NEEDS_ROOM: Final = 1  # make room for the record, then go on
+NOT_PLAIN_RECORD: Final = 2  # replay this record otherwise, then go on behind it
+NOT_PLAIN_BATCH: Final = 3  # the same with the whole batch
+MALFORMED_BATCH: Final = 4  # what is left of the batch does not divide into records
+
+# One partition of a commit.
+TOPIC_START: Final = 0
+TOPIC_SIZE: Final = 1
+PARTITION: Final = 2
+COMMIT_OFFSET: Final = 3
+COMMIT_LEADER_EPOCH: Final = 4  # -1: none
+METADATA_START: Final = 5
+METADATA_SIZE: Final = 6
+PRECONDITION: Final = 7
+EXPECTED: Final = 8  # the offset or revision the precondition names, else 0
+MONOTONIC: Final = 9  # 0 or 1
+END_OFFSET: Final = 10  # -1: not reported
+COMMIT_COLUMNS: Final = 11
+
+NO_PRECONDITION: Final = 0
+EXPECTED_OFFSET: Final = 1
+EXPECTED_REVISION: Final = 2
+MUST_NOT_EXIST: Final = 3
+
+
+class Commit(NamedTuple):
+    """A commit as its kernels see it: spans of `names`, and a row of `columns` a partition."""
+
+    names: Bytes
+    columns: Int64s
+    group_start: int
+    group_size: int
+    request_id_start: int
+    request_id_size: int
+
+
+COMMIT: Final = "uint8[::1], int64[:, ::1], int64, int64, int64, int64"
+"""The types of a commit's fields, for signatures."""
+
+# What became of a commit, if not the size of its batch.
+TOO_LARGE: Final = -1
+DUPLICATE: Final = -2
+CONFLICTING: Final = -3
+NOT_MONOTONIC: Final = -4
+UNREADABLE: Final = -5  # what is stored cannot be read, so no precondition can be judged
+
+# More of what became of it.
+VERDICT_LAST_OFFSET: Final = 0  # of the first time, for a DUPLICATE
+VERDICT_CONFLICTS: Final = 1  # how many partitions are in the way; the first are listed
+VERDICT_ROW: Final = 2  # of the commit, for UNREADABLE
+VERDICT_COLUMNS: Final = 3
+
+# A stored offset that a commit conflicts with; offset and revision are -1 if there is none.
+CONFLICT_ROW: Final = 0  # of the commit
+CONFLICT_OFFSET: Final = 1
+CONFLICT_REVISION: Final = 2
+CONFLICT_COLUMNS: Final = 3
+CONFLICTS_MAX: Final = 100
+
+# A stored offset as it is read; spans are of the table's `name_bytes` and `metadata`.
+READ_TOPIC_START: Final = 0
+READ_TOPIC_END: Final = 1
+READ_PARTITION: Final = 2
+READ_OFFSET: Final = 3
+READ_LEADER_EPOCH: Final = 4
+READ_METADATA_START: Final = 5  # UNDECODABLE: nothing but the key can be read
+READ_METADATA_END: Final = 6
+READ_COMMIT_TIMESTAMP: Final = 7
+READ_EXPIRE_TIMESTAMP: Final = 8
+READ_REVISION: Final = 9
+READ_END_OFFSET: Final = 10
+READ_COLUMNS: Final = 11

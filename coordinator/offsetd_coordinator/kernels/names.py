@@ -1,0 +1,134 @@
+"""Names of groups and topics, each kept once: the rows of `Table.names`.
+
+A name lives as long as an entry has it for its group or its topic; then its row and its bytes are
+used again. Functions here change nothing but names; the counts of entries are kept by `entries`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from offsetd_storage.kernels.byte_order import copy_bytes, equal_bytes
+from offsetd_storage.kernels.registry import inline_kernel, kernel
+
+from offsetd_coordinator.kernels.columns import (
+    ENTRY_LIST,
+    FREE,
+    NAME_BYTES_END,
+    NAME_BYTES_UNUSED,
+    NAME_COUNT,
+    NAME_END,
+    NAME_FREE,
+    NAME_SIZE_BITS,
+    NAME_SPAN,
+    SEED,
+    TOPIC_ENTRIES,
+    Table,
+)
+from offsetd_coordinator.kernels.keyed_hash import hash_bytes, tag_of
+from offsetd_coordinator.kernels.slots import (
+    add_slot,
+    has_tag,
+    home_of,
+    remove_slot,
+    row_in,
+    slot_after,
+)
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
+
+_SIZE_MASK: Final = (1 << NAME_SIZE_BITS) - 1
+
+
+@inline_kernel
+def name_start(table: Table, name: int) -> int:
+    """Where its bytes start in `Table.name_bytes`."""
+    return int(table.names[name, NAME_SPAN] >> NAME_SIZE_BITS)
+
+
+@inline_kernel
+def name_size(table: Table, name: int) -> int:
+    """How many bytes it has."""
+    return int(table.names[name, NAME_SPAN] & _SIZE_MASK)
+
+
+@inline_kernel
+def is_name(table: Table, name: int, buffer: Bytes, start: int, size: int) -> bool:
+    """Whether `buffer` holds this name. A free row is no name: its size is out of bounds."""
+    return name_size(table, name) == size and equal_bytes(
+        table.name_bytes, name_start(table, name), buffer, start, size
+    )
+
+
+@inline_kernel
+def name_tag(table: Table, buffer: Bytes, start: int, size: int) -> int:
+    """The tag under which a name is found in `Table.name_slots`."""
+    seeds = table.counters
+    return tag_of(hash_bytes(buffer, start, size, seeds[SEED], seeds[SEED + 1]))
+
+
+@inline_kernel
+def find_name(table: Table, buffer: Bytes, start: int, size: int, tag: int) -> int:
+    """The row of a name, or -1."""
+    slots = table.name_slots
+    at = home_of(slots, tag)
+    while slots[at] != 0:
+        if has_tag(slots[at], tag):
+            name = row_in(slots[at])
+            if is_name(table, name, buffer, start, size):
+                return name
+        at = slot_after(slots, at)
+    return -1
+
+
+@inline_kernel
+def add_name(table: Table, buffer: Bytes, start: int, size: int, tag: int) -> int:
+    """Keep a name that is not there yet; the caller has made room. Returns its row."""
+    counters = table.counters
+    if counters[NAME_FREE] != 0:
+        name = int(counters[NAME_FREE] - 1)
+        counters[NAME_FREE] = table.names[name, ENTRY_LIST]
+    else:
+        name = int(counters[NAME_END])
+        counters[NAME_END] += 1
+    bytes_end = counters[NAME_BYTES_END]
+    copy_bytes(table.name_bytes, bytes_end, buffer, start, size)
+    table.names[name, NAME_SPAN] = (bytes_end << NAME_SIZE_BITS) | size
+    table.names[name, ENTRY_LIST] = 0
+    table.names[name, TOPIC_ENTRIES] = 0
+    add_slot(table.name_slots, tag, name)
+    counters[NAME_BYTES_END] = bytes_end + size
+    counters[NAME_COUNT] += 1
+    return name
+
+
+@inline_kernel
+def drop_name_if_unused(table: Table, name: int) -> None:
+    """Free a name that is neither a group with entries nor the topic of one."""
+    if table.names[name, ENTRY_LIST] != 0 or table.names[name, TOPIC_ENTRIES] != 0:
+        return
+    start = name_start(table, name)
+    size = name_size(table, name)
+    remove_slot(table.name_slots, name_tag(table, table.name_bytes, start, size), name)
+    counters = table.counters
+    table.names[name, NAME_SPAN] = FREE
+    table.names[name, ENTRY_LIST] = counters[NAME_FREE]
+    counters[NAME_FREE] = name + 1
+    counters[NAME_COUNT] -= 1
+    counters[NAME_BYTES_UNUSED] += size
+
+
+@kernel("int64(int64[:, ::1], int64, uint8[::1], uint8[::1])")
+def compact_names(names: Int64s, name_end: int, name_bytes: Bytes, target: Bytes) -> int:
+    """Copy the bytes of all names to the front of `target`; returns where they end there."""
+    end = 0
+    for name in range(name_end):
+        span = names[name, NAME_SPAN]
+        if span == FREE:
+            continue
+        size = span & _SIZE_MASK
+        copy_bytes(target, end, name_bytes, span >> NAME_SIZE_BITS, size)
+        names[name, NAME_SPAN] = (end << NAME_SIZE_BITS) | size
+        end += size
+    return end

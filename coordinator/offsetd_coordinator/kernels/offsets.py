@@ -1,0 +1,271 @@
+"""Offsets by their names: found, stored, removed and read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetd_storage.kernels.registry import inline_kernel, kernel
+
+from offsetd_coordinator.kernels.columns import (
+    COMMIT_TIMESTAMP,
+    ENTRY_LIST,
+    EXPIRE_TIMESTAMP,
+    FREE,
+    GROUP_TOPIC,
+    LINKS,
+    METADATA_SIZE_BITS,
+    METADATA_SPAN,
+    NAME_END,
+    NAME_SPAN,
+    OFFSET,
+    PARTITION_EPOCH,
+    READ_COMMIT_TIMESTAMP,
+    READ_END_OFFSET,
+    READ_EXPIRE_TIMESTAMP,
+    READ_LEADER_EPOCH,
+    READ_METADATA_END,
+    READ_METADATA_START,
+    READ_OFFSET,
+    READ_PARTITION,
+    READ_REVISION,
+    READ_TOPIC_END,
+    READ_TOPIC_START,
+    REVISION,
+    TABLE,
+    UNDECODABLE,
+    OffsetKey,
+    OffsetValue,
+    Table,
+)
+from offsetd_coordinator.kernels.entries import (
+    LOW_HALF,
+    METADATA_SIZE_MAX,
+    add_entry,
+    entry_tag,
+    find_entry,
+    has_room,
+    low_half,
+    pack,
+    remove_entry,
+    set_metadata,
+    set_undecodable,
+)
+from offsetd_coordinator.kernels.names import (
+    add_name,
+    find_name,
+    name_size,
+    name_start,
+    name_tag,
+)
+from offsetd_coordinator.kernels.utf8 import java_hash, utf16_length
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
+
+_INT32_MIN = -(1 << 31)
+
+
+@inline_kernel
+def find_group(table: Table, buffer: Bytes, start: int, size: int) -> int:
+    """The name of a group, or -1 if nothing has that name."""
+    return find_name(table, buffer, start, size, name_tag(table, buffer, start, size))
+
+
+@inline_kernel
+def find_in_group(table: Table, group: int, buffer: Bytes, key: OffsetKey) -> int:
+    """The entry of an offset of a group that was found, or -1."""
+    if group < 0:
+        return -1
+    tag = name_tag(table, buffer, key.topic_start, key.topic_size)
+    topic = find_name(table, buffer, key.topic_start, key.topic_size, tag)
+    if topic < 0:
+        return -1
+    tag = entry_tag(table, group, topic, key.partition)
+    return find_entry(table, group, topic, key.partition, tag)
+
+
+@inline_kernel
+def find_offset(table: Table, buffer: Bytes, key: OffsetKey) -> int:
+    """The entry of an offset, or -1."""
+    group = find_group(table, buffer, key.group_start, key.group_size)
+    return find_in_group(table, group, buffer, key)
+
+
+@inline_kernel
+def find_or_add_offset(table: Table, buffer: Bytes, key: OffsetKey) -> int:
+    """The entry of an offset, made if need be; -1, and nothing made, if a new name is not UTF-8.
+
+    The caller has made room.
+    """
+    group_tag = name_tag(table, buffer, key.group_start, key.group_size)
+    group = find_name(table, buffer, key.group_start, key.group_size, group_tag)
+    topic_tag = name_tag(table, buffer, key.topic_start, key.topic_size)
+    topic = find_name(table, buffer, key.topic_start, key.topic_size, topic_tag)
+    if group < 0 and utf16_length(buffer, key.group_start, key.group_size) < 0:
+        return -1
+    if topic < 0 and utf16_length(buffer, key.topic_start, key.topic_size) < 0:
+        return -1
+    if group < 0:
+        group = add_name(table, buffer, key.group_start, key.group_size, group_tag)
+    if topic < 0:
+        # The group may just have brought the topic's name.
+        topic = find_name(table, buffer, key.topic_start, key.topic_size, topic_tag)
+    if topic < 0:
+        topic = add_name(table, buffer, key.topic_start, key.topic_size, topic_tag)
+    tag = entry_tag(table, group, topic, key.partition)
+    entry = find_entry(table, group, topic, key.partition, tag)
+    if entry < 0:
+        entry = add_entry(table, group, topic, key.partition, tag)
+    return entry
+
+
+@inline_kernel
+def set_offset(
+    table: Table,
+    entry: int,
+    buffer: Bytes,
+    key: OffsetKey,
+    value: OffsetValue,
+    revision: int,
+) -> None:
+    """Store a value in an entry; the caller has made room for its metadata."""
+    entries = table.entries
+    entries[entry, PARTITION_EPOCH] = pack(key.partition, value.leader_epoch)
+    entries[entry, OFFSET] = value.offset
+    entries[entry, REVISION] = revision
+    entries[entry, COMMIT_TIMESTAMP] = value.commit_timestamp
+    entries[entry, EXPIRE_TIMESTAMP] = value.expire_timestamp
+    set_metadata(table, entry, buffer, value.metadata_start, value.metadata_size)
+
+
+@inline_kernel
+def remove_offset(table: Table, buffer: Bytes, key: OffsetKey) -> bool:
+    """Remove an offset; whether it was there."""
+    entry = find_offset(table, buffer, key)
+    if entry >= 0:
+        remove_entry(table, entry)
+    return entry >= 0
+
+
+# The kernels of the slow road. A `buffer` holds the group's name, behind it the topic's, behind
+# that the metadata.
+
+
+@kernel(f"int64({TABLE}, uint8[::1], int64, int64, int64)")
+def locate(
+    arrays: TableArrays, buffer: Bytes, group_size: int, topic_size: int, partition: int
+) -> int:
+    """The entry of an offset, or -1."""
+    key = OffsetKey(0, group_size, group_size, topic_size, partition)
+    return find_offset(Table(*arrays), buffer, key)
+
+
+@kernel(f"boolean({TABLE}, uint8[::1], int64, int64, int64)")
+def remove(
+    arrays: TableArrays, buffer: Bytes, group_size: int, topic_size: int, partition: int
+) -> bool:
+    """Remove an offset; whether it was there."""
+    key = OffsetKey(0, group_size, group_size, topic_size, partition)
+    return remove_offset(Table(*arrays), buffer, key)
+
+
+@kernel(
+    f"boolean({TABLE}, uint8[::1], int64, int64, int64, int64, int64, int64, int64, int64, int64)"
+)
+def store(
+    arrays: TableArrays,
+    buffer: Bytes,
+    group_size: int,
+    topic_size: int,
+    partition: int,
+    revision: int,
+    offset: int,
+    leader_epoch: int,
+    metadata_size: int,
+    commit_timestamp: int,
+    expire_timestamp: int,
+) -> bool:
+    """Store an offset; False if there is no room. UNDECODABLE as metadata size marks it so."""
+    table = Table(*arrays)
+    metadata_start = group_size + topic_size
+    if not has_room(table, metadata_start, max(metadata_size, 0)):
+        return False
+    key = OffsetKey(0, group_size, group_size, topic_size, partition)
+    value = OffsetValue(
+        offset,
+        leader_epoch,
+        metadata_start,
+        max(metadata_size, 0),
+        commit_timestamp,
+        expire_timestamp,
+    )
+    entry = find_or_add_offset(table, buffer, key)
+    set_offset(table, entry, buffer, key, value, revision)
+    if metadata_size == UNDECODABLE:
+        set_undecodable(table, entry)
+    return True
+
+
+@kernel(f"int64({TABLE}, uint8[::1], int64)")
+def count_entries(arrays: TableArrays, buffer: Bytes, group_size: int) -> int:
+    """How many offsets a group has."""
+    table = Table(*arrays)
+    group = find_group(table, buffer, 0, group_size)
+    return 0 if group < 0 else low_half(table.names[group, ENTRY_LIST])
+
+
+@kernel(f"void({TABLE}, uint8[::1], int64, int64[::1])")
+def list_entries(arrays: TableArrays, buffer: Bytes, group_size: int, found: Int64s) -> None:
+    """Fill `found`, which has the size that `count_entries` said, with a group's entries."""
+    table = Table(*arrays)
+    group = find_group(table, buffer, 0, group_size)
+    if group < 0:
+        return
+    following = table.names[group, ENTRY_LIST] >> 32
+    for at in range(found.size):
+        found[at] = following - 1
+        following = table.entries[following - 1, LINKS] >> 32
+
+
+@kernel(f"void({TABLE}, int64[::1], int64[:, ::1])")
+def read_entries(arrays: TableArrays, rows: Int64s, read: Int64s) -> None:
+    """Write what is stored in each of `rows` to the same row of `read`, in its READ columns."""
+    table = Table(*arrays)
+    entries = table.entries
+    for at in range(rows.size):
+        entry = rows[at]
+        topic = entries[entry, GROUP_TOPIC] & LOW_HALF
+        read[at, READ_TOPIC_START] = name_start(table, topic)
+        read[at, READ_TOPIC_END] = name_start(table, topic) + name_size(table, topic)
+        read[at, READ_PARTITION] = entries[entry, PARTITION_EPOCH] >> 32
+        read[at, READ_LEADER_EPOCH] = low_half(entries[entry, PARTITION_EPOCH])
+        read[at, READ_OFFSET] = entries[entry, OFFSET]
+        read[at, READ_REVISION] = entries[entry, REVISION]
+        read[at, READ_COMMIT_TIMESTAMP] = entries[entry, COMMIT_TIMESTAMP]
+        read[at, READ_EXPIRE_TIMESTAMP] = entries[entry, EXPIRE_TIMESTAMP]
+        read[at, READ_END_OFFSET] = table.end_offsets[entry] - 1
+        span = entries[entry, METADATA_SPAN]
+        metadata_start = span if span == UNDECODABLE else span >> METADATA_SIZE_BITS
+        read[at, READ_METADATA_START] = metadata_start
+        read[at, READ_METADATA_END] = metadata_start + (span & METADATA_SIZE_MAX)
+
+
+@kernel(f"int64({TABLE}, int64, int64, int64[::1])")
+def list_misplaced(arrays: TableArrays, partition: int, partitions: int, found: Int64s) -> int:
+    """Write the spans of groups that the hash puts into another partition; how many there are.
+
+    `found` has room for every group.
+    """
+    table = Table(*arrays)
+    count = 0
+    for name in range(table.counters[NAME_END]):
+        span = table.names[name, NAME_SPAN]
+        if span == FREE or table.names[name, ENTRY_LIST] == 0:
+            continue
+        hashed = java_hash(table.name_bytes, name_start(table, name), name_size(table, name))
+        # Kafka maps the one int32 that has no positive counterpart to 0.
+        placed = 0 if hashed == _INT32_MIN else abs(hashed) % partitions
+        if placed != partition:
+            found[count] = span
+            count += 1
+    return count
