@@ -24,9 +24,9 @@ from offsetd_storage.journal_format import (
     encode_points,
     frame_bytes,
     header_bytes,
-    padded_buffer,
     put_frame,
 )
+from offsetd_storage.kernels import padded_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -256,16 +256,12 @@ class Journal:
         self._turn_over(list(self._points.values()))
         return True
 
-    def append_batches(
-        self, batches: Sequence[JournaledBatch], ends: Mapping[TopicPartition, int]
-    ) -> None:
-        """Makes batches durable in one frame; `ends` is where their partitions end after them.
-
-        `make_room` has said that there is room.
-        """
-        chunks = batches_chunks(batches)
+    def append_batches(self, batches: Sequence[JournaledBatch]) -> None:
+        """Makes batches durable in one frame; `make_room` has said that there is room."""
+        chunks = batches_chunks((each.topic_partition, each.batch) for each in batches)
         self._append(FrameKind.BATCHES, chunks, keep=2)
-        self._journal_ends.update(ends)
+        for each in batches:
+            self._journal_ends[each.topic_partition] = each.offset_next
 
     def append_recovery_points(self, points: Mapping[TopicPartition, RecoveryPoint]) -> bool:
         """Moves the recovery points, and returns once that is durable.

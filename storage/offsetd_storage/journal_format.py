@@ -20,13 +20,15 @@ The mark is a secret of the folder: clients' bytes inside a payload cannot pass 
 from __future__ import annotations
 
 import enum
+import functools
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 import numpy as np
 
 from offsetd_storage.errors import NewerFormat
+from offsetd_storage.kernels import padded_copy
 from offsetd_storage.kernels.crc32c import crc32c
 from offsetd_storage.topic_partition import TopicPartition
 
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION: Final = 1
 ALIGNMENT: Final = 8
-BUFFER_PADDING: Final = 16  # Kernels may load this far behind what they read.
 
 HEADER_MAGIC: Final = b"offsetdJ"
 PREFIX: Final = struct.Struct(">8sII")
@@ -46,8 +47,8 @@ FRAME: Final = struct.Struct(">8sIIQQQB7x")
 MARK_BYTES: Final = 8
 COUNT: Final = struct.Struct(">I")
 _TOPIC: Final = struct.Struct(">H")
-_BATCH: Final = struct.Struct(">iI")
-_POINT: Final = struct.Struct(">iBqqqq")
+_PARTITION: Final = struct.Struct(">i")
+_POINT: Final = struct.Struct(">iBqqqqi")
 _FLAG_HELD: Final = 1
 _SEQUENCE_FIELD: Final = 3  # The fourth of a frame's fields of 8 bytes.
 _CRC_END: Final = MARK_BYTES + 4  # A frame's CRC covers everything behind its own field.
@@ -77,7 +78,21 @@ class RecoveryPoint:
     journal_offset_next: int  # The end of what the journal was given so far.
     segment_base_offset: int  # The segment that held R when the point was taken,
     segment_bytes: int  # and the position of R in it.
+    leader_epoch: int  # What our batches carry.
     held: bool = False  # Quarantined: its file speaks for it, not the journal.
+
+    @classmethod
+    def of_held(cls, topic_partition: TopicPartition) -> RecoveryPoint:
+        """Says that a partition's share of the journal is in its quarantine file."""
+        return cls(
+            topic_partition=topic_partition,
+            offset=0,
+            journal_offset_next=0,
+            segment_base_offset=0,
+            segment_bytes=0,
+            leader_epoch=0,
+            held=True,
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -111,29 +126,19 @@ class Frame:
         return align(self.payload_end)
 
 
-@attrs.frozen(kw_only=True)
-class JournaledBatch:
-    """A record batch as it goes into a BATCHES frame."""
+class JournaledBatch(NamedTuple):
+    """A record batch as it goes into a BATCHES frame, and where its log ends with it."""
 
     topic_partition: TopicPartition
     batch: bytes
+    offset_next: int
+    segment_base_offset: int  # The segment it went to,
+    segment_bytes: int  # and where it ends there.
 
 
 def align(position: int) -> int:
     """The next position at which a frame may start."""
     return -(-position // ALIGNMENT) * ALIGNMENT
-
-
-def padded_buffer(size: int) -> npt.NDArray[np.uint8]:
-    """A buffer that kernels may read `size` bytes of."""
-    return np.zeros(size + BUFFER_PADDING, dtype=np.uint8)
-
-
-def padded_copy(content: bytes) -> npt.NDArray[np.uint8]:
-    """The bytes in a buffer that kernels may read."""
-    buffer = padded_buffer(len(content))
-    buffer[: len(content)] = np.frombuffer(content, dtype=np.uint8)
-    return buffer
 
 
 def checksum(content: bytes) -> int:
@@ -163,6 +168,7 @@ def _encode_point(point: RecoveryPoint) -> bytes:
                 point.journal_offset_next,
                 point.segment_base_offset,
                 point.segment_bytes,
+                point.leader_epoch,
             ),
         )
     )
@@ -175,7 +181,9 @@ def decode_points(content: bytes) -> tuple[RecoveryPoint, ...]:
     points = []
     for _ in range(count):
         topic, position = _decode_topic(content, position)
-        partition, flags, offset, journal_next, base, size = _POINT.unpack_from(content, position)
+        partition, flags, offset, journal_next, base, size, epoch = _POINT.unpack_from(
+            content, position
+        )
         position += _POINT.size
         points.append(
             RecoveryPoint(
@@ -184,6 +192,7 @@ def decode_points(content: bytes) -> tuple[RecoveryPoint, ...]:
                 journal_offset_next=journal_next,
                 segment_base_offset=base,
                 segment_bytes=size,
+                leader_epoch=epoch,
                 held=bool(flags & _FLAG_HELD),
             )
         )
@@ -199,38 +208,37 @@ def _decode_topic(content: bytes, position: int) -> tuple[str, int]:
 # Batches -------------------------------------------------------------------------------------
 
 
+@functools.cache
+def _batch_head(topic_partition: TopicPartition) -> bytes:
+    topic = topic_partition.topic.encode()
+    return _TOPIC.pack(len(topic)) + topic + _PARTITION.pack(topic_partition.partition)
+
+
 def batch_entry_bytes(topic_partition: TopicPartition, batch_bytes: int) -> int:
     """What a batch takes inside a frame."""
-    return _TOPIC.size + len(topic_partition.topic.encode()) + _BATCH.size + batch_bytes
+    return len(_batch_head(topic_partition)) + COUNT.size + batch_bytes
 
 
-def batches_chunks(batches: Iterable[JournaledBatch]) -> list[bytes]:
+def batches_chunks(batches: Iterable[tuple[TopicPartition, bytes]]) -> list[bytes]:
     """The payload of a BATCHES frame, in pieces."""
     chunks = [b""]
-    for each in batches:
-        topic = each.topic_partition.topic.encode()
-        chunks.append(
-            _TOPIC.pack(len(topic))
-            + topic
-            + _BATCH.pack(each.topic_partition.partition, len(each.batch))
-        )
-        chunks.append(each.batch)
+    for topic_partition, batch in batches:
+        chunks.append(_batch_head(topic_partition) + COUNT.pack(len(batch)))
+        chunks.append(batch)
     chunks[0] = COUNT.pack(len(chunks) // 2)
     return chunks
 
 
-def decode_batches(payload: bytes) -> Iterator[JournaledBatch]:
+def decode_batches(payload: bytes) -> Iterator[tuple[TopicPartition, bytes]]:
     """The batches of a BATCHES frame, in the order in which they were appended."""
     (count,) = COUNT.unpack_from(payload)
     position = COUNT.size
     for _ in range(count):
         topic, position = _decode_topic(payload, position)
-        partition, size = _BATCH.unpack_from(payload, position)
-        position += _BATCH.size
-        yield JournaledBatch(
-            topic_partition=TopicPartition(topic, partition),
-            batch=payload[position : position + size],
-        )
+        (partition,) = _PARTITION.unpack_from(payload, position)
+        (size,) = COUNT.unpack_from(payload, position + _PARTITION.size)
+        position += _PARTITION.size + COUNT.size
+        yield TopicPartition(topic, partition), payload[position : position + size]
         position += size
 
 

@@ -20,9 +20,9 @@ from offsetd_storage.journal_format import (
     decode_header,
     decode_points,
     find_frame,
-    padded_buffer,
     read_frame,
 )
+from offsetd_storage.kernels import padded_buffer
 from offsetd_storage.record_batch import batch_header
 
 if TYPE_CHECKING:
@@ -252,8 +252,8 @@ def _batches(turn: _Turn) -> dict[TopicPartition, list[bytes]]:
     batches: dict[TopicPartition, list[bytes]] = {}
     for frame in turn.frames:
         if frame.kind is FrameKind.BATCHES:
-            for each in decode_batches(turn.payload(frame)):
-                batches.setdefault(each.topic_partition, []).append(each.batch)
+            for topic_partition, batch in decode_batches(turn.payload(frame)):
+                batches.setdefault(topic_partition, []).append(batch)
     return batches
 
 

@@ -8,48 +8,38 @@ durable too, so that the journal can be reused. What holds after a crash is writ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import errno
+import threading
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from offsetd_storage.log_config import LogConfig
+from offsetd_storage.errors import (
+    PartitionQuarantined,
+    RecordTooLarge,
+    StorageError,
+    StorageFailed,
+    StorageFull,
+)
+from offsetd_storage.journal_format import COUNT, JournaledBatch, RecoveryPoint, batch_entry_bytes
+from offsetd_storage.recovery import RecoveredFolder, recover_folder
+from offsetd_storage.store_config import OFFSETS_TOPIC, LogStoreConfig, TopicSpec
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from offsetd_storage.clock import Clock
-    from offsetd_storage.errors import StorageFailed
     from offsetd_storage.files import Files
-    from offsetd_storage.partition_log import PartitionLog
-    from offsetd_storage.quarantine import Damage
-    from offsetd_storage.recovery import RecoveryProgress, RecoveryReport
+    from offsetd_storage.recovery_report import RecoveryProgress
     from offsetd_storage.topic_partition import TopicPartition
 
-OFFSETS_TOPIC = "__consumer_offsets"
+__all__ = ["OFFSETS_TOPIC", "LogStore", "LogStoreConfig", "TopicSpec"]
 
-
-@attrs.frozen(kw_only=True)
-class TopicSpec:
-    """A topic of the engine's own: how many partitions it has, and how its logs behave."""
-
-    topic: str
-    partitions: int
-    log: LogConfig
-
-
-@attrs.frozen(kw_only=True)
-class LogStoreConfig:
-    """Settings of a data folder. Sizes are in bytes."""
-
-    partitions: int | None = None  # Of `__consumer_offsets`; None: what the folder says, else 50.
-    log: LogConfig = LogConfig()  # Of `__consumer_offsets`.
-    other_topics: tuple[TopicSpec, ...] = ()
-    journal_file_bytes: int = 32 << 20  # Two such files are made.
-    journal_header_bytes: int = 64 << 10
-    frame_bytes_max: int = 4 << 20
-    recovery_threads: int = 2
+_NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
+_REFUSALS: Final = (PartitionQuarantined, RecordTooLarge, StorageFull)
 
 
 class LogStore:
@@ -60,12 +50,31 @@ class LogStore:
     more: every call raises StorageFailed, and the process has to exit.
     """
 
-    logs: dict[TopicPartition, PartitionLog]
-    quarantined: dict[TopicPartition, Damage]
-    report: RecoveryReport
-    folder_id: str
-    partitions: int
-    failed: StorageFailed | None
+    def __init__(
+        self, recovered: RecoveredFolder, config: LogStoreConfig, clock: Clock, cleanup: ExitStack
+    ) -> None:
+        """For `open`."""
+        self.logs = recovered.logs
+        self.quarantined = recovered.quarantined
+        self.report = recovered.report
+        self.folder_id = recovered.properties.identity.folder_id.hex()
+        self.partitions = recovered.properties.offsets_partitions  # Of `__consumer_offsets`.
+        self.config = config
+        self.failed: StorageFailed | None = None
+        self._clock = clock
+        self._cleanup = cleanup
+        self._checkpoints = recovered.checkpoints
+        self._journal = recovered.journal
+        self._batch_bytes_max = self._journal.batch_bytes_max
+        # Taken in this order where more than one is held.
+        self._flush_lock = threading.Lock()
+        self._advance_lock = threading.Lock()
+        self._journal_lock = threading.Lock()
+        self._pending_lock = threading.Lock()
+        self._pending: list[JournaledBatch] = []
+        # The last batch of each partition that is durable in the journal in this life, behind the
+        # journal's lock: up to its end the recovery point may move.
+        self._journaled: dict[TopicPartition, JournaledBatch] = {}
 
     @classmethod
     def open(
@@ -78,12 +87,28 @@ class LogStore:
         random: random.Random,
         on_progress: Callable[[RecoveryProgress], None] | None = None,
     ) -> LogStore:
-        """Locks and recovers the folder, made where missing, and starts a new life of its journal.
+        """Locks and recovers the folder, made where missing, and begins a new life of its journal.
 
         Raises FolderLocked, NewerFormat, ForeignWriter, FolderMismatch, JournalDamaged (all with
         nothing changed), StorageFull, StorageFailed.
         """
-        raise NotImplementedError
+        with ExitStack() as cleanup:
+            try:
+                recovered = recover_folder(
+                    files,
+                    folder,
+                    config,
+                    clock=clock,
+                    random=random,
+                    cleanup=cleanup,
+                    on_progress=on_progress,
+                )
+            except OSError as error:
+                failure = StorageFull if error.errno in _NO_ROOM else StorageFailed
+                raise failure(f"{folder} could not be recovered: {error}") from error
+            return cls(recovered, config, clock, cleanup.pop_all())
+
+    # Appending -------------------------------------------------------------------------------
 
     def append(
         self,
@@ -95,38 +120,175 @@ class LogStore:
     ) -> None:
         """Puts one record batch at the end of a log; it is durable once a later `flush` returns.
 
-        Raises PartitionQuarantined, RecordTooLarge, StorageFull (nothing was changed), or
-        StorageFailed.
+        Its base offset is the log's `offset_next`. Raises PartitionQuarantined, RecordTooLarge,
+        StorageFull (nothing was changed), or StorageFailed.
         """
-        raise NotImplementedError
+        with self._pending_lock, self._fail_stop(refusals=_REFUSALS):
+            log = self.logs.get(topic_partition)
+            if log is None:
+                damage = self.quarantined.get(topic_partition, "there is no such partition")
+                raise PartitionQuarantined(f"{topic_partition}: {damage}")
+            if len(batch) > self._batch_bytes_max:
+                raise RecordTooLarge(
+                    f"a batch of {len(batch)} bytes: the journal takes {self._batch_bytes_max}"
+                )
+            assert int.from_bytes(batch[:8]) == log.offset_next, "offsets leave no hole"
+            log.append(
+                batch,
+                last_offset=last_offset,
+                max_timestamp_ms=max_timestamp_ms,
+                now_ms=self._clock.now_ms(),
+            )
+            active = log.segments[-1]
+            self._pending.append(
+                JournaledBatch(
+                    topic_partition,
+                    batch,
+                    last_offset + 1,
+                    active.base_offset,
+                    active.size_bytes,
+                )
+            )
+
+    def has_pending(self) -> bool:
+        """Whether something was appended that no flush has taken yet."""
+        return bool(self._pending)
+
+    # Flushing --------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Returns when everything appended before the call is on stable storage.
 
         Raises StorageFailed; a failed flush is never tried again.
         """
-        raise NotImplementedError
+        with self._flush_lock, self._fail_stop():
+            with self._pending_lock:
+                taken, self._pending = self._pending, []
+            # Segments first: a recovery point that moves to where the journal reaches has to find
+            # the bytes in the segment.
+            for topic_partition in dict.fromkeys(each.topic_partition for each in taken):
+                self.logs[topic_partition].write()
+            for frame in self._frames(taken):
+                self._flush_frame(frame)
 
-    def has_pending(self) -> bool:
-        """Whether something was appended that no flush has taken yet."""
-        raise NotImplementedError
+    def _frames(self, taken: Sequence[JournaledBatch]) -> Iterator[list[JournaledBatch]]:
+        """Splits what was taken, in order, by what one frame can hold."""
+        frame: list[JournaledBatch] = []
+        size = COUNT.size
+        for each in taken:
+            entry_bytes = batch_entry_bytes(each.topic_partition, len(each.batch))
+            if frame and size + entry_bytes > self._journal.frame_payload_bytes_max:
+                yield frame
+                frame, size = [], COUNT.size
+            frame.append(each)
+            size += entry_bytes
+        if frame:
+            yield frame
+
+    def _flush_frame(self, frame: Sequence[JournaledBatch]) -> None:
+        payload_bytes = COUNT.size + sum(
+            batch_entry_bytes(each.topic_partition, len(each.batch)) for each in frame
+        )
+        while True:
+            with self._journal_lock:
+                if self._journal.make_room(payload_bytes):
+                    self._journal.append_batches(frame)
+                    for each in frame:
+                        self._journaled[each.topic_partition] = each
+                    return
+            # Both files are full of what is needed: the callers wait for the segments' sync.
+            self.advance_recovery_points()
+
+    # Recovery points -------------------------------------------------------------------------
 
     def advance_recovery_points(self) -> None:
         """Makes the segments durable up to what the journal holds, and says so in the journal.
 
         Raises StorageFailed.
         """
-        raise NotImplementedError
+        with self._advance_lock, self._fail_stop():
+            while not self._advance_once():
+                pass
+
+    def _advance_once(self) -> bool:
+        """False if the journal is so full that it wants newer points than these."""
+        with self._journal_lock:
+            points = self._points_to_reach()
+        for topic_partition, point in points.items():
+            synced = self.logs[topic_partition].sync()
+            assert synced >= point.offset, "the journal runs ahead of the segment"
+        if points:
+            with self._journal_lock:
+                if not self._journal.append_recovery_points(points):
+                    return False
+        # For Kafka only, and only now that the points count.
+        self._checkpoints.write(self._durable_offsets(), self.logs.values())
+        return True
+
+    def _points_to_reach(self) -> dict[TopicPartition, RecoveryPoint]:
+        """Recovery points where the journal ends now, of the partitions that are not there yet."""
+        durable = self._journal.points
+        return {
+            topic_partition: attrs.evolve(
+                durable[topic_partition],
+                offset=last.offset_next,
+                segment_base_offset=last.segment_base_offset,
+                segment_bytes=last.segment_bytes,
+            )
+            for topic_partition, last in self._journaled.items()
+            if last.offset_next > durable[topic_partition].offset
+        }
+
+    def _durable_offsets(self) -> dict[TopicPartition, int]:
+        points = self._journal.points.values()
+        return {point.topic_partition: point.offset for point in points if not point.held}
+
+    def recovery_point(self, topic_partition: TopicPartition) -> RecoveryPoint:
+        """How far a partition's segments are durable, by a frame that is durable too."""
+        return self._journal.points[topic_partition]
 
     @property
     def journal_used_ratio(self) -> float:
         """How much of the current journal file is used, 0 to 1: advance when above one half."""
-        raise NotImplementedError
+        return self._journal.used_ratio
+
+    # Ending ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flushes, syncs, ends the journal's life cleanly, unlocks. After a failure: unlocks."""
-        raise NotImplementedError
+        """Flushes, syncs, ends the journal's life cleanly, unlocks. After a failure: unlocks.
+
+        Raises StorageFailed if what was appended did not become durable.
+        """
+        with self._cleanup:
+            if self.failed is not None:
+                return
+            self.flush()
+            with self._advance_lock, self._journal_lock, self._fail_stop():
+                for log in self.logs.values():
+                    log.close()
+                self._journal.append_closed(self._points_to_reach())
+                self._checkpoints.write(self._durable_offsets(), self.logs.values())
 
     def abandon(self) -> None:
         """Drops everything without a write, as a crash would; for tests."""
-        raise NotImplementedError
+        self._cleanup.close()
+
+    @contextmanager
+    def _fail_stop(self, refusals: tuple[type[StorageError], ...] = ()) -> Iterator[None]:
+        """Refuses after a failure, and makes any error one but `refusals`, which change nothing.
+
+        A failed sync is never tried again: the kernel marks the pages clean, and the next sync
+        succeeds without having written them.
+        """
+        if self.failed is not None:
+            raise StorageFailed(str(self.failed)) from self.failed
+        try:
+            yield
+        except refusals:
+            raise
+        except BaseException as error:
+            if self.failed is None:
+                self.failed = StorageFailed(f"storage failed: {error}")
+            if isinstance(error, OSError):
+                raise self.failed from error
+            raise

@@ -20,7 +20,6 @@ from offsetd_storage.files import replace_file
 from offsetd_storage.journal_format import (
     COUNT,
     PREFIX,
-    JournaledBatch,
     RecoveryPoint,
     batches_chunks,
     checksum,
@@ -98,11 +97,7 @@ def write_quarantine_file(files: Files, folder: Path, claim: Claim) -> None:
     """Copies a claim out of the journal, durably."""
     topic_partition = claim.point.topic_partition
     points = encode_points([claim.point])
-    batches = b"".join(
-        batches_chunks(
-            JournaledBatch(topic_partition=topic_partition, batch=batch) for batch in claim.batches
-        )
-    )
+    batches = b"".join(batches_chunks((topic_partition, batch) for batch in claim.batches))
     flags = _FLAG_CLOSED_CLEAN if claim.closed_clean else 0
     body = _BODY.pack(0, flags, len(points))[COUNT.size :] + points + batches
     prefix = _MAGIC + COUNT.pack(QUARANTINE_FORMAT_VERSION)
@@ -131,7 +126,7 @@ def read_quarantine_file(files: Files, folder: Path, topic_partition: TopicParti
     batches = decode_batches(content[points_start + points_bytes :])
     return Claim(
         point=points[0],
-        batches=tuple(each.batch for each in batches),
+        batches=tuple(batch for _, batch in batches),
         closed_clean=bool(flags & _FLAG_CLOSED_CLEAN),
     )
 

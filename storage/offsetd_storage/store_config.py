@@ -1,0 +1,47 @@
+"""What a store is told: its topics, and the sizes of its journal."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from offsetd_storage.log_config import OFFSETS_TOPIC_LOG_CONFIG, LogConfig
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+OFFSETS_PARTITIONS_DEFAULT: Final = 50  # Kafka's offsets.topic.num.partitions.
+
+
+@attrs.frozen(kw_only=True)
+class TopicSpec:
+    """A topic of our own beside `__consumer_offsets`."""
+
+    topic: str
+    partitions: int = attrs.field(validator=attrs.validators.ge(1))
+    log: LogConfig
+
+
+@attrs.frozen(kw_only=True)
+class LogStoreConfig:
+    """Settings of a data folder. Sizes are in bytes."""
+
+    # Of `__consumer_offsets`. None: what the folder says, else the default; a folder that says
+    # otherwise is refused, as its groups lie where their hash put them.
+    partitions: int | None = attrs.field(
+        default=None, validator=attrs.validators.optional(attrs.validators.ge(1))
+    )
+    log: LogConfig = OFFSETS_TOPIC_LOG_CONFIG
+    other_topics: tuple[TopicSpec, ...] = ()
+    # Two such files are made. The larger, the rarer do all segments have to be synced.
+    journal_file_bytes: int = attrs.field(default=32 << 20, validator=attrs.validators.ge(4096))
+    journal_header_bytes: int = attrs.field(default=64 << 10, validator=attrs.validators.ge(512))
+    # What is flushed at once becomes several frames, each durable before the next, above this.
+    frame_bytes_max: int = attrs.field(default=4 << 20, validator=attrs.validators.ge(4096))
+    recovery_threads: int = attrs.field(default=2, validator=attrs.validators.ge(1))
+
+    def log_config(self, topic: str) -> LogConfig:
+        """How the logs of a topic behave."""
+        for spec in self.other_topics:
+            if spec.topic == topic:
+                return spec.log
+        return self.log
