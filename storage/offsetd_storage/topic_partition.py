@@ -19,7 +19,7 @@ class TopicPartition:
 
     @classmethod
     def of_folder(cls, name: str) -> TopicPartition | None:
-        """The partition a folder holds, split at the last dash as Kafka does; None if it is none."""
+        """The partition of a folder, split at the last dash as Kafka does; None if it is none."""
         topic, dash, partition = name.rpartition("-")
         if not (topic and dash and partition.isascii() and partition.isdigit()):
             return None

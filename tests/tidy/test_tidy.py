@@ -140,6 +140,8 @@ def test_a_name_that_says_nothing_is_found(path: str, source: str, word: str) ->
         "def metadata(): ...",
         "def datasync(): ...",
         "class Servicer:\n    def GetServerInfo(self): ...",
+        "class ServerInfo: ...",
+        "def get_server_info(): ...",
         "def test_a_data_folder_is_locked(): ...",
         "data = 1",
     ],
