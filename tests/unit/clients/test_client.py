@@ -1,0 +1,301 @@
+"""offsetd_clients.client"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from google.rpc.status_pb2 import Status
+from offsetd.v1 import group_service_pb2, offset_service_pb2, types_pb2
+from offsetd_clients import (
+    DeletedGroup,
+    DeletedOffsets,
+    FieldViolation,
+    GroupListing,
+    GroupState,
+    GroupType,
+    InvalidRequest,
+    OffsetClient,
+    OffsetConflict,
+    OffsetdError,
+    OffsetToCommit,
+    RetryPolicy,
+    Revision,
+    TopicPartition,
+    Unavailable,
+)
+
+ORDERS_0 = TopicPartition("orders", 0)
+ORDERS_1 = TopicPartition("orders", 1)
+AT_7 = types_pb2.Revision(log_partition=12, log_offset=7)
+COMMITTED = offset_service_pb2.CommitOffsetsResponse(revision=AT_7)
+
+
+@pytest.fixture
+def client(fake_server: Any) -> Iterator[OffsetClient]:
+    with OffsetClient(fake_server.address, retry=RetryPolicy(timeout_s=10)) as client:
+        yield client
+
+
+def test_a_commit_carries_all_offsets_and_answers_with_its_revision(
+    fake_server: Any, client: OffsetClient
+) -> None:
+    fake_server.will_answer("CommitOffsets", COMMITTED)
+    revision = client.commit("billing", {ORDERS_0: 42, ORDERS_1: OffsetToCommit(7, monotonic=True)})
+    assert revision == Revision(log_partition=12, log_offset=7)
+    (request,) = fake_server.requests
+    assert [(o.partition, o.offset, o.monotonic) for o in request.offsets] == [
+        (0, 42, False),
+        (1, 7, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "call"),
+    [
+        ("CommitOffsets", COMMITTED, lambda client: client.commit("g", {ORDERS_0: 1})),
+        (
+            "DeleteOffsets",
+            offset_service_pb2.DeleteOffsetsResponse(),
+            lambda client: client.delete_offsets("g", [ORDERS_0]),
+        ),
+        (
+            "DeleteGroup",
+            group_service_pb2.DeleteGroupResponse(),
+            lambda client: client.delete_group("g"),
+        ),
+    ],
+)
+def test_a_write_is_sent_again_under_the_same_request_id(
+    fake_server: Any,
+    client: OffsetClient,
+    failed: Callable[..., Status],
+    method: str,
+    answer: Any,
+    call: Callable[[OffsetClient], object],
+) -> None:
+    loading = failed("UNAVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", retry_after_ms=1)
+    fake_server.will_answer(method, loading, loading, answer, answer)
+    call(client)
+    call(client)
+    first, second, third, other = [request.request_id for request in fake_server.requests]
+    assert first
+    assert first == second == third
+    assert other != first
+
+
+def test_a_request_id_of_the_callers_own_is_used(fake_server: Any, client: OffsetClient) -> None:
+    fake_server.will_answer("CommitOffsets", COMMITTED)
+    client.commit("g", {ORDERS_0: 1}, request_id="mine")
+    assert fake_server.requests[0].request_id == "mine"
+
+
+def test_the_server_is_told_what_is_left_of_the_deadline(
+    fake_server: Any, failed: Callable[..., Status]
+) -> None:
+    loading = failed("UNAVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", retry_after_ms=2000)
+    fake_server.will_answer("CommitOffsets", loading, COMMITTED)
+    with OffsetClient(fake_server.address, retry=RetryPolicy(timeout_s=30)) as client:
+        client.commit("g", {ORDERS_0: 1})
+    first_s, second_s = fake_server.timeouts_s
+    # gRPC rounds what it sends up, by a few hundred milliseconds here.
+    assert second_s < first_s - 1
+
+
+def test_a_lost_comparison_has_what_is_stored_and_is_not_sent_again(
+    fake_server: Any, client: OffsetClient, failed: Callable[..., Status]
+) -> None:
+    conflicts = '[{"topic":"orders","partition":0,"offset":9,"revision":3}]'
+    status = failed("ABORTED", "OFFSET_CONFLICT", conflicts=conflicts, conflict_count="1")
+    fake_server.will_answer("CommitOffsets", status)
+    with pytest.raises(OffsetConflict, match="it went wrong") as raised:
+        client.commit("g", {ORDERS_0: OffsetToCommit(10, expected_offset=8)})
+    (conflict,) = raised.value.conflicts
+    assert (conflict.topic_partition, conflict.offset, conflict.revision) == (ORDERS_0, 9, 3)
+    assert raised.value.details["conflict_count"] == "1"
+    assert len(fake_server.requests) == 1
+
+
+def test_an_invalid_field_is_named(
+    fake_server: Any, client: OffsetClient, failed: Callable[..., Status]
+) -> None:
+    violations = {"offsets[0].topic": "must not be empty"}
+    status = failed("INVALID_ARGUMENT", "INVALID_TOPIC", violations=violations)
+    fake_server.will_answer("CommitOffsets", status)
+    with pytest.raises(InvalidRequest) as raised:
+        client.commit("g", {TopicPartition("", 0): 10})
+    assert raised.value.field_violations == (
+        FieldViolation(field="offsets[0].topic", description="must not be empty"),
+    )
+
+
+def test_a_server_that_cannot_be_reached_is_unavailable_and_the_outcome_unknown() -> None:
+    with (
+        OffsetClient("127.0.0.1:1", retry=RetryPolicy(timeout_s=0.2)) as client,
+        pytest.raises(Unavailable) as raised,
+    ):
+        client.commit("g", {ORDERS_0: 1})
+    assert raised.value.retriable
+    assert raised.value.outcome_unknown
+    assert raised.value.reason == ""
+
+
+def test_a_fetch_of_chosen_partitions_asks_for_these(
+    fake_server: Any, client: OffsetClient
+) -> None:
+    stored = offset_service_pb2.CommittedOffset(topic="orders", partition=1, offset=5, revision=2)
+    group = offset_service_pb2.GroupOffsets(group_id="g", offsets=[stored])
+    response = offset_service_pb2.FetchOffsetsResponse(groups=[group])
+    fake_server.will_answer("FetchOffsets", response)
+    offsets = client.fetch("g", [ORDERS_0, ORDERS_1], require_stable=True)
+    assert {partition: offset.offset for partition, offset in offsets.items()} == {ORDERS_1: 5}
+    (request,) = fake_server.requests
+    assert [p.partition for p in request.groups[0].partitions] == [0, 1]
+    assert request.require_stable
+
+
+def test_a_fetch_of_no_partitions_is_not_a_fetch_of_all(
+    fake_server: Any, client: OffsetClient
+) -> None:
+    assert client.fetch("g", []) == {}
+    assert client.fetch_many([]) == {}
+    assert fake_server.requests == []
+
+
+def test_many_groups_are_fetched_in_one_call(fake_server: Any, client: OffsetClient) -> None:
+    response = offset_service_pb2.FetchOffsetsResponse(
+        groups=[
+            offset_service_pb2.GroupOffsets(
+                group_id="a", offsets=[offset_service_pb2.CommittedOffset(topic="t", offset=1)]
+            ),
+            offset_service_pb2.GroupOffsets(group_id="b"),
+        ]
+    )
+    fake_server.will_answer("FetchOffsets", response)
+    offsets = client.fetch_many(["a", "b", "a"])
+    assert offsets["a"][TopicPartition("t", 0)].offset == 1
+    assert offsets["b"] == {}
+    (request,) = fake_server.requests
+    assert [group.group_id for group in request.groups] == ["a", "b"]
+
+
+def test_deleted_offsets_are_what_was_there(fake_server: Any, client: OffsetClient) -> None:
+    deleted = [types_pb2.TopicPartition(topic="orders", partition=1)]
+    response = offset_service_pb2.DeleteOffsetsResponse(revision=AT_7, deleted=deleted)
+    fake_server.will_answer("DeleteOffsets", response)
+    answer = client.delete_offsets("g", [ORDERS_0], topics=["orders"], validate_only=True)
+    assert answer == DeletedOffsets(partitions=(ORDERS_1,), revision=Revision(12, 7))
+    (request,) = fake_server.requests
+    assert (list(request.topics), request.validate_only) == (["orders"], True)
+
+
+def test_a_deleted_group_took_its_offsets_with_it(fake_server: Any, client: OffsetClient) -> None:
+    response = group_service_pb2.DeleteGroupResponse(offset_count=3)
+    fake_server.will_answer("DeleteGroup", response)
+    answer = client.delete_group("g", validate_only=True, reason="retired")
+    assert answer == DeletedGroup(offset_count=3, revision=None)
+    assert fake_server.requests[0].reason == "retired"
+
+
+def test_groups_are_listed_page_after_page(fake_server: Any, client: OffsetClient) -> None:
+    pages = [
+        group_service_pb2.ListGroupsResponse(
+            groups=[
+                group_service_pb2.GroupListing(
+                    group_id=group_id,
+                    type="GROUP_TYPE_CLASSIC",
+                    state="GROUP_STATE_EMPTY",
+                )
+                for group_id in group_ids
+            ],
+            next_page_token=token,
+        )
+        for group_ids, token in [(["a", "b"], "after b"), ([], "after nothing"), (["c"], "")]
+    ]
+    fake_server.will_answer("ListGroups", *pages)
+    listed = list(
+        client.list_groups(
+            states=iter([GroupState.EMPTY]),
+            types=iter([GroupType.CLASSIC]),
+            group_id_prefix="",
+            page_size=2,
+        )
+    )
+    assert listed == [
+        GroupListing(
+            group_id=group_id, type=GroupType.CLASSIC, state=GroupState.EMPTY, protocol_type=""
+        )
+        for group_id in "abc"
+    ]
+    tokens = [request.page_token for request in fake_server.requests]
+    assert tokens == ["", "after b", "after nothing"]
+    for request in fake_server.requests:
+        assert list(request.states) == [group_service_pb2.GROUP_STATE_EMPTY]
+        assert list(request.types) == [group_service_pb2.GROUP_TYPE_CLASSIC]
+        assert request.page_size == 2
+
+
+def test_a_group_comes_with_its_members(fake_server: Any, client: OffsetClient) -> None:
+    message = group_service_pb2.Group(
+        group_id="g",
+        type="GROUP_TYPE_CONSUMER",
+        state="GROUP_STATE_STABLE",
+        members=[
+            group_service_pb2.GroupMember(
+                member_id="m",
+                topics=["orders"],
+                assignment=[types_pb2.TopicPartition(topic="orders", partition=1)],
+            )
+        ],
+    )
+    fake_server.will_answer("GetGroup", group_service_pb2.GetGroupResponse(group=message))
+    group = client.get_group("g")
+    assert (group.type, group.state) == (GroupType.CONSUMER, GroupState.STABLE)
+    assert group.members[0].assignment == (ORDERS_1,)
+    assert group.state_time is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "given", "expected"),
+    [
+        (None, None, "127.0.0.1:7171"),
+        ("", None, "127.0.0.1:7171"),
+        ("offsets:1", None, "offsets:1"),
+        ("offsets:1", "other:2", "other:2"),
+    ],
+)
+def test_the_address_is_the_one_given_else_the_environments_else_the_default(
+    monkeypatch: pytest.MonkeyPatch, environment: str | None, given: str | None, expected: str
+) -> None:
+    monkeypatch.delenv("OFFSETD_ADDRESS", raising=False)
+    if environment is not None:
+        monkeypatch.setenv("OFFSETD_ADDRESS", environment)
+    with OffsetClient(given) as client:
+        assert client.address == expected
+
+
+def test_every_typed_error_is_public() -> None:
+    import offsetd_clients
+    from offsetd_clients import errors
+
+    for name, value in vars(errors).items():
+        if isinstance(value, type) and issubclass(value, OffsetdError):
+            assert name in offsetd_clients.__all__
+
+
+def test_the_client_imports_nothing_of_the_server() -> None:
+    program = (
+        "import sys, offsetd_clients\n"
+        "print([name for name in sys.modules if name.partition('.')[0] in"
+        " ('offsetd_storage', 'offsetd_coordinator', 'numba', 'numpy', 'typer', 'rich')])"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONWARNINGS": ""},
+    )
+    assert printed.stdout == "[]\n"

@@ -1,0 +1,74 @@
+"""offsetd_clients.errors"""
+
+import pytest
+from offsetd.v1.error_reason_pb2 import ErrorReason
+from offsetd_clients import errors
+from offsetd_clients.errors import Failure, error_of
+
+# Reason, gRPC code, class, retriable, outcome unknown.
+EXPECTED = [
+    ("INVALID_GROUP_ID", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
+    ("INVALID_TOPIC", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
+    ("INVALID_PARTITION", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
+    ("INVALID_OFFSET", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
+    ("INVALID_LEADER_EPOCH", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
+    ("INVALID_METADATA", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
+    ("INVALID_PRECONDITION", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
+    ("INVALID_REQUEST_ID", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
+    ("INVALID_REQUEST", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
+    ("INVALID_PAGE_TOKEN", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
+    ("INVALID_COMMIT_SIZE", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
+    ("GROUP_ID_NOT_FOUND", "NOT_FOUND", errors.GroupNotFound, False, False),
+    ("NON_EMPTY_GROUP", "FAILED_PRECONDITION", errors.GroupNotEmpty, False, False),
+    ("UNKNOWN_MEMBER_ID", "FAILED_PRECONDITION", errors.UnknownMember, False, False),
+    (
+        "GROUP_SUBSCRIBED_TO_TOPIC",
+        "FAILED_PRECONDITION",
+        errors.GroupSubscribedToTopic,
+        False,
+        False,
+    ),
+    ("OFFSET_CONFLICT", "ABORTED", errors.OffsetConflict, False, False),
+    ("OFFSET_NOT_MONOTONIC", "ABORTED", errors.OffsetNotMonotonic, False, False),
+    ("COORDINATOR_LOAD_IN_PROGRESS", "UNAVAILABLE", errors.Unavailable, True, False),
+    ("COORDINATOR_NOT_AVAILABLE", "UNAVAILABLE", errors.Unavailable, True, False),
+    ("UNSTABLE_OFFSET_COMMIT", "UNAVAILABLE", errors.UnstableOffsets, True, False),
+    ("NOT_COORDINATOR", "UNAVAILABLE", errors.Unavailable, True, False),
+    ("STORAGE_FAILED", "UNAVAILABLE", errors.Unavailable, True, True),
+    ("REQUEST_TOO_LARGE", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
+    ("TOO_MANY_BYTES_IN_FLIGHT", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
+    ("DISK_FULL", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
+    ("PARTITION_QUARANTINED", "DATA_LOSS", errors.OffsetsDamaged, False, False),
+    ("RECORD_UNDECODABLE", "DATA_LOSS", errors.OffsetsDamaged, False, False),
+    ("DEADLINE_SPENT", "DEADLINE_EXCEEDED", errors.DeadlineExceeded, False, False),
+    ("INTERNAL", "INTERNAL", errors.ServerDefect, False, True),
+]
+WITHOUT_REASON = [
+    ("", "UNAVAILABLE", errors.Unavailable, True, True),  # The connection was lost.
+    ("", "DEADLINE_EXCEEDED", errors.DeadlineExceeded, False, True),
+    ("", "UNKNOWN", errors.ServerDefect, False, True),
+    ("OF_A_NEWER_SERVER", "FAILED_PRECONDITION", errors.GroupRefused, False, False),
+    ("OF_A_NEWER_SERVER", "ABORTED", errors.CommitConflict, False, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("reason", "code", "error_class", "retriable", "outcome_unknown"), EXPECTED + WITHOUT_REASON
+)
+def test_a_failure_becomes_the_error_for_its_reason_and_code(
+    reason: str,
+    code: str,
+    error_class: type[errors.OffsetdError],
+    retriable: bool,
+    outcome_unknown: bool,
+) -> None:
+    error = error_of(Failure(code=code, message="it went wrong", reason=reason))
+    assert type(error) is error_class
+    assert (error.reason, error.code, str(error)) == (reason, code, "it went wrong")
+    assert error.retriable is retriable
+    assert error.outcome_unknown is outcome_unknown
+
+
+def test_every_reason_of_the_contract_is_in_the_table_above() -> None:
+    reasons = {name.removeprefix("ERROR_REASON_") for name in ErrorReason.keys()}  # noqa: SIM118
+    assert reasons - {"UNSPECIFIED"} == {reason for reason, *_ in EXPECTED}
