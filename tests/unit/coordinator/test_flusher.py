@@ -1,0 +1,166 @@
+"""Group commit: what a ticket promises, failures, and the moving of recovery points."""
+
+from __future__ import annotations
+
+import queue
+from typing import TYPE_CHECKING
+
+import pytest
+from offsetd_coordinator.flusher import Flusher, as_storage_failed
+from offsetd_storage.errors import StorageFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+WAIT_SECONDS = 20
+
+
+class GatedStore:
+    """A store whose flushes wait to be let through, and that remembers what each one covered."""
+
+    def __init__(self) -> None:
+        self.appended = 0
+        self.flushed: list[int] = []
+        self.entered: queue.Queue[int] = queue.Queue()
+        self.gate: queue.Queue[BaseException | None] = queue.Queue()
+        self.advances: queue.Queue[None] = queue.Queue()
+        self.advance_error: BaseException | None = None
+        self.journal_used_ratio = 0.0
+
+    def flush(self) -> None:
+        covered = self.appended
+        self.entered.put(covered)
+        error = self.gate.get(timeout=WAIT_SECONDS)
+        if error is not None:
+            raise error
+        self.flushed.append(covered)
+
+    def advance_recovery_points(self) -> None:
+        self.advances.put(None)
+        if self.advance_error is not None:
+            raise self.advance_error
+
+
+class Run:
+    """A flusher over a gated store, with what it reported."""
+
+    def __init__(self, interval_ms: int = 3_600_000) -> None:
+        self.store = GatedStore()
+        self.durable: queue.Queue[int] = queue.Queue()
+        self.failed: queue.Queue[BaseException] = queue.Queue()
+        self.flusher = Flusher(
+            self.store,
+            recovery_point_interval_ms=interval_ms,
+            on_durable=self.durable.put,
+            on_failed=self.failed.put,
+        )
+
+    def append(self, count: int = 1) -> None:
+        self.store.appended += count
+        self.flusher.appended += count
+        self.flusher.kick()
+
+    def let_through(self, error: BaseException | None = None) -> int:
+        covered = self.store.entered.get(timeout=WAIT_SECONDS)
+        self.store.gate.put(error)
+        return covered
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    run = Run()
+    run.flusher.start()
+    yield run
+    for _ in range(10):
+        run.store.gate.put(None)
+    run.flusher.stop()
+
+
+def test_a_ticket_is_durable_once_a_flush_that_began_after_it_has_returned(run: Run) -> None:
+    run.append()
+    covered = run.store.entered.get(timeout=WAIT_SECONDS)
+    assert covered == 1
+    run.append(2)  # While the flush of the first is under way: the next one's.
+    assert run.durable.empty()
+    run.store.gate.put(None)
+    assert run.durable.get(timeout=WAIT_SECONDS) == 1
+    assert run.let_through() == 3
+    assert run.durable.get(timeout=WAIT_SECONDS) == 3
+
+
+def test_many_appends_share_one_flush(run: Run) -> None:
+    run.append()
+    run.store.entered.get(timeout=WAIT_SECONDS)
+    for _ in range(100):
+        run.append()
+    run.store.gate.put(None)
+    assert run.durable.get(timeout=WAIT_SECONDS) == 1
+    assert run.let_through() == 101
+    assert run.durable.get(timeout=WAIT_SECONDS) == 101
+    assert run.store.flushed == [1, 101]
+
+
+@pytest.mark.parametrize("error", [StorageFailed("gone"), OSError(5, "EIO"), ValueError("defect")])
+def test_after_a_failed_flush_nothing_is_flushed_or_reported_again(
+    run: Run, error: BaseException
+) -> None:
+    run.append()
+    run.let_through(error)
+    assert run.failed.get(timeout=WAIT_SECONDS) is error
+    run.append()
+    run.flusher.stop()
+    assert run.durable.empty()
+    assert run.store.flushed == []
+    assert run.store.entered.empty()
+
+
+def test_a_failed_move_of_recovery_points_stops_the_flushes_too(run: Run) -> None:
+    run.store.advance_error = StorageFailed("gone")
+    run.store.journal_used_ratio = 0.6
+    run.append()
+    run.let_through()
+    assert run.durable.get(timeout=WAIT_SECONDS) == 1
+    assert run.failed.get(timeout=WAIT_SECONDS) is run.store.advance_error
+    run.append()
+    run.flusher.stop()
+    assert run.store.flushed == [1]
+
+
+def test_stop_flushes_what_is_pending(run: Run) -> None:
+    run.append(3)
+    run.store.gate.put(None)
+    run.flusher.stop()
+    assert run.store.flushed == [3]
+    assert run.durable.get(timeout=WAIT_SECONDS) == 3
+
+
+def test_recovery_points_move_when_the_journal_is_half_used(run: Run) -> None:
+    run.append()
+    run.let_through()
+    assert run.durable.get(timeout=WAIT_SECONDS) == 1
+    assert run.store.advances.empty()
+    run.store.journal_used_ratio = 0.51
+    run.append()
+    run.let_through()
+    run.store.advances.get(timeout=WAIT_SECONDS)
+
+
+def test_recovery_points_move_when_their_time_has_come() -> None:
+    run = Run(interval_ms=1)
+    run.flusher.start()
+    for _ in range(3):
+        run.store.advances.get(timeout=WAIT_SECONDS)
+    run.flusher.stop()
+
+
+def test_stop_before_start_does_nothing() -> None:
+    run = Run()
+    run.flusher.stop()
+    assert run.durable.empty()
+    assert run.store.entered.empty()
+
+
+def test_whatever_was_raised_becomes_a_storage_failure() -> None:
+    failed = StorageFailed("gone")
+    assert as_storage_failed(failed) is failed
+    assert "EIO" in str(as_storage_failed(OSError(5, "EIO")))

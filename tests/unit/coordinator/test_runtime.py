@@ -1,0 +1,260 @@
+"""The one writer: tickets, what waits for a flush, and what a failing disk does to it all."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from offsetd_coordinator.errors import (
+    CoordinatorError,
+    DiskFull,
+    GroupIdNotFound,
+    InvalidCommitSize,
+    LogPartitionQuarantined,
+    StorageUnavailable,
+)
+from offsetd_coordinator.placement import partition_of
+from offsetd_coordinator.requests import CommitOffsets, CommitReply, Decision, OffsetEntry
+from offsetd_coordinator.runtime import OFFSETS_TOPIC, Runtime
+from offsetd_storage.clock import ManualClock
+from offsetd_storage.errors import (
+    PartitionQuarantined,
+    RecordTooLarge,
+    StorageError,
+    StorageFailed,
+    StorageFull,
+)
+from offsetd_storage.topic_partition import TopicPartition
+
+PARTITIONS = 4
+WAIT_SECONDS = 20
+
+
+class FakeStore:
+    """Appends are listed, flushes wait for the gate."""
+
+    def __init__(self) -> None:
+        self.partitions = PARTITIONS
+        self.quarantined: dict[TopicPartition, str] = {}
+        self.appended: list[tuple[TopicPartition, bytes]] = []
+        self.append_error: StorageError | None = None
+        self.flush_error: StorageError | None = None
+        self.gate = threading.Event()
+        self.journal_used_ratio = 0.0
+        self.closed = False
+
+    def append(
+        self,
+        topic_partition: TopicPartition,
+        batch: bytes,
+        *,
+        last_offset: int,
+        max_timestamp_ms: int,
+    ) -> None:
+        if self.append_error is not None:
+            raise self.append_error
+        self.appended.append((topic_partition, batch))
+
+    def flush(self) -> None:
+        assert self.gate.wait(WAIT_SECONDS)
+        if self.flush_error is not None:
+            raise self.flush_error
+
+    def advance_recovery_points(self) -> None:
+        raise AssertionError("not in these tests")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeShard:
+    """Answers every commit, except those of the group `refused`."""
+
+    def __init__(self) -> None:
+        self.applied: list[Decision] = []
+        self.apply_error: Exception | None = None
+
+    def decide(self, request: Any, now_ms: int) -> Decision:
+        if request.group_id == b"refused":
+            return Decision(request, None, GroupIdNotFound("no such group"))
+        offset = len(self.applied)
+        return Decision(request, CommitReply(offset), None, b"batch", offset, now_ms)
+
+    def apply(self, decision: Decision) -> None:
+        if self.apply_error is not None:
+            raise self.apply_error
+        self.applied.append(decision)
+
+    def fetch(
+        self, group_id: bytes, partitions: object = None, *, require_stable: bool = False
+    ) -> list[int]:
+        if group_id == b"refused":
+            raise GroupIdNotFound("no such group")
+        return [len(self.applied)]
+
+
+class Run:
+    """A runtime over fakes."""
+
+    def __init__(self) -> None:
+        self.store = FakeStore()
+        self.shards = {partition: FakeShard() for partition in range(PARTITIONS)}
+        self.failures: list[StorageFailed] = []
+        self.runtime = Runtime(
+            self.store,  # type: ignore[arg-type]
+            self.shards,  # type: ignore[arg-type]
+            clock=ManualClock(),
+            loop=asyncio.get_running_loop(),
+            recovery_point_interval_ms=3_600_000,
+            on_failed=self.failures.append,
+        )
+        self.runtime.start()
+
+    def commit(self, group: bytes) -> tuple[int, object]:
+        request = CommitOffsets.of(group, [OffsetEntry(topic=b"t", partition=0, offset=1)])
+        return self.runtime.submit(request)
+
+    async def wait(self, ticket: int) -> None:
+        waiting = self.runtime.durable(ticket)
+        if waiting is not None:
+            await asyncio.wait_for(waiting, WAIT_SECONDS)
+
+    async def close(self) -> None:
+        self.store.gate.set()
+        await asyncio.to_thread(self.runtime.close)
+
+
+def group_in(partition: int, number: int = 0) -> bytes:
+    """Some group of a partition."""
+    names = (f"g{n}" for n in range(10_000))
+    return [n for n in names if partition_of(n, PARTITIONS) == partition][number].encode()
+
+
+async def test_a_commit_is_appended_and_replayed_at_once_and_waits_for_the_flush() -> None:
+    run = Run()
+    ticket, outcome = run.commit(group_in(1))
+    assert outcome == CommitReply(0)
+    assert run.store.appended == [(TopicPartition(OFFSETS_TOPIC, 1), b"batch")]
+    assert len(run.shards[1].applied) == 1
+    waiting = run.runtime.durable(ticket)
+    assert waiting is not None
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    run.store.gate.set()
+    await asyncio.wait_for(waiting, WAIT_SECONDS)
+    assert run.runtime.durable(ticket) is None
+    await run.close()
+
+
+async def test_a_refusal_and_a_read_wait_for_what_their_shard_has_not_flushed() -> None:
+    run = Run()
+    busy = partition_of("refused", PARTITIONS)
+    group = group_in(busy)
+    idle_group = group_in((busy + 1) % PARTITIONS)
+    run.commit(group)
+    refused_ticket, refusal = run.commit(b"refused")
+    assert isinstance(refusal, GroupIdNotFound)
+    read_ticket, _ = run.runtime.fetch(group, None, require_stable=False)
+    failed_read_ticket, failure = run.runtime.fetch(b"refused", None, require_stable=False)
+    assert isinstance(failure, GroupIdNotFound)
+    for ticket in (refused_ticket, read_ticket, failed_read_ticket):
+        assert run.runtime.durable(ticket) is not None
+    idle_ticket, _ = run.runtime.fetch(idle_group, None, require_stable=False)
+    assert run.runtime.durable(idle_ticket) is None, "rests on another shard only"
+    run.store.gate.set()
+    await run.wait(refused_ticket)
+    assert run.runtime.is_durable(read_ticket)
+    assert run.runtime.is_durable(failed_read_ticket)
+    await run.close()
+
+
+async def test_a_caller_that_goes_away_leaves_the_others_waiting_well() -> None:
+    run = Run()
+    first = run.runtime.durable(run.commit(group_in(0))[0])
+    second = run.runtime.durable(run.commit(group_in(0))[0])
+    assert first is not None
+    assert second is not None
+    first.cancel()
+    run.store.gate.set()
+    await asyncio.wait_for(second, WAIT_SECONDS)
+    await run.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (StorageFull("no room"), DiskFull),
+        (RecordTooLarge("too large"), InvalidCommitSize),
+        (PartitionQuarantined("damaged"), LogPartitionQuarantined),
+    ],
+)
+async def test_what_the_store_refuses_changes_nothing(
+    error: StorageError, expected: type[CoordinatorError]
+) -> None:
+    run = Run()
+    run.store.append_error = error
+    with pytest.raises(expected):
+        run.commit(group_in(0))
+    assert run.shards[0].applied == []
+    assert run.failures == []
+    run.store.append_error = None
+    assert run.commit(group_in(0))[1] == CommitReply(0)
+    await run.close()
+
+
+@pytest.mark.parametrize("where", ["append", "apply", "flush"])
+async def test_after_a_failure_nothing_is_acknowledged(where: str) -> None:
+    run = Run()
+    group = group_in(0)
+    waiting = run.runtime.durable(run.commit(group)[0])
+    assert waiting is not None
+    if where == "append":
+        run.store.append_error = StorageFailed("gone")
+    elif where == "apply":
+        run.shards[0].apply_error = ValueError("defect")
+    else:
+        run.store.flush_error = StorageFailed("gone")
+    if where != "flush":
+        with pytest.raises(StorageUnavailable):
+            run.commit(group)
+    run.store.gate.set()
+    with pytest.raises(StorageUnavailable):
+        await asyncio.wait_for(waiting, WAIT_SECONDS)
+    await asyncio.sleep(0.05)  # A flush that was under way may still report; it must not count.
+    assert len(run.failures) == 1
+    assert run.runtime.failed is run.failures[0]
+    with pytest.raises(StorageUnavailable):
+        run.commit(group)
+    with pytest.raises(StorageUnavailable):
+        run.runtime.fetch(group, None, require_stable=False)
+    with pytest.raises(StorageUnavailable):
+        run.runtime.list_groups(0, prefix=b"", after=b"")
+    late = run.runtime.durable(10)
+    assert late is not None
+    with pytest.raises(StorageUnavailable):
+        await late
+
+
+async def test_a_damaged_partition_refuses_and_the_others_serve() -> None:
+    run = Run()
+    run.store.quarantined[TopicPartition(OFFSETS_TOPIC, 2)] = "rot"
+    del run.shards[3]
+    for partition in (2, 3):
+        with pytest.raises(LogPartitionQuarantined):
+            run.commit(group_in(partition))
+        with pytest.raises(LogPartitionQuarantined):
+            run.runtime.fetch(group_in(partition), None, require_stable=False)
+    assert run.commit(group_in(1))[1] == CommitReply(0)
+    assert run.runtime.damage(2) is not None
+    await run.close()
+
+
+async def test_close_makes_everything_durable_and_closes_the_store() -> None:
+    run = Run()
+    waiting = run.runtime.durable(run.commit(group_in(0))[0])
+    assert waiting is not None
+    await run.close()
+    await asyncio.wait_for(waiting, WAIT_SECONDS)
+    assert run.store.closed
