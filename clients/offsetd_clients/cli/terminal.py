@@ -118,11 +118,7 @@ class Terminal:
         cells = [
             [printable(_cell(row.get(column), absent="-")) for column in columns] for row in rows
         ]
-        is_number = [
-            any(isinstance(row.get(column), int) for row in rows)
-            and all(isinstance(row.get(column), int | None) for row in rows)
-            for column in columns
-        ]
+        is_number = [_is_number_column([row.get(column) for row in rows]) for column in columns]
         if not _is_terminal(self._stdout):
             plain = _aligned([header, *cells], is_number)
             self._write_all(
@@ -185,6 +181,11 @@ def printable(text: str, *, keep: str = "") -> str:
 
 def _is_terminal(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _is_number_column(values: Sequence[object]) -> bool:
+    kinds = {type(value) for value in values} - {type(None)}
+    return kinds == {int}
 
 
 def _cell(value: object, *, absent: str) -> str:

@@ -1,0 +1,176 @@
+"""offsetd_clients.cli.groups, run in this process."""
+
+import sys
+from collections.abc import Callable
+from io import StringIO
+from textwrap import dedent
+from typing import Any
+
+import attrs
+import pytest
+from google.rpc.status_pb2 import Status
+from offsetd.v1 import group_service_pb2, types_pb2
+from offsetd_clients.cli.application import run
+from offsetd_clients.cli.terminal import Terminal
+
+
+@attrs.frozen
+class Ended:
+    code: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def offsetd(fake_server: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
+    monkeypatch.setenv("OFFSETD_ADDRESS", fake_server.address)
+
+    def call(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["offsetd", *arguments])
+        stdout, stderr = StringIO(), StringIO()
+        code = run(Terminal(stdout, stderr))
+        return Ended(code, stdout.getvalue(), stderr.getvalue())
+
+    return call
+
+
+def a_group() -> group_service_pb2.GetGroupResponse:
+    group = group_service_pb2.Group(
+        group_id="workers",
+        type="GROUP_TYPE_CLASSIC",
+        state="GROUP_STATE_STABLE",
+        protocol_type="consumer",
+        protocol="range",
+        generation=4,
+        leader_id="m-1",
+        log_partition=12,
+        offset_count=3,
+        members=[
+            group_service_pb2.GroupMember(
+                member_id="m-1",
+                client_id="app",
+                client_host="/10.0.0.7",
+                topics=["orders", "clicks"],
+                assignment=[
+                    types_pb2.TopicPartition(topic="orders", partition=0),
+                    types_pb2.TopicPartition(topic="orders", partition=1),
+                ],
+            )
+        ],
+    )
+    group.state_time.FromMilliseconds(1_795_208_775_341)
+    return group_service_pb2.GetGroupResponse(group=group)
+
+
+def test_list_prints_groups_and_passes_the_filters_on(
+    fake_server: Any, offsetd: Callable[..., Ended]
+) -> None:
+    groups = [
+        group_service_pb2.GroupListing(
+            group_id="app-1", type="GROUP_TYPE_CLASSIC", state="GROUP_STATE_EMPTY"
+        ),
+        group_service_pb2.GroupListing(
+            group_id="app-2",
+            type="GROUP_TYPE_CONSUMER",
+            state="GROUP_STATE_STABLE",
+            protocol_type="consumer",
+        ),
+    ]
+    fake_server.will_answer("ListGroups", group_service_pb2.ListGroupsResponse(groups=groups))
+    ended = offsetd(
+        *["groups", "list", "--prefix", "app-", "--type", "classic", "--type", "consumer"],
+        *["--state", "empty", "--state", "preparing-rebalance"],
+    )
+    assert (ended.code, ended.stderr) == (0, "")
+    assert ended.stdout == dedent(
+        """\
+        GROUP  TYPE      STATE   PROTOCOL-TYPE
+        app-1  classic   empty   -
+        app-2  consumer  stable  consumer
+        """
+    )
+    (request,) = fake_server.requests
+    assert request.group_id_prefix == "app-"
+    assert len(request.types) == 2
+    assert list(request.states) == [
+        group_service_pb2.GROUP_STATE_EMPTY,
+        group_service_pb2.GROUP_STATE_PREPARING_REBALANCE,
+    ]
+
+
+def test_describe_prints_a_line_for_each_group(
+    fake_server: Any, offsetd: Callable[..., Ended]
+) -> None:
+    fake_server.will_answer("GetGroup", a_group())
+    ended = offsetd("groups", "describe", "workers", "-o", "csv")
+    assert ended == Ended(
+        0,
+        "group,type,state,protocol_type,protocol,generation,leader_id,members,offsets,"
+        "log_partition,state_time\n"
+        "workers,classic,stable,consumer,range,4,m-1,1,3,12,2026-11-20T21:06:15.341Z\n",
+        "",
+    )
+
+
+def test_describe_prints_a_line_for_each_member(
+    fake_server: Any, offsetd: Callable[..., Ended]
+) -> None:
+    fake_server.will_answer("GetGroup", a_group())
+    ended = offsetd("groups", "describe", "workers", "--members")
+    header, line = ended.stdout.splitlines()
+    assert header == (
+        "GROUP    MEMBER-ID  INSTANCE-ID  CLIENT-ID  CLIENT-HOST  TOPICS         ASSIGNMENT"
+    )
+    assert line == (
+        "workers  m-1        -            app        /10.0.0.7    orders,clicks  orders:0,orders:1"
+    )
+
+
+def test_describe_of_some_groups_that_exist_is_partly_done(
+    fake_server: Any, offsetd: Callable[..., Ended], failed: Callable[..., Status]
+) -> None:
+    absent = failed("NOT_FOUND", "GROUP_ID_NOT_FOUND", "group app does not exist")
+    fake_server.will_answer("GetGroup", absent, a_group())
+    ended = offsetd("groups", "describe", "app", "workers", "-o", "jsonl")
+    assert ended.code == 3
+    assert ended.stdout.startswith('{"group": "workers",')
+    assert ended.stderr == ("error: group app: GROUP_ID_NOT_FOUND: group app does not exist\n")
+
+
+def test_delete_goes_on_after_a_group_that_is_not_empty(
+    fake_server: Any, offsetd: Callable[..., Ended], failed: Callable[..., Status]
+) -> None:
+    refused = failed("FAILED_PRECONDITION", "NON_EMPTY_GROUP", "group b has members")
+    deleted = group_service_pb2.DeleteGroupResponse(
+        revision=types_pb2.Revision(log_partition=1, log_offset=0), offset_count=3
+    )
+    fake_server.will_answer("DeleteGroup", deleted, refused, deleted)
+    ended = offsetd("groups", "delete", "a", "b", "c", "--reason", "retired")
+    assert ended == Ended(
+        3,
+        "GROUP  OFFSETS  REVISION\na            3         0\nc            3         0\n",
+        "error: group b: NON_EMPTY_GROUP: group b has members\n",
+    )
+    assert [request.group_id for request in fake_server.requests] == ["a", "b", "c"]
+    assert {request.reason for request in fake_server.requests} == {"retired"}
+
+
+def test_delete_stops_at_a_failure_that_is_not_the_groups_own(
+    fake_server: Any, offsetd: Callable[..., Ended], failed: Callable[..., Status]
+) -> None:
+    damaged = failed("DATA_LOSS", "PARTITION_QUARANTINED", "partition 3 is damaged")
+    fake_server.will_answer("DeleteGroup", damaged)
+    ended = offsetd("groups", "delete", "a", "b", "-o", "csv")
+    assert ended.code == 1
+    assert ended.stderr == "error: group a: PARTITION_QUARANTINED: partition 3 is damaged\n"
+    assert len(fake_server.requests) == 1
+
+
+def test_a_dry_run_of_delete_only_validates(
+    fake_server: Any, offsetd: Callable[..., Ended]
+) -> None:
+    answer = group_service_pb2.DeleteGroupResponse(offset_count=3)
+    fake_server.will_answer("DeleteGroup", answer)
+    ended = offsetd("groups", "delete", "a", "--dry-run", "-o", "csv")
+    assert ended == Ended(0, "group,offsets,revision\na,3,\n", "dry run: nothing was deleted\n")
+    assert fake_server.requests[0].validate_only

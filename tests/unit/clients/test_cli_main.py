@@ -1,0 +1,97 @@
+"""offsetd_clients.cli.main and .application: the command as it is installed, run as a process."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+OFFSETD = Path(sys.executable).parent / "offsetd"
+
+
+def offsetd(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [OFFSETD, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+
+
+def without(folder: Path, *packages: str) -> dict[str, str]:
+    """An environment in which the packages cannot be imported."""
+    for package in packages:
+        (folder / f"{package}.py").write_text(
+            f"raise ModuleNotFoundError('No such module', name={package!r})\n"
+        )
+    return {"PYTHONPATH": str(folder)}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("no-such-command",),
+        ("fetch",),
+        ("commit", "billing"),
+        ("commit", "billing", "orders=1"),
+        ("commit", "billing", "orders:0=1", "orders:0=2"),
+        ("commit", "billing", "orders:0=1", "--must-not-exist", "--expected-offset", "1"),
+        ("fetch", "billing", "-o", "xml"),
+        ("groups", "list", "--state", "sleepy"),
+    ],
+)
+def test_wrong_use_is_exit_code_2_and_told_on_stderr(arguments: tuple[str, ...]) -> None:
+    ended = offsetd(*arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith("Usage: offsetd")
+
+
+def test_every_command_is_listed_with_its_first_line() -> None:
+    ended = offsetd("--help")
+    assert ended.returncode == 0
+    commands = ended.stdout.partition("Commands:\n")[2].splitlines()
+    names = [line.split()[0] for line in commands if not line.startswith("   ")]
+    assert names == ["commit", "fetch", "groups", "kernels", "log", "serve"]
+
+
+@pytest.mark.parametrize("command", [("commit",), ("groups", "list"), ("kernels", "warm")])
+def test_every_command_takes_the_output_format(command: tuple[str, ...]) -> None:
+    ended = offsetd(*command, "--help")
+    assert ended.returncode == 0
+    assert "-o, --output" in ended.stdout
+
+
+def test_the_version_is_printed_alone() -> None:
+    ended = offsetd("--version")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.strip().replace(".", "").isdigit()
+
+
+def test_a_server_that_does_not_answer_is_one_line_and_exit_code_1() -> None:
+    ended = offsetd("fetch", "billing", "--address", "127.0.0.1:1", "--timeout", "0.2")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("error: no answer from 127.0.0.1:1: UNAVAILABLE: ")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_without_the_extra_cli_one_line_says_what_to_install(tmp_path: Path) -> None:
+    ended = offsetd("fetch", "billing", **without(tmp_path, "typer"))
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == "error: typer is not installed: pip install 'offsetd[cli]'\n"
+
+
+def test_without_the_extra_server_one_line_says_what_to_install(tmp_path: Path) -> None:
+    environment = without(tmp_path, "numba", "numpy", "structlog", "uvloop", "cramjam")
+    ended = offsetd("serve", **environment)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.endswith(" is not installed: pip install 'offsetd[server]'\n")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_the_clients_commands_need_no_server_libraries(tmp_path: Path) -> None:
+    environment = without(tmp_path, "numba", "numpy", "structlog", "uvloop", "cramjam")
+    assert offsetd("fetch", "--help", **environment).returncode == 0
+    assert offsetd("--help", **environment).returncode == 0
