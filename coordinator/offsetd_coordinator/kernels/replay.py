@@ -149,7 +149,7 @@ def _replay_record(
 ) -> int:
     """Apply one record; DONE, or why it was left alone."""
     record_end, delta, offset_delta, key_start, key_size, start, size, headers_at, headers = record
-    is_plain, key = _load_key(buffer, key_start, key_size)
+    is_plain, key = load_offset_key(buffer, key_start, key_size)
     if not is_plain:
         return NOT_PLAIN_RECORD
     if size < 0:
@@ -157,7 +157,7 @@ def _replay_record(
             return NOT_PLAIN_RECORD
         remove_offset(table, buffer, key)
         return DONE
-    is_plain, value = _load_value(buffer, start, size)
+    is_plain, value = load_offset_value(buffer, start, size)
     if not is_plain:
         return NOT_PLAIN_RECORD
     if not has_room(table, key_size, size):
@@ -179,7 +179,7 @@ def _replay_record(
 
 
 @inline_kernel
-def _load_key(buffer: Bytes, start: int, size: int) -> tuple[bool, OffsetKey]:
+def load_offset_key(buffer: Bytes, start: int, size: int) -> tuple[bool, OffsetKey]:
     """(True, key) of record types 0 and 1 with nothing behind the partition, else (False, _)."""
     other = (False, OffsetKey(0, 0, 0, 0, 0))
     if size < _KEY_BYTES_MIN or load_i16(buffer, start) & ~1 != 0:
@@ -197,7 +197,7 @@ def _load_key(buffer: Bytes, start: int, size: int) -> tuple[bool, OffsetKey]:
 
 
 @inline_kernel
-def _load_value(buffer: Bytes, start: int, size: int) -> tuple[bool, OffsetValue]:
+def load_offset_value(buffer: Bytes, start: int, size: int) -> tuple[bool, OffsetValue]:
     """(True, value) of an OffsetCommitValue that decodes, else (False, _).
 
     Loads may reach a few bytes past the value, into the next record or the padding; the checks
