@@ -7,16 +7,13 @@ do not follow the format, bytes that are no batch), a line says so and the dump 
 it can; and nothing is said of gaps between offsets, which compaction leaves everywhere.
 """
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final, cast
 
 from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.files import File, Files
-from offsetd_storage.kernels.encode import BATCH_LENGTH_AT, LENGTH_EXCLUDES_BYTES
+from offsetd_storage.folder_view import LogView
 from offsetd_storage.record_batch import (
-    BATCH_HEADER,
     BatchHeader,
     Record,
     TimestampType,
@@ -45,11 +42,9 @@ from offsetd_coordinator.schemas.transaction_marker import (
     decode_control_type,
     decode_transaction_marker,
 )
-
-READ_BYTES: Final = 1 << 20
+from offsetd_coordinator.segment_batches import whole_batches
 
 _INT16_BYTES: Final = 2
-_INT64_BYTES: Final = 8
 _NO_SEQUENCE: Final = -1
 _SEQUENCE_MAX: Final = (1 << 31) - 1
 _TIMESTAMP_NAMES: Final = {
@@ -59,72 +54,35 @@ _TIMESTAMP_NAMES: Final = {
 _RECORD_TYPES: Final = frozenset(RecordType)
 
 
-def dump_log(
-    files: Files, folder: Path, *, offset_limit: int | None = None, decode_offsets: bool = True
-) -> Iterator[str]:
-    """The lines for every segment in a partition's folder.
-
-    With `offset_limit` only batches that end below it are shown.
-    """
-    for index, base_offset in enumerate(segment_base_offsets(files, folder)):
-        if index > 0 and offset_limit is not None and base_offset >= offset_limit:
-            return
-        path = segment_path(folder, base_offset)
-        yield f"Dumping {folder.name}/{path.name}"
-        yield f"Log starting offset: {base_offset}"
+def dump_log(files: Files, log: LogView, *, decode_offsets: bool = True) -> Iterator[str]:
+    """The lines for every segment of a log, as far as it is to be read."""
+    for index, base_offset in enumerate(segment_base_offsets(files, log.folder)):
+        path = segment_path(log.folder, base_offset)
         file = files.open(path, read_only=True)
         try:
-            yield from _dump_batches(file, path.name, offset_limit, decode_offsets=decode_offsets)
+            size = file.size()
+            readable_bytes = log.readable_bytes(base_offset, size)
+            if index > 0 and readable_bytes == 0 < size:
+                return
+            yield f"Dumping {log.folder.name}/{path.name}"
+            yield f"Log starting offset: {base_offset}"
+            yield from _dump_batches(file, path.name, readable_bytes, decode_offsets=decode_offsets)
         finally:
             file.close()
 
 
-def _dump_batches(
-    file: File, name: str, offset_limit: int | None, *, decode_offsets: bool
-) -> Iterator[str]:
-    size = file.size()
+def _dump_batches(file: File, name: str, size: int, *, decode_offsets: bool) -> Iterator[str]:
     valid_bytes = 0
-    for position, batch in _whole_batches(file, size):
+    for position, batch in whole_batches(file, size):
         try:
             header = batch_header(batch)
         except CorruptBatch:
             break
-        if offset_limit is not None and header.last_offset >= offset_limit:
-            return
         yield _batch_line(header, batch, position)
         yield from _record_lines(batch, position, decode_offsets=decode_offsets)
         valid_bytes = position + len(batch)
-    if offset_limit is not None and _offset_at(file, valid_bytes) >= offset_limit:
-        return  # It may be only half written yet.
     if valid_bytes < size:
         yield f"Found {size - valid_bytes} invalid bytes at the end of {name}"
-
-
-def _offset_at(file: File, position: int) -> int:
-    """The base offset that the bytes at `position` would have; large where there are none."""
-    raw = file.pread(_INT64_BYTES, position)
-    return int.from_bytes(raw, "big", signed=True) if len(raw) == _INT64_BYTES else sys.maxsize
-
-
-def _whole_batches(file: File, size: int) -> Iterator[tuple[int, bytes]]:
-    """Positions and bytes of batches, as far as their lengths lead."""
-    position = 0
-    window, window_at = b"", 0
-    while size - position >= BATCH_HEADER.size:
-        if position - window_at + BATCH_HEADER.size > len(window):
-            window, window_at = file.pread(READ_BYTES, position), position
-        length_at = position - window_at + BATCH_LENGTH_AT
-        length = int.from_bytes(window[length_at : length_at + 4], "big", signed=True)
-        batch_bytes = length + LENGTH_EXCLUDES_BYTES
-        if batch_bytes < BATCH_HEADER.size or batch_bytes > size - position:
-            return
-        if position - window_at + batch_bytes > len(window):
-            window, window_at = file.pread(max(READ_BYTES, batch_bytes), position), position
-        batch = window[position - window_at : position - window_at + batch_bytes]
-        if len(batch) < batch_bytes:
-            return  # The file was cut while we read it.
-        yield position, batch
-        position += batch_bytes
 
 
 def _batch_line(header: BatchHeader, batch: bytes, position: int) -> str:

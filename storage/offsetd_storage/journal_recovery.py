@@ -75,6 +75,11 @@ class _Turn:
         return self.header.first_sequence + len(self.frames)
 
     @property
+    def is_closed(self) -> bool:
+        """Whether its life ended by a clean stop."""
+        return bool(self.frames) and self.frames[-1].kind is FrameKind.CLOSED
+
+    @property
     def begun_at(self) -> dict[TopicPartition, int]:
         """Where each partition ended in the journal when this turn began."""
         return {
@@ -89,14 +94,14 @@ class _Turn:
 
 
 def recover_journal(
-    files: Files, folder: Path, identity: FolderIdentity, *, begun: bool
+    files: Files, folder: Path, identity: FolderIdentity, *, begun: bool, settle: bool = True
 ) -> RecoveredJournal | None:
     """Follows the journal of a folder; None if its first life never began.
 
-    `begun` says that it did. Raises JournalDamaged where something that was durable is broken,
-    and NewerFormat; then nothing was changed.
+    `begun` says that it did; a mere reader does not `settle` the files first. Raises JournalDamaged
+    where something that was durable is broken, and NewerFormat; then nothing was changed.
     """
-    journal_files = read_journal_files(files, folder, settle=True)
+    journal_files = read_journal_files(files, folder, settle=settle)
     current = _current_turn(journal_files, identity)
     sequence_min = 0 if current is None else current.next_sequence
     _refuse_lost_frames(journal_files, identity, sequence_min=sequence_min)
@@ -124,7 +129,7 @@ def recover_journal(
             points=points,
             journal_ends=journal_ends,
         ),
-        closed_clean=bool(current.frames) and current.frames[-1].kind is FrameKind.CLOSED,
+        closed_clean=current.is_closed,
         batches=batches,
     )
 
@@ -132,12 +137,12 @@ def recover_journal(
 def read_durable_points(
     files: Files, folder: Path, identity: FolderIdentity
 ) -> dict[TopicPartition, RecoveryPoint] | None:
-    """The recovery points of a journal that may be in use; None if there is none to be read.
+    """The recovery points of a journal that may be in use; None if no life began or it was closed.
 
     They may be older than the newest, which is what a reader beside a server has to expect anyway.
     """
     current = _current_turn(read_journal_files(files, folder, settle=False), identity)
-    return None if current is None else _points(current)
+    return None if current is None or current.is_closed else _points(current)
 
 
 def read_journal_files(files: Files, folder: Path, *, settle: bool) -> list[_JournalFile]:

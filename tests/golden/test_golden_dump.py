@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from offsetd_coordinator.dump import dump_log
 from offsetd_storage.files import OsFiles
+from offsetd_storage.folder_view import LogView
+from offsetd_storage.topic_partition import TopicPartition
 
 GOLDEN = Path(__file__).parent
 BROKER = GOLDEN / "kafka-4.1.1"
@@ -36,7 +38,10 @@ def partitions(dump: Path) -> dict[str, list[str]]:
 
 
 def dumped(folder: Path) -> Iterator[str]:
-    return dump_log(OsFiles(), folder)
+    topic_partition = TopicPartition.of_folder(folder.name)
+    assert topic_partition is not None
+    log = LogView(topic_partition=topic_partition, folder=folder, recovery_point=None)
+    return dump_log(OsFiles(), log)
 
 
 @pytest.mark.parametrize(("name", "lines"), partitions(BROKER / "dump.txt").items())

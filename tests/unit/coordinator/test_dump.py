@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import attrs
 import pytest
-from offsetd_coordinator import dump
+from offsetd_coordinator import segment_batches
 from offsetd_coordinator.dump import dump_log
 from offsetd_coordinator.schemas.keys import OffsetKey, encode_key
 from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.compression import Compression
 from offsetd_storage.files import OsFiles
+from offsetd_storage.folder_view import LogView
+from offsetd_storage.journal_format import RecoveryPoint
 from offsetd_storage.record_batch import Record, encode_batch
+from offsetd_storage.topic_partition import TopicPartition
 
 NOW_MS = 1_700_000_000_000
 KEY = encode_key(OffsetKey(group="g", topic="t", partition=0))
@@ -33,12 +37,13 @@ def changed(encoded: bytes, position: int, byte: int) -> bytes:
     return encoded[:position] + bytes([byte]) + encoded[position + 1 :]
 
 
-def partition(folder: Path, *segments: tuple[int, Sequence[bytes]]) -> Path:
-    folder = folder / "__consumer_offsets-7"
-    folder.mkdir()
+def partition(folder: Path, *segments: tuple[int, Sequence[bytes]]) -> LogView:
+    topic_partition = TopicPartition("__consumer_offsets", 7)
+    log_folder = folder / topic_partition.folder_name
+    log_folder.mkdir()
     for base_offset, batches in segments:
-        (folder / f"{base_offset:020d}.log").write_bytes(b"".join(batches))
-    return folder
+        (log_folder / f"{base_offset:020d}.log").write_bytes(b"".join(batches))
+    return LogView(topic_partition=topic_partition, folder=log_folder, recovery_point=None)
 
 
 def shown(lines: Sequence[str]) -> list[str]:
@@ -84,8 +89,8 @@ TORN = "Found {} invalid bytes at the end of 00000000000000000000.log"
 def test_damage_is_a_line_and_the_dump_goes_on_as_far_as_it_can(
     tmp_path: Path, behind: list[bytes], expected: list[str]
 ) -> None:
-    folder = partition(tmp_path, (0, [batch(0), batch(1), *behind]))
-    lines = list(dump_log(OsFiles(), folder))
+    log = partition(tmp_path, (0, [batch(0), batch(1), *behind]))
+    lines = list(dump_log(OsFiles(), log))
     short = [
         line[: line.index("skipping. ") + 10] if line.startswith("| Error") else line
         for line in shown(lines)
@@ -117,8 +122,8 @@ def test_a_record_that_stops_kafkas_tool_is_a_line_here(
 
 
 def test_without_the_decoder_records_are_shown_without_their_content(tmp_path: Path) -> None:
-    folder = partition(tmp_path, (0, [batch(0)]))
-    lines = list(dump_log(OsFiles(), folder, decode_offsets=False))
+    log = partition(tmp_path, (0, [batch(0)]))
+    lines = list(dump_log(OsFiles(), log, decode_offsets=False))
     assert lines[3] == (
         "| offset: 0 CreateTime: 1700000000000 keySize: 12 valueSize: 24 sequence: -1"
         " headerKeys: []"
@@ -126,21 +131,27 @@ def test_without_the_decoder_records_are_shown_without_their_content(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("offset_limit", "expected"),
+    ("segment", "segment_bytes", "expected"),
     [
-        (0, []),
-        (1, ["batch 0", "record 0"]),
-        (3, ["batch 0", "record 0"]),
-        (4, ["batch 0", "record 0", "batch 1", "record 1", "record 3"]),
-        (5, ["batch 0", "record 0", "batch 1", "record 1", "record 3", "batch 4", "record 4"]),
+        (0, 0, []),
+        (0, len(batch(0)), ["batch 0", "record 0"]),
+        (4, 0, ["batch 0", "record 0", "batch 1", "record 1"]),
+        (4, len(batch(4)), ["batch 0", "record 0", "batch 1", "record 1", "batch 4", "record 4"]),
     ],
 )
-def test_beside_a_running_server_the_dump_stops_at_the_limit(
-    tmp_path: Path, offset_limit: int, expected: list[str]
+def test_beside_a_running_server_the_dump_stops_at_the_recovery_point(
+    tmp_path: Path, segment: int, segment_bytes: int, expected: list[str]
 ) -> None:
-    wide = encode_batch([record(1), record(3)], base_offset=1)
-    folder = partition(tmp_path, (0, [batch(0), wide]), (4, [batch(4), batch(5)[:-1]]))
-    lines = list(dump_log(OsFiles(), folder, offset_limit=offset_limit))
+    log = partition(tmp_path, (0, [batch(0), batch(1)]), (4, [batch(4), batch(5)[:-1]]))
+    point = RecoveryPoint(
+        topic_partition=log.topic_partition,
+        offset=0,
+        journal_offset_next=0,
+        segment_base_offset=segment,
+        segment_bytes=segment_bytes,
+        leader_epoch=0,
+    )
+    lines = list(dump_log(OsFiles(), attrs.evolve(log, recovery_point=point)))
     headings = ("Dumping", "Log starting")
     assert [line for line in shown(lines) if not line.startswith(headings)] == expected
 
@@ -148,10 +159,10 @@ def test_beside_a_running_server_the_dump_stops_at_the_limit(
 def test_batches_of_any_size_pass_through_the_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dump, "READ_BYTES", 64)
+    monkeypatch.setattr(segment_batches, "READ_BYTES", 64)
     large = encode_batch([record(2, value=bytes(500))], base_offset=2)
-    folder = partition(tmp_path, (0, [batch(0), batch(1), large, batch(3)]))
-    assert [line for line in shown(list(dump_log(OsFiles(), folder))) if "batch" in line] == [
+    log = partition(tmp_path, (0, [batch(0), batch(1), large, batch(3)]))
+    assert [line for line in shown(list(dump_log(OsFiles(), log))) if "batch" in line] == [
         "batch 0",
         "batch 1",
         "batch 2",
@@ -160,8 +171,8 @@ def test_batches_of_any_size_pass_through_the_window(
 
 
 def test_an_empty_partition_has_only_headings(tmp_path: Path) -> None:
-    folder = partition(tmp_path, (5, []))
-    assert list(dump_log(OsFiles(), folder)) == [
+    log = partition(tmp_path, (5, []))
+    assert list(dump_log(OsFiles(), log)) == [
         "Dumping __consumer_offsets-7/00000000000000000005.log",
         "Log starting offset: 5",
     ]

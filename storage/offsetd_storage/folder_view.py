@@ -1,0 +1,113 @@
+"""A data folder as a reader sees it that changes nothing and takes no lock.
+
+Where a server has the folder open, or had it when it crashed, only what lies below the recovery
+points is settled: behind them a batch may be half written, unacknowledged, or cut by the next
+start. Else everything may be read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from offsetd_storage.checkpoints import read_offset_checkpoint
+from offsetd_storage.errors import CorruptCheckpoint, FolderMismatch
+from offsetd_storage.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
+from offsetd_storage.folder_format import read_properties
+from offsetd_storage.journal_recovery import read_durable_points
+from offsetd_storage.store_config import OFFSETS_TOPIC
+from offsetd_storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from offsetd_storage.files import Files
+    from offsetd_storage.journal_format import RecoveryPoint
+
+
+@attrs.frozen(kw_only=True)
+class LogView:
+    """One partition's log. `recovery_point` bounds what is to be read of it; None: all of it."""
+
+    topic_partition: TopicPartition
+    folder: Path
+    recovery_point: RecoveryPoint | None
+
+    def readable_bytes(self, base_offset: int, size: int) -> int:
+        """How much is to be read of a segment whose file has `size` bytes."""
+        point = self.recovery_point
+        if point is None or base_offset < point.segment_base_offset:
+            return size
+        return min(size, point.segment_bytes) if base_offset == point.segment_base_offset else 0
+
+
+@attrs.frozen(kw_only=True)
+class FolderView:
+    """The logs of a data folder, by topic and partition.
+
+    `offsets_partitions` is how many partitions `__consumer_offsets` has; where the folder is a
+    broker's, one more than the highest that it names. `is_settled` is false where recovery points
+    bound what may be read.
+    """
+
+    folder: Path
+    logs: tuple[LogView, ...]
+    offsets_partitions: int
+    is_settled: bool
+
+
+def read_folder(files: Files, folder: Path) -> FolderView:
+    """Finds the partitions of a folder, ours or a broker's.
+
+    Raises FolderMismatch (there is no partition in it, or its properties are damaged), NewerFormat,
+    JournalDamaged, OSError.
+    """
+    if not files.is_folder(folder):
+        what = "is not a folder" if files.exists(folder) else "does not exist"
+        raise FolderMismatch(f"{folder} {what}")
+    properties = read_properties(files, folder)
+    partitions = sorted(
+        topic_partition
+        for name in files.list_folder(folder)
+        if (topic_partition := TopicPartition.of_folder(name)) is not None
+        and files.is_folder(folder / name)
+    )
+    if not partitions:
+        raise FolderMismatch(f"{folder} has no partition folders: it is no data folder")
+    points = None
+    if properties is not None:
+        points = read_durable_points(files, folder, properties.identity)
+    return FolderView(
+        folder=folder,
+        logs=tuple(_log_view(folder, each, points or {}) for each in partitions),
+        offsets_partitions=(
+            _highest_partition(files, folder, partitions) + 1
+            if properties is None
+            else properties.offsets_partitions
+        ),
+        is_settled=points is None,
+    )
+
+
+def _log_view(
+    folder: Path, topic_partition: TopicPartition, points: dict[TopicPartition, RecoveryPoint]
+) -> LogView:
+    point = points.get(topic_partition)
+    return LogView(
+        topic_partition=topic_partition,
+        folder=folder / topic_partition.folder_name,
+        # Nobody writes to a partition that is held in quarantine.
+        recovery_point=None if point is None or point.held else point,
+    )
+
+
+def _highest_partition(files: Files, folder: Path, partitions: list[TopicPartition]) -> int:
+    try:
+        named = read_offset_checkpoint(files, folder / RECOVERY_POINT_CHECKPOINT)
+    except CorruptCheckpoint:
+        named = {}
+    return max(
+        (each.partition for each in (*partitions, *named) if each.topic == OFFSETS_TOPIC),
+        default=-1,
+    )
