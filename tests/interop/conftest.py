@@ -1,13 +1,18 @@
 """What interop tests start from. Without a Kafka they skip, or fail if OFFSETD_REQUIRE asks."""
 
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING
 
 import pytest
 from interop.kafka_runtime import KafkaUnavailable, Runtime, find_runtime
+from interop.requirements import no_kafka
 from interop.server_process import ServerProcess
+
+if TYPE_CHECKING:
+    from interop.kafka_broker import KafkaBroker
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.1.1"
 
@@ -16,13 +21,30 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.1.1"
 def kafka_runtime() -> Runtime:
     """A way to run Kafka's classes."""
     try:
-        import confluent_kafka  # noqa: F401
-    except ModuleNotFoundError:
-        _no_kafka("confluent-kafka is not installed: pip install 'offsetd[kafka]'")
-    try:
         return find_runtime()
     except KafkaUnavailable as unavailable:
-        _no_kafka(str(unavailable))
+        no_kafka(str(unavailable))
+
+
+@pytest.fixture(scope="session")
+def used_broker(kafka_runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> "KafkaBroker":
+    """A stopped broker with a topic `orders` and one commit, of group `first`. Take copies."""
+    from interop.kafka_broker import KafkaBroker, KafkaOffset
+
+    broker = KafkaBroker.format(kafka_runtime, tmp_path_factory.mktemp("kafka") / "used")
+    with broker.running():
+        broker.create_topic("orders", 3)
+        offset = KafkaOffset(offset=1, leader_epoch=None, metadata="")
+        broker.commit("first", {("orders", 0): offset})
+    return broker
+
+
+@pytest.fixture(scope="session")
+def seed() -> int:
+    """Of what a test does at random; OFFSETD_TEST_SEED repeats a run."""
+    seed = int(os.environ.get("OFFSETD_TEST_SEED") or random.randrange(2**32))
+    print(f"OFFSETD_TEST_SEED={seed}")
+    return seed
 
 
 @pytest.fixture
@@ -35,9 +57,3 @@ def golden() -> Path:
 def serve(tmp_path: Path) -> Callable[[Path], ServerProcess]:
     """Makes real `offsetd serve` processes on a data folder; their logs are the test's."""
     return lambda data: ServerProcess(data=data, log=tmp_path / "offsetd.log")
-
-
-def _no_kafka(reason: str) -> NoReturn:
-    if "kafka" in os.environ.get("OFFSETD_REQUIRE", "").split(","):
-        pytest.fail(f"OFFSETD_REQUIRE asks for a Kafka broker: {reason}", pytrace=False)
-    pytest.skip(f"no Kafka broker can be run here: {reason}")

@@ -10,12 +10,17 @@ from itertools import count
 from pathlib import Path
 
 import attrs
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from interop.kafka_runtime import RunningJvm, Runtime
 from interop.ports import free_ports
+from interop.requirements import no_kafka
 from offsetd_coordinator.placement import partition_of
+
+try:
+    from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer
+    from confluent_kafka import TopicPartition as KafkaTopicPartition
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+except ModuleNotFoundError:
+    no_kafka("confluent-kafka is not installed: pip install 'offsetd[kafka]'")
 
 CLUSTER_ID = "b2Zmc2V0ZC1pbi10ZXN0cw"
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -62,6 +67,10 @@ class KafkaGroup:
     type: str
     state: str
     is_simple: bool
+
+
+class CommitFailed(Exception):
+    """The broker did not acknowledge a commit; whether it happened is not known."""
 
 
 class KafkaBroker:
@@ -159,6 +168,21 @@ class KafkaBroker:
             }
         )
 
+    def transaction(self, group_id: str, offsets: Mapping[tuple[str, int], int]) -> Producer:
+        """A producer within a transaction that holds a commit of the group."""
+        producer = Producer(
+            {"bootstrap.servers": self.address, "transactional.id": group_id, "log_level": 0}
+        )
+        producer.init_transactions(CALL_S_MAX)
+        producer.begin_transaction()
+        with closing(self.consumer(group_id)) as consumer:
+            producer.send_offsets_to_transaction(
+                [KafkaTopicPartition(*key, offset) for key, offset in offsets.items()],
+                consumer.consumer_group_metadata(),
+                CALL_S_MAX,
+            )
+        return producer
+
     def groups(self) -> dict[str, KafkaGroup]:
         """All groups, by id."""
         listed = self._admin.list_consumer_groups(request_timeout=CALL_S_MAX).result(CALL_S_MAX)
@@ -213,17 +237,20 @@ class KafkaBroker:
 
 
 def commit_with(consumer: Consumer, offsets: Mapping[tuple[str, int], KafkaOffset]) -> None:
-    """Commits; returns when the broker has acknowledged every partition. Raises KafkaException."""
-    committed = consumer.commit(
-        offsets=[
-            KafkaTopicPartition(topic, partition, stored.offset, stored.metadata)
-            for (topic, partition), stored in offsets.items()
-        ],
-        asynchronous=False,
-    )
+    """Commits; returns when the broker has acknowledged every partition. Raises CommitFailed."""
+    try:
+        committed = consumer.commit(
+            offsets=[
+                KafkaTopicPartition(topic, partition, stored.offset, stored.metadata)
+                for (topic, partition), stored in offsets.items()
+            ],
+            asynchronous=False,
+        )
+    except KafkaException as error:
+        raise CommitFailed(str(error)) from error
     for partition in committed or ():
         if partition.error is not None:
-            raise KafkaException(partition.error)
+            raise CommitFailed(str(partition.error))
 
 
 def has_loaded_groups(address: str) -> bool:

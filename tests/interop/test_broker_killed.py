@@ -1,0 +1,135 @@
+"""A broker is killed -9 in the middle of commits, and its folder opened by offsetd."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import attrs
+import pytest
+from interop.kafka_broker import CommitFailed, KafkaBroker, KafkaOffset, commit_with
+from interop.server_process import ServerProcess
+from offsetd_clients import OffsetClient, RetryPolicy, TopicPartition, UnstableOffsets
+
+pytestmark = pytest.mark.kafka
+
+COMMITTERS = 4
+COMMITS_BEFORE_KILL = 400
+PARTITIONS = 3
+CALL_S_MAX = 30
+
+
+@attrs.define
+class Committer:
+    """Commits ever larger offsets of one group until the broker is gone.
+
+    `acknowledged` is the last commit that the broker confirmed, `sent` the last that it may have
+    got.
+    """
+
+    group: str
+    broker: KafkaBroker
+    acknowledged: int = 0
+    sent: int = 0
+
+    def run(self) -> None:
+        with closing(self.broker.consumer(self.group)) as consumer:
+            while True:
+                self.sent += 1
+                try:
+                    commit_with(consumer, self.offsets(self.sent))
+                except CommitFailed:
+                    return
+                self.acknowledged = self.sent
+
+    def offsets(self, number: int) -> dict[tuple[str, int], KafkaOffset]:
+        return {
+            ("orders", partition): KafkaOffset(
+                offset=number * 10 + partition, leader_epoch=None, metadata=f"commit {number}"
+            )
+            for partition in range(PARTITIONS)
+        }
+
+
+@attrs.frozen
+class Killed:
+    """The folder of a broker that was killed, and what it had been asked."""
+
+    broker: KafkaBroker
+    committers: list[Committer]
+
+
+@pytest.fixture(scope="module")
+def killed(used_broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Killed:
+    broker = used_broker.copy_to(tmp_path_factory.mktemp("killed") / "broker")
+    with broker.running():
+        for outcome in ("committed", "aborted", "open"):
+            with closing(broker.consumer(f"transaction-{outcome}")) as consumer:
+                commit_with(consumer, {("orders", 0): offset_of(1)})
+        moved = {("orders", 0): 2}
+        broker.transaction("transaction-committed", moved).commit_transaction(CALL_S_MAX)
+        broker.transaction("transaction-aborted", moved).abort_transaction(CALL_S_MAX)
+        left_open = broker.transaction("transaction-open", moved)
+        committers = [Committer(f"committer-{n}", broker) for n in range(COMMITTERS)]
+        threads = [threading.Thread(target=committer.run) for committer in committers]
+        for thread in threads:
+            thread.start()
+        while sum(committer.acknowledged for committer in committers) < COMMITS_BEFORE_KILL:
+            assert any(thread.is_alive() for thread in threads), broker.log_text()[-4000:]
+        broker.kill()
+        for thread in threads:
+            thread.join()
+        del left_open
+    return Killed(broker, committers)
+
+
+def offset_of(offset: int) -> KafkaOffset:
+    return KafkaOffset(offset=offset, leader_epoch=None, metadata="")
+
+
+@pytest.fixture
+def client(
+    killed: Killed, serve: Callable[[Path], ServerProcess], tmp_path: Path
+) -> Iterator[OffsetClient]:
+    copy = killed.broker.copy_to(tmp_path / "copy")
+    with serve(copy.data).running() as client:
+        yield client
+
+
+def test_nothing_that_the_broker_acknowledged_is_lost(killed: Killed, client: OffsetClient) -> None:
+    for committer in killed.committers:
+        assert committer.acknowledged > 0
+        stored = client.fetch(committer.group)
+        numbers = {offset.metadata.rstrip("\0") for offset in stored.values()}
+        assert numbers in [
+            {f"commit {number}"} for number in range(committer.acknowledged, committer.sent + 1)
+        ], "the last commit that was acknowledged, or one that was sent after it, and whole"
+        (number,) = (int(text.removeprefix("commit ")) for text in numbers)
+        assert {
+            (partition.topic, partition.partition): offset.offset
+            for partition, offset in stored.items()
+        } == {key: value.offset for key, value in committer.offsets(number).items()}
+
+
+@pytest.mark.parametrize(
+    ("group", "offset"),
+    [("transaction-committed", 2), ("transaction-aborted", 1), ("transaction-open", 1)],
+)
+def test_only_the_offsets_of_a_committed_transaction_count(
+    client: OffsetClient, group: str, offset: int
+) -> None:
+    assert client.fetch(group)[TopicPartition("orders", 0)].offset == offset
+
+
+def test_a_transaction_that_was_left_open_is_still_pending(client: OffsetClient) -> None:
+    impatient = OffsetClient(client.address, retry=RetryPolicy(timeout_s=0.5))
+    with closing(impatient), pytest.raises(UnstableOffsets):
+        impatient.fetch("transaction-open", require_stable=True)
+    stable = client.fetch("transaction-aborted", require_stable=True)
+    assert stable[TopicPartition("orders", 0)].offset == 1
+
+
+def test_a_group_of_the_broker_takes_commits_from_here(client: OffsetClient) -> None:
+    position = TopicPartition("orders", 1)
+    client.commit("committer-0", {position: 5_000_000})
+    assert client.fetch("committer-0")[position].offset == 5_000_000

@@ -1,0 +1,139 @@
+"""A real Kafka broker is given partition folders that offsetd wrote, in place of its own."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import attrs
+import pytest
+from interop.kafka_broker import OFFSETS_PARTITIONS, OFFSETS_TOPIC, KafkaBroker, KafkaOffset
+from interop.kafka_runtime import Runtime
+from interop.server_process import OFFSETD, ServerProcess
+from interop.workload import Offsets, Workload, fetch_all
+
+pytestmark = pytest.mark.kafka
+
+# Small, so that logs have several segments and indexes several entries.
+SETTINGS = ("offsets.topic.segment.bytes=16384", "index.interval.bytes=1024")
+COMPLAINTS = (
+    "Mismatches in",
+    "mismatch",
+    "out of order",
+    "Non-consecutive",
+    "invalid",
+    "Could not",
+)
+
+
+@attrs.frozen
+class Written:
+    """A data folder that offsetd wrote and closed clean, and what is stored in it."""
+
+    data: Path
+    stored: dict[str, Offsets]
+
+    def partition_folder(self, partition: int) -> Path:
+        return self.data / f"{OFFSETS_TOPIC}-{partition}"
+
+    def files(self, suffix: str) -> list[str]:
+        """By their paths in the data folder."""
+        paths = sorted(self.data.glob(f"{OFFSETS_TOPIC}-*/*{suffix}"))
+        return [str(path.relative_to(self.data)) for path in paths]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Written:
+    folder = tmp_path_factory.mktemp("ours")
+    server = ServerProcess(data=folder / "data", log=folder / "log", settings=SETTINGS)
+    with server.running() as client:
+        workload = Workload(client, Random(seed))
+        workload.write_all()
+        assert fetch_all(client) == workload.stored
+    written = Written(folder / "data", workload.stored)
+    assert len(written.files(".log")) > OFFSETS_PARTITIONS, "some log has several segments"
+    return written
+
+
+def dump(runtime: Runtime, data: Path, files: list[str], *options: str) -> str:
+    return runtime.run("kafka.tools.DumpLogSegments", [*options, "--files", ",".join(files)], data)
+
+
+def by_file(lines: list[str]) -> dict[str, list[str]]:
+    """The dump of each file, by the line that begins it."""
+    dumps: dict[str, list[str]] = {}
+    for line in lines:
+        if line.startswith("Dumping "):
+            dump = dumps.setdefault(line, [])
+        elif line and not line.startswith("# "):
+            dump.append(line)
+    return dumps
+
+
+def test_kafkas_dump_of_our_log_is_our_own_dump(kafka_runtime: Runtime, written: Written) -> None:
+    options = ("--offsets-decoder", "--deep-iteration")
+    theirs = dump(kafka_runtime, written.data, written.files(".log"), *options)
+    ours = subprocess.run(
+        [OFFSETD, "log", "dump", "--offsets-decoder", "--data-dir", written.data],
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+        timeout=120,
+    ).stdout
+    assert theirs.count("isvalid: true") > 500
+    assert "isvalid: false" not in theirs
+    assert by_file(ours.splitlines()) == by_file(theirs.splitlines())
+
+
+def test_kafka_finds_nothing_wrong_with_our_logs_and_indexes(
+    kafka_runtime: Runtime, written: Written
+) -> None:
+    indexes = written.files(".index") + written.files(".timeindex")
+    checked = dump(kafka_runtime, written.data, indexes, "--index-sanity-check")
+    assert checked.count("passed sanity check.") == len(indexes)
+    # Without the option the entries are compared with the log.
+    compared = dump(kafka_runtime, written.data, written.files(".log") + indexes)
+    assert compared.count("\noffset: ") + compared.count("\ntimestamp: ") > OFFSETS_PARTITIONS
+    assert [line for line in compared.splitlines() for word in COMPLAINTS if word in line] == []
+
+
+@pytest.fixture
+def broker(used_broker: KafkaBroker, written: Written, tmp_path: Path) -> Iterator[KafkaBroker]:
+    """Running on our partition folders; the topic's id, in partition.metadata, stays its own."""
+    broker = used_broker.copy_to(tmp_path / "broker")
+    for partition in range(OFFSETS_PARTITIONS):
+        folder = broker.partition_folder(partition)
+        topic_id = (folder / "partition.metadata").read_bytes()
+        shutil.rmtree(folder)
+        shutil.copytree(written.partition_folder(partition), folder)
+        (folder / "partition.metadata").write_bytes(topic_id)
+    with broker.running():
+        yield broker
+
+
+def test_a_broker_on_our_folders_answers_as_offsetd_did(
+    broker: KafkaBroker, written: Written
+) -> None:
+    groups = broker.groups()
+    assert set(groups) == set(written.stored)
+    assert {(group.type, group.state, group.is_simple) for group in groups.values()} == {
+        ("CLASSIC", "EMPTY", True)
+    }
+    assert broker.offsets(list(groups)) == written.stored
+
+
+def test_a_broker_on_our_folders_goes_on_from_there(
+    kafka_runtime: Runtime, broker: KafkaBroker, written: Written
+) -> None:
+    more = {("orders", 0): KafkaOffset(offset=99, leader_epoch=None, metadata="more")}
+    broker.commit("large", more)
+    broker.commit("new", more)
+    broker.stop()
+    logs = [path for path in written.files(".log") if (broker.data / path).exists()]
+    checked = dump(kafka_runtime, broker.data, logs)
+    assert [line for line in checked.splitlines() for word in COMPLAINTS if word in line] == []
+    broker.start()
+    expected = written.stored | {"large": written.stored["large"] | more, "new": more}
+    assert set(broker.groups()) == set(expected)
+    assert broker.offsets(list(expected)) == expected
