@@ -7,8 +7,8 @@ timestamp so far, and the last offset of the batch that brought it.
 
 Indexes are derived from the log, and here the log decides: an index lives in memory, is built from
 checked batches whenever a log is opened, and its file is put right where it differs. So nothing
-that happens to an index file can change an answer. Kafka maps these files and grows them ahead;
-ours are only ever appended to.
+that happens to an index file can change an answer. Kafka maps these files and sizes them
+ahead; ours only reserve blocks ahead, so that a full disk refuses an append and fails no sync.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 OFFSET_ENTRY: Final = struct.Struct(">ii")
 TIME_ENTRY: Final = struct.Struct(">qi")
 assert (OFFSET_ENTRY.size, TIME_ENTRY.size) == (8, 12), "Kafka's index entries are 8 and 12 bytes"
+
+_RESERVE_STEP_BYTES: Final = 4096  # One block: entries for a megabyte or two of the log.
 
 
 class OffsetEntry(NamedTuple):
@@ -221,29 +223,33 @@ def _grows(column: npt.NDArray[np.int64]) -> bool:
 
 
 class IndexTail(NamedTuple):
-    """What to do to an index file: cut it to `position` if it is `too_long`, append `entries`."""
+    """What to do to an index file: put `entries` at `position`, and end it behind them if `cut`."""
 
     position: int
     entries: bytes
-    too_long: bool
-    is_missing: bool
+    cut: bool
 
 
 class IndexFile:
     """The file behind an index, and how much of it is known to be right."""
 
-    __slots__ = ("_file_bytes", "_files", "_right_bytes", "path")
+    __slots__ = ("_file_bytes", "_files", "_reserved_bytes", "_right_bytes", "path")
 
     def __init__(self, files: Files, path: Path) -> None:
         self._files = files
         self.path = path
         self._file_bytes: int | None = files.size(path) if files.exists(path) else None
         self._right_bytes = 0
+        self._reserved_bytes = 0  # In blocks that we know of.
 
     @property
     def is_missing(self) -> bool:
         """Whether there is no such file."""
         return self._file_bytes is None
+
+    def holds(self, entries: bytearray) -> bool:
+        """Whether the file is known to be what `entries` say."""
+        return self._file_bytes == self._right_bytes == len(entries)
 
     def read(self) -> bytes:
         """The file's contents; empty where it is missing."""
@@ -260,29 +266,50 @@ class IndexFile:
         """Takes note that entries from byte `size` on are gone or will change."""
         self._right_bytes = min(self._right_bytes, size)
 
-    def take_tail(self, entries: bytearray, size: int) -> IndexTail | None:
-        """What makes the file hold `entries[:size]`; None where it does."""
+    def reserve(self, size: int) -> None:
+        """Makes sure of blocks for `size` bytes, in a file that holds nothing wrong.
+
+        Raises OSError where they are not to be had.
+        """
+        file_bytes = self._file_bytes or 0
+        if file_bytes == self._right_bytes and size <= self._reserved_bytes:
+            return
+        file = self._files.open(self.path, create=True)
+        try:
+            if file_bytes > self._right_bytes:  # First: it gives back blocks behind the end, too.
+                file.truncate(self._right_bytes)
+                self._reserved_bytes = self._right_bytes
+            self._file_bytes = self._right_bytes
+            wanted = max(size - self._reserved_bytes, _RESERVE_STEP_BYTES)
+            file.allocate(self._reserved_bytes, wanted)
+            self._reserved_bytes += wanted
+        finally:
+            file.close()
+
+    def take_tail(self, entries: bytearray, size: int, *, last: bool = False) -> IndexTail | None:
+        """What makes the file hold `entries[:size]`; None where it does.
+
+        After the `last` one it reserves nothing more.
+        """
         start = min(self._right_bytes, size)
-        if self._file_bytes == size == start:
+        reserves = last and self._reserved_bytes > size
+        if self._file_bytes == start == size and not reserves:
             return None
-        tail = IndexTail(
-            position=start,
-            entries=bytes(entries[start:size]),
-            too_long=self._file_bytes is not None and self._file_bytes > start,
-            is_missing=self._file_bytes is None,
-        )
+        cut = reserves or (self._file_bytes or 0) > size
+        if cut:
+            self._reserved_bytes = size
         self._file_bytes = self._right_bytes = size
-        return tail
+        return IndexTail(position=start, entries=bytes(entries[start:size]), cut=cut)
 
     def write(self, tail: IndexTail) -> None:
         """Brings the file up to date, and makes it durable; it is made where it is missing."""
         file = self._files.open(self.path, create=True)
         try:
-            if tail.too_long:
-                file.truncate(tail.position)
             if tail.entries:
                 file.pwrite([tail.entries], tail.position)
-            if tail.too_long or tail.entries:
+            if tail.cut:
+                file.truncate(tail.position + len(tail.entries))
+            if tail.entries or tail.cut:
                 file.sync()
         finally:
             file.close()

@@ -50,7 +50,7 @@ def _epochs_in_batches(
     for segment in segments:
         if scans[segment.base_offset].leader_epoch_last <= last:
             continue  # Epochs never fall: this segment holds no new one.
-        for _, header in segment.headers_from(0):
+        for _, header in segment.headers(0, segment.written_bytes):
             if header.partition_leader_epoch > last:
                 last = header.partition_leader_epoch
                 epochs.append((last, header.base_offset))

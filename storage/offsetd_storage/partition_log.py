@@ -102,7 +102,7 @@ class PartitionLog:
             files.make_folder(folder)
         jitter_ms = _jitter_ms(config, random)
         segment = Segment(files, folder, base_offset, config, create=True, jitter_ms=jitter_ms)
-        if segment.needs_mending:
+        if not segment.is_empty:
             segment.close()
             raise FolderMismatch(f"{segment.path} is not empty")
         log = cls(files, folder, topic_partition, config, [segment], random=random)
@@ -149,7 +149,9 @@ class PartitionLog:
         )
         due = [segment for segment in segments if segment.needs_mending or not synced]
         log._unsynced = {segment.base_offset: segment for segment in due}
-        log._unsynced_folders = [] if synced else [folder]
+        log._unsynced_folders = [folder] if due else []
+        if not synced:
+            log._unsynced_folders.append(folder.parent)
         return log
 
     @property
@@ -285,8 +287,7 @@ class PartitionLog:
         if epochs_changed:
             write_leader_epochs(self._files, self.folder / LEADER_EPOCHS_FILE, self._leader_epochs)
         for segment, work in zip(segments, unsynced, strict=True):
-            if segment.sync(work):
-                folders.setdefault(self.folder)
+            segment.sync(work)
         for folder in folders:
             self._files.sync_folder(folder)
         return offset_next
@@ -393,11 +394,10 @@ class PartitionLog:
         for segment in self.segments:
             if segment.largest_timestamp_ms < timestamp_ms:
                 continue
-            with self._lock:  # The last entry goes when the segment awakes.
+            with self._lock:  # The last entry goes when the segment takes appends again.
                 offset = segment.time_index.lookup(timestamp_ms).offset
-            for position, header in segment.headers_from(
-                segment.offset_index.lookup(offset).position
-            ):
+            start = segment.offset_index.lookup(offset).position
+            for position, header in segment.headers(start, segment.written_bytes):
                 if header.max_timestamp_ms < timestamp_ms:
                     continue
                 batch = decode_batch(segment.file.pread(header.size_bytes, position))

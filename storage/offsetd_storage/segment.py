@@ -144,6 +144,7 @@ class Segment:
         self.largest_timestamp_offset = scan.largest_timestamp_offset
         self.offset_index = OffsetIndex(self.base_offset, scan.offset_index.tobytes())
         self.time_index = TimeIndex(self.base_offset, scan.time_index.tobytes())
+        self.configure(self._config)
         self.rest()
         offset_raw, time_raw = self._offset_file.read(), self._time_file.read()
         self._offset_file.compare(offset_raw, self.offset_index.entries)
@@ -165,9 +166,18 @@ class Segment:
         return tuple(f"{file.path.name}: {problem}" for file, problem in found if problem)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether neither the log nor its file holds anything."""
+        return not (self.size_bytes or self._tail_found)
+
+    @property
     def needs_mending(self) -> bool:
-        """Whether its files held what they should not when it was opened."""
-        return self._tail_found or bool(self.index_problems)
+        """Whether its files are not what the batches say: then a `sync` is due."""
+        return (
+            self._tail_found
+            or not self._offset_file.holds(self.offset_index.entries)
+            or not self._time_file.holds(self.time_index.entries)
+        )
 
     # Appending: one thread, under the log's lock.
 
@@ -208,19 +218,8 @@ class Segment:
 
     def make_room(self, *, batch_bytes: int, max_timestamp_ms: int, now_ms: int) -> None:
         """Readies the segment for a batch. Raises OSError where no blocks are to be had for it."""
-        if self._tail_found:
-            self.file.truncate(self.size_bytes)
-            self._tail_found = False
-        end_bytes = self.size_bytes + batch_bytes
-        if end_bytes > self._reserved_bytes:
-            config = self._config
-            ahead = min(
-                self._reserved_bytes + config.preallocate_step_bytes, config.segment_bytes_max
-            )
-            reserve_bytes = max(ahead, end_bytes) - self._reserved_bytes
-            self.file.allocate(self._reserved_bytes, reserve_bytes)
-            self._reserved_bytes += reserve_bytes
         self._wake()
+        self._reserve(self.size_bytes + batch_bytes)
         if self.size_bytes == 0:
             self.first_timestamp_ms = max_timestamp_ms
         if self.first_timestamp_ms >= 0:
@@ -229,6 +228,24 @@ class Segment:
             self.roll_after_ms = NO_TIMESTAMP - 1  # Every batch takes another look at the clock.
             self._timeless_since_ms = min(self._timeless_since_ms, now_ms)
         self.room_bytes = min(self._reserved_bytes, self._config.segment_bytes_max)
+
+    def _reserve(self, end_bytes: int) -> None:
+        """Blocks for the log up to `end_bytes` or somewhat more, and for its index entries."""
+        config = self._config
+        if self._tail_found:
+            self.file.truncate(self.size_bytes)
+            self._tail_found = False
+        if end_bytes > self._reserved_bytes:
+            ahead = min(
+                self._reserved_bytes + config.preallocate_step_bytes, config.segment_bytes_max
+            )
+            reserve_bytes = max(ahead, end_bytes) - self._reserved_bytes
+            self.file.allocate(self._reserved_bytes, reserve_bytes)
+            self._reserved_bytes += reserve_bytes
+        interval = max(config.index_interval_bytes, BATCH_HEADER_BYTES)
+        entries = (self._reserved_bytes - self.size_bytes) // interval + 1
+        self._offset_file.reserve((len(self.offset_index) + entries) * OFFSET_ENTRY.size)
+        self._time_file.reserve((len(self.time_index) + entries + 1) * TIME_ENTRY.size)
 
     def append(self, batch: bytes, *, last_offset: int, max_timestamp_ms: int) -> bool:
         """Queues a batch for which there is room; returns whether it is the only one queued."""
@@ -283,15 +300,19 @@ class Segment:
         return SegmentSync(
             cut_bytes=self.size_bytes if cut else None,
             offset_tail=self._offset_file.take_tail(
-                self.offset_index.entries, self.offset_index.bytes_below(self.written_bytes)
+                self.offset_index.entries,
+                self.offset_index.bytes_below(self.written_bytes),
+                last=finished,
             ),
             time_tail=self._time_file.take_tail(
-                self.time_index.entries, self.time_index.bytes_below(offset_next_written)
+                self.time_index.entries,
+                self.time_index.bytes_below(offset_next_written),
+                last=finished,
             ),
         )
 
-    def sync(self, unsynced: SegmentSync) -> bool:
-        """Makes the files durable. Returns whether the folder has new names, to be synced too."""
+    def sync(self, unsynced: SegmentSync) -> None:
+        """Makes the files durable; not the names of those it has to make."""
         if unsynced.cut_bytes is not None:
             self.file.truncate(unsynced.cut_bytes)
         self.file.sync()
@@ -299,16 +320,15 @@ class Segment:
             self._offset_file.write(unsynced.offset_tail)
         if unsynced.time_tail:
             self._time_file.write(unsynced.time_tail)
-        return any(tail.is_missing for tail in unsynced[1:] if tail)
 
     # Reading what is in the file.
 
-    def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Walks the batches from `position`, where one begins; yields (position, header).
+    def headers(self, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Walks the batches between two of their boundaries; yields (position, header).
 
         Raises CorruptBatch where there is no batch.
         """
-        end = self.written_bytes
+        position = start
         block_start, block = position, b""
         while position < end:
             if position + BATCH_HEADER_BYTES > block_start + len(block):
@@ -322,21 +342,22 @@ class Segment:
 
     def position_of(self, offset: int) -> int:
         """Where the first batch begins that ends at or above `offset`; the file's end if none."""
-        for position, header in self.headers_from(self.offset_index.lookup(offset).position):
+        end = self.written_bytes  # Once: another thread may write meanwhile.
+        for position, header in self.headers(self.offset_index.lookup(offset).position, end):
             if header.last_offset >= offset:
                 return position
-        return self.written_bytes
+        return end
 
     def batches_end(self, position: int, bytes_max: int) -> int:
         """Where whole batches from `position` end within `bytes_max` bytes, but after one batch."""
-        limit = position + bytes_max
-        if limit >= self.written_bytes:
-            return self.written_bytes
+        limit, end = position + bytes_max, self.written_bytes
+        if limit >= end:
+            return end
         start = max(position, self.offset_index.last_position_up_to(limit))
-        for batch_start, header in self.headers_from(start):
+        for batch_start, header in self.headers(start, end):
             if batch_start + header.size_bytes > limit and batch_start > position:
                 return batch_start
-        return self.written_bytes
+        return end
 
     def chunk_end(self, position: int, end: int, chunk_bytes: int) -> int:
         """A boundary of batches about `chunk_bytes` behind `position`, found without a walk."""
@@ -363,7 +384,7 @@ class Segment:
         self.largest_timestamp_ms, self.largest_timestamp_offset = self.time_index.last
         self.offset_next = self.base_offset
         end = self.offset_index.last.position
-        for position, header in self.headers_from(end):
+        for position, header in self.headers(end, self.size_bytes):
             if header.last_offset >= offset_next:
                 break
             end = position + header.size_bytes

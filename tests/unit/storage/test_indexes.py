@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
 import pytest
-from offsetd_storage.files import OsFiles
 from offsetd_storage.indexes import (
     IndexFile,
     OffsetEntry,
@@ -16,14 +14,11 @@ from offsetd_storage.indexes import (
     offset_index_problem,
     time_index_problem,
 )
+from offsetd_storage.simulated_faults import OperationKind
 from partition_logs import GOLDEN, GOLDEN_PARTITIONS
-from simulated_disks import A, disk_with
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from simulated_disks import A, B, disk_with
 
 BASE = 1000
-FILES = OsFiles()
 
 
 def offset_index() -> OffsetIndex:
@@ -156,7 +151,7 @@ def time_entries(*entries: tuple[int, int]) -> bytes:
 )
 def test_a_damaged_offset_index_is_recognised(raw: bytes, problem: str | None) -> None:
     found = offset_index_problem(raw, log_bytes=10_000)
-    assert (problem is None and found is None) or problem in str(found)
+    assert (found is None) if problem is None else (problem in str(found))
 
 
 @pytest.mark.parametrize(
@@ -175,34 +170,33 @@ def test_a_damaged_offset_index_is_recognised(raw: bytes, problem: str | None) -
 )
 def test_a_damaged_time_index_is_recognised(raw: bytes, problem: str | None) -> None:
     found = time_index_problem(raw, largest_timestamp_ms=300, offset_span=10)
-    assert (problem is None and found is None) or problem in str(found)
+    assert (found is None) if problem is None else (problem in str(found))
 
 
 ENTRIES = bytearray(offset_index().entries)
 
 
 @pytest.mark.parametrize(
-    ("found", "too_long", "written"),
+    ("found", "cut", "written"),
     [
         (b"", False, ENTRIES),
         (ENTRIES[:8], False, ENTRIES[8:]),
         (ENTRIES + bytes(800), True, b""),
         (ENTRIES[:16] + b"otherwise", True, ENTRIES[16:]),
-        (b"x" * 24, True, ENTRIES),
+        (b"x" * 24, False, ENTRIES),
         (ENTRIES[:21], False, ENTRIES[21:]),
     ],
 )
-def test_a_file_is_put_right_from_where_it_differs(
-    found: bytes, too_long: bool, written: bytes
-) -> None:
+def test_a_file_is_put_right_from_where_it_differs(found: bytes, cut: bool, written: bytes) -> None:
     disk = disk_with(bytes(found))
     file = IndexFile(disk, A)
     file.compare(file.read(), ENTRIES)
+    assert not file.holds(ENTRIES)
     tail = file.take_tail(ENTRIES, len(ENTRIES))
-    assert tail is not None
-    assert (tail.too_long, tail.entries, tail.is_missing) == (too_long, written, False)
+    assert tail == (24 - len(written), written, cut)
     file.write(tail)
     assert disk.power_cut().read_bytes(A) == ENTRIES
+    assert file.holds(ENTRIES)
     assert file.take_tail(ENTRIES, len(ENTRIES)) is None
 
 
@@ -210,17 +204,18 @@ def test_a_file_that_is_right_is_left_alone() -> None:
     disk = disk_with(bytes(ENTRIES))
     file = IndexFile(disk, A)
     file.compare(file.read(), ENTRIES)
+    assert file.holds(ENTRIES)
     assert file.take_tail(ENTRIES, len(ENTRIES)) is None
 
 
-def test_a_missing_file_is_made_even_for_no_entries(tmp_path: Path) -> None:
-    file = IndexFile(FILES, tmp_path / "a.index")
+def test_a_missing_file_is_made_even_for_no_entries() -> None:
+    disk = disk_with(b"", B)
+    file = IndexFile(disk, A)
     assert file.is_missing
     tail = file.take_tail(bytearray(), 0)
-    assert tail is not None
-    assert tail.is_missing
+    assert tail == (0, b"", False)
     file.write(tail)
-    assert (tmp_path / "a.index").read_bytes() == b""
+    assert disk.read_bytes(A) == b""
     assert not file.is_missing
 
 
@@ -234,3 +229,39 @@ def test_entries_that_change_are_written_again() -> None:
     assert tail is not None
     file.write(tail)
     assert disk.read_bytes(A) == changed
+
+
+def test_what_is_wrong_in_a_file_goes_before_blocks_are_reserved() -> None:
+    disk = disk_with(bytes(ENTRIES[:16]) + b"x" * 10_000)
+    file = IndexFile(disk, A)
+    file.compare(file.read(), ENTRIES)
+    file.reserve(8000)
+    assert disk.read_bytes(A) == ENTRIES[:16]
+    disk.capacity_bytes = 0
+    opened = disk.open(A)
+    opened.pwrite([bytes(8000 - 16)], 16)
+    with pytest.raises(OSError, match="28"):
+        opened.pwrite([b"x"], 8192)
+
+
+def test_blocks_are_reserved_once_and_given_back_by_the_last_tail() -> None:
+    disk = disk_with(b"", B)
+    file = IndexFile(disk, A)
+    operations: list[tuple[OperationKind, int, int]] = []
+    disk.before_operation = lambda _, each: operations.append((each.kind, each.position, each.size))
+    for size in (8, 2000, 4096, 4097, 20_000):
+        file.reserve(size)
+    assert operations == [
+        (OperationKind.CREATE, 0, 0),
+        (OperationKind.ALLOCATE, 0, 4096),
+        (OperationKind.ALLOCATE, 4096, 4096),
+        (OperationKind.ALLOCATE, 8192, 20_000 - 8192),
+    ]
+    assert file.take_tail(bytearray(), 0) is None
+    tail = file.take_tail(ENTRIES, 24, last=True)
+    assert tail is not None
+    assert tail == (0, bytes(ENTRIES), True)
+    file.write(tail)
+    assert disk.power_cut().exists(B)
+    assert disk.read_bytes(A) == ENTRIES
+    assert file.take_tail(ENTRIES, 24, last=True) is None
