@@ -108,6 +108,8 @@ def _decompress_snappy(content: bytes, size_max: int) -> bytes:
     while position < len(content):
         if content.startswith(_XERIAL_MAGIC, position):
             position += _XERIAL_HEADER.size
+            if position > len(content):
+                raise DecompressionFailed("snappy: the header is cut short")
             continue
         if position + _XERIAL_CHUNK.size > len(content):
             raise DecompressionFailed("snappy: the length of a chunk is cut short")

@@ -73,6 +73,7 @@ class KernelCache(_Cache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         arguments, _ = _normalize_signature(sig)
+        # Forbidding Numba to compile would not do: it then turns floats into integers.
         if arguments != self._arguments:
             raise TypeError(f"{self._name} takes {self._arguments}, not {arguments}")
         content = self._read()

@@ -28,6 +28,9 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 # Unsigned 64-bit mixed with signed rounds through float64 in Numba; floats lose offsets.
 _UNSAFE_TYPE: Final = re.compile(r"\b(uint64|float\d+|complex\d+)\b")
 
+# A division by zero is our own mistake and checked by nobody; nobody calls kernels from C.
+_OPTIONS: Final[Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+
 
 class UnsafeKernelError(TypeError):
     """A kernel in which a variable became an unsigned 64-bit integer or a float."""
@@ -44,14 +47,13 @@ class Kernel:
 
 
 _kernels: dict[str, Kernel] = {}
-_warm: set[str] = set()
 
 
 def kernel(signature: str) -> Callable[[Function], Function]:
     """Register a function to be compiled for `signature`, without the GIL, and cached on disk."""
 
     def register(function: Function) -> Function:
-        dispatcher: Any = njit(nogil=True, error_model="numpy")(function)
+        dispatcher: Any = njit(**_OPTIONS)(function)
         cache = KernelCache(function, signature, check=refuse_unsafe_types)
         # Numba looks a compiled function up here before it compiles, and stores it afterwards.
         dispatcher._cache = cache
@@ -64,7 +66,7 @@ def kernel(signature: str) -> Callable[[Function], Function]:
 
 def inline_kernel(function: Function) -> Function:
     """A building block that becomes part of the kernels that call it; cached with them."""
-    dispatcher: Any = njit(nogil=True, error_model="numpy", forceinline=True)(function)
+    dispatcher: Any = njit(**_OPTIONS, forceinline=True)(function)
     dispatcher._cache = _CheckedNullCache()
     return cast("Function", dispatcher)
 
@@ -101,7 +103,7 @@ def is_warm_on_disk() -> bool:
 
 
 def warm(progress: Callable[[int, int, str], None] | None = None) -> int:
-    """Compile or load every registered kernel, then forbid to compile anything else.
+    """Compile or load every registered kernel that is not there yet.
 
     `progress(done, total, name)` is called before each kernel, and with an empty name at the end.
     Returns how many had to be compiled.
@@ -111,11 +113,7 @@ def warm(progress: Callable[[int, int, str], None] | None = None) -> int:
     for done, each in enumerate(kernels):
         if progress is not None:
             progress(done, len(kernels), each.name)
-        if each.name not in _warm:
-            each.dispatcher.compile(each.signature)
-    for each in kernels:
-        each.dispatcher.disable_compile()
-        _warm.add(each.name)
+        each.dispatcher.compile(each.signature)
     if progress is not None:
         progress(len(kernels), len(kernels), "")
     return sum(each.cache.compiled for each in kernels) - compiled
