@@ -73,7 +73,7 @@ class InvalidPrecondition(InvalidField):
 
 
 class InvalidRequestId(InvalidField):
-    """A request id that is too long, not UTF-8, or known as that of another kind of request."""
+    """A request id that is too long, or not UTF-8."""
 
     reason = "INVALID_REQUEST_ID"
 

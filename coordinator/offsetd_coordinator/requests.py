@@ -60,7 +60,7 @@ class CommitOffsets:
     `names` is a writable, padded buffer; it holds the group id from `group_start`, the request id
     from `request_id_start`, and the spans of `columns`. `columns` has one row a partition, no
     partition twice, and the columns that `kernels.columns` lists under "one partition of a
-    commit". `request_id` may be empty.
+    commit". `request_id` may be empty; ids are told apart by group and by kind of request.
     """
 
     group_id: bytes
@@ -69,6 +69,7 @@ class CommitOffsets:
     request_id_start: int
     names: npt.NDArray[np.uint8]
     columns: npt.NDArray[np.int64]
+    reports_end_offsets: bool
 
     @classmethod
     def of(
@@ -76,12 +77,14 @@ class CommitOffsets:
     ) -> CommitOffsets:
         """The plain way to make one, from Python values."""
         names = bytearray(group_id + request_id)
+        reports_end_offsets = False
         rows = []
         for entry in entries:
             topic_start = len(names)
             names += entry.topic
             metadata_start = len(names)
             names += entry.metadata
+            reports_end_offsets |= entry.end_offset >= 0
             rows.append(
                 (
                     topic_start,
@@ -104,6 +107,7 @@ class CommitOffsets:
             request_id_start=len(group_id),
             names=padded_copy(names),
             columns=np.array(rows, np.int64).reshape(len(rows), COMMIT_COLUMNS),
+            reports_end_offsets=reports_end_offsets,
         )
 
 
@@ -170,7 +174,10 @@ class Decision(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """One stored offset. `leader_epoch`, `expire_timestamp_ms` and `end_offset`: -1 is none."""
+    """One stored offset. `leader_epoch`, `expire_timestamp_ms` and `end_offset`: -1 is none.
+
+    Where `is_decodable` is False, only topic, partition and revision are known.
+    """
 
     topic: bytes
     partition: int
@@ -181,3 +188,4 @@ class CommittedOffset(NamedTuple):
     expire_timestamp_ms: int
     revision: int
     end_offset: int
+    is_decodable: bool = True

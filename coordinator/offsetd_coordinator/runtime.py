@@ -143,7 +143,7 @@ class Runtime:
             return self._tickets[partition], refusal
 
     def list_groups(
-        self, partition: int, *, prefix: bytes, after: bytes
+        self, partition: int, *, prefix: bytes, after: bytes | None
     ) -> tuple[int, Iterator[GroupListing]]:
         """Groups of one log partition, unsorted, to be read before anything else is done.
 

@@ -1,7 +1,8 @@
 """One partition of the offsets topic as a pure state: it decides, and it replays.
 
 `decide` changes nothing and yields a record batch; replaying that batch is the only change, by
-the same code at run time as at load, so that live state equals a replay of the log.
+the same code at run time as at load, so that live state equals a replay of the log. Only the end
+offsets that clients report are kept beside it, in memory.
 """
 
 from __future__ import annotations
@@ -9,15 +10,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import attrs
+import numpy as np
+from offsetd_storage.kernels import padded_buffer
+from offsetd_storage.record_batch import Record, encode_batch
+
+from offsetd_coordinator.deletion import (
+    group_to_delete,
+    offsets_to_delete,
+    reply_to_deletion,
+)
+from offsetd_coordinator.errors import (
+    Conflict,
+    CoordinatorError,
+    GroupIdNotFound,
+    InvalidCommitSize,
+    OffsetConflict,
+    OffsetNotMonotonic,
+    RecordUndecodable,
+    UnknownMemberId,
+    UnstableOffsetCommit,
+)
+from offsetd_coordinator.kernels import columns
+from offsetd_coordinator.kernels.commit import decide_commit, note_end_offsets
+from offsetd_coordinator.offset_table import fresh_hash_seeds
+from offsetd_coordinator.replayed_state import REQUEST_ID_HEADER, ReplayedState
+from offsetd_coordinator.requests import (
+    CommitOffsets,
+    CommitReply,
+    Decision,
+    DeleteGroup,
+    DeleteOffsets,
+)
+from offsetd_coordinator.schemas.keys import encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import numpy as np
-    import numpy.typing as npt
-
+    from offsetd_coordinator.deletion import TombstoneKey
     from offsetd_coordinator.groups import Group, GroupListing
-    from offsetd_coordinator.requests import CommittedOffset, Decision, Request
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
+    from offsetd_coordinator.requests import CommittedOffset, Request
 
 
 @attrs.frozen(kw_only=True)
@@ -30,7 +62,8 @@ class ShardConfig:
     message_bytes_max: int = 1_048_588
     request_id_window_ms: int = 60_000
     request_ids_per_partition_max: int = 262_144
-    """How many request ids are remembered at most (40 bytes each); the oldest go first."""
+    """How many request ids are remembered at most (56 bytes each); the oldest go first."""
+    hash_seeds: tuple[int, int, int, int] = attrs.field(factory=fresh_hash_seeds, repr=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -56,21 +89,45 @@ class Shard:
         self.config = config
         self.offset_next = 0
         self.leader_epoch = 0
+        self._state = ReplayedState(
+            request_window_ms=config.request_id_window_ms,
+            request_ids_max=config.request_ids_per_partition_max,
+            hash_seeds=config.hash_seeds,
+        )
+        self._batch = padded_buffer(config.message_bytes_max)
+        self._verdict = np.zeros(columns.VERDICT_COLUMNS, np.int64)
+        self._conflicts = np.zeros((columns.CONFLICTS_MAX, columns.CONFLICT_COLUMNS), np.int64)
 
     def decide(self, request: Request, now_ms: int) -> Decision:
-        """What to write and what to answer. Changes nothing, raises nothing for bad luck."""
-        raise NotImplementedError
+        """What to write and what to answer. Changes nothing; a refusal is part of the decision."""
+        if isinstance(request, CommitOffsets):
+            return self._decide_commit(request, now_ms)
+        try:
+            return self._decide_deletion(request, now_ms)
+        except CoordinatorError as refusal:
+            return Decision(request, None, refusal)
 
     def apply(self, decision: Decision) -> None:
         """Replays the decision's batch, once it is appended, and notes reported end offsets."""
-        raise NotImplementedError
+        if decision.batch is None:
+            return
+        size = len(decision.batch)
+        self._batch[:size] = np.frombuffer(decision.batch, np.uint8)
+        self.replay(self._batch, 0, size)
+        request = decision.request
+        if isinstance(request, CommitOffsets) and request.reports_end_offsets:
+            note_end_offsets(self._state.offsets.arrays, *_as_arguments(request))
 
-    def replay(self, buffer: npt.NDArray[np.uint8], start: int, end: int) -> None:
-        """Replays the whole, checked batches of `buffer[start:end]`; 16 bytes of padding follow.
+    def replay(self, buffer: Bytes, start: int, end: int) -> None:
+        """Replays the whole, checked batches of `buffer[start:end]`; the buffer is padded.
 
-        Bytes that cannot be understood are counted and kept; this never fails for them.
+        Records that cannot be understood are counted and kept; this never fails for them. Raises
+        CorruptBatch if there is something else than whole batches.
         """
-        raise NotImplementedError
+        self._state.replay(buffer, start, end)
+        if start < end:
+            self.offset_next = self._state.offset_next
+            self.leader_epoch = self._state.leader_epoch
 
     def fetch(
         self,
@@ -85,20 +142,191 @@ class Shard:
             UnstableOffsetCommit: `require_stable`, and a transaction is open on what is asked.
             RecordUndecodable: a record that is asked for cannot be read.
         """
-        raise NotImplementedError
+        state = self._state
+        if require_stable and state.pending:
+            pending = state.pending.partitions(group_id)
+            if pending if partitions is None else not pending.isdisjoint(partitions):
+                raise UnstableOffsetCommit(
+                    f"a transaction has offsets pending for group {group_id.decode()!r}"
+                )
+        if partitions is None:
+            offsets = state.offsets.read_group(group_id)
+        else:
+            offsets = state.offsets.read(group_id, partitions)
+        for offset in offsets:
+            if not offset.is_decodable:
+                raise _undecodable_offset(group_id, offset.topic, offset.partition)
+        offsets.sort()
+        return offsets
 
-    def list_groups(self, *, prefix: bytes = b"", after: bytes = b"") -> Iterator[GroupListing]:
+    def list_groups(
+        self, *, prefix: bytes = b"", after: bytes | None = None
+    ) -> Iterator[GroupListing]:
         """The groups with ids that start with `prefix` and are larger than `after`, unsorted."""
-        raise NotImplementedError
+        for group_id in self._state.group_ids():
+            if group_id.startswith(prefix) and (after is None or group_id > after):
+                yield self._state.group_records(group_id).listing()
 
     def get_group(self, group_id: bytes) -> Group:
         """One group. Raises GroupIdNotFound, RecordUndecodable."""
-        raise NotImplementedError
+        if not self._state.has_group(group_id):
+            raise GroupIdNotFound(f"there is no group {group_id.decode()!r}")
+        records = self._state.group_records(group_id)
+        if not records.is_readable:
+            raise RecordUndecodable(f"a record of group {group_id.decode()!r} cannot be read")
+        return records.describe(self._state.offsets.count(group_id))
 
     def counters(self) -> ShardCounters:
         """Counts for logs and metrics."""
-        raise NotImplementedError
+        state = self._state
+        return ShardCounters(
+            offset_count=state.offsets.size,
+            group_count=sum(1 for _ in state.group_ids()),
+            pending_offset_count=len(state.pending),
+            unknown_records=state.unknown_records,
+            undecodable_records=state.undecodable_records,
+            table_bytes=state.offsets.reserved_bytes,
+        )
 
     def misplaced_groups(self) -> list[bytes]:
-        """Groups whose records are here although their hash belongs to another partition."""
-        raise NotImplementedError
+        """Groups whose offsets are here although their hash belongs to another partition."""
+        return self._state.offsets.misplaced_groups(self.partition, self.config.partitions)
+
+    def _decide_commit(self, commit: CommitOffsets, now_ms: int) -> Decision:
+        size = decide_commit(
+            self._state.offsets.arrays,
+            *_as_arguments(commit),
+            now_ms,
+            self.offset_next,
+            self.leader_epoch,
+            self.config.offset_commit_value_version,
+            self.config.message_bytes_max,
+            self._batch,
+            self._verdict,
+            self._conflicts,
+        )
+        if size == columns.DUPLICATE:
+            first_answer = int(self._verdict[columns.VERDICT_LAST_OFFSET])
+            return Decision(commit, CommitReply(first_answer), None)
+        refusal = self._membership_refusal(commit.group_id)
+        if refusal is not None or size < 0:
+            return Decision(commit, None, refusal or self._commit_refusal(commit, size))
+        last_offset = self.offset_next + len(commit.columns) - 1
+        return Decision(
+            commit,
+            CommitReply(last_offset),
+            None,
+            self._batch[:size].tobytes(),
+            last_offset,
+            now_ms,
+        )
+
+    def _membership_refusal(self, group_id: bytes) -> CoordinatorError | None:
+        """Why a commit from outside may not go to this group, if so."""
+        records = self._state.known_group_records(group_id)
+        if records is None:
+            return None
+        name = group_id.decode()
+        if not records.is_readable:
+            return RecordUndecodable(
+                f"a record of group {name!r} cannot be read: it may have members"
+            )
+        if records.has_members:
+            return UnknownMemberId(f"group {name!r} has members: only they may commit")
+        return None
+
+    def _commit_refusal(self, commit: CommitOffsets, verdict: int) -> CoordinatorError:
+        """Why the kernel wrote no batch."""
+        if verdict == columns.TOO_LARGE:
+            return InvalidCommitSize(
+                "offsets", f"the record batch exceeds {self.config.message_bytes_max} bytes"
+            )
+        if verdict == columns.UNREADABLE:
+            row = int(self._verdict[columns.VERDICT_ROW])
+            return _undecodable_offset(commit.group_id, *_partition_of(commit, row))
+        total = int(self._verdict[columns.VERDICT_CONFLICTS])
+        conflicts = tuple(
+            Conflict(
+                topic=topic,
+                partition=partition,
+                offset=None if revision < 0 else offset,
+                revision=None if revision < 0 else revision,
+            )
+            for row, offset, revision in self._conflicts[:total].tolist()
+            for topic, partition in [_partition_of(commit, row)]
+        )
+        if verdict == columns.CONFLICTING:
+            return OffsetConflict(
+                f"{total} of {len(commit.columns)} preconditions do not hold", conflicts, total
+            )
+        return OffsetNotMonotonic(
+            f"{total} of {len(commit.columns)} offsets would go back", conflicts, total
+        )
+
+    def _decide_deletion(self, request: DeleteOffsets | DeleteGroup, now_ms: int) -> Decision:
+        state = self._state
+        known = state.deletions.find(request.group_id, request.request_id, now_ms)
+        if known is not None:
+            return Decision(request, known, None)
+        records = state.group_records(request.group_id)
+        stored = state.stored_partitions(request.group_id)
+        pending = state.pending.partitions(request.group_id)
+        keys: list[TombstoneKey]
+        if isinstance(request, DeleteGroup):
+            keys = group_to_delete(records, stored, pending)
+        else:
+            keys = offsets_to_delete(request, records, stored, pending)
+        if request.validate_only or not keys:
+            return Decision(request, reply_to_deletion(keys, stored, None), None)
+        batch = self._tombstones(keys, request.request_id, now_ms)
+        last_offset = self.offset_next + len(keys) - 1
+        reply = reply_to_deletion(keys, stored, last_offset)
+        return Decision(request, reply, None, batch, last_offset, now_ms)
+
+    def _tombstones(self, keys: Sequence[TombstoneKey], request_id: bytes, now_ms: int) -> bytes:
+        headers = ((REQUEST_ID_HEADER, request_id),) if request_id else ()
+        batch = encode_batch(
+            [
+                Record(
+                    key=encode_key(key),
+                    value=None,
+                    offset=self.offset_next + index,
+                    timestamp_ms=now_ms,
+                    headers=headers if index == 0 else (),
+                )
+                for index, key in enumerate(keys)
+            ],
+            base_offset=self.offset_next,
+            leader_epoch=self.leader_epoch,
+        )
+        if len(batch) > self.config.message_bytes_max:
+            raise InvalidCommitSize(
+                "group_id",
+                f"{len(keys)} tombstones exceed a record batch of "
+                f"{self.config.message_bytes_max} bytes: delete some topics' offsets first",
+            )
+        return batch
+
+
+def _as_arguments(commit: CommitOffsets) -> tuple[Bytes, Int64s, int, int, int, int]:
+    """A commit as kernels take it: the fields of `kernels.columns.Commit`."""
+    return (
+        commit.names,
+        commit.columns,
+        commit.group_start,
+        len(commit.group_id),
+        commit.request_id_start,
+        len(commit.request_id),
+    )
+
+
+def _partition_of(commit: CommitOffsets, row: int) -> tuple[bytes, int]:
+    start, size = commit.columns[row, [columns.TOPIC_START, columns.TOPIC_SIZE]].tolist()
+    return commit.names[start : start + size].tobytes(), int(commit.columns[row, columns.PARTITION])
+
+
+def _undecodable_offset(group_id: bytes, topic: bytes, partition: int) -> RecordUndecodable:
+    return RecordUndecodable(
+        f"the offset of group {group_id.decode()!r} in {topic.decode()}:{partition} cannot be "
+        "read, until it is written again"
+    )

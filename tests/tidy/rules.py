@@ -22,6 +22,7 @@ CONTRACT_NAME = "server_info"  # GetServerInfo is fixed.
 # Only these touch the disk, `offsetd_storage.files` for everything that has to be durable.
 DISK_ALLOWED = {
     "storage/offsetd_storage/files.py": "the one door to the disk",
+    "coordinator/offsetd_coordinator/anonymous_memory.py": "maps memory, never a file",
     "storage/offsetd_storage/kernels/cache.py": "compiled kernels, which can be made again",
     "clients/offsetd_clients/cli/terminal.py": "points standard output at the null device",
     "coordinator/offsetd_coordinator/commands/serve.py": "reads the operator's settings",

@@ -145,6 +145,7 @@ NEEDS_ROOM: Final = 1  # make room for the record, then go on
 NOT_PLAIN_RECORD: Final = 2  # replay this record otherwise, then go on behind it
 NOT_PLAIN_BATCH: Final = 3  # the same with the whole batch
 MALFORMED_BATCH: Final = 4  # what is left of the batch does not divide into records
+BROKEN_BATCH: Final = 5  # no whole batch: the caller broke its promise, or a file changed
 
 # One partition of a commit.
 TOPIC_START: Final = 0
@@ -206,7 +207,7 @@ READ_TOPIC_END: Final = 1
 READ_PARTITION: Final = 2
 READ_OFFSET: Final = 3
 READ_LEADER_EPOCH: Final = 4
-READ_METADATA_START: Final = 5  # UNDECODABLE: nothing but the key can be read
+READ_METADATA_START: Final = 5  # UNDECODABLE, as the end: only key and revision are known
 READ_METADATA_END: Final = 6
 READ_COMMIT_TIMESTAMP: Final = 7
 READ_EXPIRE_TIMESTAMP: Final = 8

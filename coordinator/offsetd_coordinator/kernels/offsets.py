@@ -147,17 +147,20 @@ def remove_offset(table: Table, buffer: Bytes, key: OffsetKey) -> bool:
     return entry >= 0
 
 
-# The kernels of the slow road. A `buffer` holds the group's name, behind it the topic's, behind
-# that the metadata.
+# The kernels of the slow road. A `buffer` holds the group's name; where one topic is meant, its
+# name is next, and then the metadata.
 
 
-@kernel(f"int64({TABLE}, uint8[::1], int64, int64, int64)")
+@kernel(f"void({TABLE}, uint8[::1], int64, int64[:, ::1], int64[::1])")
 def locate(
-    arrays: TableArrays, buffer: Bytes, group_size: int, topic_size: int, partition: int
-) -> int:
-    """The entry of an offset, or -1."""
-    key = OffsetKey(0, group_size, group_size, topic_size, partition)
-    return find_offset(Table(*arrays), buffer, key)
+    arrays: TableArrays, buffer: Bytes, group_size: int, keys: Int64s, found: Int64s
+) -> None:
+    """Write the entry of each key, a row of topic start, topic size and partition, or -1."""
+    table = Table(*arrays)
+    group = find_group(table, buffer, 0, group_size)
+    for row in range(found.size):
+        key = OffsetKey(0, group_size, keys[row, 0], keys[row, 1], keys[row, 2])
+        found[row] = find_in_group(table, group, buffer, key)
 
 
 @kernel(f"boolean({TABLE}, uint8[::1], int64, int64, int64)")
@@ -245,9 +248,13 @@ def read_entries(arrays: TableArrays, rows: Int64s, read: Int64s) -> None:
         read[at, READ_EXPIRE_TIMESTAMP] = entries[entry, EXPIRE_TIMESTAMP]
         read[at, READ_END_OFFSET] = table.end_offsets[entry] - 1
         span = entries[entry, METADATA_SPAN]
-        metadata_start = span if span == UNDECODABLE else span >> METADATA_SIZE_BITS
-        read[at, READ_METADATA_START] = metadata_start
-        read[at, READ_METADATA_END] = metadata_start + (span & METADATA_SIZE_MAX)
+        if span == UNDECODABLE:
+            read[at, READ_METADATA_START] = UNDECODABLE
+            read[at, READ_METADATA_END] = UNDECODABLE
+        else:
+            start = span >> METADATA_SIZE_BITS
+            read[at, READ_METADATA_START] = start
+            read[at, READ_METADATA_END] = start + (span & METADATA_SIZE_MAX)
 
 
 @kernel(f"int64({TABLE}, int64, int64, int64[::1])")

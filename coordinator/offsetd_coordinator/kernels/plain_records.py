@@ -26,11 +26,13 @@ _INT32_MIN: Final = -(1 << 31)
 
 @kernel("int64(uint8[::1], int64, int64, int64, int64)")
 def skip_plain_batches(buffer: Bytes, start: int, end: int, partition: int, partitions: int) -> int:
-    """Where the first batch begins, of checked ones from `start` to `end`, that is not plain."""
+    """Where, of checked batches from `start` on, the first begins that is not plain, or that does
+    not end before `end`.
+    """
     position = start
-    while position < end:
+    while end - position >= BATCH_HEADER_BYTES:
         batch_end = position + batch_size(buffer, position)
-        if not _is_plain(buffer, position, batch_end, partition, partitions):
+        if batch_end > end or not _is_plain(buffer, position, batch_end, partition, partitions):
             return position
         position = batch_end
     return position

@@ -34,6 +34,7 @@ from offsetd_coordinator.kernels.columns import (
     BASE_OFFSET,
     BATCH_AT,
     BATCH_END,
+    BROKEN_BATCH,
     DONE,
     HEADER_COUNT,
     KEY_SIZE,
@@ -83,8 +84,12 @@ def replay_batches(arrays: TableArrays, buffer: Bytes, end: int, cursor: Int64s)
     """
     table = Table(*arrays)
     while cursor[BATCH_AT] < end:
-        if cursor[RECORD_AT] == 0 and not _open_batch(buffer, cursor):
-            return NOT_PLAIN_BATCH
+        if cursor[RECORD_AT] == 0:
+            if not _open_batch(buffer, end, cursor):
+                return BROKEN_BATCH
+            attributes = load_i16(buffer, cursor[BATCH_AT] + ATTRIBUTES_AT)
+            if attributes & _NOT_PLAIN_ATTRIBUTES != 0:
+                return NOT_PLAIN_BATCH
         stop = _replay_records(table, buffer, cursor)
         if stop != DONE:
             return stop
@@ -96,16 +101,21 @@ def replay_batches(arrays: TableArrays, buffer: Bytes, end: int, cursor: Int64s)
 
 
 @inline_kernel
-def _open_batch(buffer: Bytes, cursor: Int64s) -> bool:
-    """Point the cursor at the first record of its batch; False if the batch is not plain."""
+def _open_batch(buffer: Bytes, end: int, cursor: Int64s) -> bool:
+    """Point the cursor at the first record of its batch; False if no whole batch is there."""
     at = cursor[BATCH_AT]
+    if end - at < BATCH_HEADER_BYTES:
+        return False
+    batch_bytes = LENGTH_EXCLUDES_BYTES + load_i32(buffer, at + BATCH_LENGTH_AT)
+    if batch_bytes < BATCH_HEADER_BYTES or batch_bytes > end - at:
+        return False
     base_offset = load_i64(buffer, at + BASE_OFFSET_AT)
-    cursor[BATCH_END] = at + LENGTH_EXCLUDES_BYTES + load_i32(buffer, at + BATCH_LENGTH_AT)
+    cursor[BATCH_END] = at + batch_bytes
     cursor[RECORD_AT] = at + BATCH_HEADER_BYTES
     cursor[RECORDS_LEFT] = load_i32(buffer, at + COUNT_AT)
     cursor[BASE_OFFSET] = base_offset
     cursor[LAST_OFFSET] = base_offset + load_i32(buffer, at + LAST_OFFSET_DELTA_AT)
-    return load_i16(buffer, at + ATTRIBUTES_AT) & _NOT_PLAIN_ATTRIBUTES == 0
+    return True
 
 
 @inline_kernel

@@ -123,10 +123,10 @@ def _page_token(request: group_service_pb2.ListGroupsRequest, last_group_id: byt
     return base64.urlsafe_b64encode(_question_digest(request) + last_group_id).decode()
 
 
-def _read_page_token(request: group_service_pb2.ListGroupsRequest) -> bytes:
-    """The last group id of the page before; empty for the first page."""
+def _read_page_token(request: group_service_pb2.ListGroupsRequest) -> bytes | None:
+    """The last group id of the page before; None for the first page."""
     if not request.page_token:
-        return b""
+        return None
     try:
         token = base64.b64decode(request.page_token, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:

@@ -1,0 +1,33 @@
+"""Arrays over anonymous memory, for tables that grow.
+
+A page counts only once it is touched, so room that is kept ahead is free; and it goes back to the
+system as soon as the array is dropped, which memory from `malloc` does not always. No file is
+involved.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+PAGE_BYTES = mmap.PAGESIZE
+
+
+def zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An array of zeros, of at least one element."""
+    count = math.prod(shape)
+    memory = mmap.mmap(-1, count * np.dtype(dtype).itemsize, flags=mmap.MAP_PRIVATE)
+    return np.frombuffer(memory, dtype=dtype, count=count).reshape(shape)
+
+
+def grown(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
+    """A copy with `rows` rows, the new ones zero."""
+    copy = zeros((rows, *array.shape[1:]), array.dtype)
+    copy[: len(array)] = array
+    return copy

@@ -1,0 +1,303 @@
+"""The stored offsets of a shard: arrays, and the kernels that work on them.
+
+This class owns the arrays and makes room in them; what they mean is in `kernels.columns`, and what
+is done to them, record by record, in `kernels`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Final, cast
+
+import numpy as np
+from offsetd_storage.kernels import PADDING_BYTES, padded_copy
+
+from offsetd_coordinator.anonymous_memory import PAGE_BYTES, grown, zeros
+from offsetd_coordinator.kernels import columns
+from offsetd_coordinator.kernels.columns import Table
+from offsetd_coordinator.kernels.entries import compact_metadata
+from offsetd_coordinator.kernels.names import compact_names
+from offsetd_coordinator.kernels.offsets import (
+    count_entries,
+    list_entries,
+    list_misplaced,
+    locate,
+    read_entries,
+    remove,
+    store,
+)
+from offsetd_coordinator.kernels.request_ids import move_requests
+from offsetd_coordinator.kernels.slots import refill_slots
+from offsetd_coordinator.requests import CommittedOffset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
+
+# Each array starts with about a page, and grows by half.
+_ENTRIES_MIN: Final = PAGE_BYTES // (8 * columns.ENTRY_COLUMNS)
+_NAMES_MIN: Final = PAGE_BYTES // (8 * columns.NAME_COLUMNS)
+_REQUESTS_MIN: Final = PAGE_BYTES // (8 * columns.REQUEST_COLUMNS)
+_SLOTS_MIN: Final = PAGE_BYTES // 8
+_LOCATE_COLUMNS: Final = 3
+_NAME_SIZE_MASK: Final = (1 << columns.NAME_SIZE_BITS) - 1
+
+
+def fresh_hash_seeds() -> tuple[int, int, int, int]:
+    """Secret random seeds, good for the life of a process."""
+    return tuple(secrets.randbits(64) - (1 << 63) for _ in range(4))  # type: ignore[return-value]
+
+
+class OffsetTable:
+    """Offsets by group, topic and partition, with the request ids seen lately.
+
+    `arrays` is what kernels take; it changes when room is made.
+    """
+
+    def __init__(
+        self,
+        *,
+        request_window_ms: int,
+        request_ids_max: int,
+        hash_seeds: tuple[int, int, int, int],
+    ) -> None:
+        counters = np.zeros(columns.COUNTERS, np.int64)
+        counters[columns.REQUEST_WINDOW_MS] = request_window_ms
+        counters[columns.REQUEST_COUNT_MAX] = request_ids_max
+        counters[columns.SEED : columns.SEED + 4] = hash_seeds
+        self.counters: Int64s = counters
+        requests = max(1, min(_REQUESTS_MIN, request_ids_max))
+        self._table = Table(
+            counters=counters,
+            slots=zeros((_SLOTS_MIN,), np.int64),
+            entries=zeros((_ENTRIES_MIN, columns.ENTRY_COLUMNS), np.int64),
+            name_slots=zeros((_SLOTS_MIN,), np.int64),
+            names=zeros((_NAMES_MIN, columns.NAME_COLUMNS), np.int64),
+            name_bytes=zeros((PAGE_BYTES,), np.uint8),
+            metadata=zeros((PAGE_BYTES,), np.uint8),
+            request_slots=zeros((_SLOTS_MIN,), np.int64),
+            requests=zeros((requests, columns.REQUEST_COLUMNS), np.int64),
+            end_offsets=zeros((_ENTRIES_MIN,), np.int64),
+        )
+        self.arrays: TableArrays = self._as_arrays()
+
+    @property
+    def size(self) -> int:
+        """How many offsets are stored."""
+        return int(self.counters[columns.ENTRY_COUNT])
+
+    @property
+    def group_count(self) -> int:
+        """How many groups have an offset."""
+        return int(self.counters[columns.GROUP_COUNT])
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Bytes of all arrays; less is in memory, since what was never used has no pages."""
+        return sum(array.nbytes for array in self._table)
+
+    def store(
+        self,
+        group_id: bytes,
+        topic: bytes,
+        partition: int,
+        *,
+        revision: int,
+        offset: int,
+        leader_epoch: int,
+        metadata: bytes,
+        commit_timestamp_ms: int,
+        expire_timestamp_ms: int,
+    ) -> None:
+        """Stores an offset in place of what was there."""
+        self._store(
+            padded_copy(group_id + topic + metadata),
+            len(group_id),
+            len(topic),
+            partition,
+            revision,
+            offset,
+            leader_epoch,
+            len(metadata),
+            commit_timestamp_ms,
+            expire_timestamp_ms,
+        )
+
+    def mark_undecodable(
+        self, group_id: bytes, topic: bytes, partition: int, *, revision: int
+    ) -> None:
+        """Notes that an offset's record cannot be read, in place of what was there."""
+        names = padded_copy(group_id + topic)
+        unreadable = columns.UNDECODABLE
+        self._store(
+            names, len(group_id), len(topic), partition, revision, -1, -1, unreadable, -1, -1
+        )
+
+    def remove(self, group_id: bytes, topic: bytes, partition: int) -> bool:
+        """Removes an offset; whether it was there."""
+        names = padded_copy(group_id + topic)
+        return bool(remove(self.arrays, names, len(group_id), len(topic), partition))
+
+    def revision_of(self, group_id: bytes, topic: bytes, partition: int) -> int | None:
+        """The log offset of an offset's record, or None."""
+        [entry] = self._locate(group_id, [(topic, partition)])
+        return None if entry < 0 else int(self._table.entries[entry, columns.REVISION])
+
+    def count(self, group_id: bytes) -> int:
+        """How many offsets a group has."""
+        return int(count_entries(self.arrays, padded_copy(group_id), len(group_id)))
+
+    def read_group(self, group_id: bytes) -> list[CommittedOffset]:
+        """All offsets of a group, in no order."""
+        name = padded_copy(group_id)
+        count = count_entries(self.arrays, name, len(group_id))
+        entries = np.empty(count, np.int64)
+        list_entries(self.arrays, name, len(group_id), entries)
+        return self._read(entries)
+
+    def read(
+        self, group_id: bytes, partitions: Sequence[tuple[bytes, int]]
+    ) -> list[CommittedOffset]:
+        """Those offsets of a group that are stored, in no order."""
+        entries = self._locate(group_id, partitions)
+        return self._read(entries[entries >= 0])
+
+    def group_ids(self) -> Iterator[bytes]:
+        """The groups that have an offset, in no order. The table must not change meanwhile."""
+        names = self._table.names[: self.counters[columns.NAME_END]]
+        # A free row keeps a link where a name keeps its entries.
+        spans = names[:, columns.NAME_SPAN]
+        has_entries = (names[:, columns.ENTRY_LIST] != 0) & (spans != columns.FREE)
+        return map(self._name, spans[has_entries].tolist())
+
+    def misplaced_groups(self, partition: int, partitions: int) -> list[bytes]:
+        """The groups whose hash puts them into another partition than this."""
+        spans = np.empty(self.group_count, np.int64)
+        count = list_misplaced(self.arrays, partition, partitions, spans)
+        return [self._name(span) for span in spans[:count].tolist()]
+
+    def make_room(self, name_bytes: int, metadata_bytes: int) -> None:
+        """Makes room for one more offset, with two new names and metadata of these sizes, and for
+        one more request id.
+        """
+        counters = self.counters
+        table = self._table
+        entry_count = int(counters[columns.ENTRY_COUNT]) + 1
+        if entry_count > len(table.entries):
+            rows = len(table.entries) * 3 // 2
+            table = table._replace(
+                entries=grown(table.entries, rows), end_offsets=grown(table.end_offsets, rows)
+            )
+        name_count = int(counters[columns.NAME_COUNT]) + 2
+        if name_count > len(table.names):
+            table = table._replace(names=grown(table.names, len(table.names) * 3 // 2))
+        table = table._replace(
+            slots=_with_free_slots(table.slots, entry_count),
+            name_slots=_with_free_slots(table.name_slots, name_count),
+        )
+        self._table = table
+        self._make_room_for_bytes(name_bytes, metadata_bytes)
+        self._make_room_for_request()
+        self.arrays = self._as_arrays()
+
+    def _as_arrays(self) -> TableArrays:
+        return cast("TableArrays", tuple(self._table))
+
+    def _make_room_for_bytes(self, name_bytes: int, metadata_bytes: int) -> None:
+        counters = self.counters
+        table = self._table
+        used, unused = int(counters[columns.NAME_BYTES_END]), columns.NAME_BYTES_UNUSED
+        if used + name_bytes + PADDING_BYTES > table.name_bytes.size:
+            target = _larger(used - int(counters[unused]) + name_bytes)
+            name_end = counters[columns.NAME_END]
+            end = compact_names(table.names, name_end, table.name_bytes, target)
+            counters[columns.NAME_BYTES_END], counters[unused] = end, 0
+            self._table = table = table._replace(name_bytes=target)
+        used, unused = int(counters[columns.METADATA_END]), columns.METADATA_UNUSED
+        if used + metadata_bytes + PADDING_BYTES > table.metadata.size:
+            target = _larger(used - int(counters[unused]) + metadata_bytes)
+            entry_end = counters[columns.ENTRY_END]
+            end = compact_metadata(table.entries, entry_end, table.metadata, target)
+            counters[columns.METADATA_END], counters[unused] = end, 0
+            self._table = table._replace(metadata=target)
+
+    def _make_room_for_request(self) -> None:
+        counters = self.counters
+        requests = self._table.requests
+        rows = min(len(requests) * 3 // 2, int(counters[columns.REQUEST_COUNT_MAX]))
+        if counters[columns.REQUEST_COUNT] < len(requests) or rows <= len(requests):
+            return
+        moved = zeros((rows, columns.REQUEST_COLUMNS), np.int64)
+        slots = zeros((2 * rows,), np.int64)
+        move_requests(counters, requests, moved, slots)
+        self._table = self._table._replace(requests=moved, request_slots=slots)
+
+    def _store(self, names: Bytes, group_size: int, topic_size: int, *value: int) -> None:
+        while not store(self.arrays, names, group_size, topic_size, *value):
+            self.make_room(group_size + topic_size, names.size - PADDING_BYTES)
+
+    def _locate(self, group_id: bytes, partitions: Sequence[tuple[bytes, int]]) -> Int64s:
+        names = bytearray(group_id)
+        keys = []
+        for topic, partition in partitions:
+            keys.append((len(names), len(topic), partition))
+            names += topic
+        entries = np.array(keys, np.int64).reshape(len(keys), _LOCATE_COLUMNS)
+        found = np.empty(len(keys), np.int64)
+        locate(self.arrays, padded_copy(names), len(group_id), entries, found)
+        return found
+
+    def _read(self, entries: Int64s) -> list[CommittedOffset]:
+        read = np.empty((entries.size, columns.READ_COLUMNS), np.int64)
+        read_entries(self.arrays, entries, read)
+        name_bytes, metadata = self._table.name_bytes, self._table.metadata
+        return [
+            CommittedOffset(
+                topic=name_bytes[topic_start:topic_end].tobytes(),
+                metadata=metadata[metadata_start:metadata_end].tobytes(),
+                is_decodable=metadata_start != columns.UNDECODABLE,
+                partition=partition,
+                offset=offset,
+                leader_epoch=leader_epoch,
+                commit_timestamp_ms=commit_timestamp_ms,
+                expire_timestamp_ms=expire_timestamp_ms,
+                revision=revision,
+                end_offset=end_offset,
+            )
+            for (
+                topic_start,
+                topic_end,
+                partition,
+                offset,
+                leader_epoch,
+                metadata_start,
+                metadata_end,
+                commit_timestamp_ms,
+                expire_timestamp_ms,
+                revision,
+                end_offset,
+            ) in read.tolist()
+        ]
+
+    def _name(self, span: int) -> bytes:
+        start = span >> columns.NAME_SIZE_BITS
+        return self._table.name_bytes[start : start + (span & _NAME_SIZE_MASK)].tobytes()
+
+
+def _with_free_slots(slots: Int64s, rows: int) -> Int64s:
+    """Slots of which a quarter stays free with `rows` rows."""
+    if 4 * rows <= 3 * slots.size:
+        return slots
+    more = zeros((slots.size * 3 // 2,), np.int64)
+    refill_slots(slots, more)
+    return more
+
+
+def _larger(used: int) -> Bytes:
+    """An empty array of bytes that is two thirds full with `used` bytes.
+
+    So each time bytes are moved, half as many have come since the last time.
+    """
+    pages = -(-(used * 3 // 2 + PADDING_BYTES) // PAGE_BYTES)
+    return cast("Bytes", zeros((pages * PAGE_BYTES,), np.uint8))

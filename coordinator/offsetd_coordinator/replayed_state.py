@@ -1,0 +1,314 @@
+"""What a shard knows: exactly what the records of its log say, replayed one by one.
+
+Committed offsets are replayed by a kernel, which stops at anything else: group records,
+transactions, compressed batches, bytes that do not decode. That is dealt with here, in Python, and
+then the kernel goes on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from offsetd_storage.compression import Compression, DecompressionFailed, decompress
+from offsetd_storage.errors import CorruptBatch
+from offsetd_storage.kernels import PADDING_BYTES, padded_copy
+from offsetd_storage.kernels.encode import (
+    ATTRIBUTES_AT,
+    BATCH_HEADER_BYTES,
+    BATCH_LENGTH_AT,
+    LENGTH_EXCLUDES_BYTES,
+)
+from offsetd_storage.record_batch import RecordBatch, batch_header, decode_batch
+
+from offsetd_coordinator.deletion import reply_to_deletion
+from offsetd_coordinator.group_records import GroupRecords
+from offsetd_coordinator.kernels import columns
+from offsetd_coordinator.kernels.entries import METADATA_SIZE_MAX
+from offsetd_coordinator.kernels.replay import replay_batches
+from offsetd_coordinator.kernels.request_ids import HEADER_NAME
+from offsetd_coordinator.known_deletions import KnownDeletions
+from offsetd_coordinator.offset_table import OffsetTable
+from offsetd_coordinator.pending import PendingOffset, PendingOffsets
+from offsetd_coordinator.schemas.consumer_group import decode_consumer_group_value
+from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
+from offsetd_coordinator.schemas.keys import (
+    ConsumerGroupKey,
+    GroupKey,
+    OffsetKey,
+    UnknownKey,
+    decode_key,
+)
+from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
+from offsetd_coordinator.schemas.primitives import UndecodableRecord
+from offsetd_coordinator.schemas.transaction_marker import ControlType, decode_transaction_marker
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from collections.abc import Set as AbstractSet
+
+    from offsetd_storage.record_batch import BatchHeader, Record
+
+    from offsetd_coordinator.group_records import GroupRecordValue
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
+    from offsetd_coordinator.pending import OffsetId
+
+REQUEST_ID_HEADER: Final = HEADER_NAME.decode()
+_CODEC_BITS: Final = 0x07
+
+
+class ReplayedState:
+    """Offsets, groups, open transactions and request ids of one partition."""
+
+    def __init__(
+        self,
+        *,
+        request_window_ms: int,
+        request_ids_max: int,
+        hash_seeds: tuple[int, int, int, int],
+    ) -> None:
+        self.offsets = OffsetTable(
+            request_window_ms=request_window_ms,
+            request_ids_max=request_ids_max,
+            hash_seeds=hash_seeds,
+        )
+        self.pending = PendingOffsets()
+        self.deletions = KnownDeletions(window_ms=request_window_ms, count_max=request_ids_max)
+        self.unknown_records = 0
+        self.undecodable_records = 0
+        self._groups: dict[bytes, GroupRecords] = {}
+        self._cursor = np.zeros(columns.CURSOR_COLUMNS, np.int64)
+
+    @property
+    def offset_next(self) -> int:
+        """The log offset after the last batch replayed."""
+        return int(self.offsets.counters[columns.OFFSET_NEXT])
+
+    @property
+    def leader_epoch(self) -> int:
+        """The leader epoch of the last batch replayed."""
+        return int(self.offsets.counters[columns.LEADER_EPOCH])
+
+    def replay(self, buffer: Bytes, start: int, end: int) -> None:
+        """Replays whole batches of a padded buffer; see `Shard.replay`."""
+        self._replay(buffer, start, end, self._cursor)
+
+    def known_group_records(self, group_id: bytes) -> GroupRecords | None:
+        """A group's records, or None if it has none."""
+        return self._groups.get(group_id)
+
+    def group_records(self, group_id: bytes) -> GroupRecords:
+        """A group's records, be they none."""
+        return self._groups.get(group_id) or GroupRecords(group_id)
+
+    def has_group(self, group_id: bytes) -> bool:
+        """Whether a group exists: by a record of its own, or by an offset, stored or pending."""
+        return (
+            self.group_records(group_id).group_type is not None
+            or self.offsets.count(group_id) > 0
+            or bool(self.pending.partitions(group_id))
+        )
+
+    def group_ids(self) -> Iterator[bytes]:
+        """All groups, each once, in no order."""
+        yield from self.offsets.group_ids()
+        others = {
+            group_id for group_id, group in self._groups.items() if group.group_type is not None
+        }
+        others.update(self.pending.group_ids())
+        for group_id in others:
+            if self.offsets.count(group_id) == 0:
+                yield group_id
+
+    def stored_partitions(self, group_id: bytes) -> AbstractSet[tuple[bytes, int]]:
+        """The partitions a group has offsets for, readable or not."""
+        return {(offset.topic, offset.partition) for offset in self.offsets.read_group(group_id)}
+
+    def _replay(self, buffer: Bytes, start: int, end: int, cursor: Int64s) -> None:
+        cursor[columns.BATCH_AT] = start
+        cursor[columns.RECORD_AT] = 0
+        while True:
+            stop = replay_batches(self.offsets.arrays, buffer, end, cursor)
+            if stop == columns.DONE:
+                return
+            if stop == columns.NEEDS_ROOM:
+                key_size, value_size = cursor[columns.KEY_SIZE], cursor[columns.VALUE_SIZE]
+                self.offsets.make_room(int(key_size), int(value_size))
+            elif stop == columns.NOT_PLAIN_RECORD:
+                self._replay_record_at(buffer, cursor)
+                cursor[columns.RECORD_AT] = cursor[columns.RECORD_END]
+                cursor[columns.RECORDS_LEFT] -= 1
+            elif stop == columns.BROKEN_BATCH:
+                raise CorruptBatch("no whole batch", position=int(cursor[columns.BATCH_AT]))
+            else:
+                if stop == columns.MALFORMED_BATCH:
+                    self.undecodable_records += int(cursor[columns.RECORDS_LEFT])
+                else:
+                    batch_at, batch_end = cursor[columns.BATCH_AT], cursor[columns.BATCH_END]
+                    self._replay_batch(buffer[batch_at:batch_end].tobytes())
+                cursor[columns.RECORDS_LEFT] = 0
+
+    def _replay_record_at(self, buffer: Bytes, cursor: Int64s) -> None:
+        """Replays the record that the kernel stopped at, of a plain batch."""
+        if cursor[columns.HEADER_COUNT] > 0:
+            batch_at, batch_end = cursor[columns.BATCH_AT], cursor[columns.BATCH_END]
+            self._note_deletion(buffer[batch_at:batch_end].tobytes())
+        self._replay_record(
+            _span(buffer, cursor[columns.KEY_START], cursor[columns.KEY_SIZE]),
+            _span(buffer, cursor[columns.VALUE_START], cursor[columns.VALUE_SIZE]),
+            int(cursor[columns.RECORD_OFFSET]),
+            None,
+        )
+
+    def _replay_batch(self, encoded: bytes) -> None:
+        """Replays a batch that is compressed, transactional or control."""
+        header = batch_header(encoded)
+        try:
+            if header.is_control:
+                self._replay_control(decode_batch(encoded, check_crc=False))
+            elif header.is_transactional:
+                for record in decode_batch(encoded, check_crc=False).records:
+                    self._replay_record(record.key, record.value, record.offset, header.producer_id)
+            else:
+                plain = _decompressed(encoded, header)
+                cursor = np.zeros(columns.CURSOR_COLUMNS, np.int64)
+                self._replay(plain, 0, plain.size - PADDING_BYTES, cursor)
+        except (CorruptBatch, DecompressionFailed):
+            self.undecodable_records += header.count
+
+    def _replay_control(self, batch: RecordBatch) -> None:
+        for record in batch.records:
+            try:
+                marker = decode_transaction_marker(record.key or b"", record.value)
+            except UndecodableRecord:
+                self.undecodable_records += 1
+                continue
+            if marker is None:
+                continue
+            ended = self.pending.end(batch.producer_id)
+            if marker.control_type is ControlType.COMMIT:
+                for offset_id, offset in ended.items():
+                    self._merge(offset_id, offset)
+            self._tell_pending()
+
+    def _merge(self, offset_id: OffsetId, offset: PendingOffset) -> None:
+        """Stores what a committed transaction had pending, unless something newer is stored."""
+        revision = self.offsets.revision_of(*offset_id)
+        if revision is None or offset.revision > revision:
+            self._store(offset_id, offset.value, offset.revision)
+
+    def _replay_record(
+        self, key: bytes | None, value: bytes | None, offset: int, producer_id: int | None
+    ) -> None:
+        """Replays one record; `producer_id` is that of its transaction."""
+        try:
+            decoded = decode_key(key or b"")
+        except UndecodableRecord:
+            self.undecodable_records += 1
+            return
+        match decoded:
+            case OffsetKey():
+                offset_id = (decoded.group.encode(), decoded.topic.encode(), decoded.partition)
+                self._replay_offset(offset_id, value, offset, producer_id)
+            case GroupKey() | ConsumerGroupKey():
+                self._replay_group_record(decoded, value)
+            case UnknownKey():
+                self.unknown_records += 1
+
+    def _replay_offset(
+        self, offset_id: OffsetId, encoded: bytes | None, revision: int, producer_id: int | None
+    ) -> None:
+        if encoded is None:
+            self.offsets.remove(*offset_id)
+            self.pending.drop(offset_id)
+            self._tell_pending()
+            return
+        value: OffsetCommitValue | None = None
+        try:
+            value = OffsetCommitValue.decode(encoded)
+        except UndecodableRecord:
+            self.undecodable_records += 1
+        if producer_id is None:
+            self._store(offset_id, value, revision)
+        else:
+            self.pending.add(producer_id, offset_id, PendingOffset(revision=revision, value=value))
+            self._tell_pending()
+
+    def _store(self, offset_id: OffsetId, value: OffsetCommitValue | None, revision: int) -> None:
+        metadata = b"" if value is None else value.metadata.encode()
+        if value is None or len(metadata) > METADATA_SIZE_MAX:
+            self.offsets.mark_undecodable(*offset_id, revision=revision)
+            return
+        self.offsets.store(
+            *offset_id,
+            revision=revision,
+            offset=value.offset,
+            leader_epoch=value.leader_epoch,
+            metadata=metadata,
+            commit_timestamp_ms=value.commit_timestamp_ms,
+            expire_timestamp_ms=value.expire_timestamp_ms,
+        )
+
+    def _tell_pending(self) -> None:
+        """Tells the kernel whether tombstones concern pending offsets too."""
+        self.offsets.counters[columns.PENDING_COUNT] = len(self.pending)
+
+    def _replay_group_record(self, key: GroupKey | ConsumerGroupKey, encoded: bytes | None) -> None:
+        group_id = key.group.encode()
+        group = self._groups.setdefault(group_id, GroupRecords(group_id))
+        if encoded is None:
+            group.remove(key)
+            if not group:
+                del self._groups[group_id]
+            return
+        value: GroupRecordValue | None = None
+        try:
+            if isinstance(key, GroupKey):
+                value = GroupMetadataValue.decode(encoded)
+            else:
+                value = decode_consumer_group_value(key.record_type, encoded)
+        except UndecodableRecord:
+            self.undecodable_records += 1
+        group.put(key, value)
+
+    def _note_deletion(self, encoded: bytes) -> None:
+        """Remembers a deletion by its request id, from its batch that is about to be replayed."""
+        try:
+            records = decode_batch(encoded, check_crc=False).records
+            keys = [decode_key(record.key or b"") for record in records]
+        except (CorruptBatch, UndecodableRecord):
+            return  # No deletion of ours.
+        request_id = _request_id(records[0])
+        if not request_id or any(
+            isinstance(key, UnknownKey) or record.value is not None
+            for key, record in zip(keys, records, strict=True)
+        ):
+            return
+        tombstones = [key for key in keys if not isinstance(key, UnknownKey)]
+        group_id = tombstones[0].group.encode()
+        reply = reply_to_deletion(tombstones, self.stored_partitions(group_id), records[-1].offset)
+        self.deletions.remember(group_id, request_id, reply, records[0].timestamp_ms)
+
+
+def _span(buffer: Bytes, start: int, size: int) -> bytes | None:
+    return None if size < 0 else buffer[start : start + size].tobytes()
+
+
+def _request_id(record: Record) -> bytes | None:
+    return dict(record.headers).get(REQUEST_ID_HEADER)
+
+
+def _decompressed(encoded: bytes, header: BatchHeader) -> Bytes:
+    """The same batch without its codec, padded. Raises DecompressionFailed."""
+    try:
+        codec = header.compression
+    except ValueError as error:
+        raise DecompressionFailed(str(error)) from error
+    assert codec is not Compression.NONE, "kernels replay what is not compressed"
+    records = decompress(codec, encoded[BATCH_HEADER_BYTES:])
+    batch = bytearray(encoded[:BATCH_HEADER_BYTES])
+    length = BATCH_HEADER_BYTES - LENGTH_EXCLUDES_BYTES + len(records)
+    batch[BATCH_LENGTH_AT : BATCH_LENGTH_AT + 4] = length.to_bytes(4, "big")
+    attributes = header.attributes & ~_CODEC_BITS
+    batch[ATTRIBUTES_AT : ATTRIBUTES_AT + 2] = (attributes & 0xFFFF).to_bytes(2, "big")
+    return padded_copy(batch + records)
