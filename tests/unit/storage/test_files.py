@@ -348,6 +348,7 @@ def test_descriptors_do_not_leak(tmp_path: Path) -> None:
 def test_replacing_a_file_leaves_nothing_else(tmp_path: Path) -> None:
     opened(tmp_path / "c.tmp", b"left over, and longer than what comes").close()
     replace_file(FILES, tmp_path / "c", b"first")
+    assert FILES.read_bytes(tmp_path / "c") == b"first"
     replace_file(FILES, tmp_path / "c", b"second")
     assert FILES.list_folder(tmp_path) == ["c"]
     assert FILES.read_bytes(tmp_path / "c") == b"second"
