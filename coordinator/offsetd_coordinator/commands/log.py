@@ -1,0 +1,194 @@
+"""`offsetd log describe|dump|verify`: looks at a data folder without a server, and changes nothing.
+
+Beside a running server only what lies below the recovery points is looked at. A broker's folder
+is as good as one of ours.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from offsetd_storage.checkpoints import read_offset_checkpoint
+from offsetd_storage.errors import CorruptCheckpoint, StorageError
+from offsetd_storage.files import OsFiles
+from offsetd_storage.folder_checkpoints import LOG_START_CHECKPOINT
+from offsetd_storage.folder_view import FolderView, LogView, read_folder
+from offsetd_storage.store_config import OFFSETS_TOPIC
+from offsetd_storage.topic_partition import TopicPartition
+
+from offsetd_coordinator.commands.terminal import ProgressReport, Terminal
+from offsetd_coordinator.dump import dump_log
+from offsetd_coordinator.log_description import describe_log
+from offsetd_coordinator.verification.findings import Finding
+from offsetd_coordinator.verification.folder import folder_findings
+from offsetd_coordinator.verification.logs import LogVerifier
+
+FolderOption = Annotated[
+    Path,
+    typer.Option("--data-dir", metavar="DIR", help="The data folder, offsetd's or a broker's."),
+]
+TopicOption = Annotated[str, typer.Option("--topic", help="Whose partitions are looked at.")]
+PartitionOption = Annotated[
+    list[int] | None,
+    typer.Option("--partition", "-p", metavar="N", help="Only this one; may be repeated."),
+]
+DecoderOption = Annotated[
+    bool, typer.Option("--offsets-decoder", help="Show the records' keys and values, as JSON.")
+]
+
+DEFAULT_FOLDER: Final = Path("offsetd-data")
+DESCRIBE_COLUMNS: Final = (
+    "partition",
+    "start_offset",
+    "end_offset",
+    "segments",
+    "bytes",
+    "batches",
+    "records",
+    "problem",
+)
+VERIFY_COLUMNS: Final = ("file", "position", "reason")
+
+
+def register(app: typer.Typer, terminal: Terminal) -> None:
+    """Adds the group `log`."""
+    group = typer.Typer(help="The log in a data folder, without a server.", no_args_is_help=True)
+    app.add_typer(group, name="log")
+
+    @group.command("describe")
+    def describe(
+        data_dir: FolderOption = DEFAULT_FOLDER,
+        topic: TopicOption = OFFSETS_TOPIC,
+        partition: PartitionOption = None,
+    ) -> None:
+        """Show the offsets, segments, bytes and records of each partition.
+
+        Every batch is checked; the first bad one is named under PROBLEM.
+        """
+        with _failures_told(terminal):
+            view, logs = _selected(terminal, data_dir, topic, partition)
+            terminal.rows(DESCRIBE_COLUMNS, _descriptions(view, logs))
+
+    @group.command("dump")
+    def dump(
+        data_dir: FolderOption = DEFAULT_FOLDER,
+        topic: TopicOption = OFFSETS_TOPIC,
+        partition: PartitionOption = None,
+        offsets_decoder: DecoderOption = False,
+    ) -> None:
+        """Print every batch and record, in the lines of Kafka's DumpLogSegments."""
+        with _failures_told(terminal):
+            _, logs = _selected(terminal, data_dir, topic, partition)
+            dumps = (dump_log(OsFiles(), log, decode_offsets=offsets_decoder) for log in logs)
+            terminal.lines(chain.from_iterable(dumps))
+
+    @group.command("verify")
+    def verify(
+        data_dir: FolderOption = DEFAULT_FOLDER,
+        topic: TopicOption = OFFSETS_TOPIC,
+        partition: PartitionOption = None,
+    ) -> None:
+        """Check every batch, record, index and checkpoint, and where each group lies.
+
+        Prints file, position and reason of everything that is wrong, and exits with 1 if there is
+        anything.
+        """
+        with _failures_told(terminal):
+            _verify(terminal, *_selected(terminal, data_dir, topic, partition))
+
+
+@contextmanager
+def _failures_told(terminal: Terminal) -> Iterator[None]:
+    """A folder that cannot be read is one clear line."""
+    try:
+        yield
+    except StorageError as error:
+        terminal.fail(str(error))
+    except OSError as error:
+        terminal.fail(f"{error.filename or 'data folder'}: {error.strerror or error}")
+
+
+def _selected(
+    terminal: Terminal, folder: Path, topic: str, partitions: Sequence[int] | None
+) -> tuple[FolderView, list[LogView]]:
+    """The logs that were asked for; fails if one of them is not there."""
+    view = read_folder(OsFiles(), folder)
+    by_partition = {
+        log.topic_partition.partition: log
+        for log in view.logs
+        if log.topic_partition.topic == topic
+    }
+    if not by_partition:
+        terminal.fail(f"{folder} has no partition of {topic}")
+    for partition in partitions or ():
+        if partition not in by_partition:
+            terminal.fail(f"{folder} has no folder {topic}-{partition}")
+    if not view.is_settled:
+        terminal.note(
+            "a server has this folder open, or did not close it:"
+            " only what lies below its recovery points is looked at"
+        )
+    return view, [by_partition[each] for each in sorted(set(partitions or by_partition))]
+
+
+def _descriptions(view: FolderView, logs: Sequence[LogView]) -> Iterator[Mapping[str, object]]:
+    files = OsFiles()
+    try:
+        starts = read_offset_checkpoint(files, view.folder / LOG_START_CHECKPOINT)
+    except CorruptCheckpoint:
+        starts = {}  # `verify` tells.
+    for log in logs:
+        start_offset = starts.get(log.topic_partition, 0)
+        description = describe_log(files, log, start_offset=start_offset)
+        yield {
+            "partition": log.topic_partition.partition,
+            "start_offset": description.start_offset,
+            "end_offset": description.end_offset,
+            "segments": description.segments,
+            "bytes": description.size_bytes,
+            "batches": description.batches,
+            "records": description.records,
+            "problem": description.problem,
+        }
+
+
+def _verify(terminal: Terminal, view: FolderView, logs: Sequence[LogView]) -> None:
+    verifiers: dict[TopicPartition, LogVerifier] = {}
+    findings: list[Finding] = []
+
+    def rows(report: ProgressReport) -> Iterator[Mapping[str, object]]:
+        for finding in _findings(view, logs, verifiers, report):
+            findings.append(finding)
+            yield {"file": finding.file, "position": finding.position, "reason": finding.reason}
+
+    with terminal.progress("verify") as report:
+        terminal.rows(VERIFY_COLUMNS, rows(report))
+    batches = sum(verifier.batches for verifier in verifiers.values())
+    records = sum(verifier.records for verifier in verifiers.values())
+    unknown = sum(verifier.unknown_records for verifier in verifiers.values())
+    terminal.note(
+        f"checked {records} records in {batches} batches of {len(verifiers)} partitions"
+        + (f"; {unknown} records are of types that are not ours" if unknown else "")
+    )
+    if findings:
+        terminal.fail("1 finding" if len(findings) == 1 else f"{len(findings)} findings")
+
+
+def _findings(
+    view: FolderView,
+    logs: Sequence[LogView],
+    verifiers: dict[TopicPartition, LogVerifier],
+    report: ProgressReport,
+) -> Iterator[Finding]:
+    """Everything that is wrong; fills `verifiers` on its way."""
+    files = OsFiles()
+    for done, log in enumerate(logs):
+        report(done, len(logs), log.folder.name)
+        is_offsets = log.topic_partition.topic == OFFSETS_TOPIC
+        partitions = view.offsets_partitions if is_offsets else None
+        verifier = verifiers[log.topic_partition] = LogVerifier(files, log, partitions=partitions)
+        yield from verifier.findings()
+    yield from folder_findings(files, view, verifiers)

@@ -1,0 +1,1 @@
+"""Checks a data folder from end to end, trusts nothing and changes nothing."""

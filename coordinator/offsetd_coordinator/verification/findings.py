@@ -1,0 +1,15 @@
+"""What a verification says."""
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class Finding:
+    """Something is wrong at a place: `file` inside the data folder, `position` in bytes.
+
+    The position is None where the file as a whole is meant.
+    """
+
+    file: str
+    position: int | None = None
+    reason: str

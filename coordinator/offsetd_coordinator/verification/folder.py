@@ -1,0 +1,93 @@
+"""Checks what a data folder holds beside its logs: checkpoints, the journal, quarantine files."""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from offsetd_storage.checkpoints import read_offset_checkpoint
+from offsetd_storage.errors import CorruptCheckpoint, JournalDamaged
+from offsetd_storage.files import Files
+from offsetd_storage.folder_checkpoints import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from offsetd_storage.folder_format import read_properties
+from offsetd_storage.folder_view import FolderView
+from offsetd_storage.journal import JOURNAL_NAMES
+from offsetd_storage.journal_recovery import recover_journal
+from offsetd_storage.quarantine import Damage, claims_of, list_quarantine_files, quarantine_path
+from offsetd_storage.topic_partition import TopicPartition
+
+from offsetd_coordinator.verification.findings import Finding
+from offsetd_coordinator.verification.logs import LogVerifier
+
+CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+CHECKPOINTS: Final = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    CLEANER_CHECKPOINT,
+    "replication-offset-checkpoint",
+)
+_JOURNAL_ATTEMPTS: Final = 3
+
+
+def folder_findings(
+    files: Files, view: FolderView, logs: Mapping[TopicPartition, LogVerifier]
+) -> Iterator[Finding]:
+    """What is wrong in the folder itself; `logs` have been verified before."""
+    for name in CHECKPOINTS:
+        yield from _checkpoint_findings(files, view, name, logs)
+    yield from _journal_findings(files, view)
+    yield from _quarantine_findings(files, view)
+
+
+def _checkpoint_findings(
+    files: Files, view: FolderView, name: str, logs: Mapping[TopicPartition, LogVerifier]
+) -> Iterator[Finding]:
+    path = view.folder / name
+    try:
+        offsets = read_offset_checkpoint(files, path)
+    except CorruptCheckpoint as error:
+        yield Finding(file=name, reason=str(error).removeprefix(f"{path}: "))
+        return
+    if not view.is_settled:
+        return  # A server may have written it after the logs were looked at.
+    for topic_partition, offset in offsets.items():
+        log = logs.get(topic_partition)
+        if log is None:
+            continue
+        first = log.log_start_offset if name == LOG_START_CHECKPOINT else 0
+        if not first <= offset <= log.offset_next:
+            line = f"{topic_partition.topic} {topic_partition.partition} {offset}\n".encode()
+            yield Finding(
+                file=name,
+                position=files.read_bytes(path).find(line),
+                reason=f"{topic_partition}: {offset} is outside of the log, which is from"
+                f" {log.log_start_offset} to {log.offset_next}",
+            )
+
+
+def _journal_findings(files: Files, view: FolderView) -> Iterator[Finding]:
+    """Damage of the journal. Beside a running server it changes while it is read, so what is found
+    there has to be found again.
+    """
+    reasons: list[str] = []
+    for _ in range(_JOURNAL_ATTEMPTS):
+        properties = read_properties(files, view.folder)
+        if properties is None:
+            return
+        begun = properties.journal_begun
+        try:
+            recover_journal(files, view.folder, properties.identity, begun=begun, settle=False)
+        except JournalDamaged as error:
+            reasons.append(str(error))
+            if reasons.count(str(error)) > 1:
+                named = [name for name in JOURNAL_NAMES if str(error).startswith(name)]
+                yield Finding(file=(named or JOURNAL_NAMES)[0], reason=str(error))
+                return
+        else:
+            return
+
+
+def _quarantine_findings(files: Files, view: FolderView) -> Iterator[Finding]:
+    partitions = list_quarantine_files(files, view.folder)
+    for topic_partition, claim in claims_of(files, view.folder, partitions).items():
+        if isinstance(claim, Damage):
+            name = quarantine_path(view.folder, topic_partition).name
+            yield Finding(file=name, reason=claim.reason)
