@@ -46,8 +46,8 @@ class Flusher:
         store: FlushedStore,
         *,
         recovery_point_interval_ms: int,
-        on_durable: Callable[[int], None],
-        on_failed: Callable[[BaseException], None],
+        on_durable: Callable[[int], object],
+        on_failed: Callable[[BaseException], object],
     ) -> None:
         self._store = store
         self._recovery_point_interval_seconds = recovery_point_interval_ms / 1000

@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from offsetd_storage.errors import PartitionQuarantined, RecordTooLarge, StorageFailed, StorageFull
+from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.errors import (
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from offsetd_coordinator.requests import CommittedOffset, Decision, Reply, Request
     from offsetd_coordinator.shard import Shard
 
-OFFSETS_TOPIC = "__consumer_offsets"
 # Groups whose partition is remembered: Java's hash takes a microsecond for ten characters.
 _PLACEMENTS_MAX = 65_536
 
@@ -75,8 +75,8 @@ class Runtime:
         self._flusher = Flusher(
             store,
             recovery_point_interval_ms=recovery_point_interval_ms,
-            on_durable=functools.partial(loop.call_soon_threadsafe, self._note_durable),
-            on_failed=functools.partial(loop.call_soon_threadsafe, self._note_failed),
+            on_durable=lambda ticket: loop.call_soon_threadsafe(self._note_durable, ticket),
+            on_failed=lambda error: loop.call_soon_threadsafe(self._note_failed, error),
         )
         self._append = store.append
         self.partition_of = functools.lru_cache(_PLACEMENTS_MAX)(self._place)

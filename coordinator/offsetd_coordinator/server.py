@@ -14,7 +14,7 @@ import ipaddress
 import os
 import resource
 import sys
-import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +25,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from offsetd_storage.errors import StorageError, StorageFailed
 from offsetd_storage.log_config import LogConfig
-from offsetd_storage.log_store import LogStore, LogStoreConfig
+from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
 
 from offsetd_coordinator.loader import load
 from offsetd_coordinator.node import Node
@@ -47,6 +47,7 @@ _log = structlog.get_logger(__name__)
 # The last answers' way out, and the end of calls that never end by themselves (health's Watch).
 _FAREWELL_SECONDS: Final = 0.5
 _DRAIN_POLL_SECONDS: Final = 0.005
+_PROGRESS_SECONDS: Final = 1.0
 _DESCRIPTORS_BESIDE: Final = 64
 # A thread that comes back from the disk waits this long for the loop's thread to let go.
 _SWITCH_INTERVAL_SECONDS: Final = 0.0005
@@ -56,8 +57,20 @@ class StartFailed(Exception):
     """The server cannot start; the message is one line for an operator."""
 
 
-class _Interrupted(Exception):
-    """A stop came while the log was loading."""
+class _Progress:
+    """Lines about something long, at most one a second; nothing of what is done within one."""
+
+    def __init__(self, event: str) -> None:
+        self._event = event
+        self._next_seconds = time.monotonic() + _PROGRESS_SECONDS
+
+    def note(self, partitions_done: int, partitions: int, bytes_done: int) -> None:
+        now_seconds = time.monotonic()
+        if now_seconds >= self._next_seconds:
+            self._next_seconds = now_seconds + _PROGRESS_SECONDS
+            _log.info(
+                self._event, partitions_done=partitions_done, of=partitions, bytes_done=bytes_done
+            )
 
 
 class Server:
@@ -76,12 +89,10 @@ class Server:
         self._clock = clock
         self._random = random
         self._stopping = asyncio.Event()
-        self._interrupted = threading.Event()
         self._health = health_aio.HealthServicer()
 
     def stop(self) -> None:
         """Begins to drain; `run` returns when that is done."""
-        self._interrupted.set()
         self._stopping.set()
 
     async def run(self) -> None:
@@ -93,9 +104,6 @@ class Server:
         _log.info("listening", address=self.node.address, pid=os.getpid())
         try:
             runtime = await self._load()
-        except _Interrupted:
-            await grpc_server.stop(0)
-            return
         except StorageError as error:
             await grpc_server.stop(0)
             raise StartFailed(f"{self.settings.data_dir}: {error}") from error
@@ -114,6 +122,7 @@ class Server:
             await self._drain()
         await grpc_server.stop(_FAREWELL_SECONDS)
         if runtime.failed is None:
+            # Raises StorageFailed if the last flush fails.
             await asyncio.to_thread(runtime.close)
         if runtime.failed is not None:
             raise runtime.failed
@@ -155,39 +164,70 @@ class Server:
 
     async def _load(self) -> Runtime:
         """Opens the folder and replays its log, in threads."""
-        loop = asyncio.get_running_loop()
-        store, shards = await asyncio.to_thread(self._open_and_load)
+        threads = self.settings.num_recovery_threads_per_data_dir or os.cpu_count() or 1
+        store = await asyncio.to_thread(self._open_store, threads)
         self.node.folder_id = store.folder_id
         self.node.partitions = store.partitions
+        shards = await asyncio.to_thread(self._load_shards, store, threads)
         return Runtime(
             store,
             shards,
             clock=self._clock,
-            loop=loop,
+            loop=asyncio.get_running_loop(),
             recovery_point_interval_ms=self.settings.log_flush_offset_checkpoint_interval_ms,
             on_failed=self._note_failed,
         )
 
-    def _open_and_load(self) -> tuple[LogStore, dict[int, Shard]]:
-        settings = self.settings
-        threads = settings.num_recovery_threads_per_data_dir or os.cpu_count() or 1
+    def _open_store(self, threads: int) -> LogStore:
+        progress = _Progress("checking")
         store = LogStore.open(
             self._files,
-            Path(settings.data_dir),
-            _store_config(settings, threads),
+            Path(self.settings.data_dir),
+            _store_config(self.settings, threads),
             clock=self._clock,
             random=self._random,
+            on_progress=lambda at: progress.note(at.partitions_done, at.partitions, at.bytes_done),
         )
-        raise_descriptor_limit(store.partitions, settings.max_connections)
+        report = store.report
+        _log.info(
+            "folder open",
+            folder_id=store.folder_id,
+            closed_clean=report.closed_clean,
+            bytes_cut=report.bytes_cut,
+            batches_appended_again=report.batches_appended_again,
+        )
+        for warning in report.warnings:
+            _log.warning("found while opening", warning=warning)
+        for each in report.partitions:
+            for problem in each.index_problems:
+                _log.info("index rebuilt", partition=str(each.topic_partition), problem=problem)
+        for damage in store.quarantined.values():
+            _log.error("partition quarantined", damage=str(damage))
+        raise_descriptor_limit(store.partitions, self.settings.max_connections)
+        return store
+
+    def _load_shards(self, store: LogStore, threads: int) -> dict[int, Shard]:
+        config = _shard_config(self.settings, store.partitions)
         shards = {
-            topic_partition.partition: Shard(
-                topic_partition.partition, _shard_config(settings, store.partitions)
-            )
+            topic_partition.partition: Shard(topic_partition.partition, config)
             for topic_partition in store.logs
-            if topic_partition not in store.quarantined
+            if topic_partition.topic == OFFSETS_TOPIC and topic_partition not in store.quarantined
         }
-        load(store, shards, threads, None)
-        return store, shards
+        progress = _Progress("loading")
+        load(
+            store,
+            shards,
+            threads,
+            lambda at: progress.note(at.partitions_done, at.partitions_total, at.bytes_done),
+        )
+        for partition, shard in shards.items():
+            for group_id in shard.misplaced_groups():
+                _log.error(
+                    "a group is not served: its hash puts it into another log partition",
+                    group=group_id.decode(errors="replace"),
+                    log_partition=partition,
+                )
+        return shards
 
     def _note_failed(self, error: StorageFailed) -> None:
         _log.error("the disk failed: nothing more is acknowledged", error=str(error))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib import metadata
 from typing import TYPE_CHECKING
 
 from offsetd.v1 import admin_service_pb2
+from offsetd_storage.log_store import OFFSETS_TOPIC
 
 from offsetd_coordinator.errors import CoordinatorLoadInProgress, InvalidPartition
 from offsetd_coordinator.placement import partition_of
-from offsetd_coordinator.runtime import OFFSETS_TOPIC
 from offsetd_coordinator.service import validation
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class AdminService:
                 response.offset_count += counters.offset_count
                 response.unknown_record_count += counters.unknown_records
                 response.undecodable_record_count += counters.undecodable_records
+                await asyncio.sleep(0)  # To count a shard's groups takes a while.
             response.quarantined_partitions.extend(
                 partition
                 for partition in range(node.runtime.partitions)
@@ -97,6 +99,7 @@ def _log_partition(
         return message
     message.log_start_offset = log.log_start_offset
     message.log_end_offset = log.offset_next
+    message.recovery_point = runtime.store.recovery_point(log.topic_partition).offset
     message.size_bytes = log.size_bytes
     for segment in log.segments:
         described = message.segments.add(

@@ -1,0 +1,156 @@
+"""A real server in a process of its own: started, watched by its log, stopped, killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import grpc
+from offsetd.v1 import admin_service_pb2_grpc, group_service_pb2_grpc, offset_service_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+# Generous: a machine that is busy with other tests is slow, and kernels may have to be compiled.
+START_SECONDS_MAX = 240
+STOP_SECONDS_MAX = 60
+_POLL_SECONDS = 0.005
+_COMMAND = "from offsetd_clients.cli.main import main; main()"
+
+
+class ServerProcess:
+    """`offsetd serve` on a folder, on a port of the machine's choosing."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        settings: Mapping[str, object] | None = None,
+        wrapper: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        values = {"data.dir": folder, "listen.address": "127.0.0.1:0", **(settings or {})}
+        assignments = [part for item in values.items() for part in ("--set", "{}={}".format(*item))]
+        inherited = {key: value for key, value in os.environ.items() if "OFFSETD_" not in key}
+        self.process = subprocess.Popen(
+            [*wrapper, sys.executable, "-c", _COMMAND, "serve", *assignments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env={**inherited, **(environment or {})},
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read_lines, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The log so far: its JSON lines."""
+        return [json.loads(line) for line in self.lines if line.startswith("{")]
+
+    @property
+    def log(self) -> str:
+        """Everything on stderr so far."""
+        return "".join(self.lines)
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT, once it listens."""
+        return str(self.wait_for_event("listening")["address"])
+
+    @property
+    def pid(self) -> int:
+        """The server's own process, also where it runs under a wrapper; once it listens."""
+        return int(self.wait_for_event("listening")["pid"])
+
+    def wait_for_event(self, name: str) -> dict[str, Any]:
+        """The first event of that name. Fails if the process ends without it."""
+
+        def found() -> dict[str, Any] | None:
+            return next((event for event in self.events if event["event"] == name), None)
+
+        poll(lambda: found() or self.process.poll() is not None, START_SECONDS_MAX, self)
+        event = found()
+        if event is None:
+            self._reader.join(STOP_SECONDS_MAX)
+            event = found()
+        assert event is not None, f"the server ended without {name!r}:\n{self.log}"
+        return event
+
+    def wait_until_serving(self) -> ServerProcess:
+        """Returns once the log is loaded."""
+        self.wait_for_event("serving")
+        return self
+
+    def wait_for_exit(self) -> int:
+        """The exit code, once the process has ended by itself."""
+        code = self.process.wait(START_SECONDS_MAX)
+        self._reader.join(STOP_SECONDS_MAX)
+        return code
+
+    def stop(self) -> int:
+        """SIGTERM, and the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.wait_for_exit()
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(STOP_SECONDS_MAX)
+        self._reader.join(STOP_SECONDS_MAX)
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def channel(self, **options: int) -> grpc.Channel:
+        """A connection of its own."""
+        arguments = [("grpc.use_local_subchannel_pool", 1)]
+        arguments += [(f"grpc.{name}", value) for name, value in options.items()]
+        return grpc.insecure_channel(self.address, options=arguments)
+
+    def _read_lines(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+
+
+class Stubs:
+    """The services of one server over one channel."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self.channel = channel
+        # Generated stubs are untyped.
+        self.offsets: Any = offset_service_pb2_grpc.OffsetServiceStub(channel)  # type: ignore[no-untyped-call]
+        self.groups: Any = group_service_pb2_grpc.GroupServiceStub(channel)  # type: ignore[no-untyped-call]
+        self.admin: Any = admin_service_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+
+
+def poll(condition: Callable[[], object], seconds_max: float, about: object = "") -> None:
+    """Returns once the condition holds. Fails when it does not in a generous time."""
+    end = time.monotonic() + seconds_max
+    while not condition():
+        if time.monotonic() > end:
+            log = about.log if isinstance(about, ServerProcess) else about
+            raise AssertionError(f"waited {seconds_max} s in vain; {log}")
+        time.sleep(_POLL_SECONDS)
