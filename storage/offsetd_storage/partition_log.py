@@ -213,6 +213,7 @@ class PartitionLog:
     ) -> Segment:
         """The active segment, with room for the batch: a new one where it is time for that."""
         size = len(batch)
+        self._active.wake()
         try:
             if self._active.must_roll(
                 batch_bytes=size,

@@ -218,7 +218,6 @@ class Segment:
 
     def make_room(self, *, batch_bytes: int, max_timestamp_ms: int, now_ms: int) -> None:
         """Readies the segment for a batch. Raises OSError where no blocks are to be had for it."""
-        self._wake()
         self._reserve(self.size_bytes + batch_bytes)
         if self.size_bytes == 0:
             self.first_timestamp_ms = max_timestamp_ms
@@ -276,8 +275,8 @@ class Segment:
         self.time_index.maybe_append(self.largest_timestamp_ms, self.largest_timestamp_offset)
         return True
 
-    def _wake(self) -> None:
-        """Takes appends again, without that entry: so an index is always what a scan makes."""
+    def wake(self) -> None:
+        """May take appends again, without that entry: so an index is always what a scan makes."""
         if self._waking_bytes is not None:
             self.time_index.shorten(self._waking_bytes)
             self._time_file.changed_from(self._waking_bytes)
@@ -375,7 +374,7 @@ class Segment:
     def truncate(self, offset_next: int) -> None:
         """Keeps the batches that end below `offset_next`. Nothing is queued."""
         assert not self._unwritten, "only what is written can be cut"
-        self._wake()
+        self.wake()
         self.offset_index.truncate(offset_next)
         self.time_index.truncate(offset_next)
         self._offset_file.changed_from(len(self.offset_index.entries))

@@ -272,6 +272,16 @@ def test_a_segment_rolls_when_an_index_is_full() -> None:
     assert bases(log) == [0, 7, 14, 21]  # After three entries in the time index, one slot spare.
 
 
+def test_the_time_entry_of_a_log_at_rest_does_not_fill_its_index() -> None:
+    files = SimulatedFiles()
+    config = LogConfig(index_interval_bytes=150, segment_index_bytes_max=12 * 2)
+    for number in range(3):
+        log = created(files, config=config) if number == 0 else opened(files, config=config)
+        append(log, size_bytes=100, timestamp_ms=number)
+        assert bases(log) == [0]
+        log.close()
+
+
 @pytest.mark.parametrize("jitter_ms", [0, 900])
 def test_jitter_lets_segments_roll_at_different_times(jitter_ms: int) -> None:
     def rolls(seed: int) -> list[int]:

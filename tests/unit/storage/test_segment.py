@@ -41,6 +41,7 @@ def put(
     batch = batch_of(
         segment.offset_next, count=count, size_bytes=size_bytes, timestamp_ms=timestamp_ms
     )
+    segment.wake()
     segment.make_room(batch_bytes=len(batch), max_timestamp_ms=timestamp_ms, now_ms=NOW_MS)
     last_offset = segment.offset_next + count - 1
     segment.append(batch, last_offset=last_offset, max_timestamp_ms=timestamp_ms)
