@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.kernels.byte_order import load_i16, load_i32
 from offsetd_storage.kernels.decode import load_header, load_record
-from offsetd_storage.kernels.encode import ATTRIBUTES_AT, BATCH_HEADER_BYTES, COUNT_AT
+from offsetd_storage.kernels.encode import (
+    ATTRIBUTES_AT,
+    BATCH_HEADER_BYTES,
+    COUNT_AT,
+    LAST_OFFSET_DELTA_AT,
+)
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 from offsetd_storage.kernels.scan import batch_size
 
@@ -42,11 +47,14 @@ def skip_plain_batches(buffer: Bytes, start: int, end: int, partition: int, part
 def _is_plain(buffer: Bytes, start: int, end: int, partition: int, partitions: int) -> bool:
     if load_i16(buffer, start + ATTRIBUTES_AT) & _NOT_PLAIN_ATTRIBUTES != 0:
         return False
+    last_offset_delta = load_i32(buffer, start + LAST_OFFSET_DELTA_AT)
     position = start + BATCH_HEADER_BYTES
     for _ in range(load_i32(buffer, start + COUNT_AT)):
         record = load_record(buffer, position, end)
-        position, _, _, key_start, key_size, value_start, value_size, headers_at, headers = record
-        if position < 0 or not _headers_end_at(buffer, headers_at, headers, position):
+        position, _, delta, key_start, key_size, value_start, value_size, headers_at, count = record
+        if position < 0 or delta < 0 or delta > last_offset_delta:
+            return False
+        if not _headers_end_at(buffer, headers_at, count, position):
             return False
         decodes, key = load_offset_key(buffer, key_start, key_size)
         if not decodes or not _is_well_placed(buffer, key, partition, partitions):
