@@ -22,7 +22,7 @@ from offsetd_storage.compression import (
     decompress,
 )
 from offsetd_storage.errors import CorruptBatch
-from offsetd_storage.kernels import PADDING_BYTES, padded_copy
+from offsetd_storage.kernels import padded_copy
 from offsetd_storage.kernels.crc32c import crc32c
 from offsetd_storage.kernels.decode import RECORD_BYTES_MIN, RECORD_COLUMNS, index_records
 from offsetd_storage.kernels.encode import (
@@ -34,6 +34,8 @@ from offsetd_storage.kernels.encode import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import numpy.typing as npt
 
     Bytes = bytes | bytearray | memoryview
 
@@ -124,6 +126,9 @@ class RecordBatch(BatchHeader):
     records: tuple[Record, ...]
 
 
+_HEADER_FIELDS: Final = tuple(field.name for field in attrs.fields(BatchHeader))
+
+
 def batch_header(buffer: Bytes, position: int = 0) -> BatchHeader:
     """The header at `position`, of a batch that need not be there as a whole.
 
@@ -184,20 +189,25 @@ def decode_batch(
     if end > len(buffer):
         raise CorruptBatch("the batch is cut short", position=position)
     batch = bytes(memoryview(buffer)[position:end])
+    padded = padded_copy(batch)
     if check_crc:
-        computed = computed_crc(batch)
+        computed = crc32c(padded, ATTRIBUTES_AT, len(batch))
         if computed != header.crc:
             raise CorruptBatch(
                 f"checksum {computed} is not the header's {header.crc}", position=position
             )
+    content, start = batch, BATCH_HEADER_BYTES
     try:
-        content = decompress(
-            header.compression, batch[BATCH_HEADER_BYTES:], size_max=decompressed_bytes_max
-        )
+        if header.compression is not Compression.NONE:
+            compressed = batch[BATCH_HEADER_BYTES:]
+            content = decompress(header.compression, compressed, size_max=decompressed_bytes_max)
+            padded, start = padded_copy(content), 0
     except (DecompressionFailed, ValueError) as error:
         raise CorruptBatch(str(error), position=position) from error
-    records = tuple(_decode_records(content, header, position))
-    return RecordBatch(**attrs.asdict(header, recurse=False), records=records)
+    rows = _index_records(padded, start, len(content), header.count, position)
+    records = tuple(_decode_records(content, rows, header, position))
+    fields = {name: getattr(header, name) for name in _HEADER_FIELDS}
+    return RecordBatch(**fields, records=records)
 
 
 def decode_batches(buffer: Bytes, *, check_crc: bool = True) -> Iterator[RecordBatch]:
@@ -211,24 +221,31 @@ def decode_batches(buffer: Bytes, *, check_crc: bool = True) -> Iterator[RecordB
 
 def computed_crc(batch: bytes) -> int:
     """The checksum that the header of the whole batch `batch` should have."""
-    buffer = padded_copy(batch)
-    return crc32c(buffer, ATTRIBUTES_AT, len(batch))
+    return crc32c(padded_copy(batch), ATTRIBUTES_AT, len(batch))
 
 
-def _decode_records(content: bytes, header: BatchHeader, position: int) -> Iterator[Record]:
-    if header.count > len(content) // RECORD_BYTES_MIN:
-        raise CorruptBatch(f"no room for {header.count} records", position=position)
-    rows = np.empty((header.count, RECORD_COLUMNS), dtype=np.int64)
-    buffer = padded_copy(content)
-    read = index_records(buffer, 0, buffer.size - PADDING_BYTES, rows)
-    if read != header.count:
+def _index_records(
+    buffer: npt.NDArray[np.uint8], start: int, end: int, count: int, position: int
+) -> list[list[int]]:
+    """A row of Python's numbers for each record from `start` to `end`; see `load_record`."""
+    if count > (end - start) // RECORD_BYTES_MIN:
+        raise CorruptBatch(f"no room for {count} records", position=position)
+    rows = np.empty((count, RECORD_COLUMNS), dtype=np.int64)
+    read = index_records(buffer, start, end, rows)
+    if read != count:
         what = "bytes are left behind the records" if read < 0 else f"record {read} is malformed"
         raise CorruptBatch(what, position=position)
+    found: list[list[int]] = rows.tolist()
+    return found
+
+
+def _decode_records(
+    content: bytes, rows: list[list[int]], header: BatchHeader, position: int
+) -> Iterator[Record]:
     appended_ms = None
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         appended_ms = header.max_timestamp_ms
-    # Numbers of the rows are Python's from here on, and faster for it.
-    for row in rows.tolist():
+    for row in rows:
         record_end, timestamp_delta, offset_delta, key_at, key_size, value_at, value_size = row[:7]
         offset = header.base_offset + offset_delta
         if not header.base_offset <= offset <= header.last_offset:
