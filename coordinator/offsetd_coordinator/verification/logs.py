@@ -37,7 +37,7 @@ _STOPS: Final = {
     StopReason.BAD_LENGTH: "a batch has a length that cannot be",
     StopReason.BAD_MAGIC: "no batch of format v2 is here",
     StopReason.BAD_COUNT: "a batch has a number of records that cannot be",
-    StopReason.BAD_OFFSET: "a batch does not have an offset above those before, or fitting here",
+    StopReason.BAD_OFFSET: "a batch has an offset not above those before, or out of range",
     StopReason.BAD_LEADER_EPOCH: "a batch has a lower leader epoch than those before",
     StopReason.BAD_CHECKSUM: "a batch has a wrong checksum",
 }
