@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+import typer
+from offsetd_coordinator.commands import kernels
+from offsetd_storage.kernels import registry
+from typer.testing import CliRunner
+
+
+class Terminal:
+    """Remembers what a command says and reports."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.reports: list[tuple[int, int, str]] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    @contextmanager
+    def progress(self, title: str):
+        yield lambda *report: self.reports.append(report)
+
+
+@pytest.fixture
+def few_kernels(monkeypatch, tmp_path):
+    """A registry with one kernel, and an empty cache."""
+    monkeypatch.setattr(registry, "_kernels", {})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    imported: list[str] = []
+    monkeypatch.setattr(registry, "import_kernels", lambda *packages: imported.extend(packages))
+    return imported
+
+
+def doubled(number):
+    return number + number
+
+
+def declare() -> None:
+    registry._kernels.clear()
+    registry.kernel("int64(int64)")(doubled)
+
+
+def run() -> Terminal:
+    terminal, app = Terminal(), typer.Typer()
+    app.callback()(lambda: None)
+    kernels.register(app, terminal)
+    result = CliRunner().invoke(app, ["kernels", "warm"])
+    assert (result.exit_code, result.stdout) == (0, "")
+    return terminal
+
+
+def test_warm_compiles_with_progress_and_says_so_on_stderr(few_kernels):
+    declare()
+    terminal = run()
+    assert terminal.reports == [(0, 1, "doubled"), (1, 1, "")]
+    assert len(terminal.notes) == 2
+    assert "compiling" in terminal.notes[0]
+    assert terminal.notes[1] == "1 kernels are ready; 1 of them had to be compiled"
+
+
+def test_warm_only_loads_what_the_cache_has_and_shows_no_progress(few_kernels):
+    declare()
+    run()
+    declare()
+    terminal = run()
+    assert terminal.notes == ["1 kernels are ready; 0 of them had to be compiled"]
+    assert terminal.reports == []
+
+
+def test_warm_imports_the_kernels_of_storage_and_coordinator(few_kernels):
+    declare()
+    run()
+    assert set(few_kernels) == {"offsetd_storage.kernels", "offsetd_coordinator.kernels"}
