@@ -103,6 +103,7 @@ class LocalRuntime:
     """Jars from Maven Central, run by the Java that is installed."""
 
     jars: Path
+    java_options: tuple[str, ...] = JAVA_OPTIONS
 
     @classmethod
     def install(cls) -> "LocalRuntime":
@@ -166,7 +167,7 @@ class LocalRuntime:
 
     def _command(self, main_class: str, arguments: Sequence[str], *, quiet: bool) -> list[str]:
         logging = self.jars / "log4j2.properties"
-        options = [*JAVA_OPTIONS, "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8"]
+        options = [*self.java_options, "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8"]
         options.append(f"-Dlog4j2.configurationFile={logging}")
         if quiet:
             options.append("-Dlog4j2.level=ERROR")

@@ -1,13 +1,13 @@
 """A broker is killed -9 in the middle of commits, and its folder opened by offsetd."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import attrs
 import pytest
-from interop.kafka_broker import CommitFailed, KafkaBroker, KafkaOffset, commit_with
+from interop.kafka_broker import KafkaBroker, KafkaOffset
+from interop.kafka_protocol import KafkaConnection
 from interop.server_process import ServerProcess
 from offsetd_clients import OffsetClient, RetryPolicy, TopicPartition, UnstableOffsets
 
@@ -33,20 +33,18 @@ class Committer:
     sent: int = 0
 
     def run(self) -> None:
-        with closing(self.broker.consumer(self.group)) as consumer:
-            while True:
-                self.sent += 1
-                try:
-                    commit_with(consumer, self.offsets(self.sent))
-                except CommitFailed:
-                    return
-                self.acknowledged = self.sent
+        try:
+            with KafkaConnection(self.broker.address) as connection:
+                while True:
+                    self.sent += 1
+                    assert connection.commit(self.group, self.offsets(self.sent))
+                    self.acknowledged = self.sent
+        except OSError:
+            return
 
-    def offsets(self, number: int) -> dict[tuple[str, int], KafkaOffset]:
+    def offsets(self, number: int) -> dict[tuple[str, int], tuple[int, str]]:
         return {
-            ("orders", partition): KafkaOffset(
-                offset=number * 10 + partition, leader_epoch=None, metadata=f"commit {number}"
-            )
+            ("orders", partition): (number * 10 + partition, f"commit {number}")
             for partition in range(PARTITIONS)
         }
 
@@ -64,8 +62,7 @@ def killed(used_broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -
     broker = used_broker.copy_to(tmp_path_factory.mktemp("killed") / "broker")
     with broker.running():
         for outcome in ("committed", "aborted", "open"):
-            with closing(broker.consumer(f"transaction-{outcome}")) as consumer:
-                commit_with(consumer, {("orders", 0): offset_of(1)})
+            broker.commit(f"transaction-{outcome}", {("orders", 0): offset_of(1)})
         moved = {("orders", 0): 2}
         broker.transaction("transaction-committed", moved).commit_transaction(CALL_S_MAX)
         broker.transaction("transaction-aborted", moved).abort_transaction(CALL_S_MAX)
@@ -87,12 +84,11 @@ def offset_of(offset: int) -> KafkaOffset:
     return KafkaOffset(offset=offset, leader_epoch=None, metadata="")
 
 
-@pytest.fixture
-def client(
-    killed: Killed, serve: Callable[[Path], ServerProcess], tmp_path: Path
-) -> Iterator[OffsetClient]:
-    copy = killed.broker.copy_to(tmp_path / "copy")
-    with serve(copy.data).running() as client:
+@pytest.fixture(scope="module")
+def client(killed: Killed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OffsetClient]:
+    """Of an offsetd on the folder."""
+    log = tmp_path_factory.mktemp("offsetd") / "log"
+    with ServerProcess(data=killed.broker.data, log=log).running() as client:
         yield client
 
 
@@ -100,7 +96,7 @@ def test_nothing_that_the_broker_acknowledged_is_lost(killed: Killed, client: Of
     for committer in killed.committers:
         assert committer.acknowledged > 0
         stored = client.fetch(committer.group)
-        numbers = {offset.metadata.rstrip("\0") for offset in stored.values()}
+        numbers = {offset.metadata for offset in stored.values()}
         assert numbers in [
             {f"commit {number}"} for number in range(committer.acknowledged, committer.sent + 1)
         ], "the last commit that was acknowledged, or one that was sent after it, and whole"
@@ -108,7 +104,7 @@ def test_nothing_that_the_broker_acknowledged_is_lost(killed: Killed, client: Of
         assert {
             (partition.topic, partition.partition): offset.offset
             for partition, offset in stored.items()
-        } == {key: value.offset for key, value in committer.offsets(number).items()}
+        } == {key: value for key, (value, _) in committer.offsets(number).items()}
 
 
 @pytest.mark.parametrize(
@@ -130,6 +126,6 @@ def test_a_transaction_that_was_left_open_is_still_pending(client: OffsetClient)
 
 
 def test_a_group_of_the_broker_takes_commits_from_here(client: OffsetClient) -> None:
-    position = TopicPartition("orders", 1)
-    client.commit("committer-0", {position: 5_000_000})
-    assert client.fetch("committer-0")[position].offset == 5_000_000
+    position = TopicPartition("appended", 0)
+    client.commit("transaction-aborted", {position: 5_000_000})
+    assert client.fetch("transaction-aborted")[position].offset == 5_000_000
