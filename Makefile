@@ -31,7 +31,7 @@ check: $(VENV)/.check protos-check
 	$(PYTEST) -q tests/tidy
 
 bench: $(VENV)/.test
-	$(BIN)/python -m benchmarks $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m benchmarks $(ARGS)
 
 nightly: $(VENV)/.test
 	OFFSETD_NIGHTLY=1 $(PYTEST) $(ARGS)

@@ -1,0 +1,73 @@
+"""A real `offsetd serve` for a benchmark: how long it takes to serve, and what it holds."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COMMAND = "from offsetd_clients.cli.main import main; main()"
+
+
+@attrs.frozen(kw_only=True)
+class Serving:
+    """A server that serves."""
+
+    process: subprocess.Popen[str]
+    address: str
+    seconds_to_serving: float  # From exec.
+
+    @property
+    def anonymous_bytes(self) -> int:
+        """RssAnon: what is in memory and is no file's."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("RssAnon:"):
+                return int(line.split()[1]) * 1024
+        raise RuntimeError("the kernel does not say RssAnon")
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[Serving]:
+    """Serves `folder` within; stopped clean after."""
+    command = [sys.executable, "-c", COMMAND, "serve", "--data-dir", str(folder)]
+    command += ["--listen", "127.0.0.1:0", "--set", "logging.format=json"]
+    started = time.monotonic()
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        event, said = {}, []
+        while event.get("event") != "serving":
+            said.append(process.stderr.readline())
+            if not said[-1]:
+                raise RuntimeError(f"the server ended before it served:\n{''.join(said)}")
+            if said[-1].startswith("{"):  # Not so: kernels are being compiled.
+                event = json.loads(said[-1])
+        yield Serving(
+            process=process,
+            address=event["address"],
+            seconds_to_serving=time.monotonic() - started,
+        )
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.stderr.read()
+        process.stderr.close()
+        process.wait()
+
+
+def read_into_cache(folder: Path) -> None:
+    """Reads every file of a folder once, so that it lies in the page cache."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb", buffering=0) as file:
+                while file.read(1 << 20):
+                    pass

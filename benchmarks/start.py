@@ -1,0 +1,30 @@
+"""An empty server, from exec to SERVING, with the kernels in their cache."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from offsetd_storage.kernels.registry import warm
+
+from benchmarks import rounds
+from benchmarks.our_server import serving
+
+
+def run(*, rounds: int, scale: float) -> dict[str, object]:
+    """Seconds of a first start, which makes the folder, and of a second. `scale` means nothing."""
+    warm()
+    first, second = [], []
+    for _ in range(max(rounds, 3)):
+        with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".benchmark-") as name:
+            for seconds in (first, second):
+                with serving(Path(name) / "data") as server:
+                    seconds.append(server.seconds_to_serving)
+    return {
+        "first start of a new folder, s": _spread(first),
+        "start of an empty folder, s": _spread(second),
+    }
+
+
+def _spread(seconds: list[float]) -> rounds.Spread:
+    return rounds.Spread.of(seconds)
