@@ -110,3 +110,8 @@ def test_a_xerial_chunk_with_a_length_that_cannot_be_is_refused(size):
     damaged = XERIAL_HEADER + struct.pack(">i", size) + RAW_SNAPPY[:-1]
     with pytest.raises(DecompressionFailed):
         decompress(Compression.SNAPPY, damaged)
+
+
+def test_the_blocks_of_an_lz4_frame_do_not_depend_on_each_other() -> None:
+    flags = compress(Compression.LZ4, b"x" * 100_000)[4]
+    assert flags & 0x20, "Kafka's reader refuses linked blocks"
