@@ -1,12 +1,15 @@
-"""Interleaved rounds: each contestant once a round, so that a machine that drifts drifts for all."""
+"""Interleaved rounds: each contestant once a round, so that a drifting machine drifts for all."""
 
 from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 
 @attrs.frozen(kw_only=True)

@@ -11,7 +11,7 @@ from benchmarks import rounds
 from benchmarks.our_server import serving
 
 
-def run(*, rounds: int, scale: float) -> dict[str, object]:
+def run(*, rounds: int, scale: float) -> dict[str, object]:  # noqa: ARG001
     """Seconds of a first start, which makes the folder, and of a second. `scale` means nothing."""
     warm()
     first, second = [], []
