@@ -41,6 +41,8 @@ class _Forward(logging.Handler):
     """Hands what libraries log with the standard module to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.name.startswith("grpc.") and "ExecuteBatchError" in record.getMessage():
+            return  # A client hung up while it was being answered.
         facts: dict[str, Any] = {"logger": record.name}
         if record.exc_info:
             facts["exc_info"] = record.exc_info

@@ -47,6 +47,7 @@ _log = structlog.get_logger(__name__)
 # The last answers' way out, and the end of calls that never end by themselves (health's Watch).
 _FAREWELL_SECONDS: Final = 0.5
 _DRAIN_POLL_SECONDS: Final = 0.005
+_READ_AHEAD_BYTES: Final = 256 * 1024
 _PROGRESS_SECONDS: Final = 1.0
 _DESCRIPTORS_BESIDE: Final = 64
 # A thread that comes back from the disk waits this long for the loop's thread to let go.
@@ -269,6 +270,10 @@ def _channel_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.max_connection_age_grace_ms", settings.connections_age_grace_ms),
         ("grpc.keepalive_time_ms", settings.keepalive_interval_ms),
         ("grpc.keepalive_timeout_ms", settings.keepalive_reply_max_ms),
+        # What a connection may send ahead of being read is bounded, and not probed for: requests
+        # are small, and memory has to be.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", _READ_AHEAD_BYTES),
         # Clients that ping a quiet connection every ten seconds are not sent away.
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", 10_000),

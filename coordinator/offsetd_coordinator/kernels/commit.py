@@ -114,14 +114,8 @@ def decide_commit(
     refusal = _judge(table, commit, verdict, conflicts)
     if refusal != 0:
         return refusal
-    end = _put_records(commit, now_ms, value_version, bytes_max, out)
-    if end < 0:
-        return TOO_LARGE
-    count = columns.shape[0]
-    seal_batch(
-        out, 0, end, base_offset, count - 1, count, now_ms, now_ms, 0, -1, -1, -1, leader_epoch
-    )
-    return end
+    end = put_commit(commit, now_ms, base_offset, leader_epoch, value_version, out, 0, bytes_max)
+    return TOO_LARGE if end < 0 else end
 
 
 @inline_kernel
@@ -221,11 +215,32 @@ def _list_conflict(table: Table, entry: int, row: int, at: int, conflicts: Int64
 
 
 @inline_kernel
-def _put_records(
-    commit: Commit, now_ms: int, value_version: int, bytes_max: int, out: Bytes
+def put_commit(
+    commit: Commit,
+    now_ms: int,
+    base_offset: int,
+    leader_epoch: int,
+    value_version: int,
+    out: Bytes,
+    start: int,
+    limit: int,
 ) -> int:
-    """Write a record a partition behind where the header goes; where they end, or -1."""
-    position = BATCH_HEADER_BYTES
+    """Write a commit's batch from `start`; where it ends, or -1 if that is beyond `limit`."""
+    end = _put_records(commit, now_ms, value_version, out, start + BATCH_HEADER_BYTES, limit)
+    if end < 0:
+        return -1
+    count = commit.columns.shape[0]
+    seal_batch(
+        out, start, end, base_offset, count - 1, count, now_ms, now_ms, 0, -1, -1, -1, leader_epoch
+    )
+    return end
+
+
+@inline_kernel
+def _put_records(
+    commit: Commit, now_ms: int, value_version: int, out: Bytes, position: int, limit: int
+) -> int:
+    """Write a record a partition; where they end, or -1."""
     headers_size = NO_HEADERS_BYTES
     if commit.request_id_size > 0:
         headers_size += header_size(HEADER_NAME_SIZE, commit.request_id_size)
@@ -233,7 +248,7 @@ def _put_records(
         key_size = 10 + commit.group_size + commit.columns[row, TOPIC_SIZE]
         value_size = _value_size(commit.columns[row, METADATA_SIZE], value_version)
         size = record_size(0, row, key_size, value_size, headers_size)
-        if position + size > bytes_max:
+        if position + size > limit:
             return -1
         position = put_record_start(out, position, 0, row, key_size, value_size, headers_size)
         position = _put_key(commit, row, out, position)

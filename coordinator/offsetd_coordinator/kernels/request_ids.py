@@ -13,6 +13,7 @@ from offsetd_storage.kernels.decode import load_header
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 
 from offsetd_coordinator.kernels.columns import (
+    REQUEST_COLUMNS,
     REQUEST_COUNT,
     REQUEST_COUNT_MAX,
     REQUEST_FIRST,
@@ -166,7 +167,8 @@ def move_requests(counters: Int64s, old: Int64s, new: Int64s, new_slots: Int64s)
     """Copy the ring to the front of a larger one, with new, empty slots."""
     row = counters[REQUEST_FIRST]
     for at in range(counters[REQUEST_COUNT]):
-        new[at] = old[row]
+        for column in range(REQUEST_COLUMNS):
+            new[at, column] = old[row, column]
         add_slot(new_slots, tag_of(new[at, REQUEST_HASH]), at)
         row = 0 if row + 1 == old.shape[0] else row + 1
     counters[REQUEST_FIRST] = 0

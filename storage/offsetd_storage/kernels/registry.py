@@ -29,7 +29,14 @@ Function = TypeVar("Function", bound="Callable[..., Any]")
 _UNSAFE_TYPE: Final = re.compile(r"\b(uint64|float\d+|complex\d+)\b")
 
 # A division by zero is our own mistake and checked by nobody; nobody calls kernels from C.
-_OPTIONS: Final[Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+# Kernels allocate nothing, so arrays need no counts of references: without `_nrt` those were most
+# of the work of a kernel that takes ten arrays.
+_OPTIONS: Final[Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "no_cfunc_wrapper": True,
+    "_nrt": False,
+}
 
 
 class UnsafeKernelError(TypeError):
