@@ -33,6 +33,18 @@ class RetryPolicy:
         a comparison, say, is for the caller to decide.
         """
         deadline_s = self.monotonic_s() + self.timeout_s
+        failure: OffsetdError | None = None
+
+        def attempt_in_time() -> Answer:
+            nonlocal failure
+            left_s = deadline_s - self.monotonic_s()
+            if left_s <= 0 and failure is not None:
+                raise failure  # A wait took longer than asked. This says more than "too late".
+            try:
+                return attempt(left_s)
+            except OffsetdError as error:
+                failure = error
+                raise
 
         def is_out_of_time(state: tenacity.RetryCallState) -> bool:
             return self.monotonic_s() + state.upcoming_sleep >= deadline_s
@@ -44,7 +56,7 @@ class RetryPolicy:
             sleep=self.sleep,
             reraise=True,
         )
-        return retrying(lambda: attempt(deadline_s - self.monotonic_s()))
+        return retrying(attempt_in_time)
 
     def _wait_s(self, state: tenacity.RetryCallState) -> float:
         spread = tenacity.wait_random_exponential(self.wait_initial_s, self.wait_max_s)(state)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from interop.ports import free_ports
-from offsetd_clients import OffsetClient, RetryPolicy, ServerState, Unavailable
+from offsetd_clients import OffsetClient, OffsetdError, RetryPolicy, ServerState
 
 OFFSETD = Path(sys.executable).parent / "offsetd"
 # The first start on a machine compiles kernels.
@@ -97,7 +97,7 @@ class ServerProcess:
         with OffsetClient(self.address, retry=RetryPolicy(timeout_s=1)) as client:
             try:
                 return client.get_server_info().state is ServerState.SERVING
-            except Unavailable:
+            except OffsetdError:
                 return False
             finally:
                 time.sleep(0.02)

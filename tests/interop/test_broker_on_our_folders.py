@@ -15,8 +15,8 @@ from interop.workload import Offsets, Workload, fetch_all
 
 pytestmark = pytest.mark.kafka
 
-# Small, so that logs have several segments and indexes several entries.
-SETTINGS = ("offsets.topic.segment.bytes=16384", "index.interval.bytes=1024")
+# Small, so that a log has several segments, and indexes have entries.
+SETTINGS = ("offsets.topic.segment.bytes=1048576", "index.interval.bytes=1024")
 COMPLAINTS = (
     "Mismatches in",
     "mismatch",

@@ -28,13 +28,14 @@ class Workload:
     deleted: set[str] = attrs.field(factory=set)
 
     def write_all(self) -> None:
-        """Groups over all partitions with commits, deletions, and a commit of 5,000 offsets."""
+        """Groups over all partitions with commits, deletions, and commits of 5,000 offsets."""
         groups = [*GROUPS, *_groups_over_all_partitions()]
         for group in groups:
             for _ in range(self.random.randint(1, 5)):
                 self.commit(group)
-        large = {("orders", partition): offset_of(partition) for partition in range(5000)}
-        self.write("large", large)
+        for first in (0, 10**6, 10**12):
+            large = {("orders", n): offset_of(first + n) for n in range(5000)}
+            self.write("large", large)
         for group in self.random.sample(groups, len(groups) // 3):
             self.random.choice([self.delete_offsets, self.delete_topic, self.delete_group])(group)
         for group in self.random.sample(sorted(self.deleted), len(self.deleted) // 2):

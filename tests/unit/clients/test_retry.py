@@ -90,6 +90,15 @@ def test_a_wait_that_would_pass_the_deadline_is_not_begun() -> None:
     assert time.slept_s == []
 
 
+def test_a_wait_that_took_too_long_ends_with_what_went_wrong_before() -> None:
+    time, call = Time(), Call([error("UNAVAILABLE", retry_after_s=29.0)])
+    policy = attrs.evolve(time.policy(timeout_s=30), sleep=lambda seconds: time.sleep(seconds + 10))
+    with pytest.raises(OffsetdError, match="no") as raised:
+        policy.call(call)
+    assert raised.value.code == "UNAVAILABLE"
+    assert len(call.timeouts_s) == 1
+
+
 def test_waits_are_spread_by_chance() -> None:
     waits = set()
     for _ in range(20):
