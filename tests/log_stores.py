@@ -1,0 +1,86 @@
+"""Short ways to open a store on a small folder, to append to it, and to see what it holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from offsetd_storage.clock import ManualClock
+from offsetd_storage.log_config import LogConfig
+from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
+from offsetd_storage.topic_partition import TopicPartition
+from partition_logs import NOW_MS, batch_of
+
+if TYPE_CHECKING:
+    from offsetd_storage.files import Files
+    from offsetd_storage.partition_log import PartitionLog
+
+FOLDER = Path("/offsets")
+P0, P1, P2 = (TopicPartition(OFFSETS_TOPIC, partition) for partition in range(3))
+
+# Segments of a few batches, a journal of a few frames, indexes with entries.
+SMALL_LOG = LogConfig(segment_bytes_max=700, index_interval_bytes=150, preallocate_step_bytes=512)
+SMALL = LogStoreConfig(
+    partitions=3,
+    log=SMALL_LOG,
+    journal_file_bytes=4096,
+    journal_header_bytes=512,
+    recovery_threads=1,
+)
+
+
+def opened(
+    files: Files,
+    config: LogStoreConfig = SMALL,
+    *,
+    folder: Path = FOLDER,
+    random: Random | None = None,
+) -> LogStore:
+    return LogStore.open(
+        files, folder, config, clock=ManualClock(NOW_MS), random=random or Random()
+    )
+
+
+def append(
+    store: LogStore,
+    topic_partition: TopicPartition,
+    *,
+    size_bytes: int | None = None,
+    count: int = 1,
+    leader_epoch: int = 0,
+) -> bytes:
+    """Appends a batch at the end of a log, and returns it."""
+    offset = store.logs[topic_partition].offset_next
+    batch = batch_of(offset, count=count, size_bytes=size_bytes, leader_epoch=leader_epoch)
+    store.append(topic_partition, batch, last_offset=offset + count - 1, max_timestamp_ms=NOW_MS)
+    return batch
+
+
+def commit(store: LogStore, topic_partition: TopicPartition, *, size_bytes: int = 100) -> bytes:
+    """Appends a batch and flushes it."""
+    batch = append(store, topic_partition, size_bytes=size_bytes)
+    store.flush()
+    return batch
+
+
+def log_bytes(log: PartitionLog) -> bytes:
+    """All batches of a log, as its files hold them."""
+    return b"".join(segment.file.pread(segment.written_bytes, 0) for segment in log.segments)
+
+
+def contents(store: LogStore) -> dict[TopicPartition, bytes]:
+    """All batches of every log."""
+    return {topic_partition: log_bytes(log) for topic_partition, log in store.logs.items()}
+
+
+def tree(files: Files, folder: Path = FOLDER) -> dict[str, bytes]:
+    """Every file below a folder, by its path."""
+    found = {}
+    for name in files.list_folder(folder):
+        path = folder / name
+        if files.is_folder(path):
+            found |= tree(files, path)
+        else:
+            found[str(path)] = files.read_bytes(path)
+    return found

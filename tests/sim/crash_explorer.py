@@ -1,0 +1,255 @@
+"""Runs a script on a simulated disk, and at every operation recovers from what a crash could leave.
+
+The model is what was promised: acknowledged batches, and, while a flush runs, the frames that it
+may have made durable. A recovered folder has to hold the acknowledged batches byte for byte, and
+of the frames in flight the first few, each of them whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+from log_stores import SMALL, append, contents, opened
+from offsetd_storage.simulated_files import SimulatedFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
+
+    from offsetd_storage.simulated_faults import Operation
+    from offsetd_storage.log_store import LogStore, LogStoreConfig
+    from offsetd_storage.simulated_faults import Operation
+    from offsetd_storage.topic_partition import TopicPartition
+
+
+_FLUSH_BYTES = 1500  # At most, of what `append_some` appends.
+
+
+class Killed(BaseException):
+    """The process dies at an operation."""
+
+
+class BrokenPromiseError(AssertionError):
+    """A crash state that recovery got wrong."""
+
+
+@attrs.define
+class Model:
+    """What the store has promised so far."""
+
+    acknowledged: dict[TopicPartition, bytes] = attrs.Factory(dict)
+    pending: list[tuple[TopicPartition, bytes]] = attrs.Factory(list)
+    in_flight: list[list[tuple[TopicPartition, bytes]]] = attrs.Factory(list)
+
+    def outcomes(self) -> list[dict[TopicPartition, bytes]]:
+        """What a folder may hold after a crash now."""
+        outcomes = [dict(self.acknowledged)]
+        for frame in self.in_flight:
+            after = dict(outcomes[-1])
+            for topic_partition, batch in frame:
+                after[topic_partition] = after.get(topic_partition, b"") + batch
+            outcomes.append(after)
+        return outcomes
+
+    def settle(self, held: dict[TopicPartition, bytes]) -> None:
+        """Takes for acknowledged what a recovered folder serves."""
+        self.acknowledged = held
+        self.pending, self.in_flight = [], []
+
+    def check(self, store: LogStore) -> dict[TopicPartition, bytes]:
+        """What the recovered store holds, which has to be one of the outcomes."""
+        held = {each: batches for each, batches in contents(store).items() if batches}
+        if store.quarantined:
+            raise BrokenPromiseError(f"quarantined: {[*map(str, store.quarantined.values())]}")
+        if held not in self.outcomes():
+            raise BrokenPromiseError(self._difference(held))
+        return held
+
+    def _difference(self, held: dict[TopicPartition, bytes]) -> str:
+        promised = self.acknowledged
+        lines = [
+            f"{each}: holds {len(held.get(each, b''))} bytes, {len(promised.get(each, b''))} are"
+            f" acknowledged, equal up to {_common(held.get(each, b''), promised.get(each, b''))}"
+            for each in sorted(held.keys() | promised.keys())
+        ]
+        flying = [[(str(each), len(batch)) for each, batch in frame] for frame in self.in_flight]
+        return "\n".join([*lines, f"in flight: {flying}"])
+
+
+def _common(one: bytes, other: bytes) -> int:
+    return next(
+        (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
+        min(len(one), len(other)),
+    )
+
+
+class Run:
+    """A store on a simulated disk, its model, and what is done to them."""
+
+    def __init__(
+        self,
+        files: SimulatedFiles,
+        random: Random,
+        config: LogStoreConfig = SMALL,
+        model: Model | None = None,
+    ) -> None:
+        self.files = files
+        self.random = random
+        self.config = config
+        self.model = model or Model()
+        self.store: LogStore | None = None
+
+    def open(self) -> LogStore:
+        """Opens the store and takes what it holds for acknowledged."""
+        self.store = opened(self.files, self.config, random=self.random)
+        self.model.settle(self.model.check(self.store))
+        return self.store
+
+    def append(self, topic_partition: TopicPartition, size_bytes: int) -> None:
+        """Appends a batch, which nothing is promised about yet."""
+        assert self.store is not None
+        batch = append(self.store, topic_partition, size_bytes=size_bytes)
+        self.model.pending.append((topic_partition, batch))
+
+    def append_some(self, topic_partitions: Sequence[TopicPartition]) -> None:
+        """Appends a few batches of chosen sizes to chosen partitions."""
+        for _ in range(self.random.randint(1, 4)):
+            self.append(self.random.choice(topic_partitions), self.random.randint(75, 260))
+
+    def flush(self) -> None:
+        """Flushes; only when that has returned, what was pending is acknowledged."""
+        assert self.store is not None
+        # Which batches share a frame is the store's choice; that a frame is whole is its promise.
+        frames = list(self.store._frames(self.store._pending))
+        flying = [[(each.topic_partition, each.batch) for each in frame] for frame in frames]
+        assert [each for frame in flying for each in frame] == self.model.pending
+        self.model.pending = []
+        self.model.in_flight += flying
+        self.store.flush()
+        self.model.acknowledged = self.model.outcomes()[-1]
+        self.model.in_flight = []
+
+    def advance(self) -> None:
+        """Moves the recovery points."""
+        assert self.store is not None
+        self.store.advance_recovery_points()
+
+    def interleave(self) -> None:
+        """What another thread may do while this one is about to touch the disk.
+
+        A commit while recovery points move, or the other way round; not where that thread would
+        have to wait for a lock.
+        """
+        store = self.store
+        if store is None or store._pending_lock.locked() or store._journal_lock.locked():
+            return
+        journal = store._journal
+        if not store._flush_lock.locked():
+            if journal.other_file_is_free or journal._fits(_FLUSH_BYTES, keep=2):
+                self.append_some(sorted(store.logs))
+                self.flush()
+        elif not store._advance_lock.locked():
+            self.advance()
+
+    def close(self) -> None:
+        """Ends the store in order, with nothing pending; nobody uses it meanwhile."""
+        assert self.store is not None
+        assert not self.model.pending
+        store, self.store = self.store, None
+        store.close()
+
+    def crash(self) -> None:
+        """Goes on with a disk that a crash at this moment may leave."""
+        assert self.store is not None
+        self.store.abandon()
+        self.store = None
+        self.files = crashed(self.files, self.random)
+
+
+def crashed(files: SimulatedFiles, random: Random) -> SimulatedFiles:
+    """One of the disks that a crash may leave: of the process, or of the power."""
+    if random.random() < 0.2:
+        return files.kill()
+    return random.choice(list(files.crash_states(samples=8, random=random)))
+
+
+@attrs.define
+class Explorer:
+    """Hooks into a run's disk, and checks every crash state."""
+
+    random: Random
+    samples: int  # Of the states at one operation, beyond none and all of what is pending.
+    again_chance: float  # That a recovery is itself crashed, and the one after it.
+    interleave_chance: float  # That another thread gets its turn at an operation.
+    states: int = 0
+    nested: int = 0
+
+    def watch(self, run: Run) -> None:
+        """Explores before each operation of this run's disk from now on."""
+
+        def look(files: SimulatedFiles, operation: Operation) -> None:
+            self.explore(files, operation, run)
+            if self.random.random() < self.interleave_chance:
+                files.before_operation = self._only_explore(run)
+                run.interleave()
+                files.before_operation = look
+
+        run.files.before_operation = look
+
+    def _only_explore(self, run: Run) -> Callable[[SimulatedFiles, Operation], None]:
+        return lambda files, operation: self.explore(files, operation, run)
+
+    def explore(self, files: SimulatedFiles, operation: Operation, run: Run) -> None:
+        """Recovers from every crash state of this moment."""
+        for place, state in enumerate(files.crash_states(samples=self.samples, random=self.random)):
+            self.check(state, run, f"power cut {place} before {operation}")
+        self.check(files.kill(), run, f"kill before {operation}")
+
+    def check(self, disk: SimulatedFiles, run: Run, what: str) -> None:
+        """Recovers a disk, and now and then crashes that, and checks what is served."""
+        model = attrs.evolve(run.model)
+        self.states += 1
+        try:
+            while self.random.random() < self.again_chance:
+                disk = self._crash_recovery(disk, run)
+                self.nested += 1
+            store = opened(disk, run.config, random=self.random)
+            model.settle(model.check(store))
+            if self.random.random() < self.again_chance:
+                self._continue(disk, store, run, model)
+            store.abandon()
+        except Exception as error:
+            raise BrokenPromiseError(f"{what}: {type(error).__name__}: {error}") from error
+
+    def _crash_recovery(self, disk: SimulatedFiles, run: Run) -> SimulatedFiles:
+        """Recovers a disk, and crashes it at an operation of the recovery."""
+        rehearsal = disk.kill()
+        opened(rehearsal, run.config, random=self.random).abandon()
+        last = self.random.randrange(rehearsal.operations + 1)
+
+        def kill(files: SimulatedFiles, operation: Operation) -> None:
+            if operation.number >= last:
+                raise Killed
+
+        disk.before_operation = kill
+        try:
+            opened(disk, run.config, random=self.random).abandon()
+        except Killed:
+            pass
+        return crashed(disk, self.random)
+
+    def _continue(self, disk: SimulatedFiles, store: LogStore, run: Run, model: Model) -> None:
+        """Commits a little more, crashes, and recovers once more."""
+        life = Run(disk, self.random, run.config, model)
+        life.store = store
+        life.append_some(sorted(store.logs))
+        life.flush()
+        if self.random.random() < 0.5:
+            life.advance()
+        life.append_some(sorted(store.logs))
+        life.crash()
+        life.open()
+        self.states += 1
+        assert life.store is not None
+        life.store.abandon()

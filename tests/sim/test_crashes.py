@@ -1,0 +1,62 @@
+"""Nothing acknowledged is lost, torn or half visible, whatever operation a crash comes before."""
+
+from __future__ import annotations
+
+import os
+from random import Random
+from time import monotonic
+
+import pytest
+from log_stores import FOLDER, SMALL, contents, opened
+from offsetd_storage.simulated_faults import Operation, OperationKind
+from offsetd_storage.simulated_files import SimulatedFiles
+from sim.crash_explorer import Explorer, Run
+
+STATES = int(os.environ.get("OFFSETD_CRASH_STATES", "5000"))
+SEED = int(os.environ.get("OFFSETD_SEED") or Random().randrange(1 << 32))
+
+
+def play(run: Run, explorer: Explorer | None, *, steps: int) -> None:
+    """A script by chance: commits, moves of the recovery points, stops and crashes."""
+    random = run.random
+
+    def begin() -> None:
+        if explorer is not None:
+            explorer.watch(run)
+        run.open()
+
+    begin()
+    for _ in range(steps):
+        what = random.random()
+        if what < 0.75:
+            assert run.store is not None
+            run.append_some(sorted(run.store.logs))
+            if random.random() < 0.7:
+                run.flush()
+        elif what < 0.85:
+            run.advance()
+        elif what < 0.92:
+            run.flush()
+            run.close()
+            begin()
+        else:
+            run.crash()
+            begin()
+    run.flush()
+    run.close()
+    begin()
+
+
+@pytest.mark.slow
+def test_at_every_operation_every_crash_state_recovers() -> None:
+    print(f"OFFSETD_SEED={SEED}")
+    random = Random(SEED)
+    explorer = Explorer(random, samples=2, again_chance=0.1, interleave_chance=0.05)
+    rounds, started = 0, monotonic()
+    while explorer.states < STATES:
+        play(Run(SimulatedFiles(), random), explorer, steps=25)
+        rounds += 1
+    print(
+        f"{explorer.states} crash states, {explorer.nested} of them in recovery,"
+        f" {rounds} rounds, {monotonic() - started:.0f} s"
+    )
