@@ -36,12 +36,13 @@ class ServerProcess:
         settings: Mapping[str, object] | None = None,
         wrapper: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
     ) -> None:
         values = {"data.dir": folder, "listen.address": "127.0.0.1:0", **(settings or {})}
         assignments = [part for item in values.items() for part in ("--set", "{}={}".format(*item))]
         inherited = {key: value for key, value in os.environ.items() if "OFFSETD_" not in key}
         self.process = subprocess.Popen(
-            [*wrapper, sys.executable, "-c", _COMMAND, "serve", *assignments],
+            [*wrapper, sys.executable, "-c", _COMMAND, "serve", *assignments, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -13,6 +13,7 @@ import gc
 import ipaddress
 import os
 import resource
+import socket
 import sys
 import time
 from pathlib import Path
@@ -47,6 +48,7 @@ _log = structlog.get_logger(__name__)
 # The last answers' way out, and the end of calls that never end by themselves (health's Watch).
 _FAREWELL_SECONDS: Final = 0.5
 _DRAIN_POLL_SECONDS: Final = 0.005
+_UNIX_PREFIXES: Final = ("unix:", "unix-abstract:")
 _READ_AHEAD_BYTES: Final = 256 * 1024
 _PROGRESS_SECONDS: Final = 1.0
 _DESCRIPTORS_BESIDE: Final = 64
@@ -148,13 +150,11 @@ class Server:
         )
         if _reflection_is_on(settings):
             handlers.add_reflection(server)
+        check_port_is_free(settings.listen_address)
         try:
             port = server.add_insecure_port(settings.listen_address)
         except RuntimeError as error:
-            raise StartFailed(
-                f"{settings.listen_address}: cannot listen there; is the address right, or another "
-                f"server running?"
-            ) from error
+            raise StartFailed(f"cannot listen on {settings.listen_address}: {error}") from error
         if not settings.advertised_address and settings.listen_address.endswith(":0"):
             self.node.address = f"{settings.listen_address.removesuffix(':0')}:{port}"
         return server
@@ -240,6 +240,23 @@ class Server:
         gc.freeze()  # What is loaded stays: collections need not walk it.
 
 
+def check_port_is_free(address: str) -> None:
+    """Raises StartFailed if HOST:PORT cannot be listened on: gRPC does not say why."""
+    if address.startswith(_UNIX_PREFIXES):
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        resolved = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, kind, protocol, _, socket_address in resolved:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(socket_address)
+    except OSError as error:
+        raise StartFailed(f"cannot listen on {address}: {error.strerror}") from error
+
+
 def raise_descriptor_limit(partitions: int, connections: int) -> None:
     """Makes room for the log's files and all connections. Raises StartFailed if there is none."""
     needed = 3 * partitions + connections + _DESCRIPTORS_BESIDE
@@ -315,7 +332,7 @@ def _reflection_is_on(settings: Settings) -> bool:
 
 def is_loopback(address: str) -> bool:
     """Whether only this machine can reach HOST:PORT. A name other than `localhost` is none."""
-    if address.startswith(("unix:", "unix-abstract:")):
+    if address.startswith(_UNIX_PREFIXES):
         return True
     host = address.rpartition(":")[0].strip("[]")
     if host == "localhost":

@@ -87,8 +87,6 @@ def _read_settings(terminal: Terminal, config: Path | None, assignments: list[st
 
 
 def _run(settings: Settings, terminal: Terminal) -> None:
-    # gRPC's core reads this when it is loaded; what it would print, the server says in one line.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Loaded only now: the other uses of this command need none of it.
     import uvloop  # noqa: PLC0415
     from offsetd_storage.clock import SystemClock  # noqa: PLC0415

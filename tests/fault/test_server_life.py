@@ -1,0 +1,370 @@
+"""A real server's life: it starts, drains, refuses to share, and says what is wrong in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+from google.rpc.status_pb2 import Status
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
+from server_process import ServerProcess, Stubs, poll
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SERVICES = (
+    "",
+    "offsetd.v1.OffsetService",
+    "offsetd.v1.GroupService",
+    "offsetd.v1.AdminService",
+)
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+WAIT_SECONDS = 60
+
+
+def commit(
+    group_id: str, value: int, partitions: int = 1
+) -> offset_service_pb2.CommitOffsetsRequest:
+    """A commit of one value to some partitions."""
+    offsets = [
+        offset_service_pb2.OffsetCommit(topic="orders", partition=partition, offset=value)
+        for partition in range(partitions)
+    ]
+    return offset_service_pb2.CommitOffsetsRequest(group_id=group_id, offsets=offsets)
+
+
+def stored(stubs: Stubs, group_id: str) -> list[int]:
+    """The offsets of a group."""
+    response = stubs.offsets.FetchOffsets(
+        offset_service_pb2.FetchOffsetsRequest(
+            groups=[offset_service_pb2.GroupSelection(group_id=group_id)]
+        )
+    )
+    return [each.offset for each in response.groups[0].offsets]
+
+
+def health(channel: grpc.Channel) -> dict[str, int]:
+    """What health says of every service."""
+    stub = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
+    return {
+        name: stub.Check(health_pb2.HealthCheckRequest(service=name)).status for name in SERVICES
+    }
+
+
+def refusal(error: grpc.RpcError) -> tuple[grpc.StatusCode, str, float]:
+    """Code, reason, and after how many seconds to come again (-1: not said)."""
+    status, info, retry = Status(), ErrorInfo(), RetryInfo()
+    for key, value in error.trailing_metadata() or ():
+        if key == "grpc-status-details-bin":
+            status.MergeFromString(value)
+    seconds = -1.0
+    for packed in status.details:
+        packed.Unpack(info)
+        if packed.Unpack(retry):
+            seconds = retry.retry_delay.ToTimedelta().total_seconds()
+    return error.code(), info.reason, seconds
+
+
+def test_a_server_starts_on_nothing_stops_cleanly_and_starts_again(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        server.wait_until_serving()
+        with server.channel() as channel:
+            stubs = Stubs(channel)
+            assert set(health(channel).values()) == {SERVING}
+            stubs.offsets.CommitOffsets(commit("g", 7))
+            first = stubs.admin.GetServerInfo(admin_service_pb2.GetServerInfoRequest())
+        assert server.stop() == 0, server.log
+    with ServerProcess(tmp_path / "data") as server:
+        server.wait_until_serving()
+        opened = server.wait_for_event("folder open")
+        assert opened["closed_clean"] is True
+        with server.channel() as channel:
+            assert stored(Stubs(channel), "g") == [7]
+            second = Stubs(channel).admin.GetServerInfo(admin_service_pb2.GetServerInfoRequest())
+        assert second.folder_id == first.folder_id
+        assert (second.log_partitions, second.group_count, second.offset_count) == (50, 1, 1)
+
+
+def test_a_stop_in_the_middle_of_everything_loses_nothing_that_was_acknowledged(
+    tmp_path: Path,
+) -> None:
+    acknowledged: dict[str, int] = {}
+    attempted: dict[str, int] = {}
+    ends: list[tuple[str, tuple[grpc.StatusCode, str, float]]] = []
+
+    def commit_alone(stubs: Stubs, group: str) -> None:
+        try:
+            for value in range(1_000_000):
+                attempted[group] = value
+                stubs.offsets.CommitOffsets(commit(group, value, 3), timeout=WAIT_SECONDS)
+                acknowledged[group] = value
+        except grpc.RpcError as error:
+            ends.append(("unary", refusal(error)))
+
+    def commit_in_a_stream(stubs: Stubs, group: str) -> None:
+        def messages() -> Iterator[offset_service_pb2.StreamCommitsRequest]:
+            for value in range(1_000_000):
+                attempted[group] = value
+                sequenced = offset_service_pb2.SequencedCommit(
+                    sequence=value, commit=commit(group, value, 3)
+                )
+                yield offset_service_pb2.StreamCommitsRequest(commits=[sequenced])
+
+        try:
+            for response in stubs.offsets.StreamCommits(messages()):
+                for result in response.results:
+                    assert result.HasField("committed"), result
+                    acknowledged[group] = result.sequence
+        except grpc.RpcError as error:
+            ends.append(("stream", refusal(error)))
+
+    with ServerProcess(tmp_path / "data") as server:
+        server.wait_until_serving()
+        channels = [server.channel() for _ in range(6)]
+        threads = [
+            threading.Thread(
+                target=commit_alone if number < 3 else commit_in_a_stream,
+                args=(Stubs(channel), f"g{number}"),
+                daemon=True,
+            )
+            for number, channel in enumerate(channels)
+        ]
+        for thread in threads:
+            thread.start()
+        poll(lambda: len(acknowledged) == 6 and min(acknowledged.values()) > 20, WAIT_SECONDS)
+        assert server.stop() == 0, server.log
+        for thread in threads:
+            thread.join(WAIT_SECONDS)
+        for channel in channels:
+            channel.close()
+    assert len(ends) == 6
+    for kind, (code, reason, retry_seconds) in ends:
+        assert code == grpc.StatusCode.UNAVAILABLE, (kind, reason)
+        if kind == "stream":
+            assert reason == "COORDINATOR_NOT_AVAILABLE"
+            assert retry_seconds > 0
+    with ServerProcess(tmp_path / "data") as server:
+        assert server.wait_for_event("folder open")["closed_clean"] is True
+        server.wait_until_serving()
+        with server.channel() as channel:
+            for group, value in acknowledged.items():
+                found = set(stored(Stubs(channel), group))
+                assert len(found) == 1, "all or nothing"
+                assert value <= found.pop() <= attempted[group]
+
+
+def test_draining_is_announced_before_calls_are_refused(tmp_path: Path) -> None:
+    settings = {"drain.notice.ms": 3000}
+    with ServerProcess(tmp_path / "data", settings=settings) as server:
+        server.wait_until_serving()
+        with server.channel() as channel:
+            stubs = Stubs(channel)
+            stubs.offsets.CommitOffsets(commit("g", 1))
+            server.process.send_signal(signal.SIGTERM)
+            server.wait_for_event("draining")
+            assert set(health(channel).values()) == {NOT_SERVING}
+            stubs.offsets.CommitOffsets(commit("g", 2), timeout=WAIT_SECONDS)
+        assert server.wait_for_exit() == 0
+
+
+def test_a_watcher_of_health_does_not_hold_up_a_stop(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        server.wait_until_serving()
+        with server.channel() as channel:
+            stub = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
+            watched = stub.Watch(health_pb2.HealthCheckRequest(service=""))
+            assert next(watched).status == SERVING
+            server.process.send_signal(signal.SIGTERM)
+            assert next(watched).status == NOT_SERVING
+            assert server.wait_for_exit() == 0, server.log
+
+
+def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", settings={"drain.notice.ms": 600_000}) as server:
+        server.wait_until_serving()
+        server.process.send_signal(signal.SIGINT)
+        server.wait_for_event("draining")
+        server.process.send_signal(signal.SIGINT)
+        assert server.wait_for_exit() == 1
+
+
+def test_while_it_loads_calls_are_told_to_come_again(tmp_path: Path) -> None:
+    # A pipe in the place of a file that recovery reads holds it up for as long as the test wants.
+    folder = tmp_path / "data"
+    with ServerProcess(folder) as server:
+        server.wait_until_serving()
+        assert server.stop() == 0
+    properties = folder / "offsetd.properties"
+    content = properties.read_bytes()
+    properties.unlink()
+    os.mkfifo(properties)
+    with ServerProcess(folder) as server:
+        server.wait_for_event("listening")
+        with server.channel() as channel:
+            stubs = Stubs(channel)
+            assert set(health(channel).values()) == {NOT_SERVING}
+            state = stubs.admin.GetServerInfo(admin_service_pb2.GetServerInfoRequest()).state
+            assert state == admin_service_pb2.SERVER_STATE_LOADING
+            for call, request in (
+                (stubs.offsets.CommitOffsets, commit("g", 1)),
+                (stubs.offsets.FetchOffsets, offset_service_pb2.FetchOffsetsRequest()),
+                (stubs.offsets.DeleteOffsets, offset_service_pb2.DeleteOffsetsRequest()),
+                (stubs.groups.ListGroups, group_service_pb2.ListGroupsRequest()),
+                (stubs.groups.GetGroup, group_service_pb2.GetGroupRequest()),
+                (stubs.groups.DeleteGroup, group_service_pb2.DeleteGroupRequest()),
+                (stubs.admin.DescribeLog, admin_service_pb2.DescribeLogRequest()),
+            ):
+                with pytest.raises(grpc.RpcError) as caught:
+                    call(request)
+                code, reason, retry_seconds = refusal(caught.value)
+                assert (code, reason) == (
+                    grpc.StatusCode.UNAVAILABLE,
+                    "COORDINATOR_LOAD_IN_PROGRESS",
+                )
+                assert retry_seconds > 0
+            with pytest.raises(grpc.RpcError) as caught:
+                next(stubs.offsets.StreamCommits(iter(())))
+            assert refusal(caught.value)[1] == "COORDINATOR_LOAD_IN_PROGRESS"
+            with properties.open("wb", buffering=0) as pipe:
+                pipe.write(content)
+
+
+def test_a_second_process_on_the_folder_exits_at_once(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    with ServerProcess(folder) as first:
+        first.wait_until_serving()
+        before = {path: path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))}
+        with ServerProcess(folder) as second:
+            assert second.wait_for_exit() == 1
+            errors = [line for line in second.lines if not line.startswith("{")]
+            assert len(errors) == 1, second.log
+            assert errors[0].startswith("error: ")
+            assert str(folder) in errors[0]
+        assert {path: path.stat().st_mtime_ns for path in sorted(folder.rglob("*"))} == before
+        with first.channel() as channel:
+            Stubs(channel).offsets.CommitOffsets(commit("g", 1))
+
+
+def test_a_port_that_is_taken_gives_one_clear_line(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = "{}:{}".format(*taken.getsockname())
+        settings = {"listen.address": address}
+        with ServerProcess(tmp_path / "data", settings=settings) as server:
+            assert server.wait_for_exit() == 1
+            assert len(server.lines) == 1, server.log
+            assert server.lines[0].startswith(f"error: cannot listen on {address}: ")
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"segment.mss": 1}, "did you mean segment.ms?"),
+        ({"segment.ms": "soon"}, "must be a whole number"),
+    ],
+)
+def test_a_wrong_setting_is_wrong_use(
+    tmp_path: Path, settings: dict[str, object], complaint: str
+) -> None:
+    with ServerProcess(tmp_path / "data", settings=settings) as server:
+        assert server.wait_for_exit() == 2
+        assert complaint in server.log
+        assert "Traceback" not in server.log
+
+
+def test_settings_come_from_the_environment_and_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "offsetd.toml"
+    file.write_text("offsets.topic.num.partitions = 3\n")
+    command = [sys.executable, "-c", "from offsetd_clients.cli.main import main; main()"]
+    listed = subprocess.run(
+        [*command, "serve", "--list-settings", "-o", "json"],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert {"name", "default", "unit", "allowed", "kafka", "reason"} <= set(
+        json.loads(listed.stdout)[0]
+    )
+    environment = {"OFFSETD_NODE_ID": "n7"}
+    with ServerProcess(
+        tmp_path / "data", environment=environment, arguments=["--config", str(file)]
+    ) as server:
+        server.wait_until_serving()
+        with server.channel() as channel:
+            info = Stubs(channel).admin.GetServerInfo(admin_service_pb2.GetServerInfoRequest())
+            assert (info.node_id, info.log_partitions) == ("n7", 3)
+            found = Stubs(channel).admin.FindCoordinator(
+                admin_service_pb2.FindCoordinatorRequest(group_id="group")
+            )
+            assert (found.node_id, found.address) == ("n7", server.address)
+            assert 0 <= found.log_partition < 3
+
+
+def test_reflection_is_on_where_only_this_machine_listens(tmp_path: Path) -> None:
+    for setting, expected in (("auto", True), ("false", False)):
+        with ServerProcess(tmp_path / "data", settings={"reflection.enable": setting}) as server:
+            server.wait_until_serving()
+            with server.channel() as channel:
+                stub = reflection_pb2_grpc.ServerReflectionStub(channel)  # type: ignore[no-untyped-call]
+                ask = reflection_pb2.ServerReflectionRequest(list_services="")
+                if expected:
+                    answer = next(stub.ServerReflectionInfo(iter([ask])))
+                    names = {each.name for each in answer.list_services_response.service}
+                    assert set(SERVICES) - {""} <= names
+                else:
+                    with pytest.raises(grpc.RpcError) as caught:
+                        next(stub.ServerReflectionInfo(iter([ask])))
+                    assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_server_without_enough_descriptors_does_not_start(tmp_path: Path) -> None:
+    if shutil.which("prlimit") is None:
+        pytest.skip("needs prlimit")
+    few = ["prlimit", "--nofile=600:600"]
+    with ServerProcess(tmp_path / "data", wrapper=few) as server:
+        assert server.wait_for_exit() == 1
+        assert "file descriptors" in server.log
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    enough = ["prlimit", f"--nofile=600:{max(soft, 4096)}"]
+    with ServerProcess(tmp_path / "data", wrapper=enough) as server:
+        server.wait_until_serving()
+
+
+def test_a_newer_format_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    with ServerProcess(folder) as server:
+        server.wait_until_serving()
+        assert server.stop() == 0
+    properties = folder / "offsetd.properties"
+    properties.write_text(properties.read_text().replace("format.version=1", "format.version=2"))
+    before = contents_of(folder)
+    with ServerProcess(folder) as server:
+        assert server.wait_for_exit() == 1
+        assert "Traceback" not in server.log
+    assert contents_of(folder) == before
+
+
+def contents_of(folder: Path) -> dict[str, bytes]:
+    """Every file's bytes."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
