@@ -376,7 +376,9 @@ class Segment:
         assert not self._unwritten, "only what is written can be cut"
         self.wake()
         self.offset_index.truncate(offset_next)
-        self.time_index.truncate(offset_next)
+        # A time entry is older than the offset entry with which it came; it goes with that.
+        entries_end = self.offset_index.last.offset + 1 if self.offset_index.entries else 0
+        self.time_index.truncate(entries_end)
         self._offset_file.changed_from(len(self.offset_index.entries))
         self._time_file.changed_from(len(self.time_index.entries))
         # What the last entries say holds up to their batch; the rest has to be looked at.
