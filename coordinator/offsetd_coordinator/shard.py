@@ -39,7 +39,9 @@ from offsetd_coordinator.requests import (
     CommitReply,
     Decision,
     DeleteGroup,
+    DeleteGroupReply,
     DeleteOffsets,
+    DeleteOffsetsReply,
 )
 from offsetd_coordinator.schemas.keys import encode_key
 
@@ -265,7 +267,12 @@ class Shard:
 
     def _decide_deletion(self, request: DeleteOffsets | DeleteGroup, now_ms: int) -> Decision:
         state = self._state
-        known = state.deletions.find(request.group_id, request.request_id, now_ms)
+        known = state.deletions.find(
+            DeleteGroupReply if isinstance(request, DeleteGroup) else DeleteOffsetsReply,
+            request.group_id,
+            request.request_id,
+            now_ms,
+        )
         if known is not None:
             return Decision(request, known, None)
         records = state.group_records(request.group_id)

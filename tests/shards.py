@@ -1,0 +1,140 @@
+"""Shards for tests: made, asked, fed with records, and compared."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+from offsetd_coordinator.requests import CommitOffsets, OffsetEntry
+from offsetd_coordinator.schemas.keys import ConsumerGroupKey, GroupKey, OffsetKey, encode_key
+from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
+from offsetd_coordinator.shard import Shard, ShardConfig
+from offsetd_storage.kernels import padded_copy
+from offsetd_storage.record_batch import Record, encode_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from offsetd_coordinator.requests import CommittedOffset, Decision, Reply, Request
+
+NOW_MS = 1_700_000_000_000
+COLLIDING_SEEDS = (0, 0, 0, 0)
+"""Hash seeds with which everything gets the same hash, so that only comparing tells apart."""
+
+
+def new_shard(partition: int = 0, **config: object) -> Shard:
+    """An empty shard."""
+    return Shard(partition, ShardConfig(**config))  # type: ignore[arg-type]
+
+
+def ask(shard: Shard, request: Request, now_ms: int = NOW_MS) -> Decision:
+    """Decides, and applies what was decided."""
+    decision = shard.decide(request, now_ms)
+    shard.apply(decision)
+    return decision
+
+
+def answer(shard: Shard, request: Request, now_ms: int = NOW_MS) -> Reply:
+    """The reply, once it is applied; raises the refusal."""
+    decision = ask(shard, request, now_ms)
+    if decision.refusal is not None:
+        raise decision.refusal
+    assert decision.reply is not None
+    return decision.reply
+
+
+def commit(group_id: str, *entries: OffsetEntry, request_id: bytes = b"") -> CommitOffsets:
+    """A commit of a group."""
+    return CommitOffsets.of(group_id.encode(), entries, request_id)
+
+
+def entry(topic: str, partition: int, offset: int, **more: object) -> OffsetEntry:
+    """One partition of a commit."""
+    return OffsetEntry(topic=topic.encode(), partition=partition, offset=offset, **more)  # type: ignore[arg-type]
+
+
+def offset_key(group: str, topic: str = "t", partition: int = 0, version: int = 1) -> bytes:
+    """A committed offset's key."""
+    return encode_key(OffsetKey(group=group, topic=topic, partition=partition, version=version))
+
+
+def group_key(group: str) -> bytes:
+    """A classic group's key."""
+    return encode_key(GroupKey(group=group))
+
+
+def consumer_group_key(group: str, record_type: int, **more: str) -> bytes:
+    """A KIP-848 group's key."""
+    return encode_key(ConsumerGroupKey(record_type=record_type, group=group, **more))  # type: ignore[arg-type]
+
+
+def offset_value(offset: int, version: int = 4, **more: object) -> bytes:
+    """A committed offset's value."""
+    value = OffsetCommitValue(offset=offset, commit_timestamp_ms=NOW_MS)
+    return attrs.evolve(value, **more).encode(version)  # type: ignore[arg-type]
+
+
+def batch_of(
+    base_offset: int, *records: tuple[bytes | None, bytes | None], **batch: object
+) -> bytes:
+    """A batch of records, given as (key, value)."""
+    return encode_batch(
+        [
+            Record(key=key, value=value, offset=base_offset + index, timestamp_ms=NOW_MS)
+            for index, (key, value) in enumerate(records)
+        ],
+        base_offset=base_offset,
+        **batch,  # type: ignore[arg-type]
+    )
+
+
+def end_of_transaction(base_offset: int, producer_id: int, *, commit: bool) -> bytes:
+    """A transaction's marker."""
+    return batch_of(
+        base_offset,
+        (bytes([0, 0, 0, commit]), bytes(6)),
+        producer_id=producer_id,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+def replay(shard: Shard, *batches: bytes) -> Shard:
+    """The shard, after these batches."""
+    content = b"".join(batches)
+    shard.replay(padded_copy(content), 0, len(content))
+    return shard
+
+
+def replayed(*batches: bytes, **config: object) -> Shard:
+    """A new shard, after these batches."""
+    return replay(new_shard(**config), *batches)
+
+
+def offsets_of(shard: Shard, group_id: str) -> dict[tuple[str, int], int]:
+    """A group's offsets."""
+    return {
+        (offset.topic.decode(), offset.partition): offset.offset
+        for offset in shard.fetch(group_id.encode())
+    }
+
+
+def state_of(shard: Shard) -> dict[str, object]:
+    """All that a replay brings back, comparable."""
+    state = shard._state
+    groups = sorted(state.group_ids())
+    return {
+        "listed": [state.group_records(group_id).listing() for group_id in groups],
+        "described": [
+            state.group_records(group_id).describe(state.offsets.count(group_id))
+            for group_id in groups
+        ],
+        "offsets": {group_id: _sorted(state.offsets.read_group(group_id)) for group_id in groups},
+        "pending": state.pending._by_producer,
+        "records": {group_id: group._records for group_id, group in sorted(state._groups.items())},
+    }
+
+
+def _sorted(offsets: Iterable[CommittedOffset]) -> list[CommittedOffset]:
+    return sorted(offset._replace(end_offset=-1) for offset in offsets)

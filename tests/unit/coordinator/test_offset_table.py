@@ -1,0 +1,135 @@
+"""The packed table against a dict, with names that collide and without."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from offsetd_coordinator.kernels import columns
+from offsetd_coordinator.offset_table import OffsetTable, fresh_hash_seeds
+from offsetd_coordinator.placement import partition_of
+from shards import COLLIDING_SEEDS
+
+Key = tuple[bytes, bytes, int]
+
+
+def new_table(seeds: tuple[int, int, int, int] | None = None) -> OffsetTable:
+    return OffsetTable(
+        request_window_ms=1000, request_ids_max=100, hash_seeds=seeds or fresh_hash_seeds()
+    )
+
+
+def value(revision: int, metadata: bytes = b"") -> dict[str, Any]:
+    return {
+        "revision": revision,
+        "offset": revision * 3,
+        "leader_epoch": revision % 5 - 1,
+        "metadata": metadata,
+        "commit_timestamp_ms": revision + 10**12,
+        "expire_timestamp_ms": -1,
+    }
+
+
+def contents(table: OffsetTable) -> dict[Key, dict[str, Any]]:
+    return {
+        (group_id, offset.topic, offset.partition): {
+            name: getattr(offset, name) for name in value(0)
+        }
+        for group_id in table.group_ids()
+        for offset in table.read_group(group_id)
+    }
+
+
+# Every name with every other collides if the seeds are zero: slower, so fewer steps.
+@pytest.mark.parametrize(("seeds", "steps"), [(None, 6000), (COLLIDING_SEEDS, 800)])
+def test_a_table_holds_what_a_dict_holds_after_any_stores_and_removals(
+    seeds: tuple[int, int, int, int] | None, steps: int
+) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    table = new_table(seeds)
+    model: dict[Key, dict[str, Any]] = {}
+    groups = [b"", *(b"group-%d" % number * (number % 4 + 1) for number in range(60))]
+    topics = [b"orders", b"o", b"t" * 249, b"", *groups[:5]]
+    for step in range(steps):
+        growing = step % 1000 < 700
+        key = (chance.choice(groups), chance.choice(topics), chance.choice([0, 1, 2**31 - 1, -1]))
+        if chance.random() < (0.8 if growing else 0.1):
+            model[key] = value(step, b"m" * chance.choice([0, 0, 6, 6, 300]))
+            table.store(*key, **model[key])
+        else:
+            assert table.remove(*key) == (model.pop(key, None) is not None)
+    assert contents(table) == model
+    assert table.size == len(model)
+    assert table.group_count == len({group for group, _, _ in model})
+    for group_id in groups:
+        assert table.count(group_id) == sum(group == group_id for group, _, _ in model)
+    for key in list(model):
+        assert table.remove(*key)
+    assert contents(table) == {}
+    assert table.counters[columns.NAME_COUNT] == 0
+
+
+def test_names_and_metadata_that_are_gone_leave_their_room_to_others() -> None:
+    table = new_table()
+    for step in range(5000):
+        table.store(b"group-%d" % step, b"orders", 0, **value(step, b"m" * 50))
+        table.remove(b"group-%d" % step, b"orders", 0)
+    assert table.reserved_bytes < 60_000
+    assert table.size == 0
+
+
+def test_metadata_that_changes_its_length_again_and_again_does_not_pile_up() -> None:
+    table = new_table()
+    for step in range(5000):
+        table.store(b"g", b"orders", 0, **value(step, b"m" * (step % 40)))
+    assert contents(table) == {(b"g", b"orders", 0): value(4999, b"m" * 39)}
+    assert table.reserved_bytes < 60_000
+
+
+def test_an_offset_that_cannot_be_read_keeps_its_place_until_it_is_stored_again() -> None:
+    table = new_table()
+    table.store(b"g", b"orders", 0, **value(1, b"metadata"))
+    table.mark_undecodable(b"g", b"orders", 0, revision=2)
+    [unreadable] = table.read_group(b"g")
+    assert (unreadable.topic, unreadable.partition, unreadable.revision) == (b"orders", 0, 2)
+    assert not unreadable.is_decodable
+    table.store(b"g", b"orders", 0, **value(3, b"new"))
+    assert contents(table) == {(b"g", b"orders", 0): value(3, b"new")}
+
+
+def test_named_partitions_are_read_and_absent_ones_are_left_out() -> None:
+    table = new_table()
+    table.store(b"g", b"orders", 0, **value(1))
+    table.store(b"g", b"orders", 1, **value(2))
+    table.store(b"h", b"orders", 2, **value(3))
+    wanted = [(b"orders", 1), (b"orders", 2), (b"payments", 1)]
+    assert [offset.revision for offset in table.read(b"g", wanted)] == [2]
+    assert table.read(b"nobody", wanted) == []
+    assert table.read(b"g", []) == []
+    assert table.revision_of(b"g", b"orders", 1) == 2
+    assert table.revision_of(b"g", b"orders", 7) is None
+
+
+def test_a_row_that_is_used_again_has_no_end_offset_from_before() -> None:
+    table = new_table()
+    table.store(b"g", b"orders", 0, **value(1))
+    table._table.end_offsets[0] = 100
+    assert table.read_group(b"g")[0].end_offset == 99
+    table.remove(b"g", b"orders", 0)
+    table.store(b"g", b"payments", 0, **value(2))
+    assert table.read_group(b"g")[0].end_offset == -1
+
+
+@pytest.mark.parametrize("partitions", [1, 50])
+def test_groups_that_the_hash_puts_elsewhere_are_named(partitions: int) -> None:
+    table = new_table()
+    names = ["", "a", "group", "polygenelubricants", "grüppe", "🚀", "группа"]
+    for name in names:
+        table.store(name.encode(), b"orders", 0, **value(1))
+        table.store(name.encode(), b"payments", 0, **value(1))
+    for partition in range(partitions):
+        misplaced = [name.encode() for name in names if partition_of(name, partitions) != partition]
+        assert sorted(table.misplaced_groups(partition, partitions)) == sorted(misplaced)
