@@ -29,7 +29,8 @@ def kafka_runtime() -> Runtime:
 @pytest.fixture(scope="session")
 def used_broker(kafka_runtime: Runtime, tmp_path_factory: pytest.TempPathFactory) -> "KafkaBroker":
     """A stopped broker with a topic `orders` and one commit, of group `first`. Take copies."""
-    from interop.kafka_broker import KafkaBroker, KafkaOffset
+    from interop.kafka_broker import KafkaBroker
+    from interop.kafka_protocol import KafkaOffset
 
     broker = KafkaBroker.format(kafka_runtime, tmp_path_factory.mktemp("kafka") / "used")
     with broker.running():

@@ -2,12 +2,12 @@
 
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import attrs
-from interop.kafka_protocol import KafkaConnection
+from interop.kafka_protocol import KafkaConnection, KafkaOffset
 from interop.kafka_runtime import RunningJvm, Runtime
 from interop.ports import free_ports
 from interop.requirements import no_kafka
@@ -46,15 +46,6 @@ group.initial.rebalance.delay.ms=0
 auto.create.topics.enable=false
 log.cleaner.dedupe.buffer.size=4194304
 """
-
-
-@attrs.frozen(kw_only=True)
-class KafkaOffset:
-    """An offset as a broker answers it; `leader_epoch` None: none."""
-
-    offset: int
-    leader_epoch: int | None
-    metadata: str
 
 
 @attrs.frozen(kw_only=True)
@@ -207,26 +198,18 @@ class KafkaBroker:
             for group in listed.valid
         }
 
-    def offsets(self, group_ids: Sequence[str]) -> dict[str, dict[tuple[str, int], KafkaOffset]]:
+    def offsets(self, group_ids: Iterable[str]) -> dict[str, dict[tuple[str, int], KafkaOffset]]:
         """All stored offsets of each group."""
-        futures = {
-            group_id: self._admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group_id)],
-                require_stable=False,
-                request_timeout=CALL_S_MAX,
-            )[group_id]
-            for group_id in group_ids
-        }
+        with KafkaConnection(self.address) as connection:
+            return {group_id: connection.offsets(group_id) for group_id in group_ids}
+
+    def admin_offsets(self, group_id: str) -> dict[tuple[str, int], int]:
+        """The stored offsets of a group as librdkafka's admin API has them."""
+        selection = ConsumerGroupTopicPartitions(group_id)
+        futures = self._admin.list_consumer_group_offsets([selection], request_timeout=CALL_S_MAX)
         return {
-            group_id: {
-                (stored.topic, stored.partition): KafkaOffset(
-                    offset=stored.offset,
-                    leader_epoch=stored.leader_epoch,
-                    metadata=stored.metadata or "",
-                )
-                for stored in future.result(CALL_S_MAX).topic_partitions
-            }
-            for group_id, future in futures.items()
+            (stored.topic, stored.partition): stored.offset
+            for stored in futures[group_id].result(CALL_S_MAX).topic_partitions
         }
 
     def _is_ready(self) -> bool:

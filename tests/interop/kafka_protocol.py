@@ -1,7 +1,8 @@
-"""Two requests of Kafka's protocol, spoken over a plain socket.
+"""Two requests of Kafka's protocol, spoken over a plain socket, where librdkafka 2.16 will not do.
 
-librdkafka waits without end for the answer to a commit when the broker has gone, and its admin
-calls may crash on the answer of a coordinator that is still loading.
+It waits without end for the answer to a commit when the broker has gone. Its admin call for a
+group's offsets crashes on an answer that is an error, as that of a coordinator which is loading,
+and reads past the end of metadata that another client wrote, without librdkafka's final NUL.
 """
 
 import socket
@@ -11,11 +12,25 @@ from itertools import count
 from types import TracebackType
 from typing import Self
 
+import attrs
 from offsetd_coordinator.placement import partition_of
 
 CALL_S_MAX = 30
 OFFSET_COMMIT = 8
 OFFSET_FETCH = 9
+
+
+class KafkaRefused(Exception):
+    """The broker answered with an error."""
+
+
+@attrs.frozen(kw_only=True)
+class KafkaOffset:
+    """An offset as a broker answers it; `leader_epoch` None: none."""
+
+    offset: int
+    leader_epoch: int | None
+    metadata: str
 
 
 class KafkaConnection:
@@ -36,35 +51,55 @@ class KafkaConnection:
     ) -> None:
         self._socket.close()
 
-    def commit(self, group_id: str, offsets: Mapping[tuple[str, int], tuple[int, str]]) -> bool:
-        """Commits offsets with metadata; whether the broker acknowledged all of them."""
+    def commit(self, group_id: str, offsets: Mapping[tuple[str, int], KafkaOffset]) -> bool:
+        """Commits for a group without members; whether the broker acknowledged every offset."""
         body = _string(group_id) + struct.pack(">i", -1) + _string("") + struct.pack(">q", -1)
         body += struct.pack(">i", len(offsets))
-        for (topic, partition), (offset, metadata) in offsets.items():
-            body += _string(topic) + struct.pack(">iiq", 1, partition, offset) + _string(metadata)
-        answer = self._call(OFFSET_COMMIT, body)
-        (topics,) = struct.unpack_from(">i", answer)
-        position, errors = 4, []
-        for _ in range(topics):
-            (name_bytes,) = struct.unpack_from(">h", answer, position)
-            position += 2 + name_bytes
-            _, _, error = struct.unpack_from(">iih", answer, position)
-            position += 10
-            errors.append(error)
+        for (topic, partition), stored in offsets.items():
+            assert stored.leader_epoch is None, "this version has none"
+            body += _string(topic) + struct.pack(">iiq", 1, partition, stored.offset)
+            body += _string(stored.metadata)
+        answer = Answer(self._call(OFFSET_COMMIT, 2, body))
+        errors = []
+        for _ in range(answer.number("i")):
+            answer.string()
+            for _ in range(answer.number("i")):
+                answer.number("i")
+                errors.append(answer.number("h"))
         return errors == [0] * len(offsets)
+
+    def offsets(self, group_id: str) -> dict[tuple[str, int], KafkaOffset]:
+        """All that is stored of a group. Raises KafkaRefused."""
+        answer = Answer(self._call(OFFSET_FETCH, 5, _string(group_id) + struct.pack(">i", -1)))
+        answer.number("i")  # How long to slow down.
+        stored: dict[tuple[str, int], KafkaOffset] = {}
+        errors = []
+        for _ in range(answer.number("i")):
+            topic = answer.string()
+            for _ in range(answer.number("i")):
+                partition, offset, epoch = (answer.number(kind) for kind in "iqi")
+                stored[topic, partition] = KafkaOffset(
+                    offset=offset,
+                    leader_epoch=None if epoch == -1 else epoch,
+                    metadata=answer.string(),
+                )
+                errors.append(answer.number("h"))
+        errors.append(answer.number("h"))
+        if any(errors):
+            raise KafkaRefused(f"offsets of {group_id}: error {max(errors)}")
+        return stored
 
     def has_loaded_groups(self, partitions: int) -> bool:
         """Whether the broker answers for the groups of every partition of the offsets topic."""
-        for group_id in _a_group_of_each_partition(partitions):
-            answer = self._call(OFFSET_FETCH, _string(group_id) + struct.pack(">i", -1))
-            topics, error = struct.unpack(">ih", answer)
-            assert topics == 0, "the group does not exist"
-            if error:
-                return False
+        try:
+            for group_id in _a_group_of_each_partition(partitions):
+                assert self.offsets(group_id) == {}, "the group does not exist"
+        except KafkaRefused:
+            return False
         return True
 
-    def _call(self, kind: int, body: bytes) -> bytes:
-        request = struct.pack(">hhih", kind, 2, 0, -1) + body  # Version 2 of either.
+    def _call(self, kind: int, version: int, body: bytes) -> bytes:
+        request = struct.pack(">hhih", kind, version, 0, -1) + body
         self._socket.sendall(struct.pack(">i", len(request)) + request)
         (size,) = struct.unpack(">i", self._receive(4))
         return self._receive(size)[4:]
@@ -77,6 +112,26 @@ class KafkaConnection:
                 raise ConnectionError("the broker closed the connection")
             received += more
         return received
+
+
+@attrs.define
+class Answer:
+    """Reads an answer from its beginning."""
+
+    content: bytes
+    position: int = 0
+
+    def number(self, kind: str) -> int:
+        """The next number, by struct's letter."""
+        number: int
+        (number,) = struct.unpack_from(f">{kind}", self.content, self.position)
+        self.position += struct.calcsize(f">{kind}")
+        return number
+
+    def string(self) -> str:
+        size = self.number("h")
+        self.position += size
+        return self.content[self.position - size : self.position].decode()
 
 
 def _string(text: str) -> bytes:

@@ -55,6 +55,8 @@ appender.console.layout.pattern = [%d] %p %m (%c)%n%ex
 # Starts in seconds on a small machine; a test's broker has little to do.
 JAVA_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
+UTF_8 = ("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8")
+
 
 class KafkaUnavailable(Exception):
     """No Kafka can be run here; says why."""
@@ -167,7 +169,7 @@ class LocalRuntime:
 
     def _command(self, main_class: str, arguments: Sequence[str], *, quiet: bool) -> list[str]:
         logging = self.jars / "log4j2.properties"
-        options = [*self.java_options, "-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8"]
+        options = [*self.java_options, *UTF_8]
         options.append(f"-Dlog4j2.configurationFile={logging}")
         if quiet:
             options.append("-Dlog4j2.level=ERROR")
@@ -206,7 +208,8 @@ class DockerRuntime:
 
             client = DockerClient().client
             client.ping()
-            client.images.pull(IMAGE)
+            if IMAGE not in {tag for image in client.images.list() for tag in image.tags}:
+                client.images.pull(IMAGE)
         except Exception as error:  # whatever is wrong, there is no Docker
             raise KafkaUnavailable(f"no Docker engine ({type(error).__name__})") from error
         return cls(client)
@@ -234,7 +237,9 @@ class DockerRuntime:
         container = (
             DockerContainer(IMAGE)
             .with_volume_mapping(str(folder), str(folder), "rw")
-            .with_env("KAFKA_HEAP_OPTS", " ".join(JAVA_OPTIONS))
+            .with_env("LOG_DIR", "/tmp")
+            .with_env("KAFKA_HEAP_OPTS", " ".join(JAVA_OPTIONS[:1]))
+            .with_env("KAFKA_JVM_PERFORMANCE_OPTS", " ".join([*JAVA_OPTIONS[1:], *UTF_8]))
             .with_command([main_class, *arguments])
             .with_kwargs(
                 entrypoint=["/opt/kafka/bin/kafka-run-class.sh"],

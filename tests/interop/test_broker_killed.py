@@ -6,8 +6,8 @@ from contextlib import closing
 
 import attrs
 import pytest
-from interop.kafka_broker import KafkaBroker, KafkaOffset
-from interop.kafka_protocol import KafkaConnection
+from interop.kafka_broker import KafkaBroker
+from interop.kafka_protocol import KafkaConnection, KafkaOffset
 from interop.server_process import ServerProcess
 from offsetd_clients import OffsetClient, RetryPolicy, TopicPartition, UnstableOffsets
 
@@ -42,9 +42,11 @@ class Committer:
         except OSError:
             return
 
-    def offsets(self, number: int) -> dict[tuple[str, int], tuple[int, str]]:
+    def offsets(self, number: int) -> dict[tuple[str, int], KafkaOffset]:
         return {
-            ("orders", partition): (number * 10 + partition, f"commit {number}")
+            ("orders", partition): KafkaOffset(
+                offset=number * 10 + partition, leader_epoch=None, metadata=f"commit {number}"
+            )
             for partition in range(PARTITIONS)
         }
 
@@ -104,7 +106,7 @@ def test_nothing_that_the_broker_acknowledged_is_lost(killed: Killed, client: Of
         assert {
             (partition.topic, partition.partition): offset.offset
             for partition, offset in stored.items()
-        } == {key: value for key, (value, _) in committer.offsets(number).items()}
+        } == {key: value.offset for key, value in committer.offsets(number).items()}
 
 
 @pytest.mark.parametrize(

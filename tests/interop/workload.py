@@ -3,7 +3,8 @@
 from random import Random
 
 import attrs
-from interop.kafka_broker import OFFSETS_PARTITIONS, KafkaOffset
+from interop.kafka_broker import OFFSETS_PARTITIONS
+from interop.kafka_protocol import KafkaOffset
 from offsetd_clients import OffsetClient, OffsetToCommit, TopicPartition
 from offsetd_coordinator.placement import partition_of
 
@@ -19,6 +20,7 @@ Offsets = dict[tuple[str, int], KafkaOffset]
 class Workload:
     """Writes through `client`; `stored` is what is to be there, `deleted` the groups that are not.
 
+    `batches` counts the writes: each is one record batch.
     Metadata holds no NUL: librdkafka, with which a broker is asked, takes that for its end.
     """
 
@@ -26,6 +28,7 @@ class Workload:
     random: Random
     stored: dict[str, Offsets] = attrs.field(factory=dict)
     deleted: set[str] = attrs.field(factory=set)
+    batches: int = 0
 
     def write_all(self) -> None:
         """Groups over all partitions with commits, deletions, and commits of 5,000 offsets."""
@@ -64,6 +67,7 @@ class Workload:
                 for key, value in offsets.items()
             },
         )
+        self.batches += 1
         self.stored.setdefault(group, {}).update(offsets)
         self.deleted.discard(group)
 
@@ -73,6 +77,7 @@ class Workload:
         if len(stored) > 1:
             key = self.random.choice(sorted(stored))
             self.client.delete_offsets(group, [TopicPartition(*key)])
+            self.batches += 1
             del stored[key]
 
     def delete_topic(self, group: str) -> None:
@@ -82,11 +87,13 @@ class Workload:
         if len(topics) > 1:
             topic = self.random.choice(topics)
             self.client.delete_offsets(group, topics=[topic])
+            self.batches += 1
             self.stored[group] = {k: value for k, value in stored.items() if k[0] != topic}
 
     def delete_group(self, group: str) -> None:
         """Deletes a group with all that it has."""
         self.client.delete_group(group)
+        self.batches += 1
         del self.stored[group]
         self.deleted.add(group)
 
