@@ -21,7 +21,7 @@ from offsetd_storage.errors import (
 from offsetd_storage.files import OsFiles
 from offsetd_storage.kernels import PADDING_BYTES
 from offsetd_storage.log_config import OFFSETS_TOPIC_LOG_CONFIG, LogConfig
-from offsetd_storage.record_batch import Record, decode_batches, encode_batch
+from offsetd_storage.record_batch import Record, batch_header, decode_batches, encode_batch
 from offsetd_storage.segment import segment_path
 from offsetd_storage.simulated_faults import Fault, Operation, OperationKind
 from offsetd_storage.simulated_files import SimulatedFiles
@@ -770,3 +770,45 @@ def test_a_killed_brokers_preallocated_indexes_are_trimmed(tmp_path: Path) -> No
     assert log.index_problems == ()
     log.close()
     assert contents(OsFiles(), folder) == before
+
+
+KAFKA_SEGMENTS = GOLDEN.parent.parent / "kafka-4.1.1-segments"
+SEGMENT_CASES = sorted(path.name for path in KAFKA_SEGMENTS.iterdir() if path.is_dir())
+
+
+def kafka_config(path: Path) -> LogConfig:
+    """The settings of a properties file, by Kafka's names."""
+    settings = dict(line.split("=") for line in path.read_text().split())
+    names = {each.metadata["kafka_name"]: each.name for each in attrs.fields(LogConfig)}
+    return LogConfig(
+        **{names[key.removeprefix("internal.")]: int(value) for key, value in settings.items()}
+    )
+
+
+@pytest.mark.parametrize("case", SEGMENT_CASES)
+def test_segments_and_indexes_are_byte_for_byte_what_kafkas_own_class_writes(case: str) -> None:
+    expected = contents(OsFiles(), KAFKA_SEGMENTS / case)
+    del expected["config.properties"]
+    written = b"".join(raw for name, raw in sorted(expected.items()) if name.endswith(".log"))
+    files = SimulatedFiles()
+    log = created(
+        files,
+        config=kafka_config(KAFKA_SEGMENTS / case / "config.properties"),
+        base_offset=batch_header(written).base_offset,
+    )
+    for place, batch in enumerate(decode_batches(written)):
+        raw, written = written[: batch.size_bytes], written[batch.size_bytes :]
+        log.append(
+            raw,
+            last_offset=batch.last_offset,
+            max_timestamp_ms=batch.max_timestamp_ms,
+            now_ms=NOW_MS,
+        )
+        if place % 7 == 0:
+            log.write()
+        if place % 11 == 0:
+            log.sync()
+    log.close()
+    found = contents(files)
+    del found["leader-epoch-checkpoint"]
+    assert found == expected
