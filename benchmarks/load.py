@@ -14,7 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interop.kafka_broker import OFFSETS_PARTITIONS, KafkaBroker, KafkaOffset
+from interop.kafka_broker import OFFSETS_PARTITIONS, KafkaBroker
+from interop.kafka_protocol import KafkaOffset
 from interop.kafka_runtime import KafkaUnavailable, LocalRuntime
 
 from benchmarks.generate_log import Shape, generate
