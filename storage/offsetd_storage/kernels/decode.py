@@ -41,10 +41,11 @@ def load_record(
     if position < 0:
         return malformed
     key_size, key_start = load_varint(buffer, position, record_end)
-    if key_start < 0 or key_size < -1 or key_size > record_end - key_start:
+    if key_start < 0 or key_size < -1:
         return malformed
+    # A size beyond the end leaves no byte before it for the next varint, which says so.
     value_size, value_start = load_varint(buffer, key_start + max(key_size, 0), record_end)
-    if value_start < 0 or value_size < -1 or value_size > record_end - value_start:
+    if value_start < 0 or value_size < -1:
         return malformed
     header_count, headers_start = load_varint(buffer, value_start + max(value_size, 0), record_end)
     if headers_start < 0 or header_count < 0 or header_count > record_end - headers_start:

@@ -97,6 +97,36 @@ def has_valid_checksum(buffer: Bytes, position: int, size: int) -> bool:
     return computed == load_u32(buffer, position + CRC_AT)
 
 
+@inline_kernel
+def batch_flaw(
+    buffer: Bytes,
+    position: int,
+    end: int,
+    offset_next: int,
+    offset_last_max: int,
+    leader_epoch_last: int,
+) -> int:
+    """What is wrong with the batch at `position`, of bytes up to `end`; END if nothing."""
+    if end - position < BATCH_HEADER_BYTES:
+        return INCOMPLETE
+    flaw = header_flaw(buffer, position)
+    if flaw != END:
+        return flaw
+    base_offset = load_i64(buffer, position + BASE_OFFSET_AT)
+    last_offset = base_offset + load_i32(buffer, position + LAST_OFFSET_DELTA_AT)
+    if base_offset < offset_next or last_offset > offset_last_max:
+        return BAD_OFFSET
+    # Batches from before leader epochs have -1.
+    if 0 <= load_i32(buffer, position + LEADER_EPOCH_AT) < leader_epoch_last:
+        return BAD_LEADER_EPOCH
+    size = batch_size(buffer, position)
+    if size > end - position:
+        return INCOMPLETE
+    if not has_valid_checksum(buffer, position, size):
+        return BAD_CHECKSUM
+    return END
+
+
 @kernel("int64(uint8[::1], int64, int64, int64[::1], int64[:, ::1])")
 def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Numbers) -> int:
     """Check the batches from `start` to `end` and return where the first one begins that is not
@@ -119,33 +149,14 @@ def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Num
     position = start
     reason = END
     while position < end:
-        if end - position < BATCH_HEADER_BYTES:
-            reason = INCOMPLETE
-            break
         if rows == index.shape[0]:
             reason = INDEX_FULL
             break
-        reason = header_flaw(buffer, position)
+        reason = batch_flaw(buffer, position, end, offset_next, offset_last_max, leader_epoch_last)
         if reason != END:
             break
-        last_offset_delta = load_i32(buffer, position + LAST_OFFSET_DELTA_AT)
-        base_offset = load_i64(buffer, position + BASE_OFFSET_AT)
-        last_offset = base_offset + last_offset_delta
-        if base_offset < offset_next or last_offset > offset_last_max:
-            reason = BAD_OFFSET
-            break
-        leader_epoch = load_i32(buffer, position + LEADER_EPOCH_AT)
-        # Batches from before leader epochs have -1.
-        if 0 <= leader_epoch < leader_epoch_last:
-            reason = BAD_LEADER_EPOCH
-            break
-        size = batch_size(buffer, position)
-        if size > end - position:
-            reason = INCOMPLETE
-            break
-        if not has_valid_checksum(buffer, position, size):
-            reason = BAD_CHECKSUM
-            break
+        last_offset = load_i64(buffer, position + BASE_OFFSET_AT)
+        last_offset += load_i32(buffer, position + LAST_OFFSET_DELTA_AT)
         max_timestamp = load_i64(buffer, position + MAX_TIMESTAMP_AT)
         if batches == 0:
             state[FIRST_TIMESTAMP] = max_timestamp
@@ -161,10 +172,10 @@ def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Num
             rows += 1
             indexed_position = file_position
         offset_next = last_offset + 1
-        leader_epoch_last = max(leader_epoch_last, leader_epoch)
+        leader_epoch_last = max(leader_epoch_last, load_i32(buffer, position + LEADER_EPOCH_AT))
         batches += 1
         records += load_i32(buffer, position + COUNT_AT)
-        position += size
+        position += batch_size(buffer, position)
     state[OFFSET_NEXT] = offset_next
     state[LEADER_EPOCH_LAST] = leader_epoch_last
     state[LARGEST_TIMESTAMP] = largest_timestamp

@@ -37,6 +37,28 @@ def test_a_header_that_does_not_fit_is_not_read(header):
     assert row.tolist() == [-1, 0, 0, 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("content", "count", "read"),
+    [
+        (b"", 0, 0),
+        (b"\x0c\x00\x00\x00\x01\x01\x00" * 2, 2, 2),
+        (b"\x0c\x00\x00\x00\x01\x01\x00" * 2, 1, -1),
+        (b"\x0c\x00\x00\x00\x01\x01\x00" * 2, 3, 2),
+        (b"\x0c\x00\x00\x00\x01\x01\x00\x0e\x00\x00\x00\x01\x01\x00\x00", 2, 1),
+        (b"\x0e\x00\x00\x00\x08\x01\x00\x00" + bytes(20), 1, 0),
+        (b"\x0e\x00\x00\x00\x01\x08\x00\x00" + bytes(20), 1, 0),
+        (b"\x0e\x00\x00\x00\xfe\xff\xff\xff\x0f" + bytes(20), 1, 0),
+    ],
+    ids=[
+        *("nothing", "two records", "bytes left", "too few", "bytes left within a record"),
+        *("key beyond the record", "value beyond the record", "key of 2 GiB"),
+    ],
+)
+def test_records_have_to_fill_their_range_exactly(content, count, read):
+    rows = np.zeros((count, decode.RECORD_COLUMNS), dtype=np.int64)
+    assert decode.index_records(padded_copy(content), 0, len(content), rows) == read
+
+
 @given(body=st.lists(st.sampled_from([0, 1, 2, 12, 14, 16, 127, 128, 255]), max_size=40))
 def test_rows_of_random_bytes_point_into_them(body):
     rows = np.zeros((6, decode.RECORD_COLUMNS), dtype=np.int64)

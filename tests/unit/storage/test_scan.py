@@ -68,6 +68,7 @@ GOOD = batch(10, leader_epoch=3) + batch(11, last_offset=15, leader_epoch=3)
         (resealed(batch(16), last_offset_delta=-1, count=0), scan.BAD_COUNT),
         (resealed(batch(16), base_offset=-1), scan.BAD_OFFSET),
         (resealed(batch(16), base_offset=2**63 - 1), scan.BAD_OFFSET),
+        (resealed(batch(16), base_offset=2**63 - 1, last_offset_delta=9), scan.BAD_OFFSET),
         (batch(15, leader_epoch=3), scan.BAD_OFFSET),
         (batch(16, last_offset=2**31 + 10, leader_epoch=3), scan.BAD_OFFSET),
         (batch(16, last_offset=2**31 + 9, leader_epoch=3), scan.END),
@@ -84,6 +85,14 @@ def test_a_scan_stops_at_the_first_batch_that_is_not_whole_and_valid(bad, reason
         assert state[scan.OFFSET_NEXT] == 16
         assert state[scan.BATCHES] == state[scan.RECORDS] == 2
         assert state[scan.LEADER_EPOCH_LAST] == 3
+
+
+def test_a_batch_without_a_leader_epoch_does_not_allow_the_next_one_to_fall():
+    state = new_state()
+    epochs = enumerate([3, -1, 3, 2])
+    batches = [batch(offset, leader_epoch=epoch) for offset, epoch in epochs]
+    end, _ = scanned(b"".join(batches), state)
+    assert (end, state[scan.REASON]) == (3 * len(batches[0]), scan.BAD_LEADER_EPOCH)
 
 
 @given(st.integers(0, len(GOOD) * 8 - 1))
