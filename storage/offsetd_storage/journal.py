@@ -108,6 +108,7 @@ class Journal:
         self._points: dict[TopicPartition, RecoveryPoint] = {}
         self._journal_ends: dict[TopicPartition, int] = {}
         self._points_frame_bytes = 0
+        self.capacity_bytes = 0  # Of one file, for frames of batches.
         self._buffer = padded_buffer(1 << 16)
 
     # What it holds ---------------------------------------------------------------------------
@@ -123,11 +124,6 @@ class Journal:
         return self._journal_ends
 
     @property
-    def used_ratio(self) -> float:
-        """How much of the current file is used, 0 to 1."""
-        return min(1.0, self._position / (self._file_bytes - self._reserve_bytes))
-
-    @property
     def other_file_is_free(self) -> bool:
         """Whether nothing in the other file is needed any more."""
         return nothing_needed_before(self._begun_at, self._points)
@@ -135,18 +131,13 @@ class Journal:
     @property
     def frame_payload_bytes_max(self) -> int:
         """The largest payload of a BATCHES frame."""
-        room = self._file_bytes - self._frames_start(self._points.values()) - self._reserve_bytes
-        return min(room, self._sizes.frame_bytes_max) - FRAME.size
+        return min(self.capacity_bytes, self._sizes.frame_bytes_max) - FRAME.size
 
     @property
     def batch_bytes_max(self) -> int:
         """The largest batch that a frame can take, of any partition."""
         names = [batch_entry_bytes(topic_partition, 0) for topic_partition in self._points]
         return self.frame_payload_bytes_max - COUNT.size - max(names, default=0)
-
-    @property
-    def _reserve_bytes(self) -> int:
-        return 2 * self._points_frame_bytes
 
     def _frames_start(self, points: Iterable[RecoveryPoint]) -> int:
         wanted = max(self._sizes.header_bytes, header_bytes(points))
@@ -179,7 +170,7 @@ class Journal:
             point.topic_partition: point.journal_offset_next for point in points if not point.held
         }
         self._set_points(points)
-        self._check_sizes()
+        self._set_sizes()
         self._prepare(1 - self._place)
         self._turn_over(points)
         self._prepare(1 - self._place)
@@ -188,8 +179,10 @@ class Journal:
         self._points = {point.topic_partition: point for point in points}
         self._points_frame_bytes = frame_bytes(len(encode_points(self._points.values())))
 
-    def _check_sizes(self) -> None:
+    def _set_sizes(self) -> None:
         self._file_bytes = self._sizes.file_bytes
+        frames_start = self._frames_start(self._points.values())
+        self.capacity_bytes = self._file_bytes - frames_start - 2 * self._points_frame_bytes
         if self.batch_bytes_max < SECTOR_BYTES:
             raise FolderMismatch(
                 f"a journal file of {self._file_bytes} bytes is too small for the recovery points"

@@ -18,11 +18,16 @@ import attrs
 from offsetd_storage.errors import (
     PartitionQuarantined,
     RecordTooLarge,
-    StorageError,
     StorageFailed,
     StorageFull,
 )
-from offsetd_storage.journal_format import COUNT, JournaledBatch, RecoveryPoint, batch_entry_bytes
+from offsetd_storage.journal_format import (
+    COUNT,
+    JournaledBatch,
+    RecoveryPoint,
+    batch_entry_bytes,
+    frame_bytes,
+)
 from offsetd_storage.recovery import RecoveredFolder, recover_folder
 from offsetd_storage.store_config import OFFSETS_TOPIC, LogStoreConfig, TopicSpec
 
@@ -39,7 +44,6 @@ if TYPE_CHECKING:
 __all__ = ["OFFSETS_TOPIC", "LogStore", "LogStoreConfig", "TopicSpec"]
 
 _NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
-_REFUSALS: Final = (PartitionQuarantined, RecordTooLarge, StorageFull)
 
 
 class LogStore:
@@ -75,6 +79,8 @@ class LogStore:
         # The last batch of each partition that is durable in the journal in this life, behind the
         # journal's lock: up to its end the recovery point may move.
         self._journaled: dict[TopicPartition, JournaledBatch] = {}
+        self._journaled_bytes = 0
+        self._released_bytes = 0  # Of those: below the recovery points.
 
     @classmethod
     def open(
@@ -123,7 +129,8 @@ class LogStore:
         Its base offset is the log's `offset_next`. Raises PartitionQuarantined, RecordTooLarge,
         StorageFull (nothing was changed), or StorageFailed.
         """
-        with self._pending_lock, self._fail_stop(refusals=_REFUSALS):
+        with self._pending_lock:
+            self._refuse_if_failed()
             log = self.logs.get(topic_partition)
             if log is None:
                 damage = self.quarantined.get(topic_partition, "there is no such partition")
@@ -133,22 +140,28 @@ class LogStore:
                     f"a batch of {len(batch)} bytes: the journal takes {self._batch_bytes_max}"
                 )
             assert int.from_bytes(batch[:8]) == log.offset_next, "offsets leave no hole"
-            log.append(
-                batch,
-                last_offset=last_offset,
-                max_timestamp_ms=max_timestamp_ms,
-                now_ms=self._clock.now_ms(),
-            )
-            active = log.segments[-1]
-            self._pending.append(
-                JournaledBatch(
-                    topic_partition,
+            try:
+                log.append(
                     batch,
-                    last_offset + 1,
-                    active.base_offset,
-                    active.size_bytes,
+                    last_offset=last_offset,
+                    max_timestamp_ms=max_timestamp_ms,
+                    now_ms=self._clock.now_ms(),
                 )
-            )
+                active = log.segments[-1]
+                self._pending.append(
+                    JournaledBatch(
+                        topic_partition,
+                        batch,
+                        last_offset + 1,
+                        active.base_offset,
+                        active.size_bytes,
+                    )
+                )
+            except (RecordTooLarge, StorageFull):
+                raise  # Nothing has changed.
+            except BaseException as error:
+                self._latch(error)
+                raise
 
     def has_pending(self) -> bool:
         """Whether something was appended that no flush has taken yet."""
@@ -168,33 +181,32 @@ class LogStore:
             # the bytes in the segment.
             for topic_partition in dict.fromkeys(each.topic_partition for each in taken):
                 self.logs[topic_partition].write()
-            for frame in self._frames(taken):
-                self._flush_frame(frame)
+            for frame, payload_bytes in self._frames(taken):
+                self._flush_frame(frame, payload_bytes)
 
-    def _frames(self, taken: Sequence[JournaledBatch]) -> Iterator[list[JournaledBatch]]:
-        """Splits what was taken, in order, by what one frame can hold."""
-        frame: list[JournaledBatch] = []
-        size = COUNT.size
-        for each in taken:
+    def _frames(
+        self, taken: Sequence[JournaledBatch]
+    ) -> Iterator[tuple[Sequence[JournaledBatch], int]]:
+        """Splits what was taken, in order, by what one frame can hold; with the payloads' bytes."""
+        payload_bytes_max = self._journal.frame_payload_bytes_max
+        start, size = 0, COUNT.size
+        for place, each in enumerate(taken):
             entry_bytes = batch_entry_bytes(each.topic_partition, len(each.batch))
-            if frame and size + entry_bytes > self._journal.frame_payload_bytes_max:
-                yield frame
-                frame, size = [], COUNT.size
-            frame.append(each)
+            if size + entry_bytes > payload_bytes_max:
+                yield taken[start:place], size
+                start, size = place, COUNT.size
             size += entry_bytes
-        if frame:
-            yield frame
+        if start < len(taken):
+            yield taken[start:], size
 
-    def _flush_frame(self, frame: Sequence[JournaledBatch]) -> None:
-        payload_bytes = COUNT.size + sum(
-            batch_entry_bytes(each.topic_partition, len(each.batch)) for each in frame
-        )
+    def _flush_frame(self, frame: Sequence[JournaledBatch], payload_bytes: int) -> None:
         while True:
             with self._journal_lock:
                 if self._journal.make_room(payload_bytes):
                     self._journal.append_batches(frame)
                     for each in frame:
                         self._journaled[each.topic_partition] = each
+                    self._journaled_bytes += frame_bytes(payload_bytes)
                     return
             # Both files are full of what is needed: the callers wait for the segments' sync.
             self.advance_recovery_points()
@@ -214,6 +226,7 @@ class LogStore:
         """False if the journal is so full that it wants newer points than these."""
         with self._journal_lock:
             points = self._points_to_reach()
+            journaled_bytes = self._journaled_bytes
         for topic_partition, point in points.items():
             synced = self.logs[topic_partition].sync()
             assert synced >= point.offset, "the journal runs ahead of the segment"
@@ -221,6 +234,7 @@ class LogStore:
             with self._journal_lock:
                 if not self._journal.append_recovery_points(points):
                     return False
+        self._released_bytes = journaled_bytes
         # For Kafka only, and only now that the points count.
         self._checkpoints.write(self._durable_offsets(), self.logs.values())
         return True
@@ -249,8 +263,11 @@ class LogStore:
 
     @property
     def journal_used_ratio(self) -> float:
-        """How much of the current journal file is used, 0 to 1: advance when above one half."""
-        return self._journal.used_ratio
+        """What the journal took since the recovery points moved, as a share of one of its files.
+
+        Above 1, a flush may have to wait for `advance_recovery_points`, so that is due before.
+        """
+        return (self._journaled_bytes - self._released_bytes) / self._journal.capacity_bytes
 
     # Ending ----------------------------------------------------------------------------------
 
@@ -274,21 +291,31 @@ class LogStore:
         self._cleanup.close()
 
     @contextmanager
-    def _fail_stop(self, refusals: tuple[type[StorageError], ...] = ()) -> Iterator[None]:
-        """Refuses after a failure, and makes any error one but `refusals`, which change nothing.
+    def _fail_stop(self) -> Iterator[None]:
+        """Refuses after a failure, and makes whatever goes wrong in the block one."""
+        self._refuse_if_failed()
+        try:
+            yield
+        except OSError as error:
+            raise self._latch(error) from error
+        except BaseException as error:
+            self._latch(error)
+            raise
+
+    def _refuse_if_failed(self) -> None:
+        if self.failed is not None:
+            raise StorageFailed(str(self.failed)) from self.failed
+
+    def _latch(self, error: BaseException) -> StorageFailed:
+        """From now on everything is refused.
 
         A failed sync is never tried again: the kernel marks the pages clean, and the next sync
         succeeds without having written them.
         """
-        if self.failed is not None:
-            raise StorageFailed(str(self.failed)) from self.failed
-        try:
-            yield
-        except refusals:
-            raise
-        except BaseException as error:
-            if self.failed is None:
-                self.failed = StorageFailed(f"storage failed: {error}")
-            if isinstance(error, OSError):
-                raise self.failed from error
-            raise
+        if self.failed is None:
+            self.failed = (
+                error
+                if isinstance(error, StorageFailed)
+                else StorageFailed(f"storage failed: {error!r}")
+            )
+        return self.failed

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from offsetd_storage.simulated_faults import Operation
     from offsetd_storage.log_store import LogStore, LogStoreConfig
     from offsetd_storage.simulated_faults import Operation
     from offsetd_storage.topic_partition import TopicPartition
@@ -122,7 +121,7 @@ class Run:
         assert self.store is not None
         # Which batches share a frame is the store's choice; that a frame is whole is its promise.
         frames = list(self.store._frames(self.store._pending))
-        flying = [[(each.topic_partition, each.batch) for each in frame] for frame in frames]
+        flying = [[(each.topic_partition, each.batch) for each in frame] for frame, _ in frames]
         assert [each for frame in flying for each in frame] == self.model.pending
         self.model.pending = []
         self.model.in_flight += flying

@@ -1,0 +1,124 @@
+"""Wherever the disk fails, nothing more is acknowledged, and the next start serves what is durable.
+
+A failed sync is modelled as Linux does it: the pages stay in the cache, marked clean, and the next
+sync succeeds without them.
+"""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+
+import pytest
+from log_stores import P0, append, contents, opened
+from offsetd_storage.errors import StorageFailed, StorageFull
+from offsetd_storage.folder_checkpoints import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from offsetd_storage.simulated_faults import Fault, OperationKind
+from offsetd_storage.simulated_files import SimulatedFiles
+from sim.crash_explorer import Run
+
+CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT)
+
+
+def play(run: Run) -> int:
+    """Commits until the journal has turned over a few times, with a stop in the middle.
+
+    Returns how many appends were refused.
+    """
+    refusals = 0
+    run.open()
+    for step in range(24):
+        assert run.store is not None
+        try:
+            run.append_some(sorted(run.store.logs))
+        except StorageFull:
+            refusals += 1  # What was appended before it stays.
+        run.flush()
+        if step % 8 == 5:
+            run.advance()
+        if step == 12:
+            run.close()
+            run.open()
+    run.close()
+    return refusals
+
+
+def operations(kind: OperationKind, seed: int) -> int:
+    """How many operations of a kind the script makes."""
+    count = Fault(errno=0, kind=kind, nth=0)
+    files = SimulatedFiles()
+    files.faults.append(count)
+    play(Run(files, Random(seed)))
+    return count.matched
+
+
+def assert_latched(run: Run) -> None:
+    """Every call refuses, and closing only unlocks."""
+    store = run.store
+    if store is None:
+        return
+    assert store.failed is not None
+    for call in (
+        lambda: append(store, P0),
+        store.flush,
+        store.advance_recovery_points,
+    ):
+        with pytest.raises(StorageFailed):
+            call()
+    before = run.files.operations
+    store.close()
+    assert run.files.operations == before, "a failed store wrote to the disk"
+
+
+def assert_recovers(run: Run, random: Random) -> None:
+    """What the next start serves was promised, and a power cut right after it takes nothing."""
+    states = [run.files.kill(), *run.files.crash_states(samples=2, random=random)]
+    for state in states:
+        store = opened(state, random=random)
+        held = run.model.check(store)
+        cut = state.power_cut()
+        store.abandon()
+        again = opened(cut, random=random)
+        assert {each: batches for each, batches in contents(again).items() if batches} == held
+        again.abandon()
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in OperationKind if kind is not OperationKind.READ]
+)
+def test_an_error_at_every_operation_stops_the_store(kind: OperationKind, number: int) -> None:
+    seed = Random().randrange(1 << 32)
+    print(f"seed {seed}")
+    for nth in range(1, operations(kind, seed) + 1):
+        files, random = SimulatedFiles(), Random(seed)
+        fault = Fault(
+            errno=number, kind=kind, nth=nth, written_bytes=nth % 700, synced_writes=nth % 3
+        )
+        files.faults.append(fault)
+        names: list[str] = []  # Of what the operations up to the one that failed were about.
+        files.before_operation = lambda _, operation, names=names, fault=fault, nth=nth: (
+            names.append(operation.path.name.removesuffix(".tmp")) if fault.matched < nth else None
+        )
+        run = Run(files, random)
+        refusals = 0
+        try:
+            refusals = play(run)
+        except StorageFailed:
+            failed = True
+        except StorageFull:
+            assert number == errno.ENOSPC
+            assert run.store is None, "only a start may be refused for want of room"
+            failed = True
+        else:
+            failed = False
+        assert fault.matched >= nth
+        if failed:
+            assert_latched(run)
+            run.files.before_operation, run.files.faults = None, []
+            assert_recovers(run, Random(seed + nth))
+        else:
+            assert number == errno.ENOSPC, f"{kind} {nth}: an error went unnoticed"
+            # Only Kafka's copies may be late. (The folder is synced after their rename.)
+            about = names[-2] if kind is OperationKind.SYNC_FOLDER else names[-1]
+            assert refusals or about in CHECKPOINTS, (kind, nth, names[-2:])
