@@ -231,9 +231,7 @@ class Segment:
     def _reserve(self, end_bytes: int) -> None:
         """Blocks for the log up to `end_bytes` or somewhat more, and for its index entries."""
         config = self._config
-        if self._tail_found:
-            self.file.truncate(self.size_bytes)
-            self._tail_found = False
+        self.cut_tail()
         if end_bytes > self._reserved_bytes:
             ahead = min(
                 self._reserved_bytes + config.preallocate_step_bytes, config.segment_bytes_max
@@ -245,6 +243,12 @@ class Segment:
         entries = (self._reserved_bytes - self.size_bytes) // interval + 1
         self._offset_file.reserve((len(self.offset_index) + entries) * OFFSET_ENTRY.size)
         self._time_file.reserve((len(self.time_index) + entries + 1) * TIME_ENTRY.size)
+
+    def cut_tail(self) -> None:
+        """Cuts off what was found behind the batches; before anything is queued."""
+        if self._tail_found:
+            self.file.truncate(self.size_bytes)
+            self._tail_found = False
 
     def append(self, batch: bytes, *, last_offset: int, max_timestamp_ms: int) -> bool:
         """Queues a batch for which there is room; returns whether it is the only one queued."""
@@ -291,11 +295,11 @@ class Segment:
 
     def take_unsynced(self, offset_next_written: int) -> SegmentSync:
         """What `sync` has to do for the batches in the file, which end at `offset_next_written`."""
+        self.cut_tail()  # Now: once an append has come, it must not be cut off.
         finished = self._waking_bytes is not None and self.written_bytes == self.size_bytes
-        cut = finished and (self._tail_found or self._reserved_bytes > self.size_bytes)
+        cut = finished and self._reserved_bytes > self.size_bytes
         if cut:
             self._reserved_bytes = self.size_bytes
-            self._tail_found = False
         return SegmentSync(
             cut_bytes=self.size_bytes if cut else None,
             offset_tail=self._offset_file.take_tail(
