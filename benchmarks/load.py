@@ -112,7 +112,7 @@ def _broker_on(ours: Path, folder: Path) -> KafkaBroker | None:
 
 
 def _kafka_seconds(broker: KafkaBroker) -> float:
-    read_into_cache(broker.data)
+    read_into_cache(broker.data_folder)
     said_before = len(broker.log_text())
     with broker.running():
         pass

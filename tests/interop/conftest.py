@@ -57,4 +57,4 @@ def golden() -> Path:
 @pytest.fixture
 def serve(tmp_path: Path) -> Callable[[Path], ServerProcess]:
     """Makes real `offsetd serve` processes on a data folder; their logs are the test's."""
-    return lambda data: ServerProcess(data=data, log=tmp_path / "offsetd.log")
+    return lambda folder: ServerProcess(data_folder=folder, log=tmp_path / "offsetd.log")

@@ -62,7 +62,7 @@ class KafkaBroker:
 
     def __init__(self, runtime: Runtime, folder: Path) -> None:
         self.folder = folder
-        self.data = folder / "data"
+        self.data_folder = folder / "data"
         self.address = ""
         self._admin: AdminClient  # Of the running broker; one that is let go cancels its calls.
         self._runtime = runtime
@@ -88,7 +88,7 @@ class KafkaBroker:
 
     def partition_folder(self, partition: int) -> Path:
         """Of the offsets topic."""
-        return self.data / f"{OFFSETS_TOPIC}-{partition}"
+        return self.data_folder / f"{OFFSETS_TOPIC}-{partition}"
 
     def log_text(self) -> str:
         """What it has logged so far."""

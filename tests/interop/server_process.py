@@ -18,10 +18,10 @@ STOP_S_MAX = 60
 
 
 class ServerProcess:
-    """`offsetd serve` on the data folder `data`; what it says is appended to `log`."""
+    """`offsetd serve` on a data folder; what it says is appended to `log`."""
 
-    def __init__(self, *, data: Path, log: Path, settings: tuple[str, ...] = ()) -> None:
-        self.data = data
+    def __init__(self, *, data_folder: Path, log: Path, settings: tuple[str, ...] = ()) -> None:
+        self.data_folder = data_folder
         self.log = log
         self.address = ""
         self._settings = settings
@@ -85,7 +85,8 @@ class ServerProcess:
     def _launch(self) -> None:
         assert self._process is None, "it runs already"
         self.address = f"127.0.0.1:{free_ports(1)[0]}"
-        command = [str(OFFSETD), "serve", "--data-dir", str(self.data), "--listen", self.address]
+        command = [str(OFFSETD), "serve", "--listen", self.address]
+        command += ["--data-dir", str(self.data_folder)]
         for setting in self._settings:
             command += ["--set", setting]
         with self.log.open("ab") as output:

@@ -24,12 +24,12 @@ def answers(golden: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def data(golden: Path, tmp_path: Path) -> Path:
+def broker_folder(golden: Path, tmp_path: Path) -> Path:
     return shutil.copytree(golden / "data", tmp_path / "data")
 
 
-def logs_of(data: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(data)): path.read_bytes() for path in data.glob("*/*.log")}
+def logs_of(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("*/*.log")}
 
 
 def as_librdkafka_reads(metadata: str) -> str:
@@ -58,9 +58,9 @@ def fetched(client: OffsetClient, group_ids: list[str]) -> dict[str, set[tuple[A
 
 
 def test_every_group_is_answered_as_the_broker_answered(
-    serve: Callable[[Path], ServerProcess], data: Path, answers: dict[str, Any]
+    serve: Callable[[Path], ServerProcess], broker_folder: Path, answers: dict[str, Any]
 ) -> None:
-    with serve(data).running() as client:
+    with serve(broker_folder).running() as client:
         listed = {listing.group_id: listing for listing in client.list_groups()}
         expected = {
             group_id: (group["type"], group["state"], group["simple"])
@@ -85,9 +85,9 @@ def test_every_group_is_answered_as_the_broker_answered(
 
 
 def test_groups_the_broker_deleted_do_not_exist(
-    serve: Callable[[Path], ServerProcess], data: Path
+    serve: Callable[[Path], ServerProcess], broker_folder: Path
 ) -> None:
-    with serve(data).running() as client:
+    with serve(broker_folder).running() as client:
         for group_id in DELETED:
             assert client.fetch(group_id) == {}
             with pytest.raises(GroupNotFound):
@@ -95,17 +95,17 @@ def test_groups_the_broker_deleted_do_not_exist(
 
 
 def test_commits_go_on_after_the_brokers_last_offset_and_leave_its_bytes_alone(
-    serve: Callable[[Path], ServerProcess], data: Path, answers: dict[str, Any]
+    serve: Callable[[Path], ServerProcess], broker_folder: Path, answers: dict[str, Any]
 ) -> None:
-    before = logs_of(data)
+    before = logs_of(broker_folder)
     # The snapshot that a broker leaves at a clean stop is named by the offset that comes next.
     end_offsets = {
         int(path.parent.name.rpartition("-")[2]): int(path.stem)
-        for path in data.glob("__consumer_offsets-*/*.snapshot")
+        for path in broker_folder.glob("__consumer_offsets-*/*.snapshot")
     }
     group_ids = [group_id for group_id, group in answers["listed"].items() if group["simple"]]
     position = TopicPartition("appended", 0)
-    server = serve(data)
+    server = serve(broker_folder)
     with server.running() as client:
         for group_id in group_ids:
             partition = partition_of(group_id, PARTITIONS)
@@ -117,7 +117,7 @@ def test_commits_go_on_after_the_brokers_last_offset_and_leave_its_bytes_alone(
     with server.running() as client:
         assert fetched(client, list(answers["listed"])) == all_groups
         assert all(client.fetch(group_id)[position].offset == 77 for group_id in group_ids)
-    after = logs_of(data)
+    after = logs_of(broker_folder)
     grown = [name for name in before if len(after[name]) > len(before[name])]
     assert len(grown) == len({partition_of(group_id, PARTITIONS) for group_id in group_ids})
     assert all(after[name].startswith(content) for name, content in before.items())

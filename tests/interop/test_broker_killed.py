@@ -90,7 +90,7 @@ def offset_of(offset: int) -> KafkaOffset:
 def client(killed: Killed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OffsetClient]:
     """Of an offsetd on the folder."""
     log = tmp_path_factory.mktemp("offsetd") / "log"
-    with ServerProcess(data=killed.broker.data, log=log).running() as client:
+    with ServerProcess(data_folder=killed.broker.data_folder, log=log).running() as client:
         yield client
 
 

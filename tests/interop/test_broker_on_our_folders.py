@@ -32,23 +32,23 @@ COMPLAINTS = (
 class Written:
     """A data folder that offsetd wrote and closed clean, and what is stored in it."""
 
-    data: Path
+    data_folder: Path
     stored: dict[str, Offsets]
     batches: int
 
     def partition_folder(self, partition: int) -> Path:
-        return self.data / f"{OFFSETS_TOPIC}-{partition}"
+        return self.data_folder / f"{OFFSETS_TOPIC}-{partition}"
 
     def files(self, suffix: str) -> list[str]:
         """By their paths in the data folder."""
-        paths = sorted(self.data.glob(f"{OFFSETS_TOPIC}-*/*{suffix}"))
-        return [str(path.relative_to(self.data)) for path in paths]
+        paths = sorted(self.data_folder.glob(f"{OFFSETS_TOPIC}-*/*{suffix}"))
+        return [str(path.relative_to(self.data_folder)) for path in paths]
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Written:
     folder = tmp_path_factory.mktemp("ours")
-    server = ServerProcess(data=folder / "data", log=folder / "log", settings=SETTINGS)
+    server = ServerProcess(data_folder=folder / "data", log=folder / "log", settings=SETTINGS)
     with server.running() as client:
         workload = Workload(client, Random(seed))
         workload.write_all()
@@ -58,8 +58,10 @@ def written(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Written:
     return written
 
 
-def dump(runtime: Runtime, data: Path, files: list[str], *options: str) -> str:
-    return runtime.run("kafka.tools.DumpLogSegments", [*options, "--files", ",".join(files)], data)
+def dump(runtime: Runtime, folder: Path, files: list[str], *options: str) -> str:
+    return runtime.run(
+        "kafka.tools.DumpLogSegments", [*options, "--files", ",".join(files)], folder
+    )
 
 
 def by_file(lines: list[str]) -> dict[str, list[str]]:
@@ -75,9 +77,9 @@ def by_file(lines: list[str]) -> dict[str, list[str]]:
 
 def test_kafkas_dump_of_our_log_is_our_own_dump(kafka_runtime: Runtime, written: Written) -> None:
     options = ("--offsets-decoder", "--deep-iteration")
-    theirs = dump(kafka_runtime, written.data, written.files(".log"), *options)
+    theirs = dump(kafka_runtime, written.data_folder, written.files(".log"), *options)
     ours = subprocess.run(
-        [OFFSETD, "log", "dump", "--offsets-decoder", "--data-dir", written.data],
+        [OFFSETD, "log", "dump", "--offsets-decoder", "--data-dir", written.data_folder],
         capture_output=True,
         encoding="utf-8",
         check=True,
@@ -92,14 +94,14 @@ def test_kafka_finds_nothing_wrong_with_our_logs_and_indexes(
     kafka_runtime: Runtime, written: Written
 ) -> None:
     indexes = written.files(".index") + written.files(".timeindex")
-    checked = dump(kafka_runtime, written.data, indexes, "--index-sanity-check")
+    checked = dump(kafka_runtime, written.data_folder, indexes, "--index-sanity-check")
     verdicts = [line for line in checked.splitlines() if not line.startswith("Dumping ")]
     assert len(verdicts) == len(indexes)
     # An index without entries is what a log gets that is shorter than the index interval.
     unusual = [line for line in verdicts if not line.endswith(" passed sanity check.")]
     assert all(line.endswith(".index is empty.") for line in unusual), unusual
     # Without the option the entries are compared with the log.
-    compared = dump(kafka_runtime, written.data, written.files(".log") + indexes)
+    compared = dump(kafka_runtime, written.data_folder, written.files(".log") + indexes)
     assert compared.count("\noffset: ") + compared.count("\ntimestamp: ") > OFFSETS_PARTITIONS
     assert [line for line in compared.splitlines() for word in COMPLAINTS if word in line] == []
 
@@ -132,6 +134,17 @@ def test_a_broker_on_our_folders_answers_as_offsetd_did(
         assert broker.admin_offsets(group) == expected
 
 
+def test_kafkas_own_command_line_lists_our_groups(
+    kafka_runtime: Runtime, broker: KafkaBroker, written: Written
+) -> None:
+    listed = kafka_runtime.run(
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+        ["--bootstrap-server", broker.address, "--list"],
+        broker.folder,
+    )
+    assert set(listed.splitlines()) == set(written.stored)
+
+
 def test_a_broker_on_our_folders_goes_on_from_there(
     kafka_runtime: Runtime, broker: KafkaBroker, written: Written
 ) -> None:
@@ -140,8 +153,8 @@ def test_a_broker_on_our_folders_goes_on_from_there(
     broker.commit("new", more)
     more = broker.offsets(["new"])["new"]
     broker.stop()
-    logs = [path for path in written.files(".log") if (broker.data / path).exists()]
-    checked = dump(kafka_runtime, broker.data, logs)
+    logs = [path for path in written.files(".log") if (broker.data_folder / path).exists()]
+    checked = dump(kafka_runtime, broker.data_folder, logs)
     assert [line for line in checked.splitlines() for word in COMPLAINTS if word in line] == []
     broker.start()
     expected = written.stored | {"large": written.stored["large"] | more, "new": more}

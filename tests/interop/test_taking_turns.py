@@ -45,7 +45,7 @@ def contents(folder: Path) -> dict[str, tuple[int, int, bytes]]:
 def test_what_either_wrote_is_there_for_the_other(
     broker: KafkaBroker, serve: Callable[[Path], ServerProcess]
 ) -> None:
-    server = serve(broker.data)
+    server = serve(broker.data_folder)
     with server.running() as client:
         client.commit("ours", {ORDERS_0: OffsetToCommit(1, metadata="ours 1")})
         client.commit("both", {ORDERS_0: OffsetToCommit(1, metadata="ours 1")})
@@ -80,7 +80,7 @@ def test_a_broker_that_ran_after_offsetd_was_killed_is_refused(
     broker: KafkaBroker, serve: Callable[[Path], ServerProcess], broker_ends: str
 ) -> None:
     """The journal still holds commits, and the broker wrote other records at their offsets."""
-    server = serve(broker.data)
+    server = serve(broker.data_folder)
     client = server.start()
     client.commit("ours", {ORDERS_0: 1})
     server.kill()
@@ -89,18 +89,18 @@ def test_a_broker_that_ran_after_offsetd_was_killed_is_refused(
         broker.commit("ours", offset_of(2, "broker 2"))
         if broker_ends == "killed":
             broker.kill()
-    assert (broker.data / ".kafka_cleanshutdown").exists() == (broker_ends == "stopped")
-    before = contents(broker.data)
+    assert (broker.data_folder / ".kafka_cleanshutdown").exists() == (broker_ends == "stopped")
+    before = contents(broker.data_folder)
     said = server.refusal()
     assert "while the journal still held commits" in said
     assert "Traceback" not in said
-    assert contents(broker.data) == before, "a refusal touches nothing"
+    assert contents(broker.data_folder) == before, "a refusal touches nothing"
 
 
 def test_offsetd_starts_again_after_a_kill_when_no_broker_ran_in_between(
     broker: KafkaBroker, serve: Callable[[Path], ServerProcess]
 ) -> None:
-    server = serve(broker.data)
+    server = serve(broker.data_folder)
     client = server.start()
     client.commit("ours", {ORDERS_0: 1})
     server.kill()
