@@ -14,18 +14,16 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from mutants.planted import MUTANTS, Mutant
 
 ROOT = Path(__file__).parents[2]
 SOURCE_ROOTS = ("protos", "storage", "coordinator", "clients")
-NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
 TESTS_FAILED_EXIT = 1  # pytest: tests ran and some failed; a broken import or no test is another
 
 
 def todays_mutants() -> list[Mutant]:
     """All of them at night; else the third whose turn it is today."""
-    if NIGHTLY:
+    if os.environ.get("OFFSETD_NIGHTLY"):
         return list(MUTANTS)
     turn = datetime.datetime.now(tz=datetime.UTC).date().toordinal() % 3
     return [mutant for place, mutant in enumerate(MUTANTS) if place % 3 == turn]

@@ -15,8 +15,12 @@ SEED = int(os.environ.get("OFFSETD_SEED") or Random().randrange(1 << 32))
 
 
 def play(run: Run, explorer: Explorer | None, *, steps: int) -> None:
-    """A script by chance: commits, moves of the recovery points, stops and crashes."""
+    """A script by chance: commits, moves of the recovery points, stops and crashes.
+
+    One script in three only commits, so that the journal fills up and has to free itself.
+    """
     random = run.random
+    commits_chance = 1.0 if random.random() < 1 / 3 else 0.75
 
     def begin() -> None:
         if explorer is not None:
@@ -26,7 +30,7 @@ def play(run: Run, explorer: Explorer | None, *, steps: int) -> None:
     begin()
     for _ in range(steps):
         what = random.random()
-        if what < 0.75:
+        if what < commits_chance:
             assert run.store is not None
             run.append_some(sorted(run.store.logs))
             if random.random() < 0.7:

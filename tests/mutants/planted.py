@@ -1,0 +1,153 @@
+"""The bugs that the tests have to notice: what is replaced in which file, and who notices."""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class Mutant:
+    """One replacement in one source file, and the test (or file of tests) that has to fail."""
+
+    name: str
+    file: str
+    replace: str
+    by: str
+    caught_by: str
+
+
+_STORAGE = "storage/offsetd_storage"
+_COORDINATOR = "coordinator/offsetd_coordinator"
+_CRASHES = "tests/sim/test_crashes.py"
+_DISK_ERRORS = "tests/sim/test_disk_errors.py"
+
+MUTANTS = (
+    Mutant(
+        name="no fsync of the journal",
+        file=f"{_STORAGE}/journal.py",
+        replace="        file.datasync()\n        self._position += size\n",
+        by="        self._position += size\n",
+        caught_by=_CRASHES,
+    ),
+    Mutant(
+        name="acknowledged before the fsync",
+        file=f"{_COORDINATOR}/flusher.py",
+        replace=(
+            "                self._store.flush()\n"
+            "                if self._failed:\n"
+            "                    return\n"
+            "                durable = ticket\n"
+            "                self._on_durable(ticket)\n"
+        ),
+        by=(
+            "                durable = ticket\n"
+            "                self._on_durable(ticket)\n"
+            "                self._store.flush()\n"
+        ),
+        caught_by="tests/unit/coordinator/test_flusher.py",
+    ),
+    Mutant(
+        name="a failed fsync is tried again",
+        file=f"{_STORAGE}/journal.py",
+        replace="        file.datasync()\n        self._position += size\n",
+        by=(
+            "        try:\n"
+            "            file.datasync()\n"
+            "        except OSError:\n"
+            "            file.datasync()\n"
+            "        self._position += size\n"
+        ),
+        caught_by=_DISK_ERRORS,
+    ),
+    Mutant(
+        name="no fsync of a partition's folder",
+        file=f"{_STORAGE}/partition_log.py",
+        replace="        for folder in folders:\n            self._files.sync_folder(folder)\n",
+        by="",
+        caught_by=_CRASHES,
+    ),
+    Mutant(
+        name="the page cache is trusted after a crash",
+        file=f"{_STORAGE}/settle.py",
+        replace="                file.sync()\n                file.drop_cache()\n",
+        by="                pass\n",
+        caught_by=_DISK_ERRORS,
+    ),
+    Mutant(
+        name="the log is cut at a bad batch in its middle",
+        file=f"{_STORAGE}/partition_recovery.py",
+        replace=(
+            "        if reader.has_valid_batch(base_offset, scan.stop.position) or any(\n"
+            "            reader.has_valid_batch(each, 0) for each in later\n"
+            "        ):\n"
+            "            _whole(base_offset, scan)\n"
+        ),
+        by="",
+        caught_by="tests/unit/storage/test_recovery.py",
+    ),
+    Mutant(
+        name="the log is cut at the checkpoint's recovery point without a journal",
+        file=f"{_STORAGE}/recovery.py",
+        replace="        cleanup.callback(log.abandon)\n        logs[topic_partition] = log\n",
+        by=(
+            "        cleanup.callback(log.abandon)\n"
+            "        if plan.leader_epoch_known < 0:\n"
+            "            known = checkpoints.recovery_points\n"
+            "            log.truncate(min(log.offset_next, known.get(topic_partition, log.offset_next)))\n"
+            "        logs[topic_partition] = log\n"
+        ),
+        caught_by="tests/unit/storage/test_recovery.py",
+    ),
+    Mutant(
+        name="the journal is released before the recovery point is durable",
+        file=f"{_STORAGE}/journal.py",
+        replace="        return nothing_needed_before(self._begun_at, self._points)\n",
+        by="        return True\n",
+        caught_by=_CRASHES,
+    ),
+    Mutant(
+        name="a new life restarts the journal's sequence",
+        file=f"{_STORAGE}/journal.py",
+        replace="        self._life = life\n        self._journal_ends = {\n",
+        by="        self._life = life\n        self._next_sequence = 1\n        self._journal_ends = {\n",
+        caught_by=_CRASHES,
+    ),
+    Mutant(
+        name="no checksum of batches",
+        file=f"{_STORAGE}/kernels/scan.py",
+        replace="        if not has_valid_checksum(buffer, position, size):\n",
+        by="        if size < 0:\n",
+        caught_by="tests/unit/storage/test_scan.py",
+    ),
+    Mutant(
+        name="no checksum of frames",
+        file=f"{_STORAGE}/journal_format.py",
+        replace="    if crc32c(buffer, position + _CRC_END, end) != crc or kind not in _KINDS:\n",
+        by="    if kind not in _KINDS:\n",
+        caught_by=_CRASHES,
+    ),
+    Mutant(
+        name="no lock on the folder",
+        file=f"{_STORAGE}/files.py",
+        replace="            request = _FLOCK.pack(fcntl.F_WRLCK,",
+        by="            request = _FLOCK.pack(fcntl.F_UNLCK,",
+        caught_by="tests/unit/storage/test_folder_lock.py",
+    ),
+    Mutant(
+        name="a read before what it rests on is durable",
+        file=f"{_COORDINATOR}/runtime.py",
+        replace="            return self._tickets[partition], shard.fetch(\n",
+        by="            return 0, shard.fetch(\n",
+        caught_by="tests/unit/coordinator/test_runtime.py",
+    ),
+    Mutant(
+        name="a refusal before what it rests on is durable",
+        file=f"{_COORDINATOR}/runtime.py",
+        replace="        return self._tickets[partition], _outcome(decision)\n",
+        by=(
+            "        ticket = self._tickets[partition] if decision.batch is not None else 0\n"
+            "        return ticket, _outcome(decision)\n"
+        ),
+        caught_by="tests/unit/coordinator/test_runtime.py",
+    ),
+)
