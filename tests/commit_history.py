@@ -44,7 +44,7 @@ class History:
     def __init__(self, journal: Path) -> None:
         self.groups: dict[str, GroupHistory] = {}
         self.acknowledgements = 0
-        self._journal = journal.open("a")
+        self._journal = journal
         self._lock = threading.Lock()
         self._values = itertools.count()
 
@@ -62,8 +62,8 @@ class History:
             history.acknowledged, history.acknowledged_revision = value, revision
         with self._lock:
             self.acknowledgements += 1
-            self._journal.write(json.dumps([group_id, value, revision]) + "\n")
-            self._journal.flush()
+            with self._journal.open("a") as journal:
+                journal.write(json.dumps([group_id, value, revision]) + "\n")
 
     def check(self, stubs: Stubs) -> None:
         """Fails if the server lost, tore or made up anything."""

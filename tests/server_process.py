@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -48,6 +49,7 @@ class ServerProcess:
             text=True,
             errors="replace",
             env={**inherited, **(environment or {})},
+            start_new_session=True,
         )
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read_lines, daemon=True)
@@ -115,9 +117,9 @@ class ServerProcess:
         return self.wait_for_exit()
 
     def kill(self) -> None:
-        """SIGKILL."""
-        if self.process.poll() is None:
-            self.process.kill()
+        """SIGKILL, also to what a wrapper started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(STOP_SECONDS_MAX)
         self._reader.join(STOP_SECONDS_MAX)
         for stream in (self.process.stdout, self.process.stderr):

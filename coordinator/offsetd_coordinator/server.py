@@ -123,6 +123,7 @@ class Server:
         if runtime.failed is None:
             _log.info("draining")
             await self._drain()
+        self.node.drain()  # Streams that wait for commits end too when the disk has failed.
         await grpc_server.stop(_FAREWELL_SECONDS)
         if runtime.failed is None:
             # Raises StorageFailed if the last flush fails.
