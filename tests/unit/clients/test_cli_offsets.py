@@ -82,11 +82,15 @@ def stored_offsets() -> offset_service_pb2.FetchOffsetsResponse:
 
 
 FETCHED = {
-    "table": r"""
-GROUP    TOPIC   PARTITION   OFFSET  END-OFFSET  LEADER-EPOCH  COMMIT-TIME               EXPIRE-TIME               REVISION  METADATA
-billing  orders          0       42          50             3  2026-11-20T21:06:15.341Z  -                                7
-billing  orders          1  1234567           -             -  2026-11-20T21:06:15.000Z  2026-11-20T21:06:16.000Z         8  größe 🚀\x1b[31m
-""",  # noqa: E501
+    "table": (
+        "\n"
+        "GROUP    TOPIC   PARTITION   OFFSET  END-OFFSET  LEADER-EPOCH"
+        "  COMMIT-TIME               EXPIRE-TIME               REVISION  METADATA\n"
+        "billing  orders          0       42          50             3"
+        "  2026-11-20T21:06:15.341Z  -                                7\n"
+        "billing  orders          1  1234567           -             -"
+        "  2026-11-20T21:06:15.000Z  2026-11-20T21:06:16.000Z         8  größe 🚀\\x1b[31m\n"
+    ),
     "csv": (
         "\ngroup,topic,partition,offset,end_offset,leader_epoch,commit_time,expire_time,revision,"
         "metadata\n"
