@@ -8,6 +8,7 @@ from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
 
 from offsetd_coordinator.service import calls
 from offsetd_coordinator.service.admin import AdminService
+from offsetd_coordinator.service.commit_parser import CommitParser
 from offsetd_coordinator.service.groups import GroupService
 from offsetd_coordinator.service.offsets import OffsetService
 from offsetd_coordinator.service.stream import stream_commits
@@ -32,14 +33,14 @@ def generic_handlers(
     node: Node, admission: Admission, settings: Settings
 ) -> tuple[grpc.GenericRpcHandler, ...]:
     """Every method of every service."""
-    metadata_units_max = settings.offset_metadata_max_bytes
-    offsets = OffsetService(node, metadata_units_max=metadata_units_max)
+    parser = CommitParser(metadata_units_max=settings.offset_metadata_max_bytes)
+    offsets = OffsetService(node, parser)
     groups = GroupService(node)
     admin = AdminService(node)
     stream = stream_commits(
         node,
         admission,
-        metadata_units_max=metadata_units_max,
+        parser,
         unanswered_max=settings.stream_unanswered_commits_max,
     )
     return (

@@ -13,8 +13,9 @@ from offsetd_coordinator.service import validation
 
 if TYPE_CHECKING:
     from offsetd_coordinator.node import Node
-    from offsetd_coordinator.requests import CommitOffsets, CommittedOffset
+    from offsetd_coordinator.requests import CommittedOffset
     from offsetd_coordinator.runtime import Runtime
+    from offsetd_coordinator.service.commit_parser import CommitParser
 
 _log = structlog.get_logger(__name__)
 
@@ -22,19 +23,14 @@ _log = structlog.get_logger(__name__)
 class OffsetService:
     """The unary methods, from a request's bytes to those of its answer."""
 
-    def __init__(self, node: Node, *, metadata_units_max: int) -> None:
+    def __init__(self, node: Node, parser: CommitParser) -> None:
         self._node = node
-        self._metadata_units_max = metadata_units_max
-
-    def parse_commit(self, message: bytes) -> CommitOffsets:
-        """A checked commit. Raises the Invalid… error that fits."""
-        request = validation.parse(offset_service_pb2.CommitOffsetsRequest, message)
-        return validation.commit_offsets(request, metadata_units_max=self._metadata_units_max)
+        self._parser = parser
 
     async def commit_offsets(self, message: bytes) -> bytes:
         """Commits; the answer leaves once that is durable."""
         runtime = self._node.serving()
-        request = self.parse_commit(message)
+        request = self._parser.parse(message)
         ticket, outcome = runtime.submit(request)
         waiting = runtime.durable(ticket)
         if waiting is not None:

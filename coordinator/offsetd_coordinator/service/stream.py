@@ -15,9 +15,9 @@ import grpc.aio
 import structlog
 from offsetd.v1 import offset_service_pb2
 
-from offsetd_coordinator.errors import CoordinatorError, CoordinatorNotAvailable
+from offsetd_coordinator.errors import CoordinatorError, CoordinatorNotAvailable, InvalidField
 from offsetd_coordinator.requests import CommitReply
-from offsetd_coordinator.service import calls, statuses, validation
+from offsetd_coordinator.service import calls, statuses
 from offsetd_coordinator.service.offsets import committed
 
 if TYPE_CHECKING:
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from google.rpc.status_pb2 import Status
 
     from offsetd_coordinator.node import Node
-    from offsetd_coordinator.requests import Reply
+    from offsetd_coordinator.requests import CommitOffsets, Reply
     from offsetd_coordinator.runtime import Runtime
+    from offsetd_coordinator.service.commit_parser import CommitParser
     from offsetd_coordinator.service.limits import Admission
 
 _log = structlog.get_logger(__name__)
@@ -49,18 +50,12 @@ class _Unanswered(NamedTuple):
 
 
 def stream_commits(
-    node: Node, admission: Admission, *, metadata_units_max: int, unanswered_max: int
+    node: Node, admission: Admission, parser: CommitParser, *, unanswered_max: int
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     """The handler of StreamCommits."""
 
     async def call(_: object, context: calls.Context) -> None:
-        stream = CommitStream(
-            node,
-            admission,
-            context,
-            metadata_units_max=metadata_units_max,
-            unanswered_max=unanswered_max,
-        )
+        stream = CommitStream(node, admission, parser, context, unanswered_max=unanswered_max)
         await stream.run()
 
     return grpc.stream_stream_rpc_method_handler(call)
@@ -73,15 +68,15 @@ class CommitStream:
         self,
         node: Node,
         admission: Admission,
+        parser: CommitParser,
         context: calls.Context,
         *,
-        metadata_units_max: int,
         unanswered_max: int,
     ) -> None:
         self._node = node
         self._admission = admission
         self._context = context
-        self._metadata_units_max = metadata_units_max
+        self._parser = parser
         self._unanswered_max = unanswered_max
         self._loop = asyncio.get_running_loop()
         self._unanswered: deque[_Unanswered] = deque()
@@ -139,32 +134,29 @@ class CommitStream:
             self._end(None)
 
     async def _take(self, message: bytes) -> None:
-        request = validation.parse(offset_service_pb2.StreamCommitsRequest, message)
-        last = len(request.commits) - 1
-        for index, sequenced in enumerate(request.commits):
-            self._submit(sequenced, len(message) if index == last else 0)
+        commits = self._parser.parse_stream(message)
+        last = len(commits) - 1
+        for index, (sequence, commit) in enumerate(commits):
+            self._submit(sequence, commit, len(message) if index == last else 0)
             if index % _COMMITS_AT_ONCE_MAX == _COMMITS_AT_ONCE_MAX - 1:
                 await asyncio.sleep(0)
 
-    def _submit(self, sequenced: offset_service_pb2.SequencedCommit, size: int) -> None:
+    def _submit(self, sequence: int, commit: CommitOffsets | InvalidField, size: int) -> None:
         """Decides on one commit. Its refusal is its result; only a failed server ends the call."""
         ticket, log_partition = 0, 0
         counted: int | None = None
         outcome: Reply | CoordinatorError
         runtime = self._node.serving()
         try:
-            request = validation.commit_offsets(
-                sequenced.commit, metadata_units_max=self._metadata_units_max
-            )
+            if isinstance(commit, InvalidField):
+                raise commit
             self._admission.take(size)
             counted = size
-            ticket, outcome = runtime.submit(request)
-            log_partition = runtime.partition_of(request.group_id)
+            ticket, outcome = runtime.submit(commit)
+            log_partition = runtime.partition_of(commit.group_id)
         except CoordinatorError as refusal:
             outcome = refusal
-        self._unanswered.append(
-            _Unanswered(ticket, sequenced.sequence, log_partition, outcome, counted)
-        )
+        self._unanswered.append(_Unanswered(ticket, sequence, log_partition, outcome, counted))
         _wake(self._taken)
 
     async def _write(self) -> None:
