@@ -51,6 +51,8 @@ class OffsetdError(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
+        # Set by who tries again: whether a try before this one may have been applied.
+        self.earlier_outcome_unknown = False
 
     @property
     def code(self) -> str:
@@ -66,7 +68,10 @@ class OffsetdError(Exception):
 
     @property
     def outcome_unknown(self) -> bool:
-        """Whether a write may have happened all the same."""
+        """Whether a write may have happened all the same, by this try or one before it."""
+        return self.earlier_outcome_unknown or self._own_outcome_unknown()
+
+    def _own_outcome_unknown(self) -> bool:
         return False
 
 
@@ -123,8 +128,7 @@ class Unavailable(OffsetdError):
 
     retriable = True
 
-    @property
-    def outcome_unknown(self) -> bool:
+    def _own_outcome_unknown(self) -> bool:
         return self.reason in {"", "STORAGE_FAILED"}
 
 
@@ -143,16 +147,14 @@ class OffsetsDamaged(OffsetdError):
 class DeadlineExceeded(OffsetdError):
     """No answer in time."""
 
-    @property
-    def outcome_unknown(self) -> bool:
+    def _own_outcome_unknown(self) -> bool:
         return self.reason != "DEADLINE_SPENT"
 
 
 class ServerDefect(OffsetdError):
     """The server failed in a way the contract does not know."""
 
-    @property
-    def outcome_unknown(self) -> bool:
+    def _own_outcome_unknown(self) -> bool:
         return True
 
 

@@ -43,6 +43,8 @@ class RetryPolicy:
             try:
                 return attempt(left_s)
             except OffsetdError as error:
+                if failure is not None:
+                    error.earlier_outcome_unknown = failure.outcome_unknown
                 failure = error
                 raise
 

@@ -99,6 +99,19 @@ def test_a_wait_that_took_too_long_ends_with_what_went_wrong_before() -> None:
     assert len(call.timeouts_s) == 1
 
 
+def test_what_an_earlier_try_may_have_done_is_not_forgotten() -> None:
+    """The connection was lost, the server came back and is loading: the write may be there."""
+    loading = Failure(code="UNAVAILABLE", message="no", reason="COORDINATOR_LOAD_IN_PROGRESS")
+    time = Time()
+    for tries, unknown in [([loading], False), ([None, loading, loading], True)]:
+        errors = [error_of(failure) if failure else error("UNAVAILABLE") for failure in tries]
+        full = error_of(Failure(code="RESOURCE_EXHAUSTED", message="no", reason="DISK_FULL"))
+        with pytest.raises(OffsetdError, match="no") as raised:
+            time.policy(timeout_s=30).call(Call([*errors, full]))
+        assert raised.value is full
+        assert raised.value.outcome_unknown is unknown
+
+
 def test_waits_are_spread_by_chance() -> None:
     waits = set()
     for _ in range(20):
