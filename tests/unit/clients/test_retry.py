@@ -103,7 +103,11 @@ def test_what_an_earlier_try_may_have_done_is_not_forgotten() -> None:
     """The connection was lost, the server came back and is loading: the write may be there."""
     loading = Failure(code="UNAVAILABLE", message="no", reason="COORDINATOR_LOAD_IN_PROGRESS")
     time = Time()
-    for tries, unknown in [([loading], False), ([None, loading, loading], True)]:
+    cases: list[tuple[list[Failure | None], bool]] = [
+        ([loading], False),
+        ([None, loading, loading], True),
+    ]
+    for tries, unknown in cases:
         errors = [error_of(failure) if failure else error("UNAVAILABLE") for failure in tries]
         full = error_of(Failure(code="RESOURCE_EXHAUSTED", message="no", reason="DISK_FULL"))
         with pytest.raises(OffsetdError, match="no") as raised:
