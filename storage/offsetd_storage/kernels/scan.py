@@ -116,8 +116,9 @@ def batch_flaw(
     last_offset = base_offset + load_i32(buffer, position + LAST_OFFSET_DELTA_AT)
     if base_offset < offset_next or last_offset > offset_last_max:
         return BAD_OFFSET
+    leader_epoch = load_i32(buffer, position + LEADER_EPOCH_AT)
     # Batches from before leader epochs have -1.
-    if 0 <= load_i32(buffer, position + LEADER_EPOCH_AT) < leader_epoch_last:
+    if leader_epoch < leader_epoch_last and leader_epoch != -1:
         return BAD_LEADER_EPOCH
     size = batch_size(buffer, position)
     if size > end - position:

@@ -73,6 +73,7 @@ GOOD = batch(10, leader_epoch=3) + batch(11, last_offset=15, leader_epoch=3)
         (batch(16, last_offset=2**31 + 10, leader_epoch=3), scan.BAD_OFFSET),
         (batch(16, last_offset=2**31 + 9, leader_epoch=3), scan.END),
         (batch(16, leader_epoch=2), scan.BAD_LEADER_EPOCH),
+        (batch(16, leader_epoch=-2), scan.BAD_LEADER_EPOCH),
         (batch(16, leader_epoch=3)[:-1] + b"!", scan.BAD_CHECKSUM),
     ],
 )
