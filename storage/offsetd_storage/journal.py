@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 JOURNAL_NAMES: Final = ("offsetd-journal-0", "offsetd-journal-1")
 SECTOR_BYTES: Final = 512
+FILE_BYTES_MIN: Final = 1024
 _ZERO_CHUNK_BYTES: Final = 1 << 20
 
 
@@ -46,7 +47,7 @@ _ZERO_CHUNK_BYTES: Final = 1 << 20
 class JournalSizes:
     """How large the files of a new life are, in bytes."""
 
-    file_bytes: int
+    file_bytes: int = attrs.field(validator=attrs.validators.ge(FILE_BYTES_MIN))
     header_bytes: int
     frame_bytes_max: int
 
@@ -190,19 +191,28 @@ class Journal:
             )
 
     def _prepare(self, place: int) -> None:
-        """Makes the file full size, zeros all over, unless it has that size already.
+        """Puts a file of zeros there, unless there is one of the right size.
 
         Its blocks are written, not just reserved: later writes then change no metadata, cannot
-        find the disk full, and need only an fdatasync.
+        find the disk full, and need only an fdatasync. It gets its name when it is whole, so that
+        a journal file that is missing or short has been damaged.
         """
-        file = self._file(place)
-        if file.size() == self._sizes.file_bytes:
+        path = self._paths[place]
+        if self._files.exists(path) and self._file(place).size() == self._sizes.file_bytes:
             return
-        file.truncate(0)
-        zeros = bytes(_ZERO_CHUNK_BYTES)
-        for position in range(0, self._sizes.file_bytes, _ZERO_CHUNK_BYTES):
-            file.pwrite([zeros[: self._sizes.file_bytes - position]], position)
-        file.sync()
+        if place in self._open_files:
+            self._open_files.pop(place).close()
+        temporary = path.with_name(path.name + ".tmp")
+        file = self._files.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            zeros = bytes(_ZERO_CHUNK_BYTES)
+            for position in range(0, self._sizes.file_bytes, _ZERO_CHUNK_BYTES):
+                file.pwrite([zeros[: self._sizes.file_bytes - position]], position)
+            file.sync()
+        finally:
+            file.close()
+        self._files.rename(temporary, path)
         self._files.sync_folder(self._folder)
 
     def _turn_over(self, points: Iterable[RecoveryPoint]) -> None:
@@ -331,5 +341,5 @@ class Journal:
 
     def _file(self, place: int) -> File:
         if place not in self._open_files:
-            self._open_files[place] = self._files.open(self._paths[place], create=True)
+            self._open_files[place] = self._files.open(self._paths[place])
         return self._open_files[place]

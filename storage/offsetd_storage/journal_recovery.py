@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from offsetd_storage.errors import JournalDamaged
-from offsetd_storage.journal import JOURNAL_NAMES, JournalEnd, nothing_needed_before
+from offsetd_storage.journal import (
+    FILE_BYTES_MIN,
+    JOURNAL_NAMES,
+    JournalEnd,
+    nothing_needed_before,
+)
 from offsetd_storage.journal_format import (
     Frame,
     FrameKind,
@@ -102,6 +107,8 @@ def recover_journal(
     where something that was durable is broken, and NewerFormat; then nothing was changed.
     """
     journal_files = read_journal_files(files, folder, settle=settle)
+    if begun:
+        _refuse_missing_file(journal_files)
     current = _current_turn(journal_files, identity)
     sequence_min = 0 if current is None else current.next_sequence
     _refuse_lost_frames(journal_files, identity, sequence_min=sequence_min)
@@ -204,6 +211,13 @@ def _follow(file: _JournalFile, header: JournalHeader, identity: FolderIdentity)
             return
         yield frame
         position, sequence = frame.end, sequence + 1
+
+
+def _refuse_missing_file(journal_files: Sequence[_JournalFile]) -> None:
+    """Both files get their names when they are whole, and keep them."""
+    for file in journal_files:
+        if file.size < FILE_BYTES_MIN:
+            raise JournalDamaged(f"{JOURNAL_NAMES[file.place]} is missing, or cut short")
 
 
 def _refuse_lost_frames(

@@ -126,7 +126,7 @@ class LogStore:
     ) -> None:
         """Puts one record batch at the end of a log; it is durable once a later `flush` returns.
 
-        Its base offset is the log's `offset_next`. Raises PartitionQuarantined, RecordTooLarge,
+        Its base offset is the log's `offset_next`, its leader epoch the log's. Raises PartitionQuarantined, RecordTooLarge,
         StorageFull (nothing was changed), or StorageFailed.
         """
         with self._pending_lock:
@@ -140,6 +140,7 @@ class LogStore:
                     f"a batch of {len(batch)} bytes: the journal takes {self._batch_bytes_max}"
                 )
             assert int.from_bytes(batch[:8]) == log.offset_next, "offsets leave no hole"
+            assert int.from_bytes(batch[12:16]) <= log.leader_epoch, "only brokers raise epochs"
             try:
                 log.append(
                     batch,

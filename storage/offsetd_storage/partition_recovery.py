@@ -20,6 +20,7 @@ from offsetd_storage.segment import (
     segment_path,
 )
 from offsetd_storage.segment_scan import SegmentScan, scan_segment, valid_batch_after
+from offsetd_storage.settle import unlink_orphans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -137,7 +138,7 @@ class _LogReader:
         """Whether a valid batch lies at or behind `position` of a segment."""
         file = self._files.open(segment_path(self._folder, base_offset), read_only=True)
         try:
-            found = valid_batch_after(file, position - 1, size=file.size(), offset_min=0)
+            found = valid_batch_after(file, position - 1, size=file.size(), offset_min=base_offset)
         finally:
             file.close()
         return found is not None
@@ -228,6 +229,12 @@ def _plan_crashed_log(
     if before is not None and before.offset_next > point.offset:
         raise _DamageFound(
             f"a batch reaches beyond the recovery point {point.offset}", base_offset=kept[-1]
+        )
+    if before is not None and before.leader_epoch_last > point.leader_epoch:
+        # A batch's checksum does not cover this field, nor its offset.
+        raise _DamageFound(
+            f"a batch has leader epoch {before.leader_epoch_last}, above {point.leader_epoch}",
+            base_offset=kept[-1],
         )
     batches, headers = _continuing(claim)
     cut = reader.base_offsets[len(kept) :]
@@ -321,7 +328,9 @@ def apply_plan(
     Raises OSError, StorageFull, StorageFailed; killed anywhere, it can be done again.
     """
     log_folder = folder / plan.topic_partition.folder_name
-    _unlink_segments(files, log_folder, plan.dropped)
+    if files.exists(log_folder):
+        _unlink_segments(files, log_folder, plan.dropped)
+        unlink_orphans(files, log_folder)
     if plan.scans:
         log = PartitionLog.open(
             files,

@@ -79,10 +79,7 @@ def settle_folder(files: Files, folder: Path, topic_partition: TopicPartition) -
         ]
         _unlink(files, folder, unfinished)  # First: without the `.cleaned` they would look whole.
         _unlink(files, folder, [each.name for each in cleaned])
-    damage = _finish_swaps(files, folder, topic_partition)
-    if damage is None:
-        _unlink_orphans(files, folder)
-    return damage
+    return _finish_swaps(files, folder, topic_partition)
 
 
 def sync_and_drop_cache(files: Files, partition_folder: Path) -> None:
@@ -159,8 +156,8 @@ def _finish_swaps(files: Files, folder: Path, topic_partition: TopicPartition) -
     return None
 
 
-def _unlink_orphans(files: Files, folder: Path) -> None:
-    """Index files without a log."""
+def unlink_orphans(files: Files, folder: Path) -> None:
+    """Takes away index files without a log, of a partition that is not damaged."""
     segment_files = [each for each in _segment_files(files, folder) if not each.state]
     logs = {each.base_offset for each in segment_files if each.suffix == LOG_SUFFIX}
     _unlink(files, folder, [each.name for each in segment_files if each.base_offset not in logs])
