@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from offsetd.v1 import offset_service_pb2
 
 from offsetd_coordinator.commit_wire import CommitReader
-from offsetd_coordinator.requests import CommitOffsets
+from offsetd_coordinator.errors import InvalidField
 from offsetd_coordinator.service import validation
 
-
-class SequencedCommit(NamedTuple):
-    """One commit of a stream's message: checked, or the bytes that `CommitParser.parse` takes."""
-
-    sequence: int
-    commit: CommitOffsets | bytes
+if TYPE_CHECKING:
+    from offsetd_coordinator.requests import CommitOffsets
 
 
 class CommitParser:
@@ -27,26 +23,35 @@ class CommitParser:
 
     def parse(self, message: bytes) -> CommitOffsets:
         """The commit in a CommitOffsetsRequest. Raises the Invalid… error that fits."""
-        return self._reader.read_commit(message) or self._parse_slowly(message)
+        commit = self._reader.read_commit(message)
+        if commit is not None:
+            return commit
+        return self._check(message)
 
-    def split(self, message: bytes) -> list[SequencedCommit]:
-        """The commits in a StreamCommitsRequest. Raises InvalidRequest if it is none."""
-        read = self._reader.read_stream(message)
-        if read is not None:
-            return [
-                SequencedCommit(each.sequence, each.commit or message[each.start : each.end])
-                for each in read
-            ]
-        request = validation.parse(offset_service_pb2.StreamCommitsRequest, message)
+    def parse_stream(self, message: bytes) -> list[tuple[int, CommitOffsets | InvalidField]]:
+        """The commits in a StreamCommitsRequest, each with its sequence, or its own refusal.
+
+        Raises InvalidRequest if the message as a whole is none.
+        """
+        commits = self._reader.read_stream(message)
+        if commits is None:
+            request = validation.parse(offset_service_pb2.StreamCommitsRequest, message)
+            return [(each.sequence, self._outcome(each.commit)) for each in request.commits]
         return [
-            SequencedCommit(each.sequence, each.commit.SerializeToString())
-            for each in request.commits
+            (each.sequence, each.commit or self._outcome(message[each.start : each.end]))
+            for each in commits
         ]
 
-    def checked(self, commit: CommitOffsets | bytes) -> CommitOffsets:
-        """A commit that `split` gave. Raises the Invalid… error that fits."""
-        return self._parse_slowly(commit) if isinstance(commit, bytes) else commit
+    def _outcome(
+        self, commit: bytes | offset_service_pb2.CommitOffsetsRequest
+    ) -> CommitOffsets | InvalidField:
+        """A commit that the kernel left alone, as protobuf and the validation have it."""
+        try:
+            return self._check(commit)
+        except InvalidField as refusal:
+            return refusal
 
-    def _parse_slowly(self, message: bytes) -> CommitOffsets:
-        request = validation.parse(offset_service_pb2.CommitOffsetsRequest, message)
-        return validation.commit_offsets(request, metadata_units_max=self._metadata_units_max)
+    def _check(self, commit: bytes | offset_service_pb2.CommitOffsetsRequest) -> CommitOffsets:
+        if isinstance(commit, bytes):
+            commit = validation.parse(offset_service_pb2.CommitOffsetsRequest, commit)
+        return validation.commit_offsets(commit, metadata_units_max=self._metadata_units_max)
