@@ -22,7 +22,7 @@ XERIAL = XERIAL_HEADER + struct.pack(">i", len(RAW_SNAPPY)) + RAW_SNAPPY
 LZ4 = bytes.fromhex("04224d18 60 40 82 05000080") + b"hello" + bytes(4)
 # Magic, flags, content size; the last block, raw, of five bytes.
 ZSTD = bytes.fromhex("28b52ffd 20 05 290000") + b"hello"
-GZIP = gzip.compress(b"hello")
+GZIP = gzip.compress(b"hello", mtime=0)
 
 CODECS = [each for each in Compression if each is not Compression.NONE]
 
