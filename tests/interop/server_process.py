@@ -42,15 +42,12 @@ class ServerProcess:
     def start(self) -> OffsetClient:
         """Returns a client once it serves."""
         self._launch()
-        client = OffsetClient(self.address, retry=RetryPolicy(timeout_s=30))
-        deadline_s = time.monotonic() + START_S_MAX
-        while not self._is_serving():
-            ended = self._process is None or self._process.poll() is not None
-            if ended or time.monotonic() > deadline_s:
-                client.close()
-                self.kill()
-                raise AssertionError(f"offsetd does not start:\n{self.log_text()[-4000:]}")
-        return client
+        try:
+            self._wait_until_it_serves()
+        except BaseException:
+            self.kill()
+            raise
+        return OffsetClient(self.address, retry=RetryPolicy(timeout_s=30))
 
     def stop(self) -> None:
         """SIGTERM; it must end with exit code 0."""
@@ -94,11 +91,19 @@ class ServerProcess:
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
 
-    def _is_serving(self) -> bool:
+    def _wait_until_it_serves(self) -> None:
+        deadline_s = time.monotonic() + START_S_MAX
         with OffsetClient(self.address, retry=RetryPolicy(timeout_s=1)) as client:
-            try:
-                return client.get_server_info().state is ServerState.SERVING
-            except OffsetdError:
-                return False
-            finally:
+            while not is_serving(client):
+                ended = self._process is None or self._process.poll() is not None
+                if ended or time.monotonic() > deadline_s:
+                    raise AssertionError(f"offsetd does not start:\n{self.log_text()[-4000:]}")
                 time.sleep(0.02)
+
+
+def is_serving(client: OffsetClient) -> bool:
+    """Whether the server has loaded and answers."""
+    try:
+        return client.get_server_info().state is ServerState.SERVING
+    except OffsetdError:
+        return False
