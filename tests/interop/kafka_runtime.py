@@ -66,6 +66,14 @@ class ToolFailed(Exception):
     """One of Kafka's tools ended with an exit code other than 0."""
 
 
+@attrs.frozen
+class Said:
+    """What a tool printed. What it finds wrong it may say on either."""
+
+    stdout: str
+    stderr: str
+
+
 class RunningJvm(Protocol):
     """A Java process that was started and is to be ended."""
 
@@ -80,8 +88,8 @@ class RunningJvm(Protocol):
 class Runtime(Protocol):
     """Runs main classes of Kafka's. `folder` is its current folder, the only one it has to see."""
 
-    def run(self, main_class: str, arguments: Sequence[str], folder: Path) -> str:
-        """Runs a tool to its end; returns its stdout. Raises ToolFailed."""
+    def run(self, main_class: str, arguments: Sequence[str], folder: Path) -> Said:
+        """Runs a tool to its end. Raises ToolFailed."""
 
     def start(
         self, main_class: str, arguments: Sequence[str], folder: Path, log: Path
@@ -140,7 +148,7 @@ class LocalRuntime:
                     raise
         return cls(jars)
 
-    def run(self, main_class: str, arguments: Sequence[str], folder: Path) -> str:
+    def run(self, main_class: str, arguments: Sequence[str], folder: Path) -> Said:
         ended = subprocess.run(
             self._command(main_class, arguments, quiet=True),
             cwd=folder,
@@ -152,7 +160,7 @@ class LocalRuntime:
         )
         if ended.returncode != 0:
             raise ToolFailed(f"{main_class}: {ended.stdout[-2000:]}{ended.stderr[-2000:]}")
-        return ended.stdout
+        return Said(ended.stdout, ended.stderr)
 
     def start(
         self, main_class: str, arguments: Sequence[str], folder: Path, log: Path
@@ -214,15 +222,17 @@ class DockerRuntime:
             raise KafkaUnavailable(f"no Docker engine ({type(error).__name__})") from error
         return cls(client)
 
-    def run(self, main_class: str, arguments: Sequence[str], folder: Path) -> str:
+    def run(self, main_class: str, arguments: Sequence[str], folder: Path) -> Said:
         container = self._container(main_class, arguments, folder)
         try:
             code = container.wait(timeout=TOOL_S_MAX)["StatusCode"]
-            stdout = str(container.logs(stdout=True, stderr=False), "utf-8")
+            said = Said(
+                stdout=str(container.logs(stdout=True, stderr=False), "utf-8"),
+                stderr=str(container.logs(stdout=False, stderr=True), "utf-8"),
+            )
             if code != 0:
-                stderr = str(container.logs(stdout=False, stderr=True), "utf-8")
-                raise ToolFailed(f"{main_class}: {stdout[-2000:]}{stderr[-2000:]}")
-            return stdout
+                raise ToolFailed(f"{main_class}: {said.stdout[-2000:]}{said.stderr[-2000:]}")
+            return said
         finally:
             container.remove(force=True)
 

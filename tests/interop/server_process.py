@@ -34,8 +34,9 @@ class ServerProcess:
         with client:
             try:
                 yield client
-            except BaseException:
+            except BaseException as error:
                 self.kill()
+                error.add_note(f"offsetd said:\n{self.log_text()[-4000:]}")
                 raise
         self.stop()
 

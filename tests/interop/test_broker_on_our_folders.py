@@ -10,7 +10,7 @@ import attrs
 import pytest
 from interop.kafka_broker import OFFSETS_PARTITIONS, OFFSETS_TOPIC, KafkaBroker
 from interop.kafka_protocol import KafkaOffset
-from interop.kafka_runtime import Runtime
+from interop.kafka_runtime import Runtime, Said
 from interop.server_process import OFFSETD, ServerProcess
 from interop.workload import Offsets, Workload, fetch_all
 
@@ -58,10 +58,16 @@ def written(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Written:
     return written
 
 
-def dump(runtime: Runtime, folder: Path, files: list[str], *options: str) -> str:
+def dump(runtime: Runtime, folder: Path, files: list[str], *options: str) -> Said:
     return runtime.run(
         "kafka.tools.DumpLogSegments", [*options, "--files", ",".join(files)], folder
     )
+
+
+def complaints(said: Said) -> list[str]:
+    """The lines in which Kafka's tool says that something is wrong."""
+    lines = [*said.stdout.splitlines(), *said.stderr.splitlines()]
+    return [line for line in lines if any(word in line for word in COMPLAINTS)]
 
 
 def by_file(lines: list[str]) -> dict[str, list[str]]:
@@ -77,7 +83,7 @@ def by_file(lines: list[str]) -> dict[str, list[str]]:
 
 def test_kafkas_dump_of_our_log_is_our_own_dump(kafka_runtime: Runtime, written: Written) -> None:
     options = ("--offsets-decoder", "--deep-iteration")
-    theirs = dump(kafka_runtime, written.data_folder, written.files(".log"), *options)
+    theirs = dump(kafka_runtime, written.data_folder, written.files(".log"), *options).stdout
     ours = subprocess.run(
         [OFFSETD, "log", "dump", "--offsets-decoder", "--data-dir", written.data_folder],
         capture_output=True,
@@ -95,15 +101,36 @@ def test_kafka_finds_nothing_wrong_with_our_logs_and_indexes(
 ) -> None:
     indexes = written.files(".index") + written.files(".timeindex")
     checked = dump(kafka_runtime, written.data_folder, indexes, "--index-sanity-check")
-    verdicts = [line for line in checked.splitlines() if not line.startswith("Dumping ")]
+    verdicts = [line for line in checked.stdout.splitlines() if not line.startswith("Dumping ")]
     assert len(verdicts) == len(indexes)
     # An index without entries is what a log gets that is shorter than the index interval.
     unusual = [line for line in verdicts if not line.endswith(" passed sanity check.")]
     assert all(line.endswith(".index is empty.") for line in unusual), unusual
     # Without the option the entries are compared with the log.
     compared = dump(kafka_runtime, written.data_folder, written.files(".log") + indexes)
-    assert compared.count("\noffset: ") + compared.count("\ntimestamp: ") > OFFSETS_PARTITIONS
-    assert [line for line in compared.splitlines() for word in COMPLAINTS if word in line] == []
+    entries = compared.stdout.count("\noffset: ") + compared.stdout.count("\ntimestamp: ")
+    assert entries > OFFSETS_PARTITIONS
+    assert complaints(compared) == []
+
+
+@pytest.mark.parametrize(
+    ("suffix", "position"),
+    [(".index", 3), (".timeindex", 7), (".log", 100)],
+    ids=["an offset in an index", "a time in a time index", "a record"],
+)
+def test_kafka_would_find_one_wrong_bit(
+    kafka_runtime: Runtime, written: Written, tmp_path: Path, suffix: str, position: int
+) -> None:
+    """The two tests above can fail."""
+    damaged = Path(shutil.copytree(written.data_folder, tmp_path / "damaged"))
+    largest = max(written.files(".index"), key=lambda name: (damaged / name).stat().st_size)
+    path = (damaged / largest).with_suffix(suffix)
+    content = bytearray(path.read_bytes())
+    content[position] ^= 1
+    path.write_bytes(content)
+    files = [str(Path(largest).with_suffix(kind)) for kind in (".log", ".index", ".timeindex")]
+    checked = dump(kafka_runtime, damaged, files)
+    assert complaints(checked) != [] or " isvalid: false" in checked.stdout
 
 
 @pytest.fixture
@@ -142,7 +169,7 @@ def test_kafkas_own_command_line_lists_our_groups(
         ["--bootstrap-server", broker.address, "--list"],
         broker.folder,
     )
-    assert set(listed.splitlines()) == set(written.stored)
+    assert set(listed.stdout.splitlines()) == set(written.stored)
 
 
 def test_a_broker_on_our_folders_goes_on_from_there(
@@ -155,7 +182,7 @@ def test_a_broker_on_our_folders_goes_on_from_there(
     broker.stop()
     logs = [path for path in written.files(".log") if (broker.data_folder / path).exists()]
     checked = dump(kafka_runtime, broker.data_folder, logs)
-    assert [line for line in checked.splitlines() for word in COMPLAINTS if word in line] == []
+    assert complaints(checked) == []
     broker.start()
     expected = written.stored | {"large": written.stored["large"] | more, "new": more}
     assert set(broker.groups()) == set(expected)
