@@ -131,7 +131,7 @@ def state_of(shard: Shard) -> dict[str, object]:
             for group_id in groups
         ],
         "offsets": {group_id: _sorted(state.offsets.read_group(group_id)) for group_id in groups},
-        "pending": state.pending._by_producer,
+        "pending": state.pending._read(),
         "records": {group_id: group._records for group_id, group in sorted(state._groups.items())},
     }
 

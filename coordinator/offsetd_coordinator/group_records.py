@@ -153,10 +153,7 @@ class GroupRecords:
     def listing(self) -> GroupListing:
         """The group in one line. For a group of some type, or without any records."""
         return GroupListing(
-            group_id=self.group_id,
-            type=self.group_type or GroupType.CLASSIC,
-            state=self.state,
-            protocol_type=self.protocol_type,
+            self.group_id, self.group_type or GroupType.CLASSIC, self.state, self.protocol_type
         )
 
     def describe(self, offset_count: int) -> Group:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import NamedTuple
 
 import attrs
 
@@ -27,14 +28,18 @@ class GroupState(enum.IntEnum):
     DEAD = 7
 
 
-@attrs.frozen(kw_only=True)
-class GroupListing:
+class GroupListing(NamedTuple):
     """One line of a list of groups. `protocol_type` is empty for a simple group."""
 
     group_id: bytes
     type: GroupType
     state: GroupState
     protocol_type: str
+
+
+def simple_group(group_id: bytes) -> GroupListing:
+    """A group that has offsets, and no record of its own."""
+    return GroupListing(group_id, GroupType.CLASSIC, GroupState.EMPTY, "")
 
 
 @attrs.frozen(kw_only=True)

@@ -1,19 +1,23 @@
 """Offsets that transactions have committed, until the transaction's end is in the log.
 
-They are few and short-lived, so they are Python values beside the packed table. Rules: Kafka's
+They are short-lived: most are merged or dropped before anybody asks for them. So batches of
+nothing but offsets are kept as they are, and only read when somebody does ask. Rules: Kafka's
 OffsetMetadataManager.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
+from offsetd_storage.record_batch import decode_batch
+
+from offsetd_coordinator.schemas.keys import OffsetKey, decode_key
+from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
+    from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
 OffsetId = tuple[bytes, bytes, int]
 """A group, a topic and a partition."""
@@ -27,55 +31,76 @@ class PendingOffset:
     value: OffsetCommitValue | None
 
 
+class EndedTransaction(NamedTuple):
+    """What a transaction had: whole batches, and offsets that were looked at one by one."""
+
+    batches: Sequence[bytes]
+    offsets: Mapping[OffsetId, PendingOffset]
+
+
 class PendingOffsets:
-    """Pending offsets by producer, and who has any for a group."""
+    """Pending offsets by producer."""
 
     def __init__(self) -> None:
-        self._by_producer: dict[int, dict[OffsetId, PendingOffset]] = {}
-        self._producers: dict[bytes, dict[tuple[bytes, int], set[int]]] = {}
+        self._batches: dict[int, list[bytes]] = {}  # Not read yet.
+        self._offsets: dict[int, dict[OffsetId, PendingOffset]] = {}
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_producer.values()))
+        return sum(map(len, self._read().values()))
+
+    @property
+    def producer_count(self) -> int:
+        """How many producers have a transaction open."""
+        return len(self._batches.keys() | self._offsets.keys())
 
     def add(self, producer_id: int, offset_id: OffsetId, offset: PendingOffset) -> None:
-        """Keeps what a producer's transaction commits; a later record replaces an earlier one."""
-        self._by_producer.setdefault(producer_id, {})[offset_id] = offset
-        group_id, topic, partition = offset_id
-        partitions = self._producers.setdefault(group_id, {})
-        partitions.setdefault((topic, partition), set()).add(producer_id)
+        """Keeps what a producer's transaction commits; of one offset the newest record."""
+        offsets = self._offsets.setdefault(producer_id, {})
+        known = offsets.get(offset_id)
+        if known is None or known.revision < offset.revision:
+            offsets[offset_id] = offset
 
-    def end(self, producer_id: int) -> dict[OffsetId, PendingOffset]:
+    def add_batch(self, producer_id: int, encoded: bytes) -> None:
+        """Keeps a batch of nothing but offsets that decode (`kernels.replay.has_only_offsets`)."""
+        self._batches.setdefault(producer_id, []).append(encoded)
+
+    def end(self, producer_id: int) -> EndedTransaction:
         """Forgets a producer's transaction; returns what it had."""
-        ended = self._by_producer.pop(producer_id, {})
-        for offset_id in ended:
-            self._forget(offset_id, producer_id)
-        return ended
+        return EndedTransaction(
+            self._batches.pop(producer_id, ()), self._offsets.pop(producer_id, {})
+        )
 
     def drop(self, offset_id: OffsetId) -> None:
         """Forgets what any transaction has for one offset: it was deleted."""
-        group_id, topic, partition = offset_id
-        producers = self._producers.get(group_id, {}).get((topic, partition), set())
-        for producer_id in tuple(producers):
-            offsets = self._by_producer[producer_id]
-            del offsets[offset_id]
+        for producer_id, offsets in tuple(self._read().items()):
+            offsets.pop(offset_id, None)
             if not offsets:
-                del self._by_producer[producer_id]
-            self._forget(offset_id, producer_id)
+                del self._offsets[producer_id]
 
-    def partitions(self, group_id: bytes) -> frozenset[tuple[bytes, int]]:
+    def partitions(self, group_id: bytes) -> AbstractSet[tuple[bytes, int]]:
         """The partitions of a group for which a transaction is open."""
-        return frozenset(self._producers.get(group_id, ()))
+        return {
+            (topic, partition)
+            for offsets in self._read().values()
+            for group, topic, partition in offsets
+            if group == group_id
+        }
 
-    def group_ids(self) -> Iterator[bytes]:
+    def group_ids(self) -> AbstractSet[bytes]:
         """The groups for which a transaction is open."""
-        return iter(self._producers)
+        return {group_id for offsets in self._read().values() for group_id, _, _ in offsets}
 
-    def _forget(self, offset_id: OffsetId, producer_id: int) -> None:
-        group_id, topic, partition = offset_id
-        partitions = self._producers[group_id]
-        producers = partitions[topic, partition]
-        producers.remove(producer_id)
-        if not producers:
-            del partitions[topic, partition]
-        if not partitions:
-            del self._producers[group_id]
+    def _read(self) -> dict[int, dict[OffsetId, PendingOffset]]:
+        """All offsets by producer, once the batches are read."""
+        for producer_id, batches in self._batches.items():
+            for encoded in batches:
+                for record in decode_batch(encoded, check_crc=False).records:
+                    key = decode_key(record.key or b"")
+                    assert isinstance(key, OffsetKey), "the batch has only offsets"
+                    value = OffsetCommitValue.decode(record.value or b"")
+                    offset_id = (key.group.encode(), key.topic.encode(), key.partition)
+                    self.add(
+                        producer_id, offset_id, PendingOffset(revision=record.offset, value=value)
+                    )
+        self._batches.clear()
+        return self._offsets

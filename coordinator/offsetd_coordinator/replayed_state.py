@@ -7,6 +7,7 @@ then the kernel goes on.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,13 +20,13 @@ from offsetd_storage.kernels.encode import (
     BATCH_LENGTH_AT,
     LENGTH_EXCLUDES_BYTES,
 )
-from offsetd_storage.record_batch import RecordBatch, batch_header, decode_batch
+from offsetd_storage.record_batch import batch_header, decode_batch
 
 from offsetd_coordinator.deletion import reply_to_deletion
 from offsetd_coordinator.group_records import GroupRecords
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.entries import METADATA_SIZE_MAX
-from offsetd_coordinator.kernels.replay import replay_batches
+from offsetd_coordinator.kernels.replay import has_only_offsets, replay_batches
 from offsetd_coordinator.kernels.request_ids import HEADER_NAME
 from offsetd_coordinator.known_deletions import KnownDeletions
 from offsetd_coordinator.offset_table import OffsetTable
@@ -47,14 +48,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
-    from offsetd_storage.record_batch import BatchHeader, Record
+    from offsetd_storage.record_batch import BatchHeader, Record, RecordBatch
 
     from offsetd_coordinator.group_records import GroupRecordValue
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
-    from offsetd_coordinator.pending import OffsetId
+    from offsetd_coordinator.pending import EndedTransaction, OffsetId
 
 REQUEST_ID_HEADER: Final = HEADER_NAME.decode()
-_CODEC_BITS: Final = 0x07
 
 
 class ReplayedState:
@@ -111,12 +111,16 @@ class ReplayedState:
 
     def group_ids(self) -> Iterator[bytes]:
         """All groups, each once, in no order."""
-        yield from self.offsets.group_ids()
-        others = {
-            group_id for group_id, group in self._groups.items() if group.group_type is not None
-        }
-        others.update(self.pending.group_ids())
-        for group_id in others:
+        return chain(self.offsets.group_ids(), self._groups_without_offsets())
+
+    @property
+    def group_count(self) -> int:
+        """How many groups there are."""
+        return self.offsets.group_count + sum(1 for _ in self._groups_without_offsets())
+
+    def _groups_without_offsets(self) -> Iterator[bytes]:
+        recorded = {group_id for group_id, group in self._groups.items() if group.group_type}
+        for group_id in recorded | self.pending.group_ids():
             if self.offsets.count(group_id) == 0:
                 yield group_id
 
@@ -144,8 +148,9 @@ class ReplayedState:
                 if stop == columns.MALFORMED_BATCH:
                     self.undecodable_records += int(cursor[columns.RECORDS_LEFT])
                 else:
-                    batch_at, batch_end = cursor[columns.BATCH_AT], cursor[columns.BATCH_END]
-                    self._replay_batch(buffer[batch_at:batch_end].tobytes())
+                    self._replay_batch(
+                        buffer, int(cursor[columns.BATCH_AT]), int(cursor[columns.BATCH_END])
+                    )
                 cursor[columns.RECORDS_LEFT] = 0
 
     def _replay_record_at(self, buffer: Bytes, cursor: Int64s) -> None:
@@ -160,21 +165,31 @@ class ReplayedState:
             None,
         )
 
-    def _replay_batch(self, encoded: bytes) -> None:
+    def _replay_batch(self, buffer: Bytes, start: int, end: int) -> None:
         """Replays a batch that is compressed, transactional or control."""
+        encoded = buffer[start:end].tobytes()
         header = batch_header(encoded)
+        if header.count == 0:
+            return  # Compaction took its records, and maybe the end of its transaction.
         try:
             if header.is_control:
                 self._replay_control(decode_batch(encoded, check_crc=False))
-            elif header.is_transactional:
+            elif not header.is_transactional:
+                self._replay_plain(_plain(encoded, header))
+            elif header.compression is Compression.NONE and has_only_offsets(buffer, start, end):
+                self.pending.add_batch(header.producer_id, encoded)
+            else:
                 for record in decode_batch(encoded, check_crc=False).records:
                     self._replay_record(record.key, record.value, record.offset, header.producer_id)
-            else:
-                plain = _decompressed(encoded, header)
-                cursor = np.zeros(columns.CURSOR_COLUMNS, np.int64)
-                self._replay(plain, 0, plain.size - PADDING_BYTES, cursor)
         except (CorruptBatch, DecompressionFailed):
             self.undecodable_records += header.count
+        self.offsets.counters[columns.OPEN_TRANSACTIONS] = self.pending.producer_count
+
+    def _replay_plain(self, batch: Bytes, *, is_merging: bool = False) -> None:
+        """Replays one batch of which `_plain` took the attributes that stop the kernel."""
+        cursor = np.zeros(columns.CURSOR_COLUMNS, np.int64)
+        cursor[columns.MERGING] = is_merging
+        self._replay(batch, 0, batch.size - PADDING_BYTES, cursor)
 
     def _replay_control(self, batch: RecordBatch) -> None:
         for record in batch.records:
@@ -183,19 +198,19 @@ class ReplayedState:
             except UndecodableRecord:
                 self.undecodable_records += 1
                 continue
-            if marker is None:
-                continue
-            ended = self.pending.end(batch.producer_id)
-            if marker.control_type is ControlType.COMMIT:
-                for offset_id, offset in ended.items():
-                    self._merge(offset_id, offset)
-            self._tell_pending()
+            if marker is not None:
+                ended = self.pending.end(batch.producer_id)
+                if marker.control_type is ControlType.COMMIT:
+                    self._merge(ended)
 
-    def _merge(self, offset_id: OffsetId, offset: PendingOffset) -> None:
+    def _merge(self, ended: EndedTransaction) -> None:
         """Stores what a committed transaction had pending, unless something newer is stored."""
-        revision = self.offsets.revision_of(*offset_id)
-        if revision is None or offset.revision > revision:
-            self._store(offset_id, offset.value, offset.revision)
+        for encoded in ended.batches:
+            self._replay_plain(_plain(encoded, batch_header(encoded)), is_merging=True)
+        for offset_id, offset in ended.offsets.items():
+            revision = self.offsets.revision_of(*offset_id)
+            if revision is None or offset.revision > revision:
+                self._store(offset_id, offset.value, offset.revision)
 
     def _replay_record(
         self, key: bytes | None, value: bytes | None, offset: int, producer_id: int | None
@@ -221,7 +236,7 @@ class ReplayedState:
         if encoded is None:
             self.offsets.remove(*offset_id)
             self.pending.drop(offset_id)
-            self._tell_pending()
+            self.offsets.counters[columns.OPEN_TRANSACTIONS] = self.pending.producer_count
             return
         value: OffsetCommitValue | None = None
         try:
@@ -232,7 +247,6 @@ class ReplayedState:
             self._store(offset_id, value, revision)
         else:
             self.pending.add(producer_id, offset_id, PendingOffset(revision=revision, value=value))
-            self._tell_pending()
 
     def _store(self, offset_id: OffsetId, value: OffsetCommitValue | None, revision: int) -> None:
         metadata = b"" if value is None else value.metadata.encode()
@@ -248,10 +262,6 @@ class ReplayedState:
             commit_timestamp_ms=value.commit_timestamp_ms,
             expire_timestamp_ms=value.expire_timestamp_ms,
         )
-
-    def _tell_pending(self) -> None:
-        """Tells the kernel whether tombstones concern pending offsets too."""
-        self.offsets.counters[columns.PENDING_COUNT] = len(self.pending)
 
     def _replay_group_record(self, key: GroupKey | ConsumerGroupKey, encoded: bytes | None) -> None:
         group_id = key.group.encode()
@@ -298,17 +308,17 @@ def _request_id(record: Record) -> bytes | None:
     return dict(record.headers).get(REQUEST_ID_HEADER)
 
 
-def _decompressed(encoded: bytes, header: BatchHeader) -> Bytes:
-    """The same batch without its codec, padded. Raises DecompressionFailed."""
+def _plain(encoded: bytes, header: BatchHeader) -> Bytes:
+    """The same batch, padded, neither compressed nor transactional, so that the kernel takes it.
+
+    Raises DecompressionFailed.
+    """
     try:
-        codec = header.compression
-    except ValueError as error:
+        records = decompress(header.compression, encoded[BATCH_HEADER_BYTES:])
+    except ValueError as error:  # No such codec; DecompressionFailed is one too.
         raise DecompressionFailed(str(error)) from error
-    assert codec is not Compression.NONE, "kernels replay what is not compressed"
-    records = decompress(codec, encoded[BATCH_HEADER_BYTES:])
     batch = bytearray(encoded[:BATCH_HEADER_BYTES])
     length = BATCH_HEADER_BYTES - LENGTH_EXCLUDES_BYTES + len(records)
     batch[BATCH_LENGTH_AT : BATCH_LENGTH_AT + 4] = length.to_bytes(4, "big")
-    attributes = header.attributes & ~_CODEC_BITS
-    batch[ATTRIBUTES_AT : ATTRIBUTES_AT + 2] = (attributes & 0xFFFF).to_bytes(2, "big")
+    batch[ATTRIBUTES_AT : ATTRIBUTES_AT + 2] = bytes(2)
     return padded_copy(batch + records)

@@ -30,6 +30,7 @@ from offsetd_coordinator.errors import (
     UnknownMemberId,
     UnstableOffsetCommit,
 )
+from offsetd_coordinator.groups import simple_group
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.commit import decide_commit, note_end_offsets
 from offsetd_coordinator.offset_table import fresh_hash_seeds
@@ -145,7 +146,7 @@ class Shard:
             RecordUndecodable: a record that is asked for cannot be read.
         """
         state = self._state
-        if require_stable and state.pending:
+        if require_stable:
             pending = state.pending.partitions(group_id)
             if pending if partitions is None else not pending.isdisjoint(partitions):
                 raise UnstableOffsetCommit(
@@ -167,7 +168,8 @@ class Shard:
         """The groups with ids that start with `prefix` and are larger than `after`, unsorted."""
         for group_id in self._state.group_ids():
             if group_id.startswith(prefix) and (after is None or group_id > after):
-                yield self._state.group_records(group_id).listing()
+                records = self._state.known_group_records(group_id)
+                yield simple_group(group_id) if records is None else records.listing()
 
     def get_group(self, group_id: bytes) -> Group:
         """One group. Raises GroupIdNotFound, RecordUndecodable."""
@@ -183,7 +185,7 @@ class Shard:
         state = self._state
         return ShardCounters(
             offset_count=state.offsets.size,
-            group_count=sum(1 for _ in state.group_ids()),
+            group_count=state.group_count,
             pending_offset_count=len(state.pending),
             unknown_records=state.unknown_records,
             undecodable_records=state.undecodable_records,

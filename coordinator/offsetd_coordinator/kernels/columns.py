@@ -112,7 +112,7 @@ NAME_BYTES_UNUSED: Final = 7  # bytes below the end that no name uses
 METADATA_END: Final = 8
 METADATA_UNUSED: Final = 9
 GROUP_COUNT: Final = 10  # groups with at least one entry
-PENDING_COUNT: Final = 11  # set by the shard: offsets that wait for a transaction's end
+OPEN_TRANSACTIONS: Final = 11  # set by the caller: producers whose offsets wait
 OFFSET_NEXT: Final = 12  # of the log, after the last batch replayed
 LEADER_EPOCH: Final = 13  # of the last batch replayed
 REQUEST_FIRST: Final = 14  # the row of the oldest request id
@@ -123,7 +123,8 @@ SEED: Final = 18  # four random numbers, this and the next three
 COUNTERS: Final = 22
 
 # Where a replay stands; RECORD_AT 0 is the start of a batch. What follows RECORD_OFFSET is set
-# when the kernel stops at a record.
+# when the kernel stops at a record. MERGING is the caller's: 1 if the batches are those of a
+# transaction that is now committed, whose offsets take no place from what was written later.
 BATCH_AT: Final = 0
 BATCH_END: Final = 1
 RECORD_AT: Final = 2
@@ -137,7 +138,8 @@ KEY_SIZE: Final = 9
 VALUE_START: Final = 10
 VALUE_SIZE: Final = 11
 HEADER_COUNT: Final = 12
-CURSOR_COLUMNS: Final = 13
+MERGING: Final = 13
+CURSOR_COLUMNS: Final = 14
 
 # Why a replay stopped.
 DONE: Final = 0

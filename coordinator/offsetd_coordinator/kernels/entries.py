@@ -27,6 +27,7 @@ from offsetd_coordinator.kernels.columns import (
     NAME_BYTES_END,
     NAME_COUNT,
     PARTITION_EPOCH,
+    REVISION,
     SEED,
     TOPIC_ENTRIES,
     UNDECODABLE,
@@ -103,6 +104,7 @@ def add_entry(table: Table, group: int, topic: int, partition: int, tag: int) ->
     counters[ENTRY_COUNT] += 1
     entries[entry, GROUP_TOPIC] = pack(group, topic)
     entries[entry, PARTITION_EPOCH] = pack(partition, -1)
+    entries[entry, REVISION] = -1
     entries[entry, METADATA_SPAN] = 0
     add_slot(table.slots, tag, entry)
 

@@ -19,7 +19,7 @@ from offsetd_storage.kernels.encode import (
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 from offsetd_storage.kernels.scan import batch_size
 
-from offsetd_coordinator.kernels.replay import load_offset_key, load_offset_value
+from offsetd_coordinator.kernels.offset_records import load_offset_key, load_offset_value
 from offsetd_coordinator.kernels.utf8 import java_hash, utf16_length
 
 if TYPE_CHECKING:

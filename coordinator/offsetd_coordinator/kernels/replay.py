@@ -10,12 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from offsetd_storage.kernels.byte_order import (
-    load_i16,
-    load_i32,
-    load_i64,
-    load_unsigned_varint,
-)
+from offsetd_storage.kernels.byte_order import load_i16, load_i32, load_i64
 from offsetd_storage.kernels.decode import load_record
 from offsetd_storage.kernels.encode import (
     ATTRIBUTES_AT,
@@ -42,23 +37,24 @@ from offsetd_coordinator.kernels.columns import (
     LAST_OFFSET,
     LEADER_EPOCH,
     MALFORMED_BATCH,
+    MERGING,
     NEEDS_ROOM,
     NOT_PLAIN_BATCH,
     NOT_PLAIN_RECORD,
     OFFSET_NEXT,
-    PENDING_COUNT,
+    OPEN_TRANSACTIONS,
     RECORD_AT,
     RECORD_END,
     RECORD_OFFSET,
     RECORDS_LEFT,
+    REVISION,
     TABLE,
     VALUE_SIZE,
     VALUE_START,
-    OffsetKey,
-    OffsetValue,
     Table,
 )
-from offsetd_coordinator.kernels.entries import METADATA_SIZE_MAX, has_room
+from offsetd_coordinator.kernels.entries import has_room
+from offsetd_coordinator.kernels.offset_records import load_offset_key, load_offset_value
 from offsetd_coordinator.kernels.offsets import find_or_add_offset, remove_offset, set_offset
 from offsetd_coordinator.kernels.request_ids import (
     find_request_id_header,
@@ -72,8 +68,6 @@ if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
 
 _NOT_PLAIN_ATTRIBUTES: Final = 0x37  # codec (bits 0 to 2), transactional (4), control (5)
-_KEY_BYTES_MIN: Final = 10  # record type, two lengths, partition
-_VALUE_VERSION_LAST: Final = 4
 
 
 @kernel(f"int64({TABLE}, uint8[::1], int64, int64[::1])")
@@ -125,7 +119,10 @@ def _replay_records(table: Table, buffer: Bytes, cursor: Int64s) -> int:
     for left in range(cursor[RECORDS_LEFT], 0, -1):
         record = load_record(buffer, record_at, cursor[BATCH_END])
         record_end = record[0]
-        stop = MALFORMED_BATCH if record_end < 0 else _replay_record(table, buffer, cursor, record)
+        if record_end < 0 or not 0 <= record[2] <= cursor[LAST_OFFSET] - cursor[BASE_OFFSET]:
+            stop = MALFORMED_BATCH
+        else:
+            stop = _replay_record(table, buffer, cursor, record)
         if stop != DONE:
             cursor[RECORD_AT] = record_at
             cursor[RECORDS_LEFT] = left
@@ -163,7 +160,7 @@ def _replay_record(
     if not is_plain:
         return NOT_PLAIN_RECORD
     if size < 0:
-        if headers != 0 or table.counters[PENDING_COUNT] != 0:
+        if headers != 0 or table.counters[OPEN_TRANSACTIONS] != 0:
             return NOT_PLAIN_RECORD
         remove_offset(table, buffer, key)
         return DONE
@@ -179,7 +176,10 @@ def _replay_record(
     entry = find_or_add_offset(table, buffer, key)
     if entry < 0:
         return NOT_PLAIN_RECORD
-    set_offset(table, entry, buffer, key, value, cursor[BASE_OFFSET] + offset_delta)
+    revision = cursor[BASE_OFFSET] + offset_delta
+    if cursor[MERGING] != 0 and table.entries[entry, REVISION] > revision:
+        return DONE  # Written after it, while its transaction was open.
+    set_offset(table, entry, buffer, key, value, revision)
     if id_size > 0:
         hashed, hashed_2 = hash_request(
             table, buffer, key.group_start, key.group_size, id_start, id_size
@@ -188,83 +188,23 @@ def _replay_record(
     return DONE
 
 
-@inline_kernel
-def load_offset_key(buffer: Bytes, start: int, size: int) -> tuple[bool, OffsetKey]:
-    """(True, key) of record types 0 and 1 with nothing behind the partition, else (False, _)."""
-    other = (False, OffsetKey(0, 0, 0, 0, 0))
-    if size < _KEY_BYTES_MIN or load_i16(buffer, start) & ~1 != 0:
-        return other
-    names_size = size - _KEY_BYTES_MIN
-    group_size = load_i16(buffer, start + 2)
-    if group_size < 0 or group_size > names_size:
-        return other
-    topic_at = start + 4 + group_size
-    topic_size = load_i16(buffer, topic_at)
-    if topic_size != names_size - group_size:
-        return other
-    partition = load_i32(buffer, topic_at + 2 + topic_size)
-    return True, OffsetKey(start + 4, group_size, topic_at + 2, topic_size, partition)
-
-
-@inline_kernel
-def load_offset_value(buffer: Bytes, start: int, size: int) -> tuple[bool, OffsetValue]:
-    """(True, value) of an OffsetCommitValue that decodes, else (False, _).
-
-    Loads may reach a few bytes past the value, into the next record or the padding; the checks
-    behind them tell.
-    """
-    other = (False, OffsetValue(0, 0, 0, 0, 0, 0))
-    end = start + size
-    version = load_i16(buffer, start)
-    if size < 2 or version < 0 or version > _VALUE_VERSION_LAST:
-        return other
-    offset = load_i64(buffer, start + 2)
-    position = start + 10
-    leader_epoch = -1
-    if version >= 3:
-        leader_epoch = load_i32(buffer, position)
-        position += 4
-    metadata_size, position = _load_text_size(buffer, position, end, version)
-    metadata_start = position
-    if metadata_size < 0 or metadata_size > min(end - position, METADATA_SIZE_MAX):
-        return other
-    commit_timestamp = load_i64(buffer, position + metadata_size)
-    position += metadata_size + 8
-    expire_timestamp = -1
-    if version == 1:
-        expire_timestamp = load_i64(buffer, position)
-        position += 8
-    if version >= 4:
-        position = _skip_tags(buffer, position, end)
-    if position < 0 or position > end:
-        return other
-    if metadata_size > 0 and utf16_length(buffer, metadata_start, metadata_size) < 0:
-        return other
-    return True, OffsetValue(
-        offset, leader_epoch, metadata_start, metadata_size, commit_timestamp, expire_timestamp
-    )
-
-
-@inline_kernel
-def _load_text_size(buffer: Bytes, position: int, end: int, version: int) -> tuple[int, int]:
-    """(size, where the text starts); -1 for null and for a length that does not end."""
-    if version < 4:
-        return load_i16(buffer, position), position + 2
-    length, position = load_unsigned_varint(buffer, position, end)
-    return length - 1, position
-
-
-@inline_kernel
-def _skip_tags(buffer: Bytes, position: int, end: int) -> int:
-    """Where a section of tagged fields ends, or -1 if it does not end before `end`."""
-    count, position = load_unsigned_varint(buffer, position, end)
-    while position >= 0 and count > 0:
-        _, position = load_unsigned_varint(buffer, position, end)
-        if position < 0:
-            return -1
-        size, position = load_unsigned_varint(buffer, position, end)
-        if position < 0 or size > end - position:
-            return -1
-        position += size
-        count -= 1
-    return position
+@kernel("boolean(uint8[::1], int64, int64)")
+def has_only_offsets(buffer: Bytes, start: int, end: int) -> bool:
+    """Whether all records of a batch are offsets that decode, without headers or tombstones."""
+    position = start + BATCH_HEADER_BYTES
+    for _ in range(load_i32(buffer, start + COUNT_AT)):
+        record = load_record(buffer, position, end)
+        position, _, offset_delta, key_start, key_size, value_start, value_size, _, headers = record
+        if position < 0 or value_size < 0 or headers != 0:
+            return False
+        if not 0 <= offset_delta <= load_i32(buffer, start + LAST_OFFSET_DELTA_AT):
+            return False
+        is_plain, key = load_offset_key(buffer, key_start, key_size)
+        if (
+            not is_plain
+            or utf16_length(buffer, key.group_start, key.group_size) < 0
+            or utf16_length(buffer, key.topic_start, key.topic_size) < 0
+            or not load_offset_value(buffer, value_start, value_size)[0]
+        ):
+            return False
+    return True

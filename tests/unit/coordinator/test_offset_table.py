@@ -72,6 +72,17 @@ def test_a_table_holds_what_a_dict_holds_after_any_stores_and_removals(
     assert table.counters[columns.NAME_COUNT] == 0
 
 
+def test_an_empty_topic_is_not_taken_for_the_one_whose_bytes_are_next() -> None:
+    table = new_table()
+    for index, topic in enumerate([b"", b"orders", b"payments"]):
+        table.store(b"g", topic, 0, **value(index))
+    assert {offset.topic: offset.revision for offset in table.read_group(b"g")} == {
+        b"": 0,
+        b"orders": 1,
+        b"payments": 2,
+    }
+
+
 def test_names_and_metadata_that_are_gone_leave_their_room_to_others() -> None:
     table = new_table()
     for step in range(5000):

@@ -169,6 +169,22 @@ def test_records_that_cannot_be_told_apart_are_counted_and_the_next_batch_goes_o
     assert shard.counters().undecodable_records == 4 - len(kept)
 
 
+@pytest.mark.parametrize("attributes", [0, 0x10])
+def test_a_record_whose_offset_is_outside_of_its_batch_is_counted_as_damage(
+    attributes: int,
+) -> None:
+    records = [
+        Record(key=key, value=value, offset=at, timestamp_ms=NOW_MS)
+        for at, (key, value) in [(5, offset(0, 1)), (8, offset(1, 2))]
+    ]
+    batch = bytearray(encode_batch(records, base_offset=5, last_offset=6))
+    struct.pack_into(">h", batch, 21, attributes)
+    shard = replayed(bytes(batch), batch_of(9, offset(3, 4)))
+    assert shard.counters().undecodable_records == (2 if attributes else 1)
+    assert offsets_of(shard, "g")["t", 3] == 4
+    assert ("t", 1) not in offsets_of(shard, "g")
+
+
 @pytest.mark.parametrize("size", [1, 60, 61, 100])
 def test_what_is_no_whole_batch_is_an_error_of_the_caller(size: int) -> None:
     batch = batch_of(0, offset(0, 1))
@@ -231,6 +247,27 @@ def test_a_committed_transaction_does_not_go_back_behind_what_was_written_after_
     )
     assert offsets_of(shard, "g") == {("t", 0): 9, ("t", 1): 1}
     assert [each.revision for each in shard.fetch(b"g")] == [2, 1]
+
+
+@pytest.mark.parametrize("codecs", ["none gzip", "gzip none", "none none"])
+def test_the_newest_record_of_a_transaction_counts_whatever_its_batches_are_like(
+    codecs: str,
+) -> None:
+    first, second = (Compression[codec.upper()] for codec in codecs.split())
+    shard = replayed(
+        batch_of(0, offset(0, 1), offset(1, 1), compression=first, **TRANSACTIONAL),
+        batch_of(2, offset(1, 2), offset(2, 2), compression=second, **TRANSACTIONAL),
+        end_of_transaction(4, 5, commit=True),
+    )
+    assert offsets_of(shard, "g") == {("t", 0): 1, ("t", 1): 2, ("t", 2): 2}
+    assert [each.revision for each in shard.fetch(b"g")] == [0, 2, 3]
+
+
+def test_an_emptied_batch_of_a_transaction_opens_none() -> None:
+    shard = replayed(encode_batch([], base_offset=0, last_offset=3, **TRANSACTIONAL))
+    replay(shard, batch_of(4, tombstone(0)))
+    assert shard._state.pending.producer_count == 0
+    assert shard.offset_next == 5
 
 
 def test_a_tombstone_takes_pending_offsets_with_it_and_later_ones_stay() -> None:
