@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -28,6 +29,13 @@ SMALL = LogStoreConfig(
     journal_header_bytes=512,
     recovery_threads=1,
 )
+
+
+def seeded() -> Random:
+    """Chance for one test; OFFSETD_TEST_SEED repeats a run."""
+    seed = int(os.environ.get("OFFSETD_TEST_SEED") or Random().randrange(1 << 32))
+    print(f"OFFSETD_TEST_SEED={seed}")
+    return Random(seed)
 
 
 def opened(

@@ -126,8 +126,8 @@ class LogStore:
     ) -> None:
         """Puts one record batch at the end of a log; it is durable once a later `flush` returns.
 
-        Its base offset is the log's `offset_next`, its leader epoch the log's. Raises PartitionQuarantined, RecordTooLarge,
-        StorageFull (nothing was changed), or StorageFailed.
+        Its base offset is the log's `offset_next`, its leader epoch the log's. Raises
+        PartitionQuarantined, RecordTooLarge, StorageFull (nothing was changed), or StorageFailed.
         """
         with self._pending_lock:
             self._refuse_if_failed()

@@ -38,7 +38,7 @@ from offsetd_storage.quarantine import (
 )
 from offsetd_storage.recovery_report import PartitionReport, RecoveryProgress, RecoveryReport
 from offsetd_storage.segment_scan import BUFFER_BYTES
-from offsetd_storage.settle import settle_folder, sync_and_drop_cache
+from offsetd_storage.settle import settle_folder, sync_segments
 from offsetd_storage.store_config import (
     OFFSETS_PARTITIONS_DEFAULT,
     OFFSETS_TOPIC,
@@ -104,7 +104,7 @@ def recover_folder(
     offsets_partitions, partitions = find_partitions(folder, found, checkpoints, claims)
     was_clean = refuse_or_clear_clean_shutdown(folder, old)
     properties = found or write_new_properties(folder, offsets_partitions)
-    damaged = settle_folders(folder, partitions, claims, was_clean=was_clean)
+    damaged = settle_folders(folder, old, partitions, claims, was_clean=was_clean)
     plans = plan_all(folder, partitions, claims, damaged, on_progress)
     refuse_foreign_batches(plans)
     quarantine_damaged(folder, old, claims, damaged)
@@ -286,6 +286,7 @@ def write_new_properties(folder: _Folder, offsets_partitions: int) -> FolderProp
 
 def settle_folders(
     folder: _Folder,
+    old: RecoveredJournal | None,
     partitions: Iterable[TopicPartition],
     claims: Mapping[TopicPartition, Claim | Damage],
     *,
@@ -293,7 +294,8 @@ def settle_folders(
 ) -> dict[TopicPartition, Damage]:
     """5. Finishes or undoes what a crash interrupted; then what is going to be read is on disk.
 
-    Returns the partitions that are known to be damaged; those are not touched.
+    The cache stays where nothing crashed: there a start need not read the disk. Returns the
+    partitions that are known to be damaged; those are not touched.
     """
     damaged = {each: claim for each, claim in claims.items() if isinstance(claim, Damage)}
     for topic_partition in partitions:
@@ -303,8 +305,8 @@ def settle_folders(
         damage = settle_folder(folder.files, path, topic_partition)
         if damage is not None:
             damaged[topic_partition] = damage
-        elif not was_clean:
-            sync_and_drop_cache(folder.files, path)
+        elif old is None or not old.closed_clean:
+            sync_segments(folder.files, path, drop_cache=not was_clean)
     return damaged
 
 

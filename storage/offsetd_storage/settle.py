@@ -82,8 +82,8 @@ def settle_folder(files: Files, folder: Path, topic_partition: TopicPartition) -
     return _finish_swaps(files, folder, topic_partition)
 
 
-def sync_and_drop_cache(files: Files, partition_folder: Path) -> None:
-    """Makes a folder's segments durable as they are, and forgets what cannot be.
+def sync_segments(files: Files, partition_folder: Path, *, drop_cache: bool) -> None:
+    """Makes a folder's segments durable as they are, and, if told to, forgets what cannot be.
 
     The page cache outlives a killed process, and shows writes whose sync failed as if they were
     there.
@@ -96,7 +96,8 @@ def sync_and_drop_cache(files: Files, partition_folder: Path) -> None:
             file = files.open(path)
             try:
                 file.sync()
-                file.drop_cache()
+                if drop_cache:
+                    file.drop_cache()
             finally:
                 file.close()
     files.sync_folder(partition_folder)

@@ -7,11 +7,11 @@ of the frames in flight the first few, each of them whole.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import attrs
 from log_stores import SMALL, append, contents, opened
-from offsetd_storage.simulated_files import SimulatedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.log_store import LogStore, LogStoreConfig
     from offsetd_storage.simulated_faults import Operation
+    from offsetd_storage.simulated_files import SimulatedFiles
     from offsetd_storage.topic_partition import TopicPartition
 
 
@@ -232,10 +233,8 @@ class Explorer:
                 raise Killed
 
         disk.before_operation = kill
-        try:
+        with contextlib.suppress(Killed):
             opened(disk, run.config, random=self.random).abandon()
-        except Killed:
-            pass
         return crashed(disk, self.random)
 
     def _continue(self, disk: SimulatedFiles, store: LogStore, run: Run, model: Model) -> None:

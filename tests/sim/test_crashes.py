@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from random import Random
 from time import monotonic
 
 import pytest
+from log_stores import seeded
 from offsetd_storage.simulated_files import SimulatedFiles
 from sim.crash_explorer import Explorer, Run
 
-STATES = int(os.environ.get("OFFSETD_CRASH_STATES", "5000"))
-SEED = int(os.environ.get("OFFSETD_SEED") or Random().randrange(1 << 32))
+NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
+STATES = int(os.environ.get("OFFSETD_TEST_CRASH_STATES", "20000" if NIGHTLY else "5000"))
 
 
 def play(run: Run, explorer: Explorer | None, *, steps: int) -> None:
@@ -51,8 +51,7 @@ def play(run: Run, explorer: Explorer | None, *, steps: int) -> None:
 
 @pytest.mark.slow
 def test_at_every_operation_every_crash_state_recovers() -> None:
-    print(f"OFFSETD_SEED={SEED}")
-    random = Random(SEED)
+    random = seeded()
     explorer = Explorer(random, samples=2, again_chance=0.1, interleave_chance=0.05)
     rounds, started = 0, monotonic()
     while explorer.states < STATES:

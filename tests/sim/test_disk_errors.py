@@ -11,7 +11,7 @@ import os
 from random import Random
 
 import pytest
-from log_stores import P0, append, contents, opened
+from log_stores import P0, append, contents, opened, seeded
 from offsetd_storage.errors import StorageFailed, StorageFull
 from offsetd_storage.folder_checkpoints import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from offsetd_storage.simulated_faults import Fault, OperationKind
@@ -88,8 +88,7 @@ def assert_recovers(run: Run, random: Random) -> None:
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
 @pytest.mark.parametrize("kind", [kind for kind in OperationKind if kind is not OperationKind.READ])
 def test_an_error_at_every_operation_stops_the_store(kind: OperationKind, number: int) -> None:
-    seed = Random().randrange(1 << 32)
-    print(f"seed {seed}")
+    seed = seeded().randrange(1 << 32)
     for nth in range(1, operations(kind, seed) + 1):
         files, random = SimulatedFiles(), Random(seed)
         fault = Fault(

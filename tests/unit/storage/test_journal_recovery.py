@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-from random import Random
 
 import attrs
 import pytest
 from journals import FOLDER, IDENTITY, PATHS, SIZES, A, B, Writer, followed
+from log_stores import seeded
 from offsetd_storage.errors import JournalDamaged, NewerFormat
 from offsetd_storage.folder_format import FolderIdentity
 from offsetd_storage.journal import JOURNAL_NAMES, Journal
@@ -163,9 +163,7 @@ def test_rot_anywhere_is_refused_or_changes_nothing(journal: object) -> None:
     sound = said(followed(files))
     end = followed(files).end
     last_frame = range(writer.last_frame_start, end.position)
-    seed = Random().randrange(1 << 32)
-    print(f"seed {seed}")
-    random = Random(seed)
+    random = seeded()
     refused = 0
     for place, path in enumerate(PATHS):
         content = files.read_bytes(path)

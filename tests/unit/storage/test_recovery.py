@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from log_stores import FOLDER, P0, P1, P2, SMALL, append, commit, contents, log_bytes, opened, tree
+from log_stores import (
+    FOLDER,
+    P0,
+    P1,
+    P2,
+    SMALL,
+    append,
+    commit,
+    contents,
+    log_bytes,
+    opened,
+    seeded,
+    tree,
+)
 from offsetd_storage.checkpoints import read_offset_checkpoint
 from offsetd_storage.errors import (
     FolderLocked,
@@ -519,9 +531,7 @@ def test_rot_of_any_byte_below_the_recovery_point_is_found_or_harmless() -> None
     expected = contents(store)
     crashed = files.power_cut()
     durable = len(batch_of(0, size_bytes=150)) * 3
-    seed = Random().randrange(1 << 32)
-    print(f"seed {seed}")
-    random = Random(seed)
+    random = seeded()
     for position in range(0, durable, 3):
         rotten = crashed.kill()
         content = rotten.read_bytes(first_log(P1))

@@ -10,7 +10,7 @@ from offsetd_storage.quarantine import Damage
 from offsetd_storage.settle import (
     SegmentFileName,
     settle_folder,
-    sync_and_drop_cache,
+    sync_segments,
     unlink_orphans,
 )
 from offsetd_storage.simulated_faults import Fault, Operation, OperationKind
@@ -140,6 +140,6 @@ def test_what_is_read_is_on_the_disk_first() -> None:
         lost.sync()
     files = files.kill()
     assert contents(files)[name(0, ".index")] == b"lost", "the page cache shows it"
-    sync_and_drop_cache(files, FOLDER)
+    sync_segments(files, FOLDER, drop_cache=True)
     assert contents(files) == contents(files.power_cut())
     assert contents(files)[name(0)] == b"durable"
