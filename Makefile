@@ -2,13 +2,14 @@
 #
 #   make serve    set up, then run the server on ./offsetd-data
 #   make test     set up, then run the tests
+#   make bounds   the tests of the kernels, with every load and store checked
 #   make check    lint, types, import contracts, house rules, generated code up to date
 #   make protos   generate the code of protos/ again
 #   make bench    the benchmarks, as ratios within one run
 #   make nightly  the tests at their long settings, and every planted bug
 
 .POSIX:
-.PHONY: serve test check protos protos-check bench nightly clean help
+.PHONY: serve test bounds check protos protos-check bench nightly clean help
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -16,12 +17,21 @@ PROTOS_VENV = .venv-protos
 CONSTRAINTS = .ci/constraints.txt
 PACKAGES = storage coordinator clients pipeline
 PYTEST = $(BIN)/python -m pytest
+KERNEL_TESTS = tests/unit/storage/test_scan.py tests/unit/storage/test_segment_scan.py \
+	tests/unit/storage/test_byte_order.py tests/unit/storage/test_crc32c.py \
+	tests/unit/storage/test_encode.py tests/unit/storage/test_decode.py \
+	tests/unit/storage/test_record_batch.py tests/unit/coordinator/test_offset_table.py \
+	tests/unit/coordinator/test_shard.py tests/unit/coordinator/test_commit_wire.py \
+	tests/property/test_shard_replay.py
 
 serve: $(VENV)/.server
 	@exec $(BIN)/offsetd serve $(ARGS)
 
 test: $(VENV)/.test
 	$(PYTEST) $(ARGS)
+
+bounds: $(VENV)/.test
+	NUMBA_BOUNDSCHECK=1 $(PYTEST) -q $(KERNEL_TESTS)
 
 check: $(VENV)/.check protos-check
 	$(BIN)/ruff check .
@@ -64,4 +74,4 @@ clean:
 	rm -rf $(VENV) $(PROTOS_VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 help:
-	@sed -n '2,9s/^# \{0,1\}//p' Makefile
+	@sed -n '2,10s/^# \{0,1\}//p' Makefile
