@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from offsetd_storage.files import File
 
 BUFFER_BYTES: Final = 1024 * 1024  # It stays in the processor's cache between reading and scanning.
+# A batch is read in one piece. Kafka's brokers take no request above 100 MiB, unless told to.
+BATCH_BYTES_MAX: Final = 128 << 20
 
 _INDEX_ROWS_MAX: Final = 4096
 _NO_LEADER_EPOCH: Final = -1
@@ -42,6 +44,7 @@ class StopReason(enum.IntEnum):
     BAD_OFFSET = scan.BAD_OFFSET
     BAD_LEADER_EPOCH = scan.BAD_LEADER_EPOCH
     BAD_CHECKSUM = scan.BAD_CHECKSUM
+    TOO_LARGE = scan.TOO_LARGE
 
 
 @attrs.frozen(kw_only=True)
@@ -154,6 +157,9 @@ def _scan_file(
             batch_bytes = _batch_size(buffer)
             if batch_bytes > size - position:
                 break
+            if batch_bytes > BATCH_BYTES_MAX:
+                state[scan.REASON] = scan.TOO_LARGE
+                break
             buffer = padded_buffer(batch_bytes)
         elif state[scan.REASON] != scan.END:
             break
@@ -180,34 +186,3 @@ def _time_index(index: npt.NDArray[np.int64], base_offset: int) -> npt.NDArray[n
     entries["timestamp_ms"] = index[:, 2]
     entries["relative_offset"] = index[:, 3] - base_offset
     return entries
-
-
-def valid_batch_after(file: File, position: int, *, size: int, offset_min: int) -> int | None:
-    """Where, behind `position`, a valid batch lies with an offset of `offset_min` or above.
-
-    A torn tail has none behind it; damage in the middle has. Batches are looked for at every byte,
-    as damage may have hit a length. (Bytes of a record could look like a batch: then a torn tail
-    is taken for damage, which loses nothing.)
-    """
-    buffer = padded_buffer(BUFFER_BYTES)
-    at = position + 1
-    while size - at >= BATCH_HEADER_BYTES:
-        end = file.pread_into(buffer, min(buffer.size - PADDING_BYTES, size - at), at)
-        if end < BATCH_HEADER_BYTES:
-            return None
-        found = scan.find_valid_batch(buffer, 0, end, size - at, offset_min)
-        if found < 0:
-            at += end - BATCH_HEADER_BYTES + 1
-            continue
-        batch_bytes = _batch_size(buffer[found:])
-        if found + batch_bytes <= end:
-            return at + found
-        # It ends behind what was read: look at it from its start, and in whole.
-        at += found
-        whole = padded_buffer(batch_bytes)
-        end = file.pread_into(whole, batch_bytes, at)
-        found = scan.find_valid_batch(whole, 0, end, end, offset_min)
-        if found >= 0:
-            return at + found
-        at += 1
-    return None

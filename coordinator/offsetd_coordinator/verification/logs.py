@@ -17,11 +17,8 @@ from offsetd_storage.kernels import PADDING_BYTES, padded_buffer
 from offsetd_storage.leader_epochs import LEADER_EPOCHS_FILE
 from offsetd_storage.record_batch import batch_header, computed_crc
 from offsetd_storage.segment import segment_base_offsets, segment_path
-from offsetd_storage.segment_scan import (
-    StopReason,
-    scan_segment,
-    valid_batch_after,
-)
+from offsetd_storage.segment_scan import StopReason, scan_segment
+from offsetd_storage.tail_search import valid_batch_after
 
 from offsetd_coordinator.kernels.plain_records import skip_plain_batches
 from offsetd_coordinator.segment_batches import whole_batches
@@ -40,6 +37,7 @@ _STOPS: Final = {
     StopReason.BAD_OFFSET: "a batch has an offset not above those before, or out of range",
     StopReason.BAD_LEADER_EPOCH: "a batch has a lower leader epoch than those before",
     StopReason.BAD_CHECKSUM: "a batch has a wrong checksum",
+    StopReason.TOO_LARGE: "a batch is larger than any that is read",
 }
 
 
@@ -148,7 +146,11 @@ class LogVerifier:
         """Tells of the damage at `stop`, and of everything up to `size` behind it."""
         while stop[0] < size:
             position, reason = stop
-            after = valid_batch_after(file, position, size=size, offset_min=base_offset)
+            try:
+                after = valid_batch_after(file, position, size=size, offset_min=base_offset)
+            except CorruptBatch as error:
+                yield self._finding(base_offset, position, f"{_STOPS[reason]}; then {error}")
+                return
             if after is None:
                 tail = f"the {size - position} bytes up to the end hold no valid batch"
                 if is_last:

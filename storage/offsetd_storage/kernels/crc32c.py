@@ -129,3 +129,9 @@ def checksum(buffer: Bytes, start: int, end: int) -> int:
 def crc32c(buffer: Bytes, start: int, end: int) -> int:
     """CRC32C of the bytes from `start` to `end`, 0 to 2**32 - 1."""
     return checksum(buffer, start, end)
+
+
+@kernel("int64(int64, uint8[::1], int64, int64)")
+def continued_crc32c(crc: int, buffer: Bytes, start: int, end: int) -> int:
+    """CRC32C of what had the checksum `crc` (nothing: 0) and the bytes from `start` to `end`."""
+    return extend(crc ^ _U32_MASK, buffer, start, end) ^ _U32_MASK

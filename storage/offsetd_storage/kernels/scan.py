@@ -39,6 +39,7 @@ BAD_OFFSET: Final = 5  # Not above the batch before, or out of the segment's ran
 BAD_LEADER_EPOCH: Final = 6  # Lower than that of a batch before.
 BAD_CHECKSUM: Final = 7
 INDEX_FULL: Final = 8  # Nothing is wrong: take the rows away and go on.
+TOO_LARGE: Final = 9  # Whole perhaps, but larger than what is read at once.
 
 # Slots of `state`: what the caller sets before the first call ...
 SEGMENT_BASE_OFFSET: Final = 0
@@ -61,6 +62,12 @@ STATE_SLOTS: Final = 13
 
 # Columns of `index`.
 INDEX_COLUMNS: Final = 4  # last offset, file position, largest timestamp so far and its offset
+
+# A message of format v0 or v1 has offset and length where a batch has them, then its CRC-32, the
+# format's number where a batch has it, attributes; v1 a timestamp; key, value.
+OLD_CRC_AT: Final = 12
+OLD_ATTRIBUTES_AT: Final = 17
+OLD_MESSAGE_BYTES_MIN: Final = 26
 
 I32_MAX: Final = (1 << 31) - 1
 _OFFSET_MAX: Final = (1 << 62) - 1  # Far beyond any log, and no sum can overflow.
@@ -190,25 +197,27 @@ def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Num
 
 
 @kernel("int64(uint8[::1], int64, int64, int64, int64)")
-def find_valid_batch(buffer: Bytes, start: int, end: int, file_end: int, offset_min: int) -> int:
-    """Where, at any byte from `start` on, a batch lies whose header and checksum are valid and
-    whose offset is `offset_min` or above, by less than a segment spans; -1 if none does.
-
-    `file_end` is where, counted as positions in the buffer, the file ends. A batch that looks
-    right, ends behind `end` but not behind `file_end` is returned too: the caller reads the rest.
+def find_batch_header(buffer: Bytes, start: int, end: int, file_end: int, offset_min: int) -> int:
+    """Where, at any byte from `start` on, lies what looks like the header of a batch, or of a
+    message of the older formats, whose offset is `offset_min` or above, by less than a segment
+    spans; -1 if nothing does. A header has to end by `end`, what it announces by `file_end`; these
+    are positions in the buffer.
     """
     offset_max = offset_min + I32_MAX
-    for position in range(start, end - BATCH_HEADER_BYTES + 1):
-        if load_u8(buffer, position + MAGIC_AT) != MAGIC:
-            continue
+    for position in range(start, end - OLD_MESSAGE_BYTES_MIN + 1):
         base_offset = load_i64(buffer, position + BASE_OFFSET_AT)
         if base_offset < offset_min or base_offset > offset_max:
             continue
         size = batch_size(buffer, position)
-        if header_flaw(buffer, position) != END or size > file_end - position:
+        if size < OLD_MESSAGE_BYTES_MIN or size > file_end - position:
             continue
-        if load_i16(buffer, position + ATTRIBUTES_AT) & ~0x7F != 0:
+        magic = load_u8(buffer, position + MAGIC_AT)
+        if magic < MAGIC:
+            if load_u8(buffer, position + OLD_ATTRIBUTES_AT) & ~0x0F == 0:
+                return position
             continue
-        if size > end - position or has_valid_checksum(buffer, position, size):
+        if end - position < BATCH_HEADER_BYTES or header_flaw(buffer, position) != END:
+            continue
+        if load_i16(buffer, position + ATTRIBUTES_AT) & ~0x7F == 0:
             return position
     return -1

@@ -61,3 +61,13 @@ def test_a_checksum_can_be_continued(content, middle):
     buffer = padded_copy(content)
     in_two_steps = checksum_in_two_steps(buffer, 0, middle, len(content))
     assert in_two_steps == checksum_bit_by_bit(content)
+
+
+@given(content=st.binary(max_size=100), middle=st.integers(0, 100))
+def test_a_checksum_can_be_continued_from_its_value(content, middle):
+    middle = min(middle, len(content))
+    buffer = padded_copy(content)
+    crc = crc32c.continued_crc32c(0, buffer, 0, middle)
+    assert crc == crc32c.crc32c(buffer, 0, middle)
+    whole = crc32c.continued_crc32c(crc, buffer, middle, len(content))
+    assert whole == crc32c.crc32c(buffer, 0, len(content))

@@ -142,11 +142,17 @@ def test_a_full_index_pauses_the_scan_and_nothing_is_lost():
 def find(content: bytes, *, start=0, end=None, file_end=None, offset_min=0) -> int:
     end = len(content) if end is None else end
     file_end = end if file_end is None else file_end
-    return scan.find_valid_batch(padded_copy(content), start, end, file_end, offset_min)
+    return scan.find_batch_header(padded_copy(content), start, end, file_end, offset_min)
+
+
+def old_message(offset: int, *, magic=1, attributes=0, size=40) -> bytes:
+    """The start of a message of an older format."""
+    head = struct.pack(">qiIBB", offset, size - 12, 0, magic, attributes)
+    return head + bytes(size - len(head))
 
 
 @given(junk=st.binary(max_size=200), behind=st.binary(max_size=50))
-def test_a_valid_batch_is_found_at_any_byte(junk, behind):
+def test_a_header_is_found_at_any_byte(junk, behind):
     assert find(junk + batch(7) + behind) == len(junk)
 
 
@@ -155,18 +161,27 @@ def test_a_valid_batch_is_found_at_any_byte(junk, behind):
     [
         b"",
         bytes(1000),
-        batch(7)[:-3],
-        batch(7)[:-1] + b"!",
         batch(4),
         batch(5 + 2**31),
-        resealed(batch(7), magic=1),
+        resealed(batch(7), magic=3),
         resealed(batch(7), attributes=0x80),
         resealed(batch(7), count=2),
+        old_message(4),
+        old_message(7, attributes=0x10),
+        old_message(7, size=25),
+        old_message(7, magic=-1 & 0xFF),
     ],
 )
-def test_what_is_not_a_valid_batch_from_the_least_offset_on_is_not_found(content):
+def test_what_cannot_be_a_header_from_the_least_offset_on_is_not_found(content):
     assert find(content, offset_min=5) == -1
     assert find(content + batch(5) + bytes(100), offset_min=5) == len(content)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("size", [26, 40, 1000])
+def test_messages_of_older_formats_are_found_too(magic, size):
+    content = b"junk" + old_message(7, magic=magic, size=size)
+    assert find(content, offset_min=5) == 4
 
 
 def test_a_batch_that_goes_on_behind_the_buffer_is_shown_if_the_file_has_room_for_it():
@@ -174,6 +189,8 @@ def test_a_batch_that_goes_on_behind_the_buffer_is_shown_if_the_file_has_room_fo
     cut = len(content) - 1
     assert find(content, end=cut, file_end=cut) == -1
     assert find(content, end=cut, file_end=cut + 1) == 4
+    assert find(content, end=4 + 61, file_end=cut + 1) == 4
+    assert find(content, end=4 + 60, file_end=cut + 1) == -1
     assert find(content, start=5, end=cut, file_end=cut + 1) == -1
 
 

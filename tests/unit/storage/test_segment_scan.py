@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from offsetd_storage import segment_scan
 from offsetd_storage.files import OsFiles
 from offsetd_storage.kernels import padded_buffer
 from offsetd_storage.record_batch import Record, decode_batches, encode_batch
 from offsetd_storage.segment_scan import (
-    BUFFER_BYTES,
     ScanStop,
     StopReason,
     scan_segment,
-    valid_batch_after,
 )
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.1.1" / "data"
@@ -193,6 +192,13 @@ def test_a_length_beyond_the_end_of_the_file_makes_no_room():
     assert file.reads == 1
 
 
+def test_a_batch_larger_than_any_that_is_read_ends_the_scan(monkeypatch):
+    content = GOOD + batch(20, leader_epoch=1, size=5000)
+    monkeypatch.setattr(segment_scan, "BATCH_BYTES_MAX", 4999)
+    scan = scan_bytes(content, buffer=padded_buffer(1000))
+    assert scan.stop == ScanStop(position=len(GOOD), reason=StopReason.TOO_LARGE)
+
+
 def test_only_the_first_bytes_of_the_file_are_looked_at():
     scan = scan_bytes(GOOD + b"something else", size=len(GOOD))
     assert (scan.valid_bytes, scan.stop) == (len(GOOD), None)
@@ -229,59 +235,6 @@ def test_scans_on_several_threads_say_the_same():
         thread.join()
     assert results == [results[0]] * 4
     assert results[0]
-
-
-# Looking behind damage.
-
-
-@pytest.mark.parametrize(
-    "distance", [0, 1, 60, BUFFER_BYTES - 100, BUFFER_BYTES - 60, BUFFER_BYTES, BUFFER_BYTES + 1]
-)
-@pytest.mark.parametrize("size", [5, 3 * BUFFER_BYTES])
-def test_the_next_valid_batch_is_found_however_far_it_is_and_however_large(distance, size):
-    content = b"x" * (1 + distance) + batch(9, size=size) + b"tail"
-    found = valid_batch_after(MemoryFile(content), 0, size=len(content), offset_min=9)
-    assert found == 1 + distance
-
-
-@pytest.mark.parametrize(
-    "tail",
-    [
-        b"",
-        bytes(5000),
-        batch(9)[:-1],
-        batch(8),
-        batch(9, size=2 * BUFFER_BYTES)[:-1],
-        batch(9, size=2 * BUFFER_BYTES)[:-1] + b"!",
-    ],
-    ids=["nothing", "zeros", "torn", "old offset", "torn and large", "damaged and large"],
-)
-def test_a_torn_tail_has_no_valid_batch_behind_it(tail):
-    content = batch(0)[:-3] + tail
-    assert valid_batch_after(MemoryFile(content), 0, size=len(content), offset_min=9) is None
-
-
-def test_the_batch_at_the_position_itself_does_not_count():
-    content = batch(9) + batch(10)
-    file = MemoryFile(content)
-    assert valid_batch_after(file, 0, size=len(content), offset_min=9) == len(batch(9))
-    assert valid_batch_after(file, len(batch(9)), size=len(content), offset_min=9) is None
-
-
-def test_bytes_behind_the_given_size_do_not_count():
-    content = b"damage" + batch(9)
-    file = MemoryFile(content)
-    assert valid_batch_after(file, 0, size=len(content) - 1, offset_min=9) is None
-    assert valid_batch_after(file, 0, size=len(content), offset_min=9) == 6
-
-
-def test_a_header_that_only_looks_right_does_not_hide_the_batch_behind_it():
-    # It claims to be large; the real one lies where its records would be.
-    lure = bytearray(batch(9, size=2 * BUFFER_BYTES))
-    lure[500:500] = batch(10)
-    content = b"x" + bytes(lure)
-    found = valid_batch_after(MemoryFile(content), 0, size=len(content), offset_min=9)
-    assert found == 501
 
 
 def test_stop_reasons_are_told_in_words():
