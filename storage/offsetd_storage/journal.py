@@ -166,14 +166,14 @@ class Journal:
         assert life > 0, "zeros on the disk are no life"
         assert self.other_file_is_free, "the other file still holds what recovery needs"
         assert all(point.held or point.offset == point.journal_offset_next for point in points)
-        self._life = life
+        old_life, self._life = self._life, life
         self._journal_ends = {
             point.topic_partition: point.journal_offset_next for point in points if not point.held
         }
         self._set_points(points)
         self._set_sizes()
         self._prepare(1 - self._place)
-        self._turn_over(points)
+        self._turn_over(points, old_life)
         self._prepare(1 - self._place)
 
     def _set_points(self, points: Iterable[RecoveryPoint]) -> None:
@@ -183,7 +183,8 @@ class Journal:
     def _set_sizes(self) -> None:
         self._file_bytes = self._sizes.file_bytes
         frames_start = self._frames_start(self._points.values())
-        self.capacity_bytes = self._file_bytes - frames_start - 2 * self._points_frame_bytes
+        kept_bytes = 2 * self._points_frame_bytes + frame_bytes(0)
+        self.capacity_bytes = self._file_bytes - frames_start - kept_bytes
         if self.batch_bytes_max < SECTOR_BYTES:
             raise FolderMismatch(
                 f"a journal file of {self._file_bytes} bytes is too small for the recovery points"
@@ -215,14 +216,18 @@ class Journal:
         self._files.rename(temporary, path)
         self._files.sync_folder(self._folder)
 
-    def _turn_over(self, points: Iterable[RecoveryPoint]) -> None:
-        """Begins the other file. Its header is on disk before the first frame goes in."""
+    def _turn_over(self, points: Iterable[RecoveryPoint], old_life: int) -> None:
+        """Begins the other file, and ends the turn of this one.
+
+        The header is on disk before the frame that says so, and that before the first frame behind
+        the header: so a header that is lost later is missed.
+        """
         assert self.other_file_is_free, "the other file still holds what recovery needs"
         header = JournalHeader(
             folder_id=self._identity.folder_id,
             life=self._life,
             file_number=self._file_number + 1,
-            first_sequence=self._next_sequence,
+            first_sequence=self._next_sequence + 1,  # One is for the end of this turn.
             file_bytes=self._sizes.file_bytes,
             frames_start=self._frames_start(points),
             points=tuple(
@@ -237,6 +242,9 @@ class Journal:
         file = self._file(1 - self._place)
         file.pwrite([encode_header(header)], 0)
         file.datasync()
+        if self._file_number > 0:
+            self._put_frame(FrameKind.TURNED, [], old_life)
+        self._next_sequence = header.first_sequence
         self._place = 1 - self._place
         self._file_number = header.file_number
         self._file_bytes = header.file_bytes
@@ -256,7 +264,7 @@ class Journal:
             return True
         if not self.other_file_is_free:
             return False
-        self._turn_over(list(self._points.values()))
+        self._turn_over(self._points.values(), self._life)
         return True
 
     def append_batches(self, batches: Sequence[JournaledBatch]) -> None:
@@ -276,7 +284,7 @@ class Journal:
         moved = {**self._points, **points}
         if not self._fits(self._points_frame_bytes, keep=2):
             if self.other_file_is_free:
-                self._turn_over(list(moved.values()))
+                self._turn_over(moved.values(), self._life)
                 return True
             if not nothing_needed_before(self._begun_at, moved):
                 return False
@@ -318,13 +326,19 @@ class Journal:
     def _append(self, kind: FrameKind, chunks: Sequence[bytes], *, keep: int) -> None:
         size = frame_bytes(sum(map(len, chunks)))
         assert self._fits(size, keep=keep), "a frame without room"
+        self._put_frame(kind, chunks, self._life)
+        self._position += size
+        self._next_sequence += 1
+
+    def _put_frame(self, kind: FrameKind, chunks: Sequence[bytes], life: int) -> None:
+        size = frame_bytes(sum(map(len, chunks)))
         if len(self._buffer) < size:
             self._buffer = padded_buffer(2 * size)
         put_frame(
             self._buffer,
             mark=self._identity.frame_mark,
             kind=kind,
-            life=self._life,
+            life=life,
             sequence=self._next_sequence,
             durable_sequence=self._next_sequence - 1,
             chunks=chunks,
@@ -332,12 +346,14 @@ class Journal:
         file = self._file(self._place)
         file.pwrite([self._buffer[:size]], self._position)
         file.datasync()
-        self._position += size
-        self._next_sequence += 1
 
     def _fits(self, size: int, *, keep: int) -> bool:
-        """Whether a frame fits in front of room for `keep` frames of recovery points."""
-        return self._position + size + keep * self._points_frame_bytes <= self._file_bytes
+        """Whether a frame fits in front of room for `keep` frames of recovery points.
+
+        There is always room for the frame that ends the turn.
+        """
+        kept_bytes = keep * self._points_frame_bytes + frame_bytes(0)
+        return self._position + size + kept_bytes <= self._file_bytes
 
     def _file(self, place: int) -> File:
         if place not in self._open_files:

@@ -64,6 +64,7 @@ class FrameKind(enum.IntEnum):
     BATCHES = 1
     RECOVERY_POINTS = 2
     CLOSED = 3  # Recovery points too; as the last frame it says that the journal was closed clean.
+    TURNED = 4  # Nothing; ends a file's turn: the other file has a newer header.
 
 
 _KINDS: Final = frozenset(int(kind) for kind in FrameKind)

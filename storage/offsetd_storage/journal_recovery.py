@@ -85,6 +85,11 @@ class _Turn:
         return bool(self.frames) and self.frames[-1].kind is FrameKind.CLOSED
 
     @property
+    def is_turned(self) -> bool:
+        """Whether the other file's turn came after it."""
+        return bool(self.frames) and self.frames[-1].kind is FrameKind.TURNED
+
+    @property
     def begun_at(self) -> dict[TopicPartition, int]:
         """Where each partition ended in the journal when this turn began."""
         return {
@@ -116,6 +121,11 @@ def recover_journal(
         if begun:
             raise JournalDamaged("neither file of the journal has a whole header")
         return None
+    if current.is_turned:
+        raise JournalDamaged(
+            f"{JOURNAL_NAMES[1 - current.file.place]} had the turn after number"
+            f" {current.header.file_number}, and has lost its header"
+        )
     points = _points(current)
     batches = _batches(current)
     journal_ends = _journal_ends(current, batches)
@@ -248,7 +258,8 @@ def _turn_before(
         before is None
         or before.header.life != current.header.life
         or before.header.file_number != current.header.file_number - 1
-        or before.next_sequence != current.header.first_sequence
+        # The frame that ends a turn is written after the header of the next.
+        or current.header.first_sequence - before.next_sequence not in (0, 1)
     ):
         raise JournalDamaged(
             f"{JOURNAL_NAMES[1 - current.file.place]} does not lead up to frame"
@@ -261,7 +272,7 @@ def _points(turn: _Turn) -> dict[TopicPartition, RecoveryPoint]:
     """The last recovery points of a turn; each frame of them has all partitions."""
     points = turn.header.points
     for frame in reversed(turn.frames):
-        if frame.kind is not FrameKind.BATCHES:
+        if frame.kind in (FrameKind.RECOVERY_POINTS, FrameKind.CLOSED):
             points = decode_points(turn.payload(frame))
             break
     return {point.topic_partition: point for point in points}

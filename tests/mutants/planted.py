@@ -25,8 +25,11 @@ MUTANTS = (
     Mutant(
         name="no fsync of the journal",
         file=f"{_STORAGE}/journal.py",
-        replace="        file.datasync()\n        self._position += size\n",
-        by="        self._position += size\n",
+        replace=(
+            "        file.pwrite([self._buffer[:size]], self._position)\n"
+            "        file.datasync()\n"
+        ),
+        by="        file.pwrite([self._buffer[:size]], self._position)\n",
         caught_by=_CRASHES,
     ),
     Mutant(
@@ -49,13 +52,16 @@ MUTANTS = (
     Mutant(
         name="a failed fsync is tried again",
         file=f"{_STORAGE}/journal.py",
-        replace="        file.datasync()\n        self._position += size\n",
+        replace=(
+            "        file.pwrite([self._buffer[:size]], self._position)\n"
+            "        file.datasync()\n"
+        ),
         by=(
+            "        file.pwrite([self._buffer[:size]], self._position)\n"
             "        try:\n"
             "            file.datasync()\n"
             "        except OSError:\n"
             "            file.datasync()\n"
-            "        self._position += size\n"
         ),
         caught_by=_DISK_ERRORS,
     ),
@@ -112,8 +118,8 @@ MUTANTS = (
     Mutant(
         name="a new life restarts the journal's sequence",
         file=f"{_STORAGE}/journal.py",
-        replace="        self._life = life\n        self._journal_ends = {\n",
-        by="        self._life = life\n        self._next_sequence = 1\n        self._journal_ends = {\n",
+        replace="        old_life, self._life = self._life, life\n",
+        by="        old_life, self._life = self._life, life\n        self._next_sequence = 1\n",
         caught_by=_CRASHES,
     ),
     Mutant(

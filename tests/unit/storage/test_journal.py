@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from journals import FOLDER, IDENTITY, PATHS, SIZES, A, B, Writer, followed, point_at
 from offsetd_storage.errors import FolderMismatch
-from offsetd_storage.journal import Journal, JournalSizes
+from offsetd_storage.journal import JOURNAL_NAMES, Journal, JournalSizes
 from offsetd_storage.journal_format import decode_header
 from offsetd_storage.kernels import padded_copy
 from offsetd_storage.simulated_faults import Operation, OperationKind
@@ -27,24 +27,26 @@ def test_a_new_life_has_two_files_of_full_size_and_one_header() -> None:
     assert files.read_bytes(PATHS[1]) == bytes(SIZES.file_bytes)
 
 
-def test_a_header_is_durable_before_the_first_frame_is_written() -> None:
+def test_a_turn_begins_with_its_header_and_only_then_ends_the_one_before() -> None:
     files = SimulatedFiles()
     writer = Writer(files)
-    seen: list[tuple[OperationKind, int]] = []
-    files.before_operation = lambda _, operation: seen.append((operation.kind, operation.position))
+    while writer.journal._fits(300, keep=2):
+        writer.append()
+    seen: list[tuple[OperationKind, str, int]] = []
+    files.before_operation = lambda _, operation: seen.append(
+        (operation.kind, operation.path.name, operation.position)
+    )
+    end = writer.journal._position
     writer.append()
-    writer.fill()
-    writer.journal.append_recovery_points(writer.points())
-    seen.clear()
-    assert writer.has_room()
-    writer.append()
-    assert [kind for kind, _ in seen] == [
-        OperationKind.WRITE,
-        OperationKind.SYNC,
-        OperationKind.WRITE,
-        OperationKind.SYNC,
+    old, new = JOURNAL_NAMES
+    assert seen == [
+        (OperationKind.WRITE, new, 0),
+        (OperationKind.SYNC, new, 0),
+        (OperationKind.WRITE, old, end),
+        (OperationKind.SYNC, old, 0),
+        (OperationKind.WRITE, new, SIZES.header_bytes),
+        (OperationKind.SYNC, new, 0),
     ]
-    assert [position for _, position in seen] == [0, 0, SIZES.header_bytes, 0]
 
 
 def test_what_was_appended_survives_a_power_cut() -> None:
@@ -123,13 +125,14 @@ def test_sequences_and_file_numbers_go_on_over_turns_and_lives() -> None:
     writer = Writer(files, life=1)
     frames = writer.fill()
     end = followed(files).end
-    assert (end.life, end.file_number, end.next_sequence) == (1, 2, frames + 1)
+    # The end of a turn takes one, too; of the first, which nothing came before, it is not used.
+    assert (end.life, end.file_number, end.next_sequence) == (1, 2, frames + 3)
     journal = Journal(files, FOLDER, IDENTITY, SIZES)
     journal.resume(end)
     journal.append_last_recovery_points(writer.points())
     journal.begin_life(2, list(writer.points().values()))
     end = followed(files.power_cut()).end
-    assert (end.life, end.file_number, end.next_sequence) == (2, 3, frames + 2)
+    assert (end.life, end.file_number, end.next_sequence) == (2, 3, frames + 5)
 
 
 def test_a_new_life_is_not_begun_over_a_file_that_is_needed() -> None:

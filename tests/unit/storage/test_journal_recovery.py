@@ -147,7 +147,7 @@ def test_stale_frames_of_an_earlier_life_that_line_up_are_not_followed() -> None
         journal.resume(end)
         journal.begin_life(life, list(writer.points().values()))
         end = followed(files).end
-    assert (end.file_place, end.next_sequence) == (0, 4)
+    assert (end.file_place, end.file_number, end.next_sequence) == (0, 3, 7)
     assert followed(files).batches == {}
 
 
@@ -197,7 +197,8 @@ def test_rot_in_the_newest_lifes_header_is_given_away_by_its_frames() -> None:
     journal.begin_life(4, list(writer.points().values()))
     files = writer.files.kill()
     overwrite(files, 1 - end.file_place, 30, b"rot")
-    assert followed(files).end.life == 77, "without a frame, nothing of it is needed"
+    with pytest.raises(JournalDamaged, match="lost its header"):
+        followed(files)
     journal.append_batches([writer.next_batch(A)])
     files = writer.files.kill()
     overwrite(files, 1 - end.file_place, 30, b"rot")
@@ -230,6 +231,28 @@ def test_a_file_that_is_missing_or_cut_away_is_refused(
         files.put_durable(PATHS[place], files.read_bytes(PATHS[place])[:size])
     with pytest.raises(JournalDamaged, match=JOURNAL_NAMES[place]):
         followed(files)
+
+
+@pytest.mark.parametrize("journal", [spanning, settled])
+def test_a_newest_file_that_is_replaced_by_zeros_or_by_itself_of_before_is_missed(
+    journal: object,
+) -> None:
+    assert callable(journal)
+    writer = journal()
+    end = followed(writer.files).end
+    before = writer.files.read_bytes(PATHS[end.file_place])
+    for _ in range(2):
+        if not writer.has_room():
+            writer.journal.append_recovery_points(writer.points())
+        while followed(writer.files).end.file_number == end.file_number:
+            writer.append()
+            assert writer.has_room() or writer.journal.append_recovery_points(writer.points())
+        end = followed(writer.files).end
+    for content in (before, bytes(SIZES.file_bytes)):
+        files = writer.files.kill()
+        files.put_durable(PATHS[end.file_place], content)
+        with pytest.raises(JournalDamaged, match="lost its header"):
+            followed(files)
 
 
 def test_another_folders_journal_is_none() -> None:
