@@ -11,7 +11,7 @@ from offsetd_storage.clock import ManualClock
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
 from offsetd_storage.topic_partition import TopicPartition
-from partition_logs import NOW_MS, batch_of
+from partition_logs import NOW_MS, batch_of, segment_bytes
 
 if TYPE_CHECKING:
     from offsetd_storage.files import Files
@@ -74,7 +74,7 @@ def commit(store: LogStore, topic_partition: TopicPartition, *, size_bytes: int 
 
 def log_bytes(log: PartitionLog) -> bytes:
     """All batches of a log, as its files hold them."""
-    return b"".join(segment.file.pread(segment.written_bytes, 0) for segment in log.segments)
+    return b"".join(map(segment_bytes, log.segments))
 
 
 def contents(store: LogStore) -> dict[TopicPartition, bytes]:

@@ -9,7 +9,7 @@ import attrs
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.partition_log import PartitionLog
 from offsetd_storage.record_batch import Record, encode_batch
-from offsetd_storage.segment import segment_base_offsets, segment_path
+from offsetd_storage.segment import Segment, segment_base_offsets, segment_path
 from offsetd_storage.segment_scan import SegmentScan, scan_segment
 from offsetd_storage.topic_partition import TopicPartition
 
@@ -113,7 +113,6 @@ def opened(
     config: LogConfig | None = None,
     log_start_offset: int = 0,
     synced: bool = False,
-    read_only: bool = False,
 ) -> PartitionLog:
     config = config or LogConfig()
     return PartitionLog.open(
@@ -124,7 +123,6 @@ def opened(
         scans_of(files, folder, config),
         log_start_offset=log_start_offset,
         synced=synced,
-        read_only=read_only,
     )
 
 
@@ -132,9 +130,15 @@ def bases(log: PartitionLog) -> list[int]:
     return [segment.base_offset for segment in log.segments]
 
 
+def segment_bytes(segment: Segment) -> bytes:
+    """All that is written of a segment."""
+    with segment.reader() as reader:
+        return reader.file.pread(segment.written_bytes, 0)
+
+
 def everything(log: PartitionLog) -> bytes:
     """All that is written, read in one go for each segment."""
-    return b"".join(segment.file.pread(segment.written_bytes, 0) for segment in log.segments)
+    return b"".join(map(segment_bytes, log.segments))
 
 
 def contents(files: Files, folder: Path = FOLDER) -> dict[str, bytes]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.indexes import (
     OFFSET_ENTRY,
     TIME_ENTRY,
@@ -17,7 +17,8 @@ from offsetd_storage.indexes import (
     time_index_problem,
 )
 from offsetd_storage.kernels.encode import BATCH_HEADER_BYTES
-from offsetd_storage.record_batch import NO_TIMESTAMP, batch_header
+from offsetd_storage.record_batch import NO_TIMESTAMP
+from offsetd_storage.segment_reader import SegmentReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     from offsetd_storage.files import File, Files
     from offsetd_storage.log_config import LogConfig
-    from offsetd_storage.record_batch import BatchHeader
     from offsetd_storage.segment_scan import SegmentScan
 
 LOG_SUFFIX: Final = ".log"
@@ -33,7 +33,6 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # What an index entry can hold.
-_WALK_BYTES: Final = 16_384  # Read at once when batch headers are walked.
 
 
 def segment_path(folder: Path, base_offset: int, suffix: str = LOG_SUFFIX) -> Path:
@@ -53,6 +52,7 @@ def segment_base_offsets(files: Files, folder: Path) -> list[int]:
 class SegmentSync(NamedTuple):
     """What makes a segment's files durable and complete."""
 
+    file: File | None  # None: nothing will be written to it any more, and it is closed.
     cut_bytes: int | None  # The log file ends there, and no block is reserved beyond.
     offset_tail: IndexTail | None
     time_tail: IndexTail | None
@@ -62,11 +62,14 @@ class Segment:
     """A segment's bytes, and what its log knows of them. Its log keeps the threads apart.
 
     Blocks are reserved ahead while it takes appends. At rest (closed, or no longer the active
-    one) it reserves none, and its time index has the last entry that Kafka gives it then.
+    one) it reserves none, and its time index has the last entry that Kafka gives it then. From its
+    first change on it holds a descriptor, until it is synced and no longer the active one.
     """
 
     __slots__ = (
         "_config",
+        "_file",
+        "_files",
         "_index_after_bytes",
         "_jitter_ms",
         "_offset_file",
@@ -77,7 +80,6 @@ class Segment:
         "_unwritten",
         "_waking_bytes",
         "base_offset",
-        "file",
         "first_timestamp_ms",
         "index_problems",
         "largest_timestamp_ms",
@@ -101,13 +103,11 @@ class Segment:
         config: LogConfig,
         *,
         create: bool = False,
-        read_only: bool = False,
         jitter_ms: int = 0,
     ) -> None:
-        """Opens the log file, which is taken to be empty; `take_scan` says what is in it."""
+        """The log file is taken to be empty; `take_scan` says what is in it."""
         self.base_offset = base_offset
         self.path = segment_path(folder, base_offset)
-        self.file: File = files.open(self.path, create=create, read_only=read_only)
         self.size_bytes = 0  # Queued batches included.
         self.written_bytes = 0  # In the file.
         self.offset_next = base_offset  # Behind the last batch, queued ones included.
@@ -123,13 +123,16 @@ class Segment:
         self.roll_after_ms = sys.maxsize
         self.last_offset_max = base_offset + _RELATIVE_OFFSET_MAX
 
+        self._files = files
+        self._file = files.open(self.path, create=True) if create else None
         self._config = config
         self._jitter_ms = jitter_ms
         self._offset_file = IndexFile(files, segment_path(folder, base_offset, INDEX_SUFFIX))
         self._time_file = IndexFile(files, segment_path(folder, base_offset, TIME_INDEX_SUFFIX))
         self._unwritten: list[bytes] = []
         self._reserved_bytes = 0  # Blocks that we know of.
-        self._tail_found = self.file.size() > 0  # The file has bytes that are none of the log's.
+        # Whether the file has bytes that are none of the log's.
+        self._tail_found = files.size(self.path) > 0
         self._waking_bytes: int | None = None  # Of the time index before it rested; None awake.
         self._timeless_since_ms = sys.maxsize  # When it was first asked for room without one.
         self._index_after_bytes = config.index_interval_bytes
@@ -137,7 +140,7 @@ class Segment:
     def take_scan(self, scan: SegmentScan) -> None:
         """Takes the batches that `scan` found valid for the segment's; changes nothing on disk."""
         self.size_bytes = self.written_bytes = self._reserved_bytes = scan.valid_bytes
-        self._tail_found = self.file.size() > scan.valid_bytes
+        self._tail_found = self._files.size(self.path) > scan.valid_bytes
         self.offset_next = scan.offset_next
         self.first_timestamp_ms = scan.first_timestamp_ms
         self.largest_timestamp_ms = scan.largest_timestamp_ms
@@ -164,6 +167,13 @@ class Segment:
             time_problem = "it is missing"
         found = ((self._offset_file, offset_problem), (self._time_file, time_problem))
         return tuple(f"{file.path.name}: {problem}" for file, problem in found if problem)
+
+    @property
+    def file(self) -> File:
+        """The log file, for changing it. Opened under the log's lock, or by whoever has the log."""
+        if self._file is None:
+            self._file = self._files.open(self.path)
+        return self._file
 
     @property
     def is_empty(self) -> bool:
@@ -293,7 +303,7 @@ class Segment:
         taken, self._unwritten = self._unwritten, []
         return taken
 
-    def take_unsynced(self, offset_next_written: int) -> SegmentSync:
+    def take_unsynced(self, offset_next_written: int, *, is_active: bool = True) -> SegmentSync:
         """What `sync` has to do for the batches in the file, which end at `offset_next_written`."""
         self.cut_tail()  # Now: once an append has come, it must not be cut off.
         finished = self._waking_bytes is not None and self.written_bytes == self.size_bytes
@@ -301,6 +311,8 @@ class Segment:
         if cut:
             self._reserved_bytes = self.size_bytes
         return SegmentSync(
+            # Where an append may want it too, it is opened now.
+            file=None if finished and not is_active else self.file,
             cut_bytes=self.size_bytes if cut else None,
             offset_tail=self._offset_file.take_tail(
                 self.offset_index.entries,
@@ -316,62 +328,30 @@ class Segment:
 
     def sync(self, unsynced: SegmentSync) -> None:
         """Makes the files durable; not the names of those it has to make."""
+        file = unsynced.file or self.file
         if unsynced.cut_bytes is not None:
-            self.file.truncate(unsynced.cut_bytes)
-        self.file.sync()
+            file.truncate(unsynced.cut_bytes)
+        file.sync()
         if unsynced.offset_tail:
             self._offset_file.write(unsynced.offset_tail)
         if unsynced.time_tail:
             self._time_file.write(unsynced.time_tail)
+        if unsynced.file is None:
+            self.close()
 
-    # Reading what is in the file.
+    # Reading what is written: any thread.
 
-    def headers(self, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Walks the batches between two of their boundaries; yields (position, header).
+    @contextmanager
+    def reader(self) -> Iterator[SegmentReader]:
+        """Reads what is written, through a descriptor of the reader's own.
 
-        Raises CorruptBatch where there is no batch.
+        So a log of thousands of segments holds few descriptors, and none is closed under a reader.
         """
-        position = start
-        block_start, block = position, b""
-        while position < end:
-            if position + BATCH_HEADER_BYTES > block_start + len(block):
-                block_start = position
-                block = self.file.pread(min(_WALK_BYTES, end - position), position)
-            header = batch_header(block, position - block_start)
-            if header.size_bytes > end - position:
-                raise CorruptBatch("a batch reaches beyond its segment", position=position)
-            yield position, header
-            position += header.size_bytes
-
-    def position_of(self, offset: int) -> int:
-        """Where the first batch begins that ends at or above `offset`; the file's end if none."""
-        end = self.written_bytes  # Once: another thread may write meanwhile.
-        for position, header in self.headers(self.offset_index.lookup(offset).position, end):
-            if header.last_offset >= offset:
-                return position
-        return end
-
-    def batches_end(self, position: int, bytes_max: int) -> int:
-        """Where whole batches from `position` end within `bytes_max` bytes, but after one batch."""
-        limit, end = position + bytes_max, self.written_bytes
-        if limit >= end:
-            return end
-        start = max(position, self.offset_index.last_position_up_to(limit))
-        for batch_start, header in self.headers(start, end):
-            if batch_start + header.size_bytes > limit and batch_start > position:
-                return batch_start
-        return end
-
-    def chunk_end(self, position: int, end: int, chunk_bytes: int) -> int:
-        """A boundary of batches about `chunk_bytes` behind `position`, found without a walk."""
-        limit = position + chunk_bytes
-        if limit >= end:
-            return end
-        below = self.offset_index.last_position_up_to(limit)
-        if below > position:
-            return below
-        above = self.offset_index.first_position_above(limit)
-        return end if above is None else min(above, end)
+        file = self._files.open(self.path, read_only=True)
+        try:
+            yield SegmentReader(self, file)
+        finally:
+            file.close()
 
     # Recovery: one thread has the log.
 
@@ -389,14 +369,15 @@ class Segment:
         self.largest_timestamp_ms, self.largest_timestamp_offset = self.time_index.last
         self.offset_next = self.base_offset
         end = self.offset_index.last.position
-        for position, header in self.headers(end, self.size_bytes):
-            if header.last_offset >= offset_next:
-                break
-            end = position + header.size_bytes
-            self.offset_next = header.last_offset + 1
-            if header.max_timestamp_ms > self.largest_timestamp_ms:
-                self.largest_timestamp_ms = header.max_timestamp_ms
-                self.largest_timestamp_offset = header.last_offset
+        with self.reader() as reader:
+            for position, header in reader.headers(end, self.size_bytes):
+                if header.last_offset >= offset_next:
+                    break
+                end = position + header.size_bytes
+                self.offset_next = header.last_offset + 1
+                if header.max_timestamp_ms > self.largest_timestamp_ms:
+                    self.largest_timestamp_ms = header.max_timestamp_ms
+                    self.largest_timestamp_offset = header.last_offset
         if end == 0:
             self.first_timestamp_ms = NO_TIMESTAMP
         self.file.truncate(end)
@@ -406,4 +387,6 @@ class Segment:
 
     def close(self) -> None:
         """Gives the descriptor back; writes nothing."""
-        self.file.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None

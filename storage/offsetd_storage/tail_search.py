@@ -89,7 +89,9 @@ def _has_valid_checksum(
         read = file.pread_into(piece, min(piece.size - PADDING_BYTES, end - at), at)
         if read == 0:
             return False
-        crc = zlib.crc32(piece[:read], crc) if is_old else continued_crc32c(crc, piece, 0, read)
+        crc = (
+            zlib.crc32(piece.data[:read], crc) if is_old else continued_crc32c(crc, piece, 0, read)
+        )
         at += read
     return crc == int.from_bytes(header[crc_at : crc_at + 4].tobytes(), "big")
 

@@ -129,12 +129,12 @@ def test_a_log_start_behind_the_last_batch_is_the_logs_end() -> None:
     assert opened(files, log_start_offset=9).offset_next == 9
 
 
-def test_opening_read_only_changes_nothing() -> None:
+def test_opening_and_reading_change_nothing() -> None:
     files = SimulatedFiles()
     log_of(files, 25).abandon()
     assert not files.exists(EPOCHS)
     seen = operations_of(files)
-    log = opened(files, config=CONFIG, read_only=True)
+    log = opened(files, config=CONFIG)
     assert len(everything(log)) == 2500
     assert log.read(24, bytes_max=1) != b""
     log.abandon()

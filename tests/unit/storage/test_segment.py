@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import attrs
-import numpy as np
 import pytest
-from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.segment import Segment, segment_base_offsets, segment_path
 from offsetd_storage.segment_scan import SegmentScan, scan_segment
@@ -419,44 +417,3 @@ def test_appends_go_on_after_a_truncation_as_if_nothing_had_followed() -> None:
         each.rest()
         sync(each)
     assert contents(files, FOLDER) == contents(others, FOLDER)
-
-
-def test_reading_finds_batches_with_and_without_the_index() -> None:
-    segment = made(disk())
-    sizes = np.array([len(put(segment, size_bytes=100 + 10 * n, count=2)) for n in range(30)])
-    ends = np.cumsum(sizes)
-    starts = ends - sizes
-    for offset in range(60):
-        assert segment.position_of(offset) == starts[offset // 2]
-    assert segment.position_of(60) == segment.written_bytes
-    for start in starts:
-        for bytes_max in (1, 100, 555, 1000, 10**6):
-            fitting = ends[(ends > start) & (ends <= start + bytes_max)]
-            after_one = ends[ends > start][0]
-            expected = max(fitting, default=after_one)
-            assert segment.batches_end(int(start), bytes_max) == expected
-
-
-def test_chunks_end_where_batches_do() -> None:
-    segment = made(disk())
-    ends = np.cumsum([len(put(segment, size_bytes=200)) for _ in range(50)])
-    assert segment.chunk_end(0, 10_000, 20_000) == 10_000
-    for chunk_bytes in (1, 900, 2000, 5000):
-        position = 0
-        while position < 10_000:
-            end = segment.chunk_end(position, 10_000, chunk_bytes)
-            assert end > position
-            assert end in ends
-            assert end - position <= max(chunk_bytes, CONFIG.index_interval_bytes + 400)
-            position = end
-
-
-@pytest.mark.parametrize(("position", "content"), [(16, b"\x01"), (8, b"\x7f"), (11, b"\x00")])
-def test_walking_over_a_damaged_header_raises(position: int, content: bytes) -> None:
-    files = disk()
-    segment = made(files)
-    put(segment)
-    put(segment)
-    segment.file.pwrite([content], 100 + position)
-    with pytest.raises(CorruptBatch):
-        list(segment.headers(0, 200))
