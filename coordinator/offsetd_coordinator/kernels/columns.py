@@ -1,7 +1,7 @@
 """The columns of every array that the kernels work on, and the arrays of the offset table.
 
-Plain numbers, so that kernels can take them for constants. An array's row is one thing, a column
-one of its fields; `[COUNTERS]`-like one-dimensional arrays hold one number a column.
+Plain numbers, so that kernels can take them for constants. A row of a two-dimensional array is one
+thing, a column one of its fields; an array of one dimension, such as a cursor, is a single row.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class OffsetValue(NamedTuple):
     expire_timestamp: int
 
 
-# One offset: 64 bytes, so that it is one line of the cache.
+# One stored offset, a row of `entries`: 64 bytes, so that it is one line of the cache.
 GROUP_TOPIC: Final = 0  # two names: the group's in the high half, the topic's in the low
 PARTITION_EPOCH: Final = 1  # the partition in the high half, the leader epoch in the low
 OFFSET: Final = 2
@@ -84,7 +84,7 @@ METADATA_SIZE_BITS: Final = 24
 UNDECODABLE: Final = -1  # as METADATA_SPAN: there is a record, but its value cannot be read
 FREE: Final = -1  # as GROUP_TOPIC or NAME_SPAN: the row is free, LINKS or ENTRY_LIST the next one
 
-# One name, of a group, a topic or both.
+# One name, of a group, a topic or both: a row of `names`.
 NAME_SPAN: Final = 0  # start << NAME_SIZE_BITS | size
 ENTRY_LIST: Final = 1  # as a group: its first entry in the high half, how many in the low
 TOPIC_ENTRIES: Final = 2  # as a topic: how many entries
@@ -93,7 +93,7 @@ NAME_COLUMNS: Final = 3
 NAME_SIZE_BITS: Final = 16
 NAME_SIZE_MAX: Final = 32_767
 
-# One remembered request id.
+# One remembered request id, a row of `requests`.
 REQUEST_HASH: Final = 0  # 128 bits over the group and the id
 REQUEST_HASH_2: Final = 1
 REQUEST_LAST_OFFSET: Final = 2

@@ -355,6 +355,14 @@ def test_at_most_so_many_request_ids_are_remembered_the_newest(count_max: int) -
     assert known == [False] * (1500 - count_max) + [True] * count_max
 
 
+def test_a_request_id_is_known_to_the_end_of_its_window_whatever_came_since() -> None:
+    shard = new_shard()
+    first = commit("g", entry("t", 0, 1), request_id=b"first")
+    answer(shard, first, NOW_MS)
+    answer(shard, commit("g", entry("t", 0, 2), request_id=b"second"), NOW_MS + 60_000)
+    assert shard.decide(first, NOW_MS + 60_000).batch is None
+
+
 def test_request_ids_that_are_out_of_the_window_make_way() -> None:
     shard = new_shard(request_id_window_ms=100)
     for index in range(5000):
