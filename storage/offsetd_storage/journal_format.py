@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION: Final = 1
 ALIGNMENT: Final = 8
+FILE_BYTES_MAX: Final = 1 << 32
+FRAME_BYTES_MAX: Final = 64 << 20  # Read in one piece.
 
 HEADER_MAGIC: Final = b"offsetdJ"
 PREFIX: Final = struct.Struct(">8sII")
@@ -48,7 +50,7 @@ MARK_BYTES: Final = 8
 COUNT: Final = struct.Struct(">I")
 _TOPIC: Final = struct.Struct(">H")
 _PARTITION: Final = struct.Struct(">i")
-_POINT: Final = struct.Struct(">iBqqqqi")
+_POINT: Final = struct.Struct(">iBqqqqiq")
 _FLAG_HELD: Final = 1
 _SEQUENCE_FIELD: Final = 3  # The fourth of a frame's fields of 8 bytes.
 _CRC_END: Final = MARK_BYTES + 4  # A frame's CRC covers everything behind its own field.
@@ -80,6 +82,7 @@ class RecoveryPoint:
     segment_base_offset: int  # The segment that held R when the point was taken,
     segment_bytes: int  # and the position of R in it.
     leader_epoch: int  # What our batches carry.
+    log_start_offset: int = 0  # Batches below were deleted; segments may still hold some.
     held: bool = False  # Quarantined: its file speaks for it, not the journal.
 
     @classmethod
@@ -170,34 +173,39 @@ def _encode_point(point: RecoveryPoint) -> bytes:
                 point.segment_base_offset,
                 point.segment_bytes,
                 point.leader_epoch,
+                point.log_start_offset,
             ),
         )
     )
 
 
 def decode_points(content: bytes) -> tuple[RecoveryPoint, ...]:
-    """Inverse of `encode_points`. Raises struct.error or ValueError on other bytes."""
+    """Inverse of `encode_points`. Raises ValueError on other bytes."""
+    try:
+        return tuple(_decoded_points(content))
+    except struct.error as error:
+        raise ValueError("the recovery points are cut short") from error
+
+
+def _decoded_points(content: bytes) -> Iterator[RecoveryPoint]:
     (count,) = COUNT.unpack_from(content)
     position = COUNT.size
-    points = []
     for _ in range(count):
         topic, position = _decode_topic(content, position)
-        partition, flags, offset, journal_next, base, size, epoch = _POINT.unpack_from(
+        partition, flags, offset, journal_next, base, size, epoch, log_start = _POINT.unpack_from(
             content, position
         )
         position += _POINT.size
-        points.append(
-            RecoveryPoint(
-                topic_partition=TopicPartition(topic, partition),
-                offset=offset,
-                journal_offset_next=journal_next,
-                segment_base_offset=base,
-                segment_bytes=size,
-                leader_epoch=epoch,
-                held=bool(flags & _FLAG_HELD),
-            )
+        yield RecoveryPoint(
+            topic_partition=TopicPartition.checked(topic, partition),
+            offset=offset,
+            journal_offset_next=journal_next,
+            segment_base_offset=base,
+            segment_bytes=size,
+            leader_epoch=epoch,
+            log_start_offset=log_start,
+            held=bool(flags & _FLAG_HELD),
         )
-    return tuple(points)
 
 
 def _decode_topic(content: bytes, position: int) -> tuple[str, int]:
@@ -231,7 +239,17 @@ def batches_chunks(batches: Iterable[tuple[TopicPartition, bytes]]) -> list[byte
 
 
 def decode_batches(payload: bytes) -> Iterator[tuple[TopicPartition, bytes]]:
-    """The batches of a BATCHES frame, in the order in which they were appended."""
+    """The batches of a BATCHES frame, in the order in which they were appended.
+
+    Raises ValueError on other bytes.
+    """
+    try:
+        yield from _decoded_batches(payload)
+    except struct.error as error:
+        raise ValueError("the batches are cut short") from error
+
+
+def _decoded_batches(payload: bytes) -> Iterator[tuple[TopicPartition, bytes]]:
     (count,) = COUNT.unpack_from(payload)
     position = COUNT.size
     for _ in range(count):
@@ -239,7 +257,10 @@ def decode_batches(payload: bytes) -> Iterator[tuple[TopicPartition, bytes]]:
         (partition,) = _PARTITION.unpack_from(payload, position)
         (size,) = COUNT.unpack_from(payload, position + _PARTITION.size)
         position += _PARTITION.size + COUNT.size
-        yield TopicPartition(topic, partition), payload[position : position + size]
+        batch = payload[position : position + size]
+        if len(batch) < size:
+            raise ValueError("a batch is cut short")
+        yield TopicPartition.checked(topic, partition), batch
         position += size
 
 
@@ -276,9 +297,17 @@ def put_frame(
 
 
 def read_frame(
-    buffer: npt.NDArray[np.uint8], position: int, limit: int, *, mark: bytes
+    buffer: npt.NDArray[np.uint8],
+    position: int,
+    limit: int,
+    *,
+    mark: bytes,
+    buffer_position: int = 0,
 ) -> Frame | None:
-    """The frame at `position` of a padded buffer; None if none ends by `limit` and is whole."""
+    """The frame at `position` of a padded buffer; None if none ends by `limit` and is whole.
+
+    What it says of positions counts from where the buffer begins at `buffer_position`.
+    """
     if position + FRAME.size > limit:
         return None
     found, crc, size, life, sequence, durable, kind = FRAME.unpack_from(buffer.data, position)
@@ -292,33 +321,27 @@ def read_frame(
         life=life,
         sequence=sequence,
         durable_sequence=durable,
-        position=position,
-        payload_start=position + FRAME.size,
-        payload_end=end,
+        position=buffer_position + position,
+        payload_start=buffer_position + position + FRAME.size,
+        payload_end=buffer_position + end,
     )
 
 
-def find_frame(
+def frame_places(
     buffer: npt.NDArray[np.uint8], start: int, limit: int, *, mark: bytes, sequence_min: int
-) -> Frame | None:
-    """The first whole frame, of any life, from `start` on whose sequence is `sequence_min` or more.
-
-    Sequences are never reset, so that what was left behind by earlier turns and lives is smaller.
+) -> list[int]:
+    """Where, at multiples of the alignment from `start` on, a frame may begin whose sequence is
+    `sequence_min` or more: the fields that say so end by `limit`.
     """
-    start = align(start)
     words = (limit - start) // ALIGNMENT
     if words < FRAME.size // ALIGNMENT:
-        return None
-    window = buffer[start : start + words * ALIGNMENT]
-    fields = window.view(">u8")
+        return []
+    fields = buffer[start : start + words * ALIGNMENT].view(">u8")
     places = np.flatnonzero(fields == np.uint64(int.from_bytes(mark)))
     places = places[places <= words - FRAME.size // ALIGNMENT]
     sequences = fields[places + _SEQUENCE_FIELD]
-    for place in places[sequences >= np.uint64(sequence_min)]:
-        frame = read_frame(buffer, start + int(place) * ALIGNMENT, limit, mark=mark)
-        if frame is not None:
-            return frame
-    return None
+    found = places[sequences >= np.uint64(sequence_min)]
+    return [start + int(place) * ALIGNMENT for place in found]
 
 
 # Headers -------------------------------------------------------------------------------------
@@ -358,7 +381,8 @@ def encode_header(header: JournalHeader) -> bytes:
 def decode_header(buffer: npt.NDArray[np.uint8], limit: int) -> JournalHeader | None:
     """The header of a journal file whose first `limit` bytes are in a padded buffer.
 
-    None if it is not whole. Raises NewerFormat.
+    None if it is not whole. Raises NewerFormat, and ValueError where it is whole and says what
+    cannot be.
     """
     if limit < PREFIX.size + HEADER.size:
         return None

@@ -5,11 +5,12 @@ Reads only; the steps are those of `docs/formats/journal.md`.
 
 from __future__ import annotations
 
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import attrs
 
-from offsetd_storage.errors import JournalDamaged
+from offsetd_storage.errors import CorruptBatch, JournalDamaged
 from offsetd_storage.journal import (
     FILE_BYTES_MIN,
     JOURNAL_NAMES,
@@ -17,25 +18,20 @@ from offsetd_storage.journal import (
     nothing_needed_before,
 )
 from offsetd_storage.journal_format import (
+    FILE_BYTES_MAX,
     Frame,
     FrameKind,
     JournalHeader,
     RecoveryPoint,
     decode_batches,
-    decode_header,
     decode_points,
-    find_frame,
-    read_frame,
 )
-from offsetd_storage.kernels import padded_buffer
+from offsetd_storage.journal_reader import JournalReader
 from offsetd_storage.record_batch import batch_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
-
-    import numpy as np
-    import numpy.typing as npt
 
     from offsetd_storage.files import Files
     from offsetd_storage.folder_format import FolderIdentity
@@ -48,24 +44,35 @@ class RecoveredJournal:
 
     end: JournalEnd
     closed_clean: bool
-    # In the order in which they were appended; some may lie below the recovery points.
+    # From the recovery points on, in the order in which they were appended.
     batches: dict[TopicPartition, list[bytes]]
 
 
 @attrs.frozen(kw_only=True)
 class _JournalFile:
-    """One of the two files, in memory."""
+    """One of the two files, open; a missing one is empty."""
 
     place: int
-    buffer: npt.NDArray[np.uint8]  # Padded for the kernels.
-    size: int
+    reader: JournalReader | None
+    header: JournalHeader | None  # None: it is not whole, or of another folder.
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return JOURNAL_NAMES[self.place]
+
+    @property
+    def size(self) -> int:
+        """Its length."""
+        return 0 if self.reader is None else self.reader.size
 
 
 @attrs.frozen(kw_only=True)
 class _Turn:
     """A file's header, and the frames that follow it without a break."""
 
-    file: _JournalFile
+    place: int
+    reader: JournalReader
     header: JournalHeader
     frames: list[Frame]
 
@@ -98,10 +105,6 @@ class _Turn:
             if not point.held
         }
 
-    def payload(self, frame: Frame) -> bytes:
-        """What a frame holds."""
-        return self.file.buffer[frame.payload_start : frame.payload_end].tobytes()
-
 
 def recover_journal(
     files: Files, folder: Path, identity: FolderIdentity, *, begun: bool, settle: bool = True
@@ -111,33 +114,34 @@ def recover_journal(
     `begun` says that it did; a mere reader does not `settle` the files first. Raises JournalDamaged
     where something that was durable is broken, and NewerFormat; then nothing was changed.
     """
-    journal_files = read_journal_files(files, folder, settle=settle)
-    if begun:
-        _refuse_missing_file(journal_files)
-    current = _current_turn(journal_files, identity)
+    with _opened_files(files, folder, identity, settle=settle) as journal_files:
+        if begun:
+            _refuse_missing_file(journal_files)
+        return _followed(journal_files, begun=begun)
+
+
+def _followed(journal_files: Sequence[_JournalFile], *, begun: bool) -> RecoveredJournal | None:
+    current = _current_turn(journal_files)
     sequence_min = 0 if current is None else current.next_sequence
-    _refuse_lost_frames(journal_files, identity, sequence_min=sequence_min)
+    _refuse_lost_frames(journal_files, sequence_min=sequence_min)
     if current is None:
         if begun:
             raise JournalDamaged("neither file of the journal has a whole header")
         return None
     if current.is_turned:
         raise JournalDamaged(
-            f"{JOURNAL_NAMES[1 - current.file.place]} had the turn after number"
+            f"{JOURNAL_NAMES[1 - current.place]} had the turn after number"
             f" {current.header.file_number}, and has lost its header"
         )
     points = _points(current)
-    batches = _batches(current)
-    journal_ends = _journal_ends(current, batches)
+    batches: dict[TopicPartition, list[bytes]] = {}
     if not nothing_needed_before(current.begun_at, points):
-        before = _batches(_turn_before(current, journal_files, identity))
-        for topic_partition, appended in batches.items():
-            before.setdefault(topic_partition, []).extend(appended)
-        batches = before
+        _collect(_turn_before(current, journal_files), points, batches)
+    journal_ends = current.begun_at | _collect(current, points, batches)
     return RecoveredJournal(
         end=JournalEnd(
             life=current.header.life,
-            file_place=current.file.place,
+            file_place=current.place,
             file_number=current.header.file_number,
             file_bytes=current.header.file_bytes,
             position=current.position,
@@ -158,44 +162,58 @@ def read_durable_points(
 
     They may be older than the newest, which is what a reader beside a server has to expect anyway.
     """
-    current = _current_turn(read_journal_files(files, folder, settle=False), identity)
-    return None if current is None or current.is_closed else _points(current)
+    with _opened_files(files, folder, identity, settle=False) as journal_files:
+        current = _current_turn(journal_files)
+        return None if current is None or current.is_closed else _points(current)
 
 
-def read_journal_files(files: Files, folder: Path, *, settle: bool) -> list[_JournalFile]:
-    """Step 1: both files, in memory; a missing one is empty.
+@contextmanager
+def _opened_files(
+    files: Files, folder: Path, identity: FolderIdentity, *, settle: bool
+) -> Iterator[list[_JournalFile]]:
+    """Step 1: both files, as long as they are read.
 
     With `settle`, what is read is on the disk: a process that died may have left pages that were
     never synced, or, after a failed sync, pages that no sync will ever write.
     """
-    return [
-        _read_file(files, folder / name, place, settle=settle)
-        for place, name in enumerate(JOURNAL_NAMES)
-    ]
+    with ExitStack() as stack:
+        opened = []
+        for place, name in enumerate(JOURNAL_NAMES):
+            reader = None
+            if files.exists(folder / name):
+                file = files.open(folder / name, read_only=not settle)
+                stack.callback(file.close)
+                if settle:
+                    file.sync()
+                    file.drop_cache()
+                reader = JournalReader(file, mark=identity.frame_mark)
+            header = None if reader is None else _header(reader, identity, name)
+            opened.append(_JournalFile(place=place, reader=reader, header=header))
+        yield opened
 
 
-def _read_file(files: Files, path: Path, place: int, *, settle: bool) -> _JournalFile:
-    if not files.exists(path):
-        return _JournalFile(place=place, buffer=padded_buffer(0), size=0)
-    file = files.open(path, read_only=not settle)
-    try:
-        if settle:
-            file.sync()
-            file.drop_cache()
-        buffer = padded_buffer(file.size())
-        size = file.pread_into(buffer, file.size(), 0)
-        return _JournalFile(place=place, buffer=buffer, size=size)
-    finally:
-        file.close()
+def _header(reader: JournalReader, identity: FolderIdentity, name: str) -> JournalHeader | None:
+    """Step 2: the header, if it is whole and of this folder.
 
-
-def _current_turn(journal_files: Sequence[_JournalFile], identity: FolderIdentity) -> _Turn | None:
-    """Steps 2 and 3: of the whole headers of this folder the newest, and its frames.
-
-    A header that is not whole is one that was being written when the power went: its file holds
-    nothing that is needed. If it was damaged later, its frames give that away.
+    One that is not whole is one that was being written when the power went: its file holds nothing
+    that is needed. If it was damaged later, its frames give that away.
     """
-    turns = [_turn(file, identity) for file in journal_files]
+    try:
+        header = reader.header()
+    except ValueError as error:
+        raise JournalDamaged(f"{name} has a header that cannot be: {error}") from error
+    if header is None or header.folder_id != identity.folder_id:
+        header = None
+        if reader.size > FILE_BYTES_MAX:
+            raise JournalDamaged(f"{name} is larger than any journal")
+    elif reader.size < header.file_bytes:
+        raise JournalDamaged(f"{name} is shorter than it was made")
+    return header
+
+
+def _current_turn(journal_files: Sequence[_JournalFile]) -> _Turn | None:
+    """Steps 2 and 3: of the whole headers the newest, and its frames."""
+    turns = [_turn(file) for file in journal_files]
     return max(
         (turn for turn in turns if turn is not None),
         key=lambda turn: turn.header.file_number,
@@ -203,20 +221,18 @@ def _current_turn(journal_files: Sequence[_JournalFile], identity: FolderIdentit
     )
 
 
-def _turn(file: _JournalFile, identity: FolderIdentity) -> _Turn | None:
-    header = decode_header(file.buffer, file.size)
-    if header is None or header.folder_id != identity.folder_id:
+def _turn(file: _JournalFile) -> _Turn | None:
+    if file.reader is None or file.header is None:
         return None
-    if file.size < header.file_bytes:
-        raise JournalDamaged(f"{JOURNAL_NAMES[file.place]} is shorter than it was made")
-    return _Turn(file=file, header=header, frames=list(_follow(file, header, identity)))
+    frames = list(_follow(file.reader, file.header))
+    return _Turn(place=file.place, reader=file.reader, header=file.header, frames=frames)
 
 
-def _follow(file: _JournalFile, header: JournalHeader, identity: FolderIdentity) -> Iterator[Frame]:
+def _follow(reader: JournalReader, header: JournalHeader) -> Iterator[Frame]:
     """The frames from the file's start on, while life and sequence continue."""
     position, sequence = header.frames_start, header.first_sequence
     while True:
-        frame = read_frame(file.buffer, position, header.file_bytes, mark=identity.frame_mark)
+        frame = reader.frame_at(position, header.file_bytes)
         if frame is None or frame.life != header.life or frame.sequence != sequence:
             return
         yield frame
@@ -227,33 +243,30 @@ def _refuse_missing_file(journal_files: Sequence[_JournalFile]) -> None:
     """Both files get their names when they are whole, and keep them."""
     for file in journal_files:
         if file.size < FILE_BYTES_MIN:
-            raise JournalDamaged(f"{JOURNAL_NAMES[file.place]} is missing, or cut short")
+            raise JournalDamaged(f"{file.name} is missing, or cut short")
 
 
-def _refuse_lost_frames(
-    journal_files: Sequence[_JournalFile], identity: FolderIdentity, *, sequence_min: int
-) -> None:
+def _refuse_lost_frames(journal_files: Sequence[_JournalFile], *, sequence_min: int) -> None:
     """Step 4: a whole frame anywhere that was written after the break says that it was durable.
 
     Only one frame is ever in flight, and no sequence is used twice for a whole frame, in whatever
     life: what earlier turns left behind has smaller ones.
     """
     for file in journal_files:
-        frame = find_frame(
-            file.buffer, 0, file.size, mark=identity.frame_mark, sequence_min=sequence_min
-        )
+        if file.reader is None:
+            continue
+        limit = file.size if file.header is None else file.header.file_bytes
+        frame = file.reader.find_frame(0, limit, sequence_min=sequence_min)
         if frame is not None:
             raise JournalDamaged(
-                f"{JOURNAL_NAMES[file.place]} holds frame {frame.sequence} at byte"
-                f" {frame.position}, but frame {sequence_min}, durable before it, is missing"
+                f"{file.name} holds frame {frame.sequence} at byte {frame.position}, but frame"
+                f" {sequence_min}, durable before it, is missing"
             )
 
 
-def _turn_before(
-    current: _Turn, journal_files: Sequence[_JournalFile], identity: FolderIdentity
-) -> _Turn:
+def _turn_before(current: _Turn, journal_files: Sequence[_JournalFile]) -> _Turn:
     """Step 5: the turn before, where recovery points have not passed it yet."""
-    before = _turn(journal_files[1 - current.file.place], identity)
+    before = _turn(journal_files[1 - current.place])
     if (
         before is None
         or before.header.life != current.header.life
@@ -262,7 +275,7 @@ def _turn_before(
         or current.header.first_sequence - before.next_sequence not in (0, 1)
     ):
         raise JournalDamaged(
-            f"{JOURNAL_NAMES[1 - current.file.place]} does not lead up to frame"
+            f"{JOURNAL_NAMES[1 - current.place]} does not lead up to frame"
             f" {current.header.first_sequence}, and is still needed"
         )
     return before
@@ -273,24 +286,37 @@ def _points(turn: _Turn) -> dict[TopicPartition, RecoveryPoint]:
     points = turn.header.points
     for frame in reversed(turn.frames):
         if frame.kind in (FrameKind.RECOVERY_POINTS, FrameKind.CLOSED):
-            points = decode_points(turn.payload(frame))
+            try:
+                points = decode_points(turn.reader.payload(frame))
+            except ValueError as error:
+                raise _damaged_frame(turn, frame, error) from error
             break
     return {point.topic_partition: point for point in points}
 
 
-def _batches(turn: _Turn) -> dict[TopicPartition, list[bytes]]:
-    batches: dict[TopicPartition, list[bytes]] = {}
-    for frame in turn.frames:
-        if frame.kind is FrameKind.BATCHES:
-            for topic_partition, batch in decode_batches(turn.payload(frame)):
-                batches.setdefault(topic_partition, []).append(batch)
-    return batches
-
-
-def _journal_ends(
-    turn: _Turn, batches: Mapping[TopicPartition, Sequence[bytes]]
+def _collect(
+    turn: _Turn,
+    points: Mapping[TopicPartition, RecoveryPoint],
+    batches: dict[TopicPartition, list[bytes]],
 ) -> dict[TopicPartition, int]:
-    ends = turn.begun_at
-    for topic_partition, appended in batches.items():
-        ends[topic_partition] = batch_header(appended[-1], 0).last_offset + 1
+    """Adds a turn's batches from the recovery points on; returns where they end."""
+    ends = {}
+    for frame in turn.frames:
+        if frame.kind is not FrameKind.BATCHES:
+            continue
+        try:
+            for topic_partition, batch in decode_batches(turn.reader.payload(frame)):
+                last_offset = batch_header(batch).last_offset
+                ends[topic_partition] = last_offset + 1
+                if last_offset >= points[topic_partition].offset:
+                    batches.setdefault(topic_partition, []).append(batch)
+        except (ValueError, CorruptBatch, KeyError) as error:
+            raise _damaged_frame(turn, frame, error) from error
     return ends
+
+
+def _damaged_frame(turn: _Turn, frame: Frame, error: Exception) -> JournalDamaged:
+    return JournalDamaged(
+        f"{JOURNAL_NAMES[turn.place]} holds a frame at byte {frame.position} that has its checksum,"
+        f" and says what cannot be: {error}"
+    )

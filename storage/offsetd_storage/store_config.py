@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from offsetd_storage.journal_format import FILE_BYTES_MAX, FRAME_BYTES_MAX
 from offsetd_storage.log_config import OFFSETS_TOPIC_LOG_CONFIG, LogConfig
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -33,10 +34,16 @@ class LogStoreConfig:
     log: LogConfig = OFFSETS_TOPIC_LOG_CONFIG
     other_topics: tuple[TopicSpec, ...] = ()
     # Two such files are made. The larger, the rarer do all segments have to be synced.
-    journal_file_bytes: int = attrs.field(default=32 << 20, validator=attrs.validators.ge(4096))
+    journal_file_bytes: int = attrs.field(
+        default=32 << 20,
+        validator=[attrs.validators.ge(4096), attrs.validators.le(FILE_BYTES_MAX)],
+    )
     journal_header_bytes: int = attrs.field(default=64 << 10, validator=attrs.validators.ge(512))
     # What is flushed at once becomes several frames, each durable before the next, above this.
-    frame_bytes_max: int = attrs.field(default=4 << 20, validator=attrs.validators.ge(4096))
+    frame_bytes_max: int = attrs.field(
+        default=4 << 20,
+        validator=[attrs.validators.ge(4096), attrs.validators.le(FRAME_BYTES_MAX)],
+    )
     recovery_threads: int = attrs.field(default=2, validator=attrs.validators.ge(1))
 
     def log_config(self, topic: str) -> LogConfig:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import attrs
+
+# Kafka's rule for topics' names. With a dash and a number behind it, even a dot is a plain name.
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
+_PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
+_PARTITION_MAX: Final = 2**31 - 1
 
 
 @attrs.frozen(order=True, slots=True)
@@ -20,12 +28,20 @@ class TopicPartition:
     @classmethod
     def of_folder(cls, name: str) -> TopicPartition | None:
         """The partition of a folder, split at the last dash as Kafka does; None if it is none."""
-        topic, dash, partition = name.rpartition("-")
-        if not (topic and dash and partition.isascii() and partition.isdigit()):
+        topic, _, partition = name.rpartition("-")
+        if not _PARTITION.fullmatch(partition):
             return None
-        if str(int(partition)) != partition:
+        try:
+            return cls.checked(topic, int(partition))
+        except ValueError:
             return None
-        return cls(topic, int(partition))
+
+    @classmethod
+    def checked(cls, topic: str, partition: int) -> TopicPartition:
+        """Of names that come from a file, and are going to name a folder. Raises ValueError."""
+        if not (_TOPIC_NAME.fullmatch(topic) and 0 <= partition <= _PARTITION_MAX):
+            raise ValueError(f"{topic!r}, {partition} is no topic and partition")
+        return cls(topic, partition)
 
     def __str__(self) -> str:
         return self.folder_name
