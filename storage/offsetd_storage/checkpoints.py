@@ -24,7 +24,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from offsetd_storage.errors import CorruptCheckpoint
-from offsetd_storage.files import replace_file
+from offsetd_storage.files import read_start, replace_file
 from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.files import Files
 
+_BYTES_MAX = 64 << 20  # Of hundreds of thousands of partitions.
 _VERSION = "0"
 _NUMBER = re.compile(r"[0-9]{1,19}", re.ASCII)
 _INT32_MAX = 2**31 - 1
@@ -90,9 +91,11 @@ def write_leader_epochs(files: Files, path: Path, epochs: Iterable[tuple[int, in
 def _read_entries(files: Files, path: Path, *, fields: int) -> list[list[str]]:
     if not files.exists(path):
         return []
-    content = files.read_bytes(path)
+    content = read_start(files, path, _BYTES_MAX + 1)
     if not content:
         return []
+    if len(content) > _BYTES_MAX:
+        raise CorruptCheckpoint(f"{path}: larger than {_BYTES_MAX} bytes")
     try:
         version, *lines = content.decode("utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:

@@ -130,6 +130,18 @@ def as_memoryview(chunk: Buffer) -> memoryview:
     return (chunk.data if isinstance(chunk, np.ndarray) else memoryview(chunk)).cast("B")
 
 
+def read_start(files: Files, path: Path, bytes_max: int) -> bytes:
+    """The first `bytes_max` bytes of a file, or all of a shorter one.
+
+    For files that may be of any size: whoever asks for one byte too many learns whether it is.
+    """
+    file = files.open(path, read_only=True)
+    try:
+        return file.pread(min(file.size(), bytes_max), 0)
+    finally:
+        file.close()
+
+
 def replace_file(files: Files, path: Path, content: bytes) -> None:
     """Puts `content` at `path` so that a crash leaves either the old contents or the new ones.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from offsetd_storage.errors import FolderMismatch, NewerFormat
-from offsetd_storage.files import replace_file
+from offsetd_storage.files import read_start, replace_file
 from offsetd_storage.journal_format import MARK_BYTES, checksum
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 FOLDER_FORMAT_VERSION: Final = 1
 PROPERTIES_NAME: Final = "offsetd.properties"
 FOLDER_ID_BYTES: Final = 16
+_BYTES_MAX: Final = 65_536  # Of a newer format, too: its version has to be read.
 
 _FORMAT: Final = "format.version"
 _FOLDER_ID: Final = "folder.id"
@@ -70,7 +71,7 @@ def read_properties(files: Files, folder: Path) -> FolderProperties | None:
     path = folder / PROPERTIES_NAME
     if not files.exists(path):
         return None
-    content = files.read_bytes(path)
+    content = read_start(files, path, _BYTES_MAX)
     lines = {
         name: value
         for line in content.decode("ascii", errors="replace").splitlines()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from offsetd_storage.files import read_start
 from offsetd_storage.record_batch import NO_TIMESTAMP
 from offsetd_storage.segment_scan import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 
@@ -251,9 +252,9 @@ class IndexFile:
         """Whether the file is known to be what `entries` say."""
         return self._file_bytes == self._right_bytes == len(entries)
 
-    def read(self) -> bytes:
-        """The file's contents; empty where it is missing."""
-        return b"" if self.is_missing else self._files.read_bytes(self.path)
+    def read(self, bytes_max: int) -> bytes:
+        """The start of the file; empty where it is missing."""
+        return b"" if self.is_missing else read_start(self._files, self.path, bytes_max)
 
     def compare(self, raw: bytes, entries: bytearray) -> None:
         """Takes note of how far the file's contents `raw` are what `entries` say."""

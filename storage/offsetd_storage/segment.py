@@ -32,6 +32,7 @@ LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 
+OFFSET_MAX: Final = 2**63 - 1
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # What an index entry can hold.
 
 
@@ -44,9 +45,8 @@ def segment_base_offsets(files: Files, folder: Path) -> list[int]:
     """Base offsets of the segments in a partition's folder, in order."""
     names = [name for name in files.list_folder(folder) if name.endswith(LOG_SUFFIX)]
     stems = [name.removesuffix(LOG_SUFFIX) for name in names]
-    return sorted(
-        int(stem) for stem in stems if len(stem) == 20 and stem.isascii() and stem.isdigit()
-    )
+    offsets = [int(stem) for stem in stems if len(stem) == 20 and stem.isascii() and stem.isdigit()]
+    return sorted(offset for offset in offsets if offset <= OFFSET_MAX)
 
 
 class SegmentSync(NamedTuple):
@@ -149,7 +149,9 @@ class Segment:
         self.time_index = TimeIndex(self.base_offset, scan.time_index.tobytes())
         self.configure(self._config)
         self.rest()
-        offset_raw, time_raw = self._offset_file.read(), self._time_file.read()
+        # One entry more than there should be shows whether anything but zeros follows.
+        offset_raw = self._offset_file.read(len(self.offset_index.entries) + OFFSET_ENTRY.size)
+        time_raw = self._time_file.read(len(self.time_index.entries) + TIME_ENTRY.size)
         self._offset_file.compare(offset_raw, self.offset_index.entries)
         self._time_file.compare(time_raw, self.time_index.entries)
         self.index_problems = self._problems(offset_raw, time_raw)

@@ -27,6 +27,8 @@ from offsetd_storage.segment_scan import SegmentScan
 from offsetd_coordinator.verification.findings import Finding
 
 _MISSING: Final = "the index is missing"
+_INDEX_BYTES_MAX: Final = 256 << 20  # Kafka's default is 10 MiB.
+_TOO_LARGE: Final = f"it is larger than {_INDEX_BYTES_MAX} bytes, and was not looked at"
 
 
 class IndexVerifier:
@@ -48,8 +50,11 @@ class IndexVerifier:
             (TIME_INDEX_SUFFIX, self._time_index_reason),
         ):
             path = segment_path(self._folder, self._base_offset, suffix)
-            raw = self._files.read_bytes(path) if self._files.exists(path) else None
-            position, text = reason(raw)
+            exists = self._files.exists(path)
+            if exists and self._files.size(path) > _INDEX_BYTES_MAX:
+                position, text = None, _TOO_LARGE
+            else:
+                position, text = reason(self._files.read_bytes(path) if exists else None)
             if text:
                 yield Finding(
                     file=f"{self._folder.name}/{path.name}", position=position, reason=text

@@ -1,5 +1,6 @@
 """Damage of index files, named by file and byte."""
 
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -112,3 +113,11 @@ def test_each_kind_of_damage_is_named(
     assert finding.file == f"{NAME}/{path.name}"
     assert finding.position == position
     assert reason in finding.reason
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_of_any_size_is_not_read_whole(folder: Path, suffix: str) -> None:
+    os.truncate(index(folder, suffix), 1 << 40)
+    assert [each.reason.split(",")[0] for each in findings(folder)] == [
+        "it is larger than 268435456 bytes"
+    ]

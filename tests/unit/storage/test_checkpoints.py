@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
 from contextlib import suppress
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 from offsetd_storage.checkpoints import (
@@ -20,6 +22,11 @@ from offsetd_storage.simulated_faults import Fault, OperationKind
 from offsetd_storage.simulated_files import SimulatedFiles
 from offsetd_storage.topic_partition import TopicPartition
 from simulated_disks import disk_with
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offsetd_storage.files import Files
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.1.1" / "data"
 PATH = Path("/recovery-point-offset-checkpoint")
@@ -184,3 +191,14 @@ def test_a_failed_write_is_reported(kind: OperationKind) -> None:
     disk.faults = [Fault(errno=errno.EIO, kind=kind)]
     with pytest.raises(OSError, match="Input/output"):
         write_offset_checkpoint(disk, PATH, {T0: 2})
+
+
+@pytest.mark.parametrize("read", [read_offset_checkpoint, read_leader_epochs])
+def test_a_checkpoint_of_any_size_is_refused_without_being_read_whole(
+    read: Callable[[Files, Path], object], tmp_path: Path
+) -> None:
+    path = tmp_path / "checkpoint"
+    path.write_bytes(b"0\n0\n")
+    os.truncate(path, 1 << 40)
+    with pytest.raises(CorruptCheckpoint, match="larger"):
+        read(OsFiles(), path)

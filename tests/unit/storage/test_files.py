@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from offsetd_storage.files import Buffer, OsFile, OsFiles, replace_file
+from offsetd_storage.files import Buffer, OsFile, OsFiles, read_start, replace_file
 from offsetd_storage.simulated_faults import Fault, Operation, OperationKind
 from offsetd_storage.simulated_files import SimulatedFiles
 
@@ -381,3 +381,16 @@ def test_a_power_cut_anywhere_in_a_replacement_leaves_the_old_or_the_new_content
     assert {
         state.read_bytes(path) for state in files.crash_states(samples=9, random=Random(1))
     } == {new}
+
+
+@pytest.mark.parametrize(("bytes_max", "read"), [(0, b""), (2, b"ab"), (3, b"abc"), (99, b"abc")])
+def test_the_start_of_a_file_is_read(tmp_path: Path, bytes_max: int, read: bytes) -> None:
+    opened(tmp_path / "a", b"abc").close()
+    assert read_start(FILES, tmp_path / "a", bytes_max) == read
+
+
+def test_the_start_of_a_file_takes_no_more_memory_than_it_has_bytes(tmp_path: Path) -> None:
+    opened(tmp_path / "a", b"abc").close()
+    os.truncate(tmp_path / "a", 1 << 40)
+    assert read_start(FILES, tmp_path / "a", 5) == b"abc\0\0"
+    assert read_start(FILES, tmp_path / "a", 1 << 20) == b"abc".ljust(1 << 20, b"\0")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from random import Random
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
 from log_stores import FOLDER, tree
 from offsetd_storage.errors import FolderMismatch, NewerFormat
+from offsetd_storage.files import OsFiles
 from offsetd_storage.folder_format import (
     PROPERTIES_NAME,
     FolderIdentity,
@@ -16,6 +19,9 @@ from offsetd_storage.folder_format import (
     write_properties,
 )
 from offsetd_storage.simulated_files import SimulatedFiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PATH = FOLDER / PROPERTIES_NAME
 
@@ -92,3 +98,10 @@ def test_a_newer_version_is_refused_untouched_whatever_else_it_says(version: str
 def test_an_identity_has_full_length() -> None:
     with pytest.raises(ValueError, match="frame_mark"):
         FolderIdentity(folder_id=bytes(16), frame_mark=b"short")
+
+
+def test_properties_of_any_size_are_refused_without_being_read_whole(tmp_path: Path) -> None:
+    (tmp_path / PROPERTIES_NAME).write_bytes(written()[1])
+    os.truncate(tmp_path / PROPERTIES_NAME, 1 << 40)
+    with pytest.raises(FolderMismatch, match="damaged"):
+        read_properties(OsFiles(), tmp_path)

@@ -190,7 +190,7 @@ ENTRIES = bytearray(offset_index().entries)
 def test_a_file_is_put_right_from_where_it_differs(found: bytes, cut: bool, written: bytes) -> None:
     disk = disk_with(bytes(found))
     file = IndexFile(disk, A)
-    file.compare(file.read(), ENTRIES)
+    file.compare(file.read(100), ENTRIES)
     assert not file.holds(ENTRIES)
     tail = file.take_tail(ENTRIES, len(ENTRIES))
     assert tail == (24 - len(written), written, cut)
@@ -200,10 +200,19 @@ def test_a_file_is_put_right_from_where_it_differs(found: bytes, cut: bool, writ
     assert file.take_tail(ENTRIES, len(ENTRIES)) is None
 
 
+def test_only_the_start_of_a_file_is_read() -> None:
+    disk = disk_with(bytes(ENTRIES) + bytes(10_000))
+    file = IndexFile(disk, A)
+    assert file.read(24) == ENTRIES
+    assert file.read(30) == ENTRIES + bytes(6)
+    file.compare(file.read(30), ENTRIES)
+    assert not file.holds(ENTRIES)
+
+
 def test_a_file_that_is_right_is_left_alone() -> None:
     disk = disk_with(bytes(ENTRIES))
     file = IndexFile(disk, A)
-    file.compare(file.read(), ENTRIES)
+    file.compare(file.read(100), ENTRIES)
     assert file.holds(ENTRIES)
     assert file.take_tail(ENTRIES, len(ENTRIES)) is None
 
@@ -222,7 +231,7 @@ def test_a_missing_file_is_made_even_for_no_entries() -> None:
 def test_entries_that_change_are_written_again() -> None:
     disk = disk_with(bytes(ENTRIES))
     file = IndexFile(disk, A)
-    file.compare(file.read(), ENTRIES)
+    file.compare(file.read(100), ENTRIES)
     changed = ENTRIES[:16] + bytearray(offset_entries((31, 16_000)))
     file.changed_from(16)
     tail = file.take_tail(changed, len(changed))
@@ -234,7 +243,7 @@ def test_entries_that_change_are_written_again() -> None:
 def test_what_is_wrong_in_a_file_goes_before_blocks_are_reserved() -> None:
     disk = disk_with(bytes(ENTRIES[:16]) + b"x" * 10_000)
     file = IndexFile(disk, A)
-    file.compare(file.read(), ENTRIES)
+    file.compare(file.read(100), ENTRIES)
     file.reserve(8000)
     assert disk.read_bytes(A) == ENTRIES[:16]
     disk.capacity_bytes = 0

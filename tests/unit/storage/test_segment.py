@@ -83,6 +83,8 @@ def test_only_log_files_with_twenty_digits_are_segments() -> None:
         "00000000000000000008.log.deleted",
         "8.log",
         "0000000000000000000x.log",
+        "09223372036854775808.log",  # No 64-bit number.
+        "99999999999999999999.log",
         "leader-epoch-checkpoint",
     ]:
         files.open(FOLDER / name, create=True)
