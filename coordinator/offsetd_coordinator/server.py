@@ -14,7 +14,6 @@ import ipaddress
 import os
 import resource
 import socket
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -52,8 +51,6 @@ _UNIX_PREFIXES: Final = ("unix:", "unix-abstract:")
 _READ_AHEAD_BYTES: Final = 256 * 1024
 _PROGRESS_SECONDS: Final = 1.0
 _DESCRIPTORS_BESIDE: Final = 64
-# A thread that comes back from the disk waits this long for the loop's thread to let go.
-_SWITCH_INTERVAL_SECONDS: Final = 0.0005
 
 
 class StartFailed(Exception):
@@ -107,10 +104,15 @@ class Server:
         _log.info("listening", address=self.node.address, pid=os.getpid())
         try:
             runtime = await self._load()
-        except StorageError as error:
+        except BaseException as error:
             await grpc_server.stop(0)
-            raise StartFailed(f"{self.settings.data_dir}: {error}") from error
-        self._tune_interpreter()
+            if isinstance(error, StorageError | OSError):
+                raise StartFailed(f"{self.settings.data_dir}: {error}") from error
+            raise
+        # What is loaded stays: collections need not walk it. The switch interval stays as it is:
+        # a shorter one lets the flush thread interrupt the loop more often than pays.
+        gc.collect()
+        gc.freeze()
         runtime.start()
         self.node.serve(runtime)
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
@@ -170,7 +172,11 @@ class Server:
         store = await asyncio.to_thread(self._open_store, threads)
         self.node.folder_id = store.folder_id
         self.node.partitions = store.partitions
-        shards = await asyncio.to_thread(self._load_shards, store, threads)
+        try:
+            shards = await asyncio.to_thread(self._load_shards, store, threads)
+        except BaseException:
+            store.abandon()
+            raise
         return Runtime(
             store,
             shards,
@@ -234,11 +240,6 @@ class Server:
     def _note_failed(self, error: StorageFailed) -> None:
         _log.error("the disk failed: nothing more is acknowledged", error=str(error))
         self._stopping.set()
-
-    def _tune_interpreter(self) -> None:
-        sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
-        gc.collect()
-        gc.freeze()  # What is loaded stays: collections need not walk it.
 
 
 def check_port_is_free(address: str) -> None:
