@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import errno
+from typing import ClassVar, Final
+
+_NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
+# A sector, or what a file system keeps in one, that does not come back as it was written.
+_UNREADABLE: Final = frozenset((errno.EIO, errno.ENODATA, errno.EBADMSG, errno.EUCLEAN))
+
+
+def is_no_room(error: OSError) -> bool:
+    """Whether the disk, or a quota on it, is full."""
+    return error.errno in _NO_ROOM
+
+
+def is_unreadable(error: OSError) -> bool:
+    """Whether a read failed because the disk has lost what was asked for."""
+    return error.errno in _UNREADABLE
 
 
 class StorageError(Exception):

@@ -1,17 +1,17 @@
 """Kafka's text checkpoints of a data folder, kept for Kafka.
 
-Nothing is cut or trusted by `recovery-point-offset-checkpoint`: the journal has the recovery
-points. `log-start-offset-checkpoint` says where logs begin whose first batches were deleted.
-Entries of other topics stay as they are.
+They hold no checksum, so nothing is cut by them, and of a log that only we have written to since,
+the journal says more. Of a broker's folder, `recovery-point-offset-checkpoint` names partitions,
+and `log-start-offset-checkpoint` says where logs begin whose first batches were deleted. Entries
+of other topics stay as they are.
 """
 
 from __future__ import annotations
 
-import errno
 from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.checkpoints import read_offset_checkpoint, write_offset_checkpoint
-from offsetd_storage.errors import CorruptCheckpoint
+from offsetd_storage.errors import CorruptCheckpoint, is_no_room, is_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
-
-_NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
 class FolderCheckpoints:
@@ -44,18 +42,32 @@ class FolderCheckpoints:
         """Of all topics in the folder."""
         return self._written[RECOVERY_POINT_CHECKPOINT]
 
-    @property
-    def log_starts(self) -> Mapping[TopicPartition, int]:
-        """Of the logs that begin behind their first segment's base."""
-        return self._written[LOG_START_CHECKPOINT]
+    def log_start(self, topic_partition: TopicPartition, offset_next: int) -> int:
+        """Where a log begins that ends at `offset_next`; 0: with its first segment.
+
+        A start behind the end cannot be right.
+        """
+        log_start = self._written[LOG_START_CHECKPOINT].get(topic_partition, 0)
+        if log_start <= offset_next:
+            return log_start
+        self.warnings.append(
+            f"{self._folder / LOG_START_CHECKPOINT}: {topic_partition} cannot start at {log_start},"
+            f" as it ends at {offset_next}; the entry is written anew"
+        )
+        return 0
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         try:
             return read_offset_checkpoint(self._files, self._folder / name)
         except CorruptCheckpoint as error:
-            self._damaged.add(name)
-            self.warnings.append(f"{error}; it is written anew")
-            return {}
+            problem = str(error)
+        except OSError as error:
+            if not is_unreadable(error):
+                raise
+            problem = f"{self._folder / name} cannot be read: {error}"
+        self._damaged.add(name)
+        self.warnings.append(f"{problem}; it is written anew")
+        return {}
 
     def write(
         self, recovery_points: Mapping[TopicPartition, int], logs: Iterable[PartitionLog]
@@ -64,7 +76,7 @@ class FolderCheckpoints:
 
         On a full disk the old ones stay: for Kafka they only mean more to check.
         """
-        log_starts = dict(self.log_starts)
+        log_starts = dict(self._written[LOG_START_CHECKPOINT])
         for log in logs:
             log_starts.pop(log.topic_partition, None)
             if log.log_start_offset > log.segments[0].base_offset:
@@ -78,7 +90,7 @@ class FolderCheckpoints:
         try:
             write_offset_checkpoint(self._files, self._folder / name, offsets)
         except OSError as error:
-            if error.errno not in _NO_ROOM:
+            if not is_no_room(error):
                 raise
             return
         self._damaged.discard(name)

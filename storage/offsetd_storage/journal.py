@@ -146,6 +146,11 @@ class Journal:
 
     # Lives and turns -------------------------------------------------------------------------
 
+    def refuse_if_too_small(self, partitions: Iterable[TopicPartition]) -> None:
+        """Raises FolderMismatch if a file cannot hold the recovery points of these, and batches."""
+        self._set_points(RecoveryPoint.of_held(each) for each in partitions)
+        self._set_sizes()
+
     def resume(self, end: JournalEnd) -> None:
         """Continues a journal that was recovered, so as to put an end to it."""
         self._life = end.life
@@ -200,6 +205,8 @@ class Journal:
         """
         path = self._paths[place]
         if self._files.exists(path) and self._file(place).size() == self._sizes.file_bytes:
+            # A copy of a folder may have lost the blocks of zeros.
+            self._file(place).allocate(0, self._sizes.file_bytes)
             return
         if place in self._open_files:
             self._open_files.pop(place).close()
@@ -304,6 +311,13 @@ class Journal:
             for point in moved.values()
         )
         self._append_points(FrameKind.CLOSED, moved, keep=0)
+
+    def append_closed_late(self) -> None:
+        """Ends a life that crashed as `append_closed` would have: nothing is above its points."""
+        if not self._fits(self._points_frame_bytes, keep=0):
+            self._prepare(1 - self._place)
+            self._turn_over(self._points.values(), self._life)
+        self.append_closed({})
 
     def close(self) -> None:
         """Closes the files; writes nothing."""

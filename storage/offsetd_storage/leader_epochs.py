@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offsetd_storage.checkpoints import read_leader_epochs
-from offsetd_storage.errors import CorruptCheckpoint
+from offsetd_storage.errors import CorruptCheckpoint, is_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 LEADER_EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 
 
+class FoundLeaderEpochs(NamedTuple):
+    """The leader epochs of a log that is opened."""
+
+    epochs: list[tuple[int, int]]  # With the offset at which each began; at least one.
+    changed: bool  # The checkpoint says something else.
+    problem: str | None  # Where that cannot be what was written there.
+
+
 def found_leader_epochs(
     files: Files,
     folder: Path,
@@ -25,21 +33,38 @@ def found_leader_epochs(
     scans: Mapping[int, SegmentScan],
     *,
     offset_next: int,
-) -> tuple[list[tuple[int, int]], bool]:
-    """The (epoch, start offset) pairs, at least one, and whether the checkpoint lacks them.
+    known_last: int | None = None,
+) -> FoundLeaderEpochs:
+    """Of the checkpoint and the batches.
 
-    The checkpoint is believed unless it is damaged or lacks the last epoch found in batches; then
-    the batches decide. Epochs that begin behind the log's end are left out, as Kafka does.
+    The checkpoint is believed unless it is damaged, lacks the last epoch found in batches, or does
+    not end with the one that is `known_last` from elsewhere; then the batches decide. Epochs that
+    begin behind the log's end are left out, as Kafka does.
     """
-    try:
-        recorded = read_leader_epochs(files, folder / LEADER_EPOCHS_FILE)
-    except CorruptCheckpoint:
-        recorded = []
+    recorded, problem = _read(files, folder / LEADER_EPOCHS_FILE)
     epochs = [(epoch, start) for epoch, start in recorded if start <= offset_next]
     last = max((scan.leader_epoch_last for scan in scans.values()), default=-1)
-    if not epochs or epochs[-1][0] < last:
-        epochs = _epochs_in_batches(segments, scans) or [(0, offset_next)]
-    return epochs, epochs != recorded
+    if known_last is not None:
+        last = max(last, known_last)
+    if not epochs or epochs[-1][0] < last or (known_last is not None and epochs[-1][0] > last):
+        if epochs:
+            problem = f"{folder / LEADER_EPOCHS_FILE} ends with {epochs[-1][0]}, not with {last}"
+        epochs = _epochs_in_batches(segments, scans)
+        if not epochs or epochs[-1][0] < last:
+            epochs.append((max(last, 0), offset_next))
+    return FoundLeaderEpochs(epochs=epochs, changed=epochs != recorded, problem=problem)
+
+
+def _read(files: Files, path: Path) -> tuple[list[tuple[int, int]], str | None]:
+    """What the checkpoint says, and what is wrong with it."""
+    try:
+        return read_leader_epochs(files, path), None
+    except CorruptCheckpoint as error:
+        return [], str(error)
+    except OSError as error:
+        if not is_unreadable(error):
+            raise
+        return [], f"{path} cannot be read: {error}"
 
 
 def _epochs_in_batches(
@@ -50,8 +75,9 @@ def _epochs_in_batches(
     for segment in segments:
         if scans[segment.base_offset].leader_epoch_last <= last:
             continue  # Epochs never fall: this segment holds no new one.
-        for _, header in segment.headers(0, segment.written_bytes):
-            if header.partition_leader_epoch > last:
-                last = header.partition_leader_epoch
-                epochs.append((last, header.base_offset))
+        with segment.reader() as reader:
+            for _, header in reader.headers(0, segment.written_bytes):
+                if header.partition_leader_epoch > last:
+                    last = header.partition_leader_epoch
+                    epochs.append((last, header.base_offset))
     return epochs

@@ -8,10 +8,9 @@ durable too, so that the journal can be reused. What holds after a crash is writ
 
 from __future__ import annotations
 
-import errno
 import threading
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -20,6 +19,7 @@ from offsetd_storage.errors import (
     RecordTooLarge,
     StorageFailed,
     StorageFull,
+    is_no_room,
 )
 from offsetd_storage.journal_format import (
     COUNT,
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from offsetd_storage.topic_partition import TopicPartition
 
 __all__ = ["OFFSETS_TOPIC", "LogStore", "LogStoreConfig", "TopicSpec"]
-
-_NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
 class LogStore:
@@ -96,7 +94,7 @@ class LogStore:
         """Locks and recovers the folder, made where missing, and begins a new life of its journal.
 
         Raises FolderLocked, NewerFormat, ForeignWriter, FolderMismatch, JournalDamaged (all with
-        nothing changed), StorageFull, StorageFailed.
+        nothing changed but the lock's file), StorageFull, StorageFailed.
         """
         with ExitStack() as cleanup:
             try:
@@ -110,7 +108,7 @@ class LogStore:
                     on_progress=on_progress,
                 )
             except OSError as error:
-                failure = StorageFull if error.errno in _NO_ROOM else StorageFailed
+                failure = StorageFull if is_no_room(error) else StorageFailed
                 raise failure(f"{folder} could not be recovered: {error}") from error
             return cls(recovered, config, clock, cleanup.pop_all())
 
@@ -135,12 +133,17 @@ class LogStore:
             if log is None:
                 damage = self.quarantined.get(topic_partition, "there is no such partition")
                 raise PartitionQuarantined(f"{topic_partition}: {damage}")
-            if len(batch) > self._batch_bytes_max:
+            bytes_max = min(log.batch_bytes_max, self._batch_bytes_max)
+            if len(batch) > bytes_max:
                 raise RecordTooLarge(
-                    f"a batch of {len(batch)} bytes: the journal takes {self._batch_bytes_max}"
+                    f"{topic_partition}: a batch of {len(batch)} bytes is above the bound of"
+                    f" {bytes_max}"
                 )
-            assert int.from_bytes(batch[:8]) == log.offset_next, "offsets leave no hole"
-            assert int.from_bytes(batch[12:16]) <= log.leader_epoch, "only brokers raise epochs"
+            # What is recovered rests on these two, so they hold without assertions, too.
+            if int.from_bytes(batch[:8]) != log.offset_next:
+                raise ValueError(f"{topic_partition}: offsets leave no hole")
+            if int.from_bytes(batch[12:16]) > log.leader_epoch:
+                raise ValueError(f"{topic_partition}: only brokers raise leader epochs")
             try:
                 log.append(
                     batch,
@@ -158,7 +161,7 @@ class LogStore:
                         active.size_bytes,
                     )
                 )
-            except (RecordTooLarge, StorageFull):
+            except StorageFull:
                 raise  # Nothing has changed.
             except BaseException as error:
                 self._latch(error)
@@ -249,6 +252,7 @@ class LogStore:
                 offset=last.offset_next,
                 segment_base_offset=last.segment_base_offset,
                 segment_bytes=last.segment_bytes,
+                log_start_offset=self.logs[topic_partition].log_start_offset,
             )
             for topic_partition, last in self._journaled.items()
             if last.offset_next > durable[topic_partition].offset
@@ -273,13 +277,11 @@ class LogStore:
     # Ending ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flushes, syncs, ends the journal's life cleanly, unlocks. After a failure: unlocks.
+        """Flushes, syncs, ends the journal's life cleanly; unlocks in any case.
 
-        Raises StorageFailed if what was appended did not become durable.
+        Raises StorageFailed if that failed, or anything before it.
         """
         with self._cleanup:
-            if self.failed is not None:
-                return
             self.flush()
             with self._advance_lock, self._journal_lock, self._fail_stop():
                 for log in self.logs.values():

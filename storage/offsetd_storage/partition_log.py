@@ -11,9 +11,9 @@ from offsetd_storage.checkpoints import write_leader_epochs
 from offsetd_storage.errors import (
     CorruptBatch,
     FolderMismatch,
-    RecordTooLarge,
     StorageFailed,
     StorageFull,
+    is_no_room,
 )
 from offsetd_storage.kernels import PADDING_BYTES, padded_buffer
 from offsetd_storage.leader_epochs import LEADER_EPOCHS_FILE, found_leader_epochs
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from offsetd_storage.segment_scan import SegmentScan
     from offsetd_storage.topic_partition import TopicPartition
 
-# What may pass: no blocks, quota, file size or descriptors left. Anything else is a broken disk.
-_NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE))
+_NO_FILE: Final = frozenset((errno.EFBIG, errno.EMFILE, errno.ENFILE))
 
 
 class PartitionLog:
@@ -72,13 +71,13 @@ class PartitionLog:
         self.offset_next_written = self.offset_next  # Behind what is in the files.
         self._files = files
         self._config = config
-        self._batch_bytes_max = min(config.message_bytes_max, config.segment_bytes_max)
         self._random = random
         self._active = segments[-1]
         self._lock = threading.Lock()
         self._unwritten: list[Segment] = []  # With queued batches, by base offset.
         self._unsynced: dict[int, Segment] = {}  # By base offset: `sync` has to see to them.
         self._unsynced_folders: list[Path] = []
+        self.leader_epochs_problem: str | None = None  # With its checkpoint, when it was opened.
         self._leader_epochs: list[tuple[int, int]] = []
         self._leader_epochs_changed = False
 
@@ -121,8 +120,8 @@ class PartitionLog:
         scans: Mapping[int, SegmentScan],
         *,
         log_start_offset: int = 0,
+        leader_epoch: int | None = None,
         synced: bool = False,
-        read_only: bool = False,
         random: Random | None = None,
     ) -> PartitionLog:
         """Opens the segments in `scans`, by base offset; at least one.
@@ -131,22 +130,28 @@ class PartitionLog:
         disk is changed yet: what a file has behind `valid_bytes` is cut off, and index files that
         differ are put right, by the next `append`, `truncate`, `sync` or `close` that concerns
         them. The first `sync` syncs every file, except where the caller promises by `synced` that
-        all are durable as they are. A log that is `read_only` is only read, and abandoned.
+        all are durable as they are. The `leader_epoch` that appended batches carry is what the
+        checkpoint says, except where the caller knows. A log that is only read opens no file for
+        writing, and is abandoned.
         """
         segments = []
         for base_offset in sorted(scans):
             jitter_ms = _jitter_ms(config, random)
-            segment = Segment(
-                files, folder, base_offset, config, read_only=read_only, jitter_ms=jitter_ms
-            )
+            segment = Segment(files, folder, base_offset, config, jitter_ms=jitter_ms)
             segment.take_scan(scans[base_offset])
             segments.append(segment)
         log = cls(files, folder, topic_partition, config, segments, random=random)
         log.log_start_offset = max(log_start_offset, log.log_start_offset)
         log.offset_next = log.offset_next_written = max(log.offset_next, log.log_start_offset)
-        log._leader_epochs, log._leader_epochs_changed = found_leader_epochs(
-            files, folder, segments, scans, offset_next=log.offset_next
+        found = found_leader_epochs(
+            files,
+            folder,
+            segments,
+            scans,
+            offset_next=log.offset_next,
+            known_last=leader_epoch,
         )
+        log._leader_epochs, log._leader_epochs_changed, log.leader_epochs_problem = found
         due = [segment for segment in segments if segment.needs_mending or not synced]
         log._unsynced = {segment.base_offset: segment for segment in due}
         log._unsynced_folders = [folder] if due else []
@@ -163,7 +168,6 @@ class PartitionLog:
     def config(self, config: LogConfig) -> None:
         with self._lock:
             self._config = config
-            self._batch_bytes_max = min(config.message_bytes_max, config.segment_bytes_max)
             self._active.configure(config)
 
     @property
@@ -183,18 +187,19 @@ class PartitionLog:
 
     # Appending.
 
+    @property
+    def batch_bytes_max(self) -> int:
+        """How large a new batch may be."""
+        return min(self._config.message_bytes_max, self._config.segment_bytes_max)
+
     def append(self, batch: bytes, *, last_offset: int, max_timestamp_ms: int, now_ms: int) -> None:
         """Queues a record batch whose base offset is at or above `offset_next`.
 
-        Raises RecordTooLarge, StorageFull (no blocks, or no file, to be had) and StorageFailed
+        How large it may be is for the caller to check: what was acknowledged goes in whatever the
+        bounds are now. Raises StorageFull (no blocks, or no file, to be had) and StorageFailed
         (the disk is broken); then nothing has changed.
         """
         batch_bytes = len(batch)
-        if batch_bytes > self._batch_bytes_max:
-            raise RecordTooLarge(
-                f"{self.topic_partition}: a batch of {batch_bytes} bytes is above the bound of"
-                f" {self._batch_bytes_max}"
-            )
         assert self.offset_next <= int.from_bytes(batch[:8], "big") <= last_offset
         with self._lock:
             active = self._active
@@ -227,7 +232,7 @@ class PartitionLog:
                 batch_bytes=size, max_timestamp_ms=max_timestamp_ms, now_ms=now_ms
             )
         except OSError as error:
-            failure = StorageFull if error.errno in _NO_ROOM else StorageFailed
+            failure = StorageFull if _may_pass(error) else StorageFailed
             raise failure(f"{self.topic_partition}: no room for a batch: {error}") from error
         return self._active
 
@@ -281,7 +286,10 @@ class PartitionLog:
         with self._lock:
             offset_next = self.offset_next_written
             segments = [self._unsynced[base_offset] for base_offset in sorted(self._unsynced)]
-            unsynced = [segment.take_unsynced(offset_next) for segment in segments]
+            unsynced = [
+                segment.take_unsynced(offset_next, is_active=segment is self._active)
+                for segment in segments
+            ]
             folders = dict.fromkeys(self._unsynced_folders)
             self._unsynced, self._unsynced_folders = {}, []
             epochs_changed, self._leader_epochs_changed = self._leader_epochs_changed, False
@@ -357,10 +365,11 @@ class PartitionLog:
         """
         offset = max(offset, self.log_start_offset)
         for segment in self.segments_from(offset):
-            start = segment.position_of(offset)
-            end = segment.batches_end(start, bytes_max)
-            if end > start:
-                return segment.file.pread(end - start, start)
+            with segment.reader() as reader:
+                start = reader.position_of(offset)
+                end = reader.batches_end(start, bytes_max)
+                if end > start:
+                    return reader.file.pread(end - start, start)
         return b""
 
     def read_chunks(
@@ -378,17 +387,18 @@ class PartitionLog:
         for segment in self.segments_from(offset):
             if segment.base_offset >= limit:
                 return
-            position = segment.position_of(offset)
-            end = segment.position_of(limit)
-            while position < end:
-                chunk_end = segment.chunk_end(position, end, chunk_bytes)
-                size = chunk_end - position
-                if buffer.size < size + PADDING_BYTES:
-                    buffer = padded_buffer(size)
-                if segment.file.pread_into(buffer, size, position) < size:
-                    raise CorruptBatch(f"{segment.path.name} ends early", position=position)
-                yield buffer, size
-                position = chunk_end
+            with segment.reader() as reader:
+                position = reader.position_of(offset)
+                end = reader.position_of(limit)
+                while position < end:
+                    chunk_end = reader.chunk_end(position, end, chunk_bytes)
+                    size = chunk_end - position
+                    if buffer.size < size + PADDING_BYTES:
+                        buffer = padded_buffer(size)
+                    if reader.file.pread_into(buffer, size, position) < size:
+                        raise CorruptBatch(f"{segment.path.name} ends early", position=position)
+                    yield buffer, size
+                    position = chunk_end
 
     def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
         """Offset of the first record that is written with that time or a later one, if any."""
@@ -398,10 +408,18 @@ class PartitionLog:
             with self._lock:  # The last entry goes when the segment takes appends again.
                 offset = segment.time_index.lookup(timestamp_ms).offset
             start = segment.offset_index.lookup(offset).position
-            for position, header in segment.headers(start, segment.written_bytes):
+            found = self._first_record_since(segment, start, timestamp_ms)
+            if found is not None:
+                return found
+        return None
+
+    def _first_record_since(self, segment: Segment, start: int, timestamp_ms: int) -> int | None:
+        """The same in one segment, from a batch's `start` on."""
+        with segment.reader() as reader:
+            for position, header in reader.headers(start, segment.written_bytes):
                 if header.max_timestamp_ms < timestamp_ms:
                     continue
-                batch = decode_batch(segment.file.pread(header.size_bytes, position))
+                batch = decode_batch(reader.file.pread(header.size_bytes, position))
                 for record in batch.records:
                     if (
                         record.timestamp_ms >= timestamp_ms
@@ -409,6 +427,11 @@ class PartitionLog:
                     ):
                         return record.offset
         return None
+
+
+def _may_pass(error: OSError) -> bool:
+    """Whether it was room, file size or descriptors that lacked; else the disk is broken."""
+    return is_no_room(error) or error.errno in _NO_FILE
 
 
 def _jitter_ms(config: LogConfig, random: Random | None) -> int:

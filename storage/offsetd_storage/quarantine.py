@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from offsetd_storage.errors import NewerFormat
+from offsetd_storage.errors import CorruptBatch, NewerFormat, is_unreadable
 from offsetd_storage.files import replace_file
 from offsetd_storage.journal_format import (
     COUNT,
+    FILE_BYTES_MAX,
     PREFIX,
     RecoveryPoint,
     batches_chunks,
@@ -27,6 +28,7 @@ from offsetd_storage.journal_format import (
     decode_points,
     encode_points,
 )
+from offsetd_storage.record_batch import batch_header
 from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ QUARANTINE_PREFIX: Final = "offsetd-quarantine-"
 _MAGIC: Final = b"offsetdQ"
 _BODY: Final = struct.Struct(">IBI")
 _FLAG_CLOSED_CLEAN: Final = 1
+_BYTES_MAX: Final = 2 * FILE_BYTES_MAX
 
 
 @attrs.frozen(kw_only=True)
@@ -61,6 +64,25 @@ class Damage:
         )
 
 
+class DamageFound(Exception):
+    """Ends what is being done with a partition: it is damaged."""
+
+    def __init__(self, reason: str, *, base_offset: int | None = None, position: int = 0) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.base_offset = base_offset
+        self.position = position
+
+    def of(self, topic_partition: TopicPartition) -> Damage:
+        """The same about a partition."""
+        return Damage(
+            topic_partition=topic_partition,
+            segment_base_offset=self.base_offset,
+            position=self.position,
+            reason=self.reason,
+        )
+
+
 @attrs.frozen(kw_only=True)
 class Claim:
     """What was promised about a partition: by the journal, or by its quarantine file.
@@ -72,6 +94,12 @@ class Claim:
     point: RecoveryPoint
     batches: tuple[bytes, ...]
     closed_clean: bool
+    is_aside: bool = False  # In a quarantine file.
+
+    @property
+    def holds_commits(self) -> bool:
+        """Whether batches that were acknowledged may be nowhere else."""
+        return any(batch_header(each).last_offset >= self.point.offset for each in self.batches)
 
 
 class QuarantineDamaged(ValueError):
@@ -108,6 +136,8 @@ def write_quarantine_file(files: Files, folder: Path, claim: Claim) -> None:
 def read_quarantine_file(files: Files, folder: Path, topic_partition: TopicPartition) -> Claim:
     """The claim that a quarantine file keeps. Raises QuarantineDamaged, NewerFormat."""
     path = quarantine_path(folder, topic_partition)
+    if files.size(path) > _BYTES_MAX:
+        raise QuarantineDamaged(f"{path.name} is larger than any journal")
     content = files.read_bytes(path)
     if len(content) < PREFIX.size + _BODY.size:
         raise QuarantineDamaged(f"{path.name} is too short")
@@ -122,13 +152,18 @@ def read_quarantine_file(files: Files, folder: Path, topic_partition: TopicParti
     if checksum(content[PREFIX.size + COUNT.size :]) != crc:
         raise QuarantineDamaged(f"{path.name} has a wrong checksum")
     points_start = PREFIX.size + _BODY.size
-    points = decode_points(content[points_start:])
-    batches = decode_batches(content[points_start + points_bytes :])
-    return Claim(
-        point=points[0],
-        batches=tuple(batch for _, batch in batches),
-        closed_clean=bool(flags & _FLAG_CLOSED_CLEAN),
-    )
+    try:
+        (point,) = decode_points(content[points_start:])
+        batches = tuple(
+            batch for _, batch in decode_batches(content[points_start + points_bytes :])
+        )
+        for batch in batches:
+            batch_header(batch)
+    except (ValueError, CorruptBatch) as error:
+        raise QuarantineDamaged(f"{path.name} says what cannot be: {error}") from error
+    if point.topic_partition != topic_partition:
+        raise QuarantineDamaged(f"{path.name} is about {point.topic_partition}")
+    return Claim(point=point, batches=batches, closed_clean=bool(flags & _FLAG_CLOSED_CLEAN))
 
 
 def claims_of(
@@ -138,12 +173,13 @@ def claims_of(
     claims: dict[TopicPartition, Claim | Damage] = {}
     for topic_partition in partitions:
         try:
-            claims[topic_partition] = read_quarantine_file(files, folder, topic_partition)
-        except (QuarantineDamaged, FileNotFoundError) as error:
-            claims[topic_partition] = Damage(
-                topic_partition=topic_partition,
-                segment_base_offset=None,
-                position=0,
-                reason=f"its share of the journal cannot be read: {error}",
-            )
+            claim = read_quarantine_file(files, folder, topic_partition)
+            claims[topic_partition] = attrs.evolve(claim, is_aside=True)
+        except (QuarantineDamaged, OSError) as error:
+            if isinstance(error, OSError) and not (
+                isinstance(error, FileNotFoundError) or is_unreadable(error)
+            ):
+                raise
+            reason = f"its share of the journal cannot be read: {error}"
+            claims[topic_partition] = DamageFound(reason).of(topic_partition)
     return claims

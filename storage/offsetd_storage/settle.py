@@ -3,6 +3,8 @@
 `.deleted` files go. Beside a `.cleaned` file, swaps from its base offset on were not complete: they
 go, then the `.cleaned` file does. A `.swap` that is left replaces every segment within the offsets
 that it covers. The folder is synced between the steps, so that each may be the last before a crash.
+
+What is to be done is told before it is done, so that a log can be judged with nothing changed.
 """
 
 from __future__ import annotations
@@ -11,22 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from offsetd_storage.quarantine import Damage
-from offsetd_storage.segment import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    segment_base_offsets,
-    segment_path,
-)
+from offsetd_storage.quarantine import DamageFound
+from offsetd_storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from offsetd_storage.segment_scan import scan_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from offsetd_storage.files import Files
-    from offsetd_storage.topic_partition import TopicPartition
 
 DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
@@ -40,6 +35,7 @@ _SEGMENT_SUFFIXES: Final = (
     TRANSACTION_INDEX_SUFFIX,
 )
 _BASE_OFFSET_DIGITS: Final = 20
+_OFFSET_MAX: Final = 2**63 - 1
 
 
 @attrs.frozen(kw_only=True)
@@ -57,6 +53,8 @@ class SegmentFileName:
         stem, rest = name[:_BASE_OFFSET_DIGITS], name[_BASE_OFFSET_DIGITS:]
         if len(stem) < _BASE_OFFSET_DIGITS or not (stem.isascii() and stem.isdigit()):
             return None
+        if int(stem) > _OFFSET_MAX:
+            return None
         for suffix in _SEGMENT_SUFFIXES:
             for state in ("", CLEANED_SUFFIX, SWAP_SUFFIX):
                 if rest == suffix + state:
@@ -64,22 +62,71 @@ class SegmentFileName:
         return None
 
 
-def settle_folder(files: Files, folder: Path, topic_partition: TopicPartition) -> Damage | None:
-    """Settles one partition's folder. Damage, and nothing deleted, where a swap is not whole."""
-    names = files.list_folder(folder)
-    _unlink(files, folder, [name for name in names if name.endswith(DELETED_SUFFIX)])
-    segment_files = _segment_files(files, folder)
-    cleaned = [each for each in segment_files if each.state == CLEANED_SUFFIX]
-    if cleaned:
-        first_cleaned = min(each.base_offset for each in cleaned)
-        unfinished = [
-            each.name
-            for each in segment_files
-            if each.state == SWAP_SUFFIX and each.base_offset >= first_cleaned
-        ]
-        _unlink(files, folder, unfinished)  # First: without the `.cleaned` they would look whole.
-        _unlink(files, folder, [each.name for each in cleaned])
-    return _finish_swaps(files, folder, topic_partition)
+@attrs.frozen(kw_only=True)
+class Settling:
+    """What settles a folder, by file names; made anew from what is there, it does the rest."""
+
+    unlinked: Sequence[Sequence[str]]  # One group after the other, each durably.
+    renamed: Sequence[str]  # `.swap` files that get their final names, one after the other.
+    # By base offset: the logs that the folder has then, and the names that they have now.
+    log_names: Mapping[int, str]
+
+
+def plan_settling(files: Files, folder: Path) -> Settling:
+    """Says what settles a partition's folder, and changes nothing.
+
+    Raises DamageFound where a swap is not whole.
+    """
+    names = files.list_folder(folder) if files.exists(folder) else []
+    deleted = [name for name in names if name.endswith(DELETED_SUFFIX)]
+    found = _segment_files(names)
+    cleaned = [each for each in found if each.state == CLEANED_SUFFIX]
+    first_cleaned = min((each.base_offset for each in cleaned), default=None)
+    unfinished = [
+        each
+        for each in found
+        if each.state == SWAP_SUFFIX
+        and first_cleaned is not None
+        and each.base_offset >= first_cleaned
+    ]
+    left = [each for each in found if each not in cleaned and each not in unfinished]
+    swaps = [each for each in left if each.state == SWAP_SUFFIX]
+    covered = [
+        _covered(files, folder, swap.name, swap.base_offset)
+        for swap in swaps
+        if swap.suffix == LOG_SUFFIX
+    ]
+    # Indexes are derived; those of the swap are made anew with those of what it replaces.
+    stale = [
+        each
+        for each in left
+        if (each.state == SWAP_SUFFIX and each.suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+        or (each.state == "" and any(each.base_offset in offsets for offsets in covered))
+    ]
+    staying = [each for each in left if each not in stale]
+    # The log's own name comes last: until then it can be done again.
+    renamed = sorted(
+        (each for each in staying if each.state == SWAP_SUFFIX),
+        key=lambda each: each.suffix == LOG_SUFFIX,
+    )
+    return Settling(
+        # Unfinished swaps first: without the `.cleaned` they would look whole.
+        unlinked=[
+            deleted,
+            *([each.name for each in group] for group in (unfinished, cleaned, stale)),
+        ],
+        renamed=[each.name for each in renamed],
+        log_names={each.base_offset: each.name for each in staying if each.suffix == LOG_SUFFIX},
+    )
+
+
+def settle(files: Files, folder: Path, settling: Settling) -> None:
+    """Does what was planned, each step durably."""
+    for names in settling.unlinked:
+        _unlink(files, folder, names)
+    for name in settling.renamed:
+        files.rename(folder / name, folder / name.removesuffix(SWAP_SUFFIX))
+        files.sync_folder(folder)
 
 
 def sync_segments(files: Files, partition_folder: Path, *, drop_cache: bool) -> None:
@@ -88,77 +135,45 @@ def sync_segments(files: Files, partition_folder: Path, *, drop_cache: bool) -> 
     The page cache outlives a killed process, and shows writes whose sync failed as if they were
     there.
     """
-    for base_offset in segment_base_offsets(files, partition_folder):
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            path = segment_path(partition_folder, base_offset, suffix)
-            if not files.exists(path):
-                continue
-            file = files.open(path)
-            try:
-                file.sync()
-                if drop_cache:
-                    file.drop_cache()
-            finally:
-                file.close()
+    for each in _segment_files(files.list_folder(partition_folder)):
+        file = files.open(partition_folder / each.name)
+        try:
+            file.sync()
+            if drop_cache:
+                file.drop_cache()
+        finally:
+            file.close()
     files.sync_folder(partition_folder)
 
 
-def _segment_files(files: Files, folder: Path) -> list[SegmentFileName]:
-    parsed = (SegmentFileName.parse(name) for name in files.list_folder(folder))
+def _covered(files: Files, folder: Path, name: str, base_offset: int) -> range:
+    """The offsets that a swapped log replaces."""
+    file = files.open(folder / name, read_only=True)
+    try:
+        scan = scan_segment(file, size=file.size(), base_offset=base_offset, offset_min=base_offset)
+    finally:
+        file.close()
+    if scan.stop is not None:  # It was synced before it got its name: this is no tear.
+        raise DamageFound(
+            f"{name} is damaged", base_offset=base_offset, position=scan.stop.position
+        )
+    return range(base_offset, max(scan.offset_next, base_offset + 1))
+
+
+def _segment_files(names: Iterable[str]) -> list[SegmentFileName]:
+    parsed = (SegmentFileName.parse(name) for name in names)
     return [each for each in parsed if each is not None]
 
 
-def _unlink(files: Files, folder: Path, names: Iterable[str]) -> None:
-    names = list(names)
+def _unlink(files: Files, folder: Path, names: Sequence[str]) -> None:
     for name in names:
         files.unlink(folder / name)
     if names:
         files.sync_folder(folder)
 
 
-def _finish_swaps(files: Files, folder: Path, topic_partition: TopicPartition) -> Damage | None:
-    segment_files = _segment_files(files, folder)
-    swaps = [
-        each for each in segment_files if each.state == SWAP_SUFFIX and each.suffix == LOG_SUFFIX
-    ]
-    ranges: list[range] = []
-    for swap in swaps:
-        file = files.open(folder / swap.name, read_only=True)
-        try:
-            scan = scan_segment(
-                file,
-                size=file.size(),
-                base_offset=swap.base_offset,
-                offset_min=swap.base_offset,
-            )
-        finally:
-            file.close()
-        if scan.stop is not None:  # It was synced before it got its name: this is no tear.
-            return Damage(
-                topic_partition=topic_partition,
-                segment_base_offset=swap.base_offset,
-                position=scan.stop.position,
-                reason=f"{swap.name} is damaged",
-            )
-        ranges.append(range(swap.base_offset, max(scan.offset_next, swap.base_offset + 1)))
-    # Indexes are derived; those of the swap are made anew with those of what it replaces.
-    stale = [
-        each.name
-        for each in segment_files
-        if (each.state == SWAP_SUFFIX and each.suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX))
-        or (each.state == "" and any(each.base_offset in covered for covered in ranges))
-    ]
-    _unlink(files, folder, stale)
-    swaps_left = [each for each in segment_files if each.state == SWAP_SUFFIX]
-    for swap in sorted(swaps_left, key=lambda each: each.suffix == LOG_SUFFIX):
-        if swap.name not in stale:
-            files.rename(folder / swap.name, folder / swap.name.removesuffix(SWAP_SUFFIX))
-            files.sync_folder(folder)  # The log's own name last: until then it can be done again.
-    return None
-
-
 def unlink_orphans(files: Files, folder: Path) -> None:
     """Takes away index files without a log, of a partition that is not damaged."""
-    segment_files = [each for each in _segment_files(files, folder) if not each.state]
-    logs = {each.base_offset for each in segment_files if each.suffix == LOG_SUFFIX}
-    _unlink(files, folder, [each.name for each in segment_files if each.base_offset not in logs])
+    in_use = [each for each in _segment_files(files.list_folder(folder)) if not each.state]
+    logs = {each.base_offset for each in in_use if each.suffix == LOG_SUFFIX}
+    _unlink(files, folder, [each.name for each in in_use if each.base_offset not in logs])

@@ -26,8 +26,7 @@ MUTANTS = (
         name="no fsync of the journal",
         file=f"{_STORAGE}/journal.py",
         replace=(
-            "        file.pwrite([self._buffer[:size]], self._position)\n"
-            "        file.datasync()\n"
+            "        file.pwrite([self._buffer[:size]], self._position)\n        file.datasync()\n"
         ),
         by="        file.pwrite([self._buffer[:size]], self._position)\n",
         caught_by=_CRASHES,
@@ -53,8 +52,7 @@ MUTANTS = (
         name="a failed fsync is tried again",
         file=f"{_STORAGE}/journal.py",
         replace=(
-            "        file.pwrite([self._buffer[:size]], self._position)\n"
-            "        file.datasync()\n"
+            "        file.pwrite([self._buffer[:size]], self._position)\n        file.datasync()\n"
         ),
         by=(
             "        file.pwrite([self._buffer[:size]], self._position)\n"
@@ -76,11 +74,11 @@ MUTANTS = (
         name="the page cache is trusted after a crash",
         file=f"{_STORAGE}/settle.py",
         replace=(
-            "                file.sync()\n"
-            "                if drop_cache:\n"
-            "                    file.drop_cache()\n"
+            "            file.sync()\n"
+            "            if drop_cache:\n"
+            "                file.drop_cache()\n"
         ),
-        by="                pass\n",
+        by="            pass\n",
         caught_by="tests/unit/storage/test_recovery.py",
     ),
     Mutant(
@@ -102,8 +100,9 @@ MUTANTS = (
         by=(
             "        cleanup.callback(log.abandon)\n"
             "        if plan.leader_epoch_known < 0:\n"
-            "            known = checkpoints.recovery_points\n"
-            "            log.truncate(min(log.offset_next, known.get(topic_partition, log.offset_next)))\n"
+            "            known = survey.checkpoints.recovery_points\n"
+            "            end = known.get(topic_partition, log.offset_next)\n"
+            "            log.truncate(min(log.offset_next, end))\n"
             "        logs[topic_partition] = log\n"
         ),
         caught_by="tests/unit/storage/test_recovery.py",

@@ -55,7 +55,7 @@ def operations(kind: OperationKind, seed: int) -> int:
 
 
 def assert_latched(run: Run) -> None:
-    """Every call refuses, and closing only unlocks."""
+    """Every call refuses, and closing only unlocks, which it says."""
     store = run.store
     if store is None:
         return
@@ -68,7 +68,8 @@ def assert_latched(run: Run) -> None:
         with pytest.raises(StorageFailed):
             call()
     before = run.files.operations
-    store.close()
+    with pytest.raises(StorageFailed):
+        store.close()
     assert run.files.operations == before, "a failed store wrote to the disk"
 
 

@@ -40,7 +40,7 @@ def test_a_log_start_is_listed_only_behind_the_first_segments_base() -> None:
     files = disk(log_starts=b"0\n2\norders 2 5\n__consumer_offsets 7 3\n")
     checkpoints = FolderCheckpoints(files, FOLDER)
     log = created(files)
-    assert checkpoints.log_starts[log.topic_partition] == 3
+    assert checkpoints.log_start(log.topic_partition, 5) == 3
     checkpoints.write({}, [log])
     assert read_offset_checkpoint(files, FOLDER / LOG_START_CHECKPOINT) == {ORDERS: 5}
     log.log_start_offset = 2

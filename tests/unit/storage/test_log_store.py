@@ -218,7 +218,8 @@ def test_a_failed_write_or_sync_ends_the_store(path: str, kind: OperationKind, n
         with pytest.raises(StorageFailed):
             call()
     seen = watched(files)
-    store.close()
+    with pytest.raises(StorageFailed):
+        store.close()
     assert seen == [], "a failed store writes nothing more"
     again = opened(files.kill())
     assert log_bytes(again.logs[P0]).startswith(acknowledged)

@@ -12,7 +12,6 @@ import attrs
 import pytest
 from offsetd_storage.errors import (
     FolderMismatch,
-    RecordTooLarge,
     StorageFailed,
     StorageFull,
 )
@@ -248,9 +247,9 @@ def test_a_replaced_config_holds_for_the_next_batch() -> None:
     log.config = attrs.evolve(log.config, segment_bytes_max=300)
     append(log, size_bytes=100)
     assert bases(log) == [0, 5]
-    with pytest.raises(RecordTooLarge):
-        append(log, size_bytes=301)
+    assert log.batch_bytes_max == 300
     log.config = LogConfig(message_bytes_max=200)
+    assert log.batch_bytes_max == 200
     append(log, size_bytes=200)
     append(log, size_bytes=200)
     assert bases(log) == [0, 5]
@@ -262,13 +261,15 @@ def test_a_replaced_config_holds_for_the_next_batch() -> None:
 @pytest.mark.parametrize(
     "config", [LogConfig(message_bytes_max=500), LogConfig(segment_bytes_max=500)]
 )
-def test_a_batch_above_the_bound_is_refused(config: LogConfig) -> None:
+def test_the_bound_on_batches_is_told_and_does_not_keep_out_what_was_acknowledged(
+    config: LogConfig,
+) -> None:
     log = created(SimulatedFiles(), config=config)
-    append(log, size_bytes=500)
-    with pytest.raises(RecordTooLarge, match="501 bytes"):
-        append(log, size_bytes=501)
-    assert log.offset_next == 1
-    assert log.size_bytes == 500
+    assert log.batch_bytes_max == 500
+    sizes = [len(append(log, size_bytes=size)) for size in (100, 900, 100)]
+    log.write()
+    assert (log.offset_next, log.size_bytes) == (3, sum(sizes))
+    assert bases(log) == ([0] if config.segment_bytes_max > 500 else [0, 1, 2])
 
 
 ROLL = 1000  # Bytes that fill the first segment, so that the next batch rolls.

@@ -6,16 +6,17 @@ import errno
 from random import Random
 
 import pytest
-from offsetd_storage.quarantine import Damage
+from offsetd_storage.quarantine import DamageFound
 from offsetd_storage.settle import (
     SegmentFileName,
-    settle_folder,
+    plan_settling,
+    settle,
     sync_segments,
     unlink_orphans,
 )
 from offsetd_storage.simulated_faults import Fault, Operation, OperationKind
 from offsetd_storage.simulated_files import SimulatedFiles
-from partition_logs import FOLDER, TOPIC_PARTITION, batch_of, contents
+from partition_logs import FOLDER, batch_of, contents
 
 
 def name(base_offset: int, suffix: str = ".log") -> str:
@@ -38,7 +39,15 @@ def disk(held: dict[str, bytes]) -> SimulatedFiles:
 
 
 def settled(files: SimulatedFiles) -> dict[str, bytes]:
-    assert settle_folder(files, FOLDER, TOPIC_PARTITION) is None
+    before = contents(files)
+    settling = plan_settling(files, FOLDER)
+    assert contents(files) == before
+    settle(files, FOLDER, settling)
+    after = contents(files)
+    logs = [(each, int(each.removesuffix(".log"))) for each in after if each.endswith(".log")]
+    assert {base: before[settling.log_names[base]] for _, base in logs} == {
+        base: after[each] for each, base in logs
+    }
     return contents(files.power_cut())
 
 
@@ -107,7 +116,7 @@ def test_a_crash_anywhere_while_settling_ends_the_same() -> None:
         states.extend(running.crash_states(samples=4, random=Random(1)))
 
     files.before_operation = look
-    settle_folder(files, FOLDER, TOPIC_PARTITION)
+    settle(files, FOLDER, plan_settling(files, FOLDER))
     assert len(states) > 10
     for state in states:
         assert settled(state) == expected
@@ -115,10 +124,11 @@ def test_a_crash_anywhere_while_settling_ends_the_same() -> None:
 
 def test_a_swap_that_is_not_whole_is_damage_and_nothing_is_removed() -> None:
     files = disk(OLD | {name(0, ".log.swap"): CLEANED[:-1]})
-    damage = settle_folder(files, FOLDER, TOPIC_PARTITION)
-    assert isinstance(damage, Damage)
-    assert damage.segment_base_offset == 0
-    assert OLD.items() <= contents(files).items()
+    before = contents(files)
+    with pytest.raises(DamageFound) as found:
+        plan_settling(files, FOLDER)
+    assert found.value.base_offset == 0
+    assert contents(files) == before
 
 
 def test_index_files_without_a_log_go_apart_from_settling() -> None:

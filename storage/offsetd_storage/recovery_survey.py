@@ -1,0 +1,360 @@
+"""What a data folder holds after any stop, and what recovery has to do: found, not yet done.
+
+The steps are those of `docs/formats/journal.md`, up to the first change: whatever refuses a folder
+is raised here. What is found is made durable first. A process that died leaves names and pages in
+the cache that were never synced, and nothing may rest on them.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from offsetd_storage.errors import FolderMismatch, ForeignWriter
+from offsetd_storage.folder_checkpoints import FolderCheckpoints
+from offsetd_storage.folder_format import FolderProperties, read_properties
+from offsetd_storage.folder_lock import FolderLock
+from offsetd_storage.journal import JOURNAL_NAMES
+from offsetd_storage.journal_recovery import RecoveredJournal, recover_journal
+from offsetd_storage.kernels import padded_buffer
+from offsetd_storage.partition_recovery import PartitionPlan, PartitionPlanner, is_as_closed
+from offsetd_storage.quarantine import Claim, Damage, DamageFound, claims_of, list_quarantine_files
+from offsetd_storage.recovery_report import RecoveryProgress
+from offsetd_storage.segment_scan import BUFFER_BYTES
+from offsetd_storage.settle import sync_segments
+from offsetd_storage.store_config import (
+    OFFSETS_PARTITIONS_DEFAULT,
+    OFFSETS_TOPIC,
+    PARTITIONS_MAX,
+    LogStoreConfig,
+)
+from offsetd_storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from contextlib import ExitStack
+    from pathlib import Path
+    from random import Random
+
+    from offsetd_storage.clock import Clock
+    from offsetd_storage.files import Files
+
+CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
+_OUR_PREFIX: Final = "offsetd"
+
+
+@attrs.frozen(kw_only=True)
+class DataFolder:
+    """What every step needs."""
+
+    files: Files
+    path: Path
+    config: LogStoreConfig
+    clock: Clock
+    random: Random
+
+
+@attrs.frozen(kw_only=True)
+class Survey:
+    """A folder that is going to be recovered, and how."""
+
+    properties: FolderProperties | None  # None: the folder is not ours yet.
+    offsets_partitions: int
+    checkpoints: FolderCheckpoints
+    journal: RecoveredJournal | None  # None: no life of it ever began.
+    claims: Mapping[TopicPartition, Claim | Damage]
+    plans: Mapping[TopicPartition, PartitionPlan]
+    damaged: Mapping[TopicPartition, Damage]
+    # A broker wrote to it after the journal crashed, which had nothing to add to the logs by then.
+    ends_journal_for_broker: bool
+
+
+def survey_folder(
+    folder: DataFolder,
+    cleanup: ExitStack,
+    on_progress: Callable[[RecoveryProgress], None] | None,
+) -> Survey:
+    """Locks a folder, and says what there is to be done.
+
+    Nothing is changed, but that the folder is made where it is missing. Raises FolderLocked,
+    NewerFormat, FolderMismatch, JournalDamaged, ForeignWriter, OSError. What has to be given back,
+    also after an error, goes into `cleanup`.
+    """
+    properties = lock_and_check_format(folder, cleanup)
+    journal = follow_journal(folder, properties)
+    claims = collect_claims(folder, journal)
+    checkpoints = FolderCheckpoints(folder.files, folder.path)
+    offsets_partitions, partitions = find_partitions(folder, properties, checkpoints, claims)
+    broker = broker_that_closed(folder)
+    if broker is not None:
+        claims = claims_after_broker(claims, broker)
+    sync_logs(folder, partitions, claims, keep_cache=broker is not None)
+    plans, damaged = plan_all(folder, partitions, claims, on_progress)
+    if broker is None:
+        broker = broker_that_was_killed(plans, checkpoints)
+        if broker is not None:
+            claims = claims_after_broker(claims, broker)
+            plans, damaged = plan_all(folder, partitions, claims, on_progress)
+    if broker is not None:
+        # What only we have written to since says nothing of what a broker did beside it.
+        plans = {each: attrs.evolve(plan, point=None) for each, plan in plans.items()}
+    return Survey(
+        properties=properties,
+        offsets_partitions=offsets_partitions,
+        checkpoints=checkpoints,
+        journal=journal,
+        claims=claims,
+        plans=plans,
+        damaged=damaged,
+        ends_journal_for_broker=(
+            broker is not None and journal is not None and not journal.closed_clean
+        ),
+    )
+
+
+# Step 1 --------------------------------------------------------------------------------------
+
+
+def lock_and_check_format(folder: DataFolder, cleanup: ExitStack) -> FolderProperties | None:
+    """1. One process at a time; a newer format is not even locked. None: not ours yet."""
+    files, path = folder.files, folder.path
+    if not files.exists(path):
+        files.make_folder(path)
+    read_properties(files, path)
+    cleanup.callback(FolderLock.acquire(files, path).release)
+    sync_names(files, path)
+    properties = read_properties(files, path)
+    if properties is None:
+        for name in JOURNAL_NAMES:
+            if files.exists(path / name):
+                raise FolderMismatch(f"{path / name} is there, but offsetd.properties is not")
+    return properties
+
+
+def sync_names(files: Files, path: Path) -> None:
+    """Makes durable what is found by name: the folder, its entries, and our files' contents."""
+    with suppress(PermissionError):  # Where we may not look, we have made nothing.
+        files.sync_folder(path.parent)
+    files.sync_folder(path)
+    for name in files.list_folder(path):
+        if name.startswith(_OUR_PREFIX) and not files.is_folder(path / name):
+            file = files.open(path / name)
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+
+# Step 2 --------------------------------------------------------------------------------------
+
+
+def follow_journal(
+    folder: DataFolder, properties: FolderProperties | None
+) -> RecoveredJournal | None:
+    """2. What the journal says; None if no life of it ever began."""
+    if properties is None:
+        return None
+    return recover_journal(
+        folder.files, folder.path, properties.identity, begun=properties.journal_begun
+    )
+
+
+# Step 3 --------------------------------------------------------------------------------------
+
+
+def collect_claims(
+    folder: DataFolder, journal: RecoveredJournal | None
+) -> dict[TopicPartition, Claim | Damage]:
+    """3. What was promised about each partition: by the journal, else by its quarantine file.
+
+    A partition without either is judged by its own bytes alone.
+    """
+    kept_aside = set(list_quarantine_files(folder.files, folder.path))
+    claims: dict[TopicPartition, Claim | Damage] = {}
+    if journal is not None:
+        for topic_partition, point in journal.end.points.items():
+            if point.held:
+                kept_aside.add(topic_partition)  # Its file has to be there.
+                continue
+            kept_aside.discard(topic_partition)  # An older file, of before it healed.
+            claims[topic_partition] = Claim(
+                point=point,
+                batches=tuple(journal.batches.get(topic_partition, ())),
+                closed_clean=journal.closed_clean,
+            )
+    return claims | claims_of(folder.files, folder.path, sorted(kept_aside))
+
+
+# Step 4 --------------------------------------------------------------------------------------
+
+
+def find_partitions(
+    folder: DataFolder,
+    properties: FolderProperties | None,
+    checkpoints: FolderCheckpoints,
+    claims: Iterable[TopicPartition],
+) -> tuple[int, list[TopicPartition]]:
+    """4. How many partitions `__consumer_offsets` has, and all partitions that are to be served.
+
+    The number is the folder's for ever: a group lies where its hash put it. A checkpoint has a say
+    only in a folder that is not ours yet.
+    """
+    folders = [
+        found
+        for name in folder.files.list_folder(folder.path)
+        if (found := TopicPartition.of_folder(name)) is not None
+        and folder.files.is_folder(folder.path / name)
+    ]
+    named = checkpoints.recovery_points if properties is None else ()
+    highest = max(
+        (each.partition for each in (*folders, *claims, *named) if each.topic == OFFSETS_TOPIC),
+        default=-1,
+    )
+    asked = folder.config.partitions
+    if properties is not None:
+        count = properties.offsets_partitions
+    else:
+        count = asked or highest + 1 or OFFSETS_PARTITIONS_DEFAULT
+    if asked not in (None, count) or highest >= count:
+        raise FolderMismatch(
+            f"{folder.path} has {max(count, highest + 1)} partitions of {OFFSETS_TOPIC},"
+            f" not {asked or count}"
+        )
+    if count > PARTITIONS_MAX:
+        raise FolderMismatch(
+            f"{folder.path} has {count} partitions of {OFFSETS_TOPIC}, more than {PARTITIONS_MAX}"
+        )
+    served = {TopicPartition(OFFSETS_TOPIC, partition) for partition in range(count)}
+    for spec in folder.config.other_topics:
+        served |= {TopicPartition(spec.topic, partition) for partition in range(spec.partitions)}
+        served |= {each for each in folders if each.topic == spec.topic}
+    return count, sorted(served | set(claims))
+
+
+# Step 5 --------------------------------------------------------------------------------------
+
+
+def sync_logs(
+    folder: DataFolder,
+    partitions: Iterable[TopicPartition],
+    claims: Mapping[TopicPartition, Claim | Damage],
+    *,
+    keep_cache: bool,
+) -> None:
+    """5. What is going to be read is on disk: it will count as durable.
+
+    The cache is dropped, as it may show what a failed sync gave up; not where whoever wrote last
+    ended in order. Then every sync had succeeded, and the start need not read the disk.
+    """
+    for topic_partition in partitions:
+        path = folder.path / topic_partition.folder_name
+        claim = claims.get(topic_partition)
+        if isinstance(claim, Damage) or not folder.files.exists(path):
+            continue
+        is_ours = (
+            claim is not None
+            and claim.closed_clean
+            and is_as_closed(folder.files, path, claim.point)
+        )
+        sync_segments(folder.files, path, drop_cache=not (keep_cache or is_ours))
+
+
+# Step 6 --------------------------------------------------------------------------------------
+
+
+def plan_all(
+    folder: DataFolder,
+    partitions: Iterable[TopicPartition],
+    claims: Mapping[TopicPartition, Claim | Damage],
+    on_progress: Callable[[RecoveryProgress], None] | None,
+) -> tuple[dict[TopicPartition, PartitionPlan], dict[TopicPartition, Damage]]:
+    """6. Checks every batch of every log, and plans its recovery."""
+    damaged = {each: claim for each, claim in claims.items() if isinstance(claim, Damage)}
+    waiting = [each for each in partitions if each not in damaged]
+    planners: SimpleQueue[PartitionPlanner] = SimpleQueue()
+    for _ in range(folder.config.recovery_threads):
+        planners.put(PartitionPlanner(folder.files, folder.path, padded_buffer(BUFFER_BYTES)))
+
+    def plan(topic_partition: TopicPartition) -> PartitionPlan | Damage:
+        claim = claims.get(topic_partition)
+        assert not isinstance(claim, Damage), "a damaged claim is not planned with"
+        planner = planners.get()
+        try:
+            return planner.plan(
+                topic_partition, claim, folder.config.log_config(topic_partition.topic)
+            )
+        finally:
+            planners.put(planner)
+
+    plans: dict[TopicPartition, PartitionPlan] = {}
+    bytes_done = 0
+    with ThreadPoolExecutor(folder.config.recovery_threads, "recovery") as pool:
+        for done, outcome in enumerate(pool.map(plan, waiting), start=1):
+            if isinstance(outcome, Damage):
+                damaged[outcome.topic_partition] = outcome
+            else:
+                plans[outcome.topic_partition] = outcome
+                bytes_done += outcome.bytes_scanned
+            if on_progress is not None:
+                on_progress(
+                    RecoveryProgress(
+                        partitions_done=done, partitions=len(waiting), bytes_done=bytes_done
+                    )
+                )
+    return plans, damaged
+
+
+# A broker that ran in between ------------------------------------------------------------------
+
+
+def broker_that_closed(folder: DataFolder) -> str | None:
+    """The word of a broker that it closed the folder; it is newer than our journal."""
+    path = folder.path / CLEAN_SHUTDOWN_NAME
+    return f"a broker closed it ({path})" if folder.files.exists(path) else None
+
+
+def broker_that_was_killed(
+    plans: Mapping[TopicPartition, PartitionPlan], checkpoints: FolderCheckpoints
+) -> str | None:
+    """What only a broker can have left behind a recovery point, if anything.
+
+    That is a leader epoch that we never used, or a checkpoint that says that more was made durable
+    than the journal ever had, and the batches for that. (A checkpoint alone proves nothing: it has
+    no checksum.)
+    """
+    for topic_partition, plan in plans.items():
+        if plan.leader_epoch_cut > plan.leader_epoch_known:
+            return f"a broker wrote to {topic_partition} (leader epoch {plan.leader_epoch_cut})"
+        checkpoint = checkpoints.recovery_points.get(topic_partition, 0)
+        if plan.recovered_offset_next < checkpoint <= plan.valid_offset_next:
+            return f"a broker wrote to {topic_partition}, up to offset {checkpoint}"
+    return None
+
+
+def claims_after_broker(
+    claims: Mapping[TopicPartition, Claim | Damage], broker: str
+) -> dict[TopicPartition, Claim | Damage]:
+    """What is still promised once a broker has written to the folder.
+
+    Where nothing was left to be appended to the logs, they count as the broker left them, as after
+    a clean close of ours. Else our commits and the broker's exclude each other. Raises
+    ForeignWriter.
+    """
+    after = dict(claims)
+    for topic_partition, claim in claims.items():
+        if isinstance(claim, Damage) or claim.closed_clean:
+            continue
+        if not claim.holds_commits:
+            after[topic_partition] = attrs.evolve(claim, closed_clean=True, batches=())
+        elif claim.is_aside:
+            reason = f"{broker}, while its quarantine file holds commits for it"
+            after[topic_partition] = DamageFound(reason).of(topic_partition)
+        else:
+            raise ForeignWriter(
+                f"{broker}, while the journal still held commits for {topic_partition}"
+            )
+    return after
