@@ -26,6 +26,7 @@ from grpc_health.v1.health import aio as health_aio
 from offsetd_storage.errors import StorageError, StorageFailed
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
+from offsetd_storage.store_config import OFFSETS_PARTITIONS_DEFAULT
 
 from offsetd_coordinator.loader import load
 from offsetd_coordinator.node import Node
@@ -188,6 +189,8 @@ class Server:
 
     def _open_store(self, threads: int) -> LogStore:
         progress = _Progress("checking")
+        partitions = self.settings.offsets_topic_num_partitions or OFFSETS_PARTITIONS_DEFAULT
+        raise_descriptor_limit(partitions, self.settings.max_connections)
         store = LogStore.open(
             self._files,
             Path(self.settings.data_dir),
@@ -211,6 +214,7 @@ class Server:
                 _log.info("index rebuilt", partition=str(each.topic_partition), problem=problem)
         for damage in store.quarantined.values():
             _log.error("partition quarantined", damage=str(damage))
+        # Again, now that it is known what the folder has.
         raise_descriptor_limit(store.partitions, self.settings.max_connections)
         return store
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -11,6 +11,11 @@ from offsetd_storage.log_config import OFFSETS_TOPIC_LOG_CONFIG, LogConfig
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_PARTITIONS_DEFAULT: Final = 50  # Kafka's offsets.topic.num.partitions.
+PARTITIONS_MAX: Final = 10_000  # A larger number is a slip: each takes files, and time at a start.
+
+
+def _partitions() -> list[Any]:
+    return [attrs.validators.ge(1), attrs.validators.le(PARTITIONS_MAX)]
 
 
 @attrs.frozen(kw_only=True)
@@ -18,7 +23,7 @@ class TopicSpec:
     """A topic of our own beside `__consumer_offsets`."""
 
     topic: str
-    partitions: int = attrs.field(validator=attrs.validators.ge(1))
+    partitions: int = attrs.field(validator=_partitions())
     log: LogConfig
 
 
@@ -29,7 +34,7 @@ class LogStoreConfig:
     # Of `__consumer_offsets`. None: what the folder says, else the default; a folder that says
     # otherwise is refused, as its groups lie where their hash put them.
     partitions: int | None = attrs.field(
-        default=None, validator=attrs.validators.optional(attrs.validators.ge(1))
+        default=None, validator=attrs.validators.optional(_partitions())
     )
     log: LogConfig = OFFSETS_TOPIC_LOG_CONFIG
     other_topics: tuple[TopicSpec, ...] = ()

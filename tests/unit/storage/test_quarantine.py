@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 from journals import A, B, point_at
 from log_stores import FOLDER
 from offsetd_storage.errors import NewerFormat
-from offsetd_storage.journal_format import checksum
+from offsetd_storage.journal_format import batches_chunks, checksum, encode_points
 from offsetd_storage.quarantine import (
     Claim,
     Damage,
@@ -18,6 +19,7 @@ from offsetd_storage.quarantine import (
     write_quarantine_file,
 )
 from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import batch_of
 
 CLAIM = Claim(
@@ -60,6 +62,33 @@ def test_every_bit_flip_and_every_cut_is_noticed() -> None:
         files.put_durable(quarantine_path(FOLDER, A), each)
         with pytest.raises(QuarantineDamaged):
             read_quarantine_file(files, FOLDER, A)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        encode_points([]),
+        encode_points([CLAIM.point, CLAIM.point]),
+        encode_points([attrs.evolve(CLAIM.point, topic_partition=B)]),
+        encode_points([attrs.evolve(CLAIM.point, topic_partition=TopicPartition("../a", 0))]),
+        (10**6).to_bytes(4),
+    ],
+    ids=["no point", "two", "another partition's", "a path", "a wrong count"],
+)
+def test_what_has_its_checksum_and_cannot_be_is_damage(body: bytes) -> None:
+    content = bytes(1) + len(body).to_bytes(4) + body + batches_chunks([])[0]
+    prefix = written(CLAIM).read_bytes(quarantine_path(FOLDER, A))[:16]
+    files = SimulatedFiles()
+    whole = prefix + checksum(content).to_bytes(4) + content
+    files.put_durable(quarantine_path(FOLDER, A), whole)
+    with pytest.raises(QuarantineDamaged, match=r"cannot be|is about"):
+        read_quarantine_file(files, FOLDER, A)
+
+
+def test_batches_that_are_none_are_damage() -> None:
+    files = written(attrs.evolve(CLAIM, batches=(b"no batch",)))
+    with pytest.raises(QuarantineDamaged, match="cannot be"):
+        read_quarantine_file(files, FOLDER, A)
 
 
 def test_a_newer_file_is_refused() -> None:
