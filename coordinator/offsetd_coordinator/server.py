@@ -194,7 +194,7 @@ class Server:
         store = LogStore.open(
             self._files,
             Path(self.settings.data_dir),
-            _store_config(self.settings, threads),
+            store_config(self.settings, threads),
             clock=self._clock,
             random=self._random,
             on_progress=lambda at: progress.note(at.partitions_done, at.partitions, at.bytes_done),
@@ -219,7 +219,7 @@ class Server:
         return store
 
     def _load_shards(self, store: LogStore, threads: int) -> dict[int, Shard]:
-        config = _shard_config(self.settings, store.partitions)
+        config = shard_config(self.settings, store.partitions)
         shards = {
             topic_partition.partition: Shard(topic_partition.partition, config)
             for topic_partition in store.logs
@@ -303,7 +303,8 @@ def _channel_options(settings: Settings) -> list[tuple[str, int]]:
     ]
 
 
-def _store_config(settings: Settings, threads: int) -> LogStoreConfig:
+def store_config(settings: Settings, threads: int) -> LogStoreConfig:
+    """What the settings say to the store."""
     return LogStoreConfig(
         partitions=settings.offsets_topic_num_partitions,
         log=LogConfig(
@@ -320,7 +321,8 @@ def _store_config(settings: Settings, threads: int) -> LogStoreConfig:
     )
 
 
-def _shard_config(settings: Settings, partitions: int) -> ShardConfig:
+def shard_config(settings: Settings, partitions: int) -> ShardConfig:
+    """What the settings say to each shard."""
     return ShardConfig(
         partitions=partitions,
         offset_commit_value_version=settings.offset_commit_value_version,

@@ -1,0 +1,109 @@
+"""A node that serves from a simulated disk, without gRPC: what the tests of the services call."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from offsetd.v1 import offset_service_pb2
+from offsetd_coordinator.node import Node
+from offsetd_coordinator.runtime import Runtime
+from offsetd_coordinator.service.commit_parser import CommitParser
+from offsetd_coordinator.service.offsets import OffsetService
+from offsetd_coordinator.shard import Shard, ShardConfig
+from offsetd_storage.clock import ManualClock
+from offsetd_storage.log_store import LogStore, LogStoreConfig
+from offsetd_storage.simulated_files import SimulatedFiles
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from offsetd_storage.errors import StorageFailed
+
+PARTITIONS = 4
+METADATA_UNITS_MAX = 4096
+WAIT_SECONDS = 20
+
+
+class ServingNode:
+    """A node, its runtime, its clock, its disk, and the disk's failures as they are reported."""
+
+    def __init__(self, files: SimulatedFiles, clock: ManualClock, *, partitions: int) -> None:
+        self.files = files
+        self.clock = clock
+        self.failures: list[StorageFailed] = []
+        self.store = LogStore.open(
+            files,
+            Path("/data"),
+            LogStoreConfig(partitions=partitions, journal_file_bytes=1 << 20),
+            clock=clock,
+            random=Random(1),
+        )
+        config = ShardConfig(partitions=partitions)
+        self.runtime = Runtime(
+            self.store,
+            {partition: Shard(partition, config) for partition in range(partitions)},
+            clock=clock,
+            loop=asyncio.get_running_loop(),
+            recovery_point_interval_ms=3_600_000,
+            on_failed=self.failures.append,
+        )
+        self.node = Node(node_id="n1", address="127.0.0.1:7171", start_ms=clock.now_ms())
+        self.node.partitions = partitions
+        self.node.folder_id = self.store.folder_id
+        self.node.serve(self.runtime)
+        self.parser = CommitParser(metadata_units_max=METADATA_UNITS_MAX)
+        self.offsets = OffsetService(self.node, self.parser)
+
+    async def commit(
+        self, group_id: str, value: int, *, partitions: int = 1, topic: str = "orders"
+    ) -> offset_service_pb2.CommitOffsetsResponse:
+        """Commits one value to some partitions, through the service."""
+        request = commit_request(group_id, value, partitions=partitions, topic=topic)
+        answer = self.offsets.commit_offsets(request.SerializeToString())
+        return offset_service_pb2.CommitOffsetsResponse.FromString(
+            await asyncio.wait_for(answer, WAIT_SECONDS)
+        )
+
+    async def fetch(self, *group_ids: str) -> list[offset_service_pb2.GroupOffsets]:
+        """All offsets of some groups, through the service."""
+        request = offset_service_pb2.FetchOffsetsRequest(
+            groups=[offset_service_pb2.GroupSelection(group_id=each) for each in group_ids]
+        )
+        answer = self.offsets.fetch_offsets(request.SerializeToString())
+        response = offset_service_pb2.FetchOffsetsResponse.FromString(
+            await asyncio.wait_for(answer, WAIT_SECONDS)
+        )
+        return list(response.groups)
+
+
+def commit_request(
+    group_id: str, value: int, *, partitions: int = 1, topic: str = "orders"
+) -> offset_service_pb2.CommitOffsetsRequest:
+    """A commit of one value to some partitions."""
+    return offset_service_pb2.CommitOffsetsRequest(
+        group_id=group_id,
+        offsets=[
+            offset_service_pb2.OffsetCommit(topic=topic, partition=partition, offset=value)
+            for partition in range(partitions)
+        ],
+    )
+
+
+@contextlib.asynccontextmanager
+async def serving_node(
+    *, partitions: int = PARTITIONS, flushing: bool = True
+) -> AsyncIterator[ServingNode]:
+    """A node on an empty disk. Without `flushing` nothing gets durable until `runtime.start`."""
+    clock = ManualClock()
+    serving = ServingNode(SimulatedFiles(clock=clock), clock, partitions=partitions)
+    if flushing:
+        serving.runtime.start()
+    try:
+        yield serving
+    finally:
+        if serving.runtime.failed is None:
+            await asyncio.to_thread(serving.runtime.close)

@@ -1,0 +1,127 @@
+"""What every call goes through: deadline, admission, and errors that become statuses."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc.status_pb2 import Status
+from offsetd_coordinator.errors import GroupIdNotFound, TooManyBytesInFlight
+from offsetd_coordinator.service import calls
+from offsetd_coordinator.service.limits import Admission
+
+
+class FakeContext:
+    """A call's context, as far as the services use it."""
+
+    def __init__(self, remaining_seconds: float | None = None) -> None:
+        self.remaining_seconds = remaining_seconds
+        self.code: grpc.StatusCode | None = None
+        self.details = ""
+        self.trailers: tuple[tuple[str, bytes], ...] = ()
+
+    def time_remaining(self) -> float | None:
+        return self.remaining_seconds
+
+    def set_code(self, code: grpc.StatusCode) -> None:
+        self.code = code
+
+    def set_details(self, details: str) -> None:
+        self.details = details
+
+    def set_trailing_metadata(self, trailers: tuple[tuple[str, bytes], ...]) -> None:
+        self.trailers = trailers
+
+    @property
+    def status(self) -> Status:
+        return Status.FromString(dict(self.trailers)["grpc-status-details-bin"])
+
+
+async def called(answer: Any, admission: Admission, context: FakeContext, message: bytes) -> bytes:
+    """What a handler makes of a message."""
+    handler: Any = calls.unary(answer, admission)
+    response: bytes = await handler.unary_unary(message, context)
+    return response
+
+
+async def test_a_call_gets_its_answer_and_is_counted_while_it_waits() -> None:
+    admission, context = Admission(100), FakeContext(5.0)
+
+    async def answer(message: bytes) -> bytes:
+        assert (admission.requests, admission.bytes_taken) == (1, 5)
+        return message.upper()
+
+    assert await called(answer, admission, context, b"hello") == b"HELLO"
+    assert context.code is None
+    assert (admission.requests, admission.bytes_taken) == (0, 0)
+
+
+async def test_a_deadline_that_is_spent_does_nothing() -> None:
+    async def answer(_: bytes) -> bytes:
+        raise AssertionError("nothing may be done")
+
+    context = FakeContext(0.0)
+    assert await called(answer, Admission(100), context, b"x") == b""
+    assert context.code is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (GroupIdNotFound("no such group"), grpc.StatusCode.NOT_FOUND),
+        (ValueError("a secret of the inside"), grpc.StatusCode.INTERNAL),
+        (MemoryError(), grpc.StatusCode.INTERNAL),
+    ],
+)
+async def test_an_error_becomes_a_status_and_gives_back_what_was_taken(
+    error: Exception, code: grpc.StatusCode
+) -> None:
+    async def answer(_: bytes) -> bytes:
+        raise error
+
+    admission, context = Admission(100), FakeContext()
+    assert await called(answer, admission, context, b"x") == b""
+    assert context.code is code
+    assert context.status.code == code.value[0]
+    assert context.status.message == context.details
+    assert "secret" not in context.details
+    assert admission.requests == 0
+
+
+async def test_a_call_that_is_cancelled_gives_back_what_was_taken() -> None:
+    admission = Admission(100)
+
+    async def answer(_: bytes) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    task = asyncio.create_task(called(answer, admission, FakeContext(), b"x"))
+    await asyncio.sleep(0)
+    assert admission.requests == 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (admission.requests, admission.bytes_taken) == (0, 0)
+
+
+async def test_a_call_beyond_the_budget_is_refused_before_it_is_read() -> None:
+    admission, context = Admission(10), FakeContext()
+    admission.take(8)
+
+    async def answer(_: bytes) -> bytes:
+        raise AssertionError("nothing may be done")
+
+    assert await called(answer, admission, context, b"xyz") == b""
+    assert context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert admission.bytes_taken == 8
+
+
+def test_a_lone_request_is_taken_whatever_its_size() -> None:
+    admission = Admission(10)
+    admission.take(1000)
+    with pytest.raises(TooManyBytesInFlight):
+        admission.take(1)
+    admission.give_back(1000)
+    admission.take(1)

@@ -1,0 +1,345 @@
+"""StreamCommits: results, refusals, bounds, and every way in which a stream can end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+from offsetd.v1 import offset_service_pb2
+from offsetd_coordinator.service.limits import Admission
+from offsetd_coordinator.service.stream import CommitStream
+from offsetd_storage.simulated_faults import Fault, OperationKind
+from serving_nodes import WAIT_SECONDS, ServingNode, commit_request, serving_node
+
+
+class StreamContext:
+    """A stream's context: messages go in by `send`, results come out by `result`."""
+
+    def __init__(self) -> None:
+        self._incoming: asyncio.Queue[Any] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
+        self._results: list[offset_service_pb2.CommitResult] = []
+        self.reads = 0
+        self.writes = 0
+        self.writable = asyncio.Event()
+        self.writable.set()
+        self.remaining_seconds: float | None = None
+        self.code: grpc.StatusCode | None = None
+        self.status = Status()
+
+    def send(self, *commits: tuple[int, offset_service_pb2.CommitOffsetsRequest]) -> None:
+        """One message with some commits."""
+        message = offset_service_pb2.StreamCommitsRequest(
+            commits=[
+                offset_service_pb2.SequencedCommit(sequence=sequence, commit=commit)
+                for sequence, commit in commits
+            ]
+        )
+        self.send_bytes(message.SerializeToString())
+
+    def send_bytes(self, message: bytes) -> None:
+        self._incoming.put_nowait(message)
+
+    def half_close(self) -> None:
+        self._incoming.put_nowait(grpc.aio.EOF)
+
+    async def result(self) -> offset_service_pb2.CommitResult:
+        """The next result, whatever message it comes in."""
+        while not self._results:
+            message = await asyncio.wait_for(self._outgoing.get(), WAIT_SECONDS)
+            response = offset_service_pb2.StreamCommitsResponse.FromString(message)
+            self._results += response.results
+        return self._results.pop(0)
+
+    async def read(self) -> Any:
+        message = await self._incoming.get()
+        self.reads += 1
+        return message
+
+    async def write(self, message: bytes) -> None:
+        await self.writable.wait()
+        self.writes += 1
+        self._outgoing.put_nowait(message)
+
+    def time_remaining(self) -> float | None:
+        return self.remaining_seconds
+
+    def set_code(self, code: grpc.StatusCode) -> None:
+        self.code = code
+
+    def set_details(self, details: str) -> None:
+        """The status has it too."""
+
+    def set_trailing_metadata(self, trailers: tuple[tuple[str, bytes], ...]) -> None:
+        self.status = Status.FromString(dict(trailers)["grpc-status-details-bin"])
+
+    @property
+    def reason(self) -> str:
+        info = ErrorInfo()
+        self.status.details[0].Unpack(info)
+        return str(info.reason)
+
+
+class OpenStream:
+    """A stream that runs in a task of its own."""
+
+    def __init__(
+        self, serving: ServingNode, *, unanswered_max: int = 1024, bytes_max: int = 1 << 20
+    ) -> None:
+        self.context = StreamContext()
+        self.admission = Admission(bytes_max)
+        context: Any = self.context
+        stream = CommitStream(
+            serving.node, self.admission, serving.parser, context, unanswered_max=unanswered_max
+        )
+        self.task = asyncio.create_task(stream.run())
+
+    async def end(self) -> None:
+        """Waits for the call's end; nothing may be left of it."""
+        await asyncio.wait_for(self.task, WAIT_SECONDS)
+        self.check_nothing_is_left()
+
+    def check_nothing_is_left(self) -> None:
+        assert (self.admission.requests, self.admission.bytes_taken) == (0, 0)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not [task for task in others if "CommitStream" in repr(task.get_coro())]
+
+
+async def settled() -> None:
+    """Lets every task run until it waits for something."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
+async def test_results_name_the_sequence_that_they_answer() -> None:
+    async with serving_node() as serving:
+        stream = OpenStream(serving)
+        sequences = [2**64 - 1, 0, 7]
+        for value, sequence in enumerate(sequences):
+            stream.context.send((sequence, commit_request("g", value)))
+        results = [await stream.context.result() for _ in sequences]
+        assert [result.sequence for result in results] == sequences
+        assert [result.committed.revision.log_offset for result in results] == [0, 1, 2]
+        stream.context.half_close()
+        await stream.end()
+        assert stream.context.code is None
+
+
+async def test_commits_of_any_groups_share_a_message_and_fail_one_by_one() -> None:
+    async with serving_node() as serving:
+        stream = OpenStream(serving)
+        conflicting = commit_request("b", 1)
+        conflicting.offsets[0].expected_offset = 3
+        stream.context.send(
+            (1, commit_request("a", 1)), (2, conflicting), (3, commit_request("", 1))
+        )
+        results = {}
+        for _ in range(3):
+            result = await stream.context.result()
+            results[result.sequence] = result
+        assert results[1].HasField("committed")
+        assert results[2].error.code == grpc.StatusCode.ABORTED.value[0]
+        assert results[3].error.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+        stream.context.half_close()
+        await stream.end()
+
+
+async def test_what_one_flush_made_durable_leaves_in_one_message() -> None:
+    async with serving_node(flushing=False) as serving:
+        stream = OpenStream(serving)
+        for value in range(50):
+            stream.context.send((value, commit_request("g", value)))
+        await settled()
+        assert stream.context.reads == 50
+        assert stream.context.writes == 0, "a result left before the flush"
+        serving.runtime.start()
+        for value in range(50):
+            assert (await stream.context.result()).sequence == value
+        assert stream.context.writes == 1
+        stream.context.half_close()
+        await stream.end()
+
+
+async def test_a_stream_with_too_much_unanswered_is_not_read() -> None:
+    async with serving_node(flushing=False) as serving:
+        stream = OpenStream(serving, unanswered_max=10)
+        for value in range(100):
+            stream.context.send((value, commit_request("g", value)))
+        await settled()
+        assert stream.context.reads == 10
+        serving.runtime.start()
+        for value in range(100):
+            assert (await stream.context.result()).sequence == value
+        stream.context.half_close()
+        await stream.end()
+
+
+async def test_a_client_that_does_not_read_its_results_is_held_back() -> None:
+    async with serving_node() as serving:
+        stream = OpenStream(serving, unanswered_max=10)
+        stream.context.writable.clear()
+        for value in range(100):
+            stream.context.send((value, commit_request("g", value)))
+        await asyncio.sleep(0.2)
+        assert stream.context.reads <= 20
+        stream.context.writable.set()
+        for value in range(100):
+            assert (await stream.context.result()).sequence == value
+        stream.context.half_close()
+        await stream.end()
+
+
+async def test_a_commit_beyond_the_budget_is_refused_and_the_stream_goes_on() -> None:
+    async with serving_node(flushing=False) as serving:
+        stream = OpenStream(serving, bytes_max=100)
+        for sequence in range(10):
+            stream.context.send((sequence, commit_request("g", sequence)))
+        await settled()
+        serving.runtime.start()
+        results = [await stream.context.result() for _ in range(10)]
+        refused = [result for result in results if result.HasField("error")]
+        assert 0 < len(refused) < 10
+        assert {result.error.code for result in refused} == {
+            grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+        }
+        stream.context.half_close()
+        await stream.end()
+
+
+async def test_an_abandoned_stream_leaves_its_commits_and_nothing_else() -> None:
+    async with serving_node(flushing=False) as serving:
+        stream = OpenStream(serving)
+        stream.context.send((1, commit_request("g", 5, partitions=3)))
+        await settled()
+        assert stream.admission.requests == 1
+        stream.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stream.task
+        await settled()
+        stream.check_nothing_is_left()
+        serving.runtime.start()
+        [group] = await serving.fetch("g")
+        assert [each.offset for each in group.offsets] == [5, 5, 5]
+
+
+async def test_a_client_that_is_gone_when_it_is_answered_leaves_nothing() -> None:
+    async with serving_node() as serving:
+        stream = OpenStream(serving)
+
+        async def broken(_: bytes) -> None:
+            raise grpc.aio.InternalError("the client hung up")
+
+        stream.context.__dict__["write"] = broken
+        stream.context.send((1, commit_request("g", 5)))
+        with pytest.raises(grpc.aio.InternalError):
+            await asyncio.wait_for(stream.task, WAIT_SECONDS)
+        await settled()
+        stream.check_nothing_is_left()
+
+
+async def test_a_half_closed_stream_is_answered_to_its_end() -> None:
+    async with serving_node(flushing=False) as serving:
+        stream = OpenStream(serving)
+        for sequence in range(5):
+            stream.context.send((sequence, commit_request("g", sequence)))
+        stream.context.half_close()
+        await settled()
+        assert not stream.task.done()
+        serving.runtime.start()
+        await stream.end()
+        assert [(await stream.context.result()).sequence for _ in range(5)] == [0, 1, 2, 3, 4]
+
+
+async def test_a_message_that_is_none_ends_the_stream_after_what_came_before() -> None:
+    async with serving_node() as serving:
+        stream = OpenStream(serving)
+        stream.context.send((1, commit_request("g", 5)))
+        stream.context.send_bytes(b"\xff\xff")
+        stream.context.send((2, commit_request("g", 6)))
+        assert (await stream.context.result()).sequence == 1
+        await stream.end()
+        assert stream.context.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert stream.context.reason == "INVALID_REQUEST"
+        [group] = await serving.fetch("g")
+        assert group.offsets[0].offset == 5
+
+
+async def test_a_commit_that_is_not_utf8_is_refused_alone() -> None:
+    async with serving_node() as serving:
+        stream = OpenStream(serving)
+        good = commit_request("g", 5).SerializeToString()
+        bad = b"\x0a\x02\xff\xfe" + good[3:]
+        commits = b"".join(
+            b"\x0a" + bytes([len(each) + 4]) + b"\x08" + bytes([sequence, 0x12, len(each)]) + each
+            for sequence, each in ((1, good), (2, bad), (3, good))
+        )
+        stream.context.send_bytes(commits)
+        outcomes = {}
+        for _ in range(3):
+            result = await stream.context.result()
+            outcomes[result.sequence] = result.WhichOneof("outcome")
+        assert outcomes == {1: "committed", 2: "error", 3: "committed"}
+        stream.context.half_close()
+        await stream.end()
+
+
+async def test_draining_answers_what_was_taken_and_ends_the_stream() -> None:
+    async with serving_node(flushing=False) as serving:
+        stream = OpenStream(serving)
+        stream.context.send((1, commit_request("g", 5)))
+        await settled()
+        serving.node.drain()
+        stream.context.send((2, commit_request("g", 6)))
+        await settled()
+        assert not stream.task.done()
+        serving.runtime.start()
+        await stream.end()
+        assert (await stream.context.result()).sequence == 1
+        assert stream.context.code is grpc.StatusCode.UNAVAILABLE
+        assert stream.context.reason == "COORDINATOR_NOT_AVAILABLE"
+
+
+async def test_an_idle_stream_ends_when_the_server_drains() -> None:
+    async with serving_node() as serving:
+        stream = OpenStream(serving)
+        await settled()
+        serving.node.drain()
+        await stream.end()
+        assert stream.context.reason == "COORDINATOR_NOT_AVAILABLE"
+
+
+async def test_a_stream_of_a_server_that_drains_is_refused_at_once() -> None:
+    async with serving_node() as serving:
+        serving.node.drain()
+        stream = OpenStream(serving)
+        await stream.end()
+        assert stream.context.reason == "COORDINATOR_NOT_AVAILABLE"
+        assert stream.context.reads == 0
+
+
+async def test_a_stream_with_a_spent_deadline_is_refused_at_once() -> None:
+    async with serving_node() as serving:
+        stream = OpenStream(serving)
+        stream.context.remaining_seconds = 0.0
+        await stream.end()
+        assert stream.context.code is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert stream.context.reads == 0
+
+
+async def test_a_disk_that_fails_ends_the_stream_without_a_result() -> None:
+    async with serving_node() as serving:
+        stream = OpenStream(serving)
+        stream.context.send((1, commit_request("g", 5)))
+        assert (await stream.context.result()).sequence == 1
+        serving.files.faults.append(Fault(kind=OperationKind.SYNC, errno=errno.EIO))
+        stream.context.send((2, commit_request("g", 6)))
+        await stream.end()
+        assert stream.context.code is grpc.StatusCode.UNAVAILABLE
+        assert stream.context.reason == "STORAGE_FAILED"
+        assert stream.context.writes == 1
