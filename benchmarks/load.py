@@ -38,6 +38,7 @@ BROKER_JAVA_OPTIONS = (
     *("-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
 )
+BROKER_START_S_MAX = 600
 _FINISHED = re.compile(
     r"^\[(?P<time>[^\]]+)\].*Finished loading of metadata from __consumer_offsets-\d+"
     r".* in (?P<ms>\d+)\s*ms",
@@ -114,7 +115,7 @@ def _broker_on(ours: Path, folder: Path) -> KafkaBroker | None:
 def _kafka_seconds(broker: KafkaBroker) -> float:
     read_into_cache(broker.data_folder)
     said_before = len(broker.log_text())
-    with broker.running():
+    with broker.running(start_s_max=BROKER_START_S_MAX):
         pass
     begun, ended = [], []
     for finished in _FINISHED.finditer(broker.log_text(), said_before):

@@ -95,9 +95,9 @@ class KafkaBroker:
         return (self.folder / "broker.log").read_text(errors="replace")
 
     @contextmanager
-    def running(self) -> Iterator["KafkaBroker"]:
+    def running(self, *, start_s_max: int = START_S_MAX) -> Iterator["KafkaBroker"]:
         """Started within; stopped cleanly after, unless it was killed."""
-        self.start()
+        self.start(start_s_max=start_s_max)
         try:
             yield self
         except BaseException:
@@ -105,12 +105,12 @@ class KafkaBroker:
             raise
         self.stop()
 
-    def start(self) -> None:
+    def start(self, *, start_s_max: int = START_S_MAX) -> None:
         """Returns when it answers and has loaded all groups. Takes new ports each time."""
         properties = self._write_properties()
         log = self.folder / "broker.log"
         self._jvm = self._runtime.start("kafka.Kafka", [properties], self.folder, log)
-        deadline_s = time.monotonic() + START_S_MAX
+        deadline_s = time.monotonic() + start_s_max
         self._admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         while True:
             if self._is_ready():
