@@ -103,11 +103,11 @@ class Flusher:
                 self._sleep_until(earliest_seconds)
                 # Read before the flush: whoever got a ticket up to here appended before it began.
                 ticket = self.appended
+                covered = ticket - durable
                 begun_seconds = time.perf_counter()
                 self._store.flush()
                 if self._failed:
                     return
-                covered = ticket - durable
                 durable = ticket
                 self._on_durable(ticket)
                 if covered > 1 or self.appended > ticket:
