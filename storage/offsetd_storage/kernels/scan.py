@@ -205,13 +205,15 @@ def find_batch_header(buffer: Bytes, start: int, end: int, file_end: int, offset
     """
     offset_max = offset_min + I32_MAX
     for position in range(start, end - OLD_MESSAGE_BYTES_MIN + 1):
-        base_offset = load_i64(buffer, position + BASE_OFFSET_AT)
-        if base_offset < offset_min or base_offset > offset_max:
+        magic = load_u8(buffer, position + MAGIC_AT)
+        if magic > MAGIC:  # First: it rules out most of what there may be.
             continue
         size = batch_size(buffer, position)
         if size < OLD_MESSAGE_BYTES_MIN or size > file_end - position:
             continue
-        magic = load_u8(buffer, position + MAGIC_AT)
+        base_offset = load_i64(buffer, position + BASE_OFFSET_AT)
+        if base_offset < offset_min or base_offset > offset_max:
+            continue
         if magic < MAGIC:
             if load_u8(buffer, position + OLD_ATTRIBUTES_AT) & ~0x0F == 0:
                 return position
