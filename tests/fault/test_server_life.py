@@ -361,6 +361,67 @@ def test_a_newer_format_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     assert contents_of(folder) == before
 
 
+def test_a_damaged_partition_answers_data_loss_and_the_others_serve(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    settings = {"offsets.topic.num.partitions": 4}
+    groups = [f"g{number}" for number in range(20)]
+    where: dict[str, int] = {}
+    with ServerProcess(folder, settings=settings) as server:
+        server.wait_until_serving()
+        with server.channel() as channel:
+            for value in range(3):
+                for group in groups:
+                    answer = Stubs(channel).offsets.CommitOffsets(commit(group, value))
+                    where[group] = answer.revision.log_partition
+        assert server.stop() == 0
+    damaged = where["g0"]
+    assert len(set(where.values())) > 1
+    segment = folder / f"__consumer_offsets-{damaged}" / f"{0:020d}.log"
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 1
+    segment.write_bytes(content)
+    with ServerProcess(folder, settings=settings) as server:
+        server.wait_until_serving()
+        assert server.wait_for_event("partition quarantined")["level"] == "error"
+        with server.channel() as channel:
+            stubs = Stubs(channel)
+            for group in groups:
+                if where[group] != damaged:
+                    assert stored(stubs, group) == [2]
+                    stubs.offsets.CommitOffsets(commit(group, 3))
+                    continue
+                for call, request in (
+                    (stubs.offsets.CommitOffsets, commit(group, 3)),
+                    (stubs.groups.GetGroup, group_service_pb2.GetGroupRequest(group_id=group)),
+                    (
+                        stubs.groups.DeleteGroup,
+                        group_service_pb2.DeleteGroupRequest(group_id=group),
+                    ),
+                ):
+                    with pytest.raises(grpc.RpcError) as caught:
+                        call(request)
+                    assert refusal(caught.value)[:2] == (
+                        grpc.StatusCode.DATA_LOSS,
+                        "PARTITION_QUARANTINED",
+                    )
+                with pytest.raises(grpc.RpcError) as caught:
+                    stored(stubs, group)
+                assert caught.value.code() == grpc.StatusCode.DATA_LOSS
+            listed = stubs.groups.ListGroups(group_service_pb2.ListGroupsRequest())
+            assert {each.group_id for each in listed.groups} == {
+                group for group in groups if where[group] != damaged
+            }
+            assert list(listed.unreachable_log_partitions) == [damaged]
+            info = stubs.admin.GetServerInfo(admin_service_pb2.GetServerInfoRequest())
+            assert list(info.quarantined_partitions) == [damaged]
+            [described] = stubs.admin.DescribeLog(
+                admin_service_pb2.DescribeLogRequest(partitions=[damaged])
+            ).partitions
+            assert described.quarantine_reason
+        assert server.stop() == 0
+    assert segment.read_bytes() == bytes(content), "nothing is cut from a damaged partition"
+
+
 def contents_of(folder: Path) -> dict[str, bytes]:
     """Every file's bytes."""
     return {

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from offsetd.v1 import group_service_pb2, types_pb2
 
-from offsetd_coordinator.errors import CoordinatorError, InvalidPageToken, InvalidRequest
+from offsetd_coordinator.errors import (
+    CoordinatorError,
+    InvalidPageToken,
+    InvalidRequest,
+    LogPartitionQuarantined,
+)
 from offsetd_coordinator.requests import DeleteGroupReply
 from offsetd_coordinator.service import validation
 from offsetd_coordinator.service.offsets import until_durable
@@ -47,9 +52,16 @@ class GroupService:
         prefix = validation.read_group_id(request.group_id_prefix, "group_id_prefix")
         after = _read_page_token(request)
         found: list[GroupListing] = []
+        unreachable: list[int] = []
         ticket = 0
-        for partition in list(runtime.shards):
-            partition_ticket, listings = runtime.list_groups(partition, prefix=prefix, after=after)
+        for partition in range(runtime.partitions):
+            try:
+                partition_ticket, listings = runtime.list_groups(
+                    partition, prefix=prefix, after=after
+                )
+            except LogPartitionQuarantined:
+                unreachable.append(partition)
+                continue
             ticket = max(ticket, partition_ticket)
             # One more than the page tells whether another page follows.
             found = heapq.nsmallest(
@@ -59,7 +71,9 @@ class GroupService:
             )
             await asyncio.sleep(0)
         await until_durable(runtime, ticket)
-        response = group_service_pb2.ListGroupsResponse(groups=map(_listing, found[:page_size]))
+        response = group_service_pb2.ListGroupsResponse(
+            groups=map(_listing, found[:page_size]), unreachable_log_partitions=unreachable
+        )
         if len(found) > page_size:
             response.next_page_token = _page_token(request, found[page_size - 1].group_id)
         return response.SerializeToString()
