@@ -11,7 +11,9 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import attrs
-from log_stores import SMALL, append, contents, opened
+from log_stores import SMALL, SMALL_LOG, append, contents, opened
+from offsetd_storage.log_config import LogConfig
+from offsetd_storage.log_store import TopicSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +26,16 @@ if TYPE_CHECKING:
 
 
 _FLUSH_BYTES = 1500  # At most, of what `append_some` appends.
+_CONFIG = LogConfig(segment_bytes_max=5000)
+# What an operator may change from one start to the next.
+SETTINGS = (
+    SMALL,
+    attrs.evolve(SMALL, log=attrs.evolve(SMALL_LOG, segment_bytes_max=300)),
+    attrs.evolve(SMALL, log=attrs.evolve(SMALL_LOG, segment_bytes_max=2000)),
+    attrs.evolve(SMALL, journal_file_bytes=8192),
+    attrs.evolve(SMALL, journal_header_bytes=1024),
+    attrs.evolve(SMALL, other_topics=(TopicSpec(topic="other", partitions=2, log=_CONFIG),)),
+)
 
 
 class Killed(BaseException):
@@ -91,20 +103,24 @@ class Run:
         self,
         files: SimulatedFiles,
         random: Random,
-        config: LogStoreConfig = SMALL,
+        settings: Sequence[LogStoreConfig] = (SMALL,),
         model: Model | None = None,
     ) -> None:
         self.files = files
         self.random = random
-        self.config = config
+        self.settings = settings
         self.model = model or Model()
         self.store: LogStore | None = None
 
     def open(self) -> LogStore:
         """Opens the store and takes what it holds for acknowledged."""
-        self.store = opened(self.files, self.config, random=self.random)
+        self.store = self.opened(self.files)
         self.model.settle(self.model.check(self.store))
         return self.store
+
+    def opened(self, files: SimulatedFiles) -> LogStore:
+        """A store on some disk, with any of the settings."""
+        return opened(files, self.random.choice(self.settings), random=self.random)
 
     def append(self, topic_partition: TopicPartition, size_bytes: int) -> None:
         """Appends a batch, which nothing is promised about yet."""
@@ -214,7 +230,7 @@ class Explorer:
             while self.random.random() < self.again_chance:
                 disk = self._crash_recovery(disk, run)
                 self.nested += 1
-            store = opened(disk, run.config, random=self.random)
+            store = run.opened(disk)
             model.settle(model.check(store))
             if self.random.random() < self.again_chance:
                 self._continue(disk, store, run, model)
@@ -225,7 +241,7 @@ class Explorer:
     def _crash_recovery(self, disk: SimulatedFiles, run: Run) -> SimulatedFiles:
         """Recovers a disk, and crashes it at an operation of the recovery."""
         rehearsal = disk.kill()
-        opened(rehearsal, run.config, random=self.random).abandon()
+        run.opened(rehearsal).abandon()
         last = self.random.randrange(rehearsal.operations + 1)
 
         def kill(files: SimulatedFiles, operation: Operation) -> None:
@@ -234,12 +250,12 @@ class Explorer:
 
         disk.before_operation = kill
         with contextlib.suppress(Killed):
-            opened(disk, run.config, random=self.random).abandon()
+            run.opened(disk).abandon()
         return crashed(disk, self.random)
 
     def _continue(self, disk: SimulatedFiles, store: LogStore, run: Run, model: Model) -> None:
         """Commits a little more, crashes, and recovers once more."""
-        life = Run(disk, self.random, run.config, model)
+        life = Run(disk, self.random, run.settings, model)
         life.store = store
         life.append_some(sorted(store.logs))
         life.flush()

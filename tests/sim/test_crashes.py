@@ -8,7 +8,7 @@ from time import monotonic
 import pytest
 from log_stores import seeded
 from offsetd_storage.simulated_files import SimulatedFiles
-from sim.crash_explorer import Explorer, Run
+from sim.crash_explorer import SETTINGS, Explorer, Run
 
 NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
 STATES = int(os.environ.get("OFFSETD_TEST_CRASH_STATES", "20000" if NIGHTLY else "5000"))
@@ -57,9 +57,22 @@ def test_at_every_operation_every_crash_state_recovers() -> None:
     while explorer.states < STATES:
         # Sectors smaller than real ones tear what is small, too.
         files = SimulatedFiles(sector_bytes=random.choice([64, 512]))
-        play(Run(files, random), explorer, steps=12)
+        play(Run(files, random, SETTINGS), explorer, steps=12)
         rounds += 1
     print(
         f"{explorer.states} crash states, {explorer.nested} of them in recovery,"
         f" {rounds} rounds, {monotonic() - started:.0f} s"
     )
+
+
+@pytest.mark.slow
+def test_starts_that_are_crashed_again_and_again_lose_nothing() -> None:
+    """The very first start, too, with the folder's own name, which is made in it."""
+    random = seeded()
+    explorer = Explorer(random, samples=1, again_chance=0.5, interleave_chance=0.0)
+    rounds = 0
+    while explorer.states < STATES // 2:
+        files = SimulatedFiles(sector_bytes=random.choice([64, 512]))
+        play(Run(files, random, SETTINGS), explorer, steps=random.randint(0, 3))
+        rounds += 1
+    print(f"{explorer.states} crash states, {explorer.nested} of them in recovery, {rounds} rounds")
