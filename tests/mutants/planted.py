@@ -124,8 +124,8 @@ MUTANTS = (
     Mutant(
         name="no checksum of batches",
         file=f"{_STORAGE}/kernels/scan.py",
-        replace="        if not has_valid_checksum(buffer, position, size):\n",
-        by="        if size < 0:\n",
+        replace="    if not has_valid_checksum(buffer, position, size):\n",
+        by="    if size < 0:\n",
         caught_by="tests/unit/storage/test_scan.py",
     ),
     Mutant(

@@ -6,7 +6,7 @@ has to catch it runs against the copy. CI replays a rotating third, `make nightl
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import os
 import shutil
 import subprocess
@@ -25,7 +25,7 @@ def todays_mutants() -> list[Mutant]:
     """All of them at night; else the third whose turn it is today."""
     if os.environ.get("OFFSETD_NIGHTLY"):
         return list(MUTANTS)
-    turn = datetime.datetime.now(tz=datetime.UTC).date().toordinal() % 3
+    turn = dt.datetime.now(tz=dt.UTC).date().toordinal() % 3
     return [mutant for place, mutant in enumerate(MUTANTS) if place % 3 == turn]
 
 
