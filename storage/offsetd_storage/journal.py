@@ -354,7 +354,6 @@ class Journal:
             kind=kind,
             life=life,
             sequence=self._next_sequence,
-            durable_sequence=self._next_sequence - 1,
             chunks=chunks,
         )
         file = self._file(self._place)

@@ -10,7 +10,7 @@ Header, at the file's start:
 Frame, aligned to 8 bytes:
 
     mark 8 · CRC32C u32 of what follows · payload bytes u32
-    life u64 · sequence u64 · durable sequence u64 · kind u8 · reserved 7 · payload
+    life u64 · sequence u64 · kind u8 · reserved 7 · payload
 
 The mark is a secret of the folder: clients' bytes inside a payload cannot pass for a frame.
 
@@ -45,7 +45,7 @@ FRAME_BYTES_MAX: Final = 64 << 20  # Read in one piece.
 HEADER_MAGIC: Final = b"offsetdJ"
 PREFIX: Final = struct.Struct(">8sII")
 HEADER: Final = struct.Struct(">IIIIQ16sQQQ")
-FRAME: Final = struct.Struct(">8sIIQQQB7x")
+FRAME: Final = struct.Struct(">8sIIQQB7x")
 MARK_BYTES: Final = 8
 COUNT: Final = struct.Struct(">I")
 _TOPIC: Final = struct.Struct(">H")
@@ -56,7 +56,7 @@ _SEQUENCE_FIELD: Final = 3  # The fourth of a frame's fields of 8 bytes.
 _CRC_END: Final = MARK_BYTES + 4  # A frame's CRC covers everything behind its own field.
 
 assert PREFIX.size == 16, "the header's prefix is 16 bytes in every version"
-assert FRAME.size == 48, "a frame header is 48 bytes"
+assert FRAME.size == 40, "a frame header is 40 bytes"
 assert FRAME.size % ALIGNMENT == 0, "the fields of a frame are aligned"
 
 
@@ -119,7 +119,6 @@ class Frame:
     kind: FrameKind
     life: int
     sequence: int
-    durable_sequence: int  # Known to be durable when this one was written.
     position: int
     payload_start: int
     payload_end: int
@@ -279,7 +278,6 @@ def put_frame(
     kind: FrameKind,
     life: int,
     sequence: int,
-    durable_sequence: int,
     chunks: Iterable[bytes],
 ) -> int:
     """Writes a frame to the start of `buffer`; returns its aligned size."""
@@ -289,7 +287,7 @@ def put_frame(
         view[end : end + len(chunk)] = chunk
         end += len(chunk)
     size = end - FRAME.size
-    FRAME.pack_into(view, 0, mark, 0, size, life, sequence, durable_sequence, kind)
+    FRAME.pack_into(view, 0, mark, 0, size, life, sequence, kind)
     COUNT.pack_into(view, MARK_BYTES, crc32c(buffer, _CRC_END, end))
     padded_end = align(end)
     view[end:padded_end] = bytes(padded_end - end)
@@ -310,7 +308,7 @@ def read_frame(
     """
     if position + FRAME.size > limit:
         return None
-    found, crc, size, life, sequence, durable, kind = FRAME.unpack_from(buffer.data, position)
+    found, crc, size, life, sequence, kind = FRAME.unpack_from(buffer.data, position)
     end = position + FRAME.size + size
     if found != mark or end > limit:
         return None
@@ -320,7 +318,6 @@ def read_frame(
         kind=FrameKind(kind),
         life=life,
         sequence=sequence,
-        durable_sequence=durable,
         position=buffer_position + position,
         payload_start=buffer_position + position + FRAME.size,
         payload_end=buffer_position + end,

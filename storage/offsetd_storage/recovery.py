@@ -136,7 +136,7 @@ def _report(survey: Survey, logs: Mapping[TopicPartition, PartitionLog]) -> Reco
 
 
 def follow_broker(folder: DataFolder, survey: Survey, journal: Journal) -> None:
-    """7. The first changes, where a broker had the folder since.
+    """7. The first changes, where a broker had the folder in between.
 
     If our journal had crashed, and the logs count as the broker left them, the journal says so
     before the proof of it goes. The broker's word that it closed the folder is taken away, as it

@@ -64,7 +64,6 @@ def frame_of(
         kind=FrameKind.BATCHES,
         life=life,
         sequence=sequence,
-        durable_sequence=sequence - 1,
         chunks=[payload],
     )
     return buffer[:size].tobytes()
@@ -92,7 +91,7 @@ def test_a_frame_reads_back() -> None:
     content = frame_of(b"payload")
     frame = read_frame(padded_copy(content), 0, len(content), mark=MARK)
     assert frame is not None
-    assert (frame.kind, frame.life, frame.sequence, frame.durable_sequence) == (1, 9, 5, 4)
+    assert (frame.kind, frame.life, frame.sequence) == (1, 9, 5)
     assert content[frame.payload_start : frame.payload_end] == b"payload"
     assert frame.end == len(content) == frame_bytes(7)
 

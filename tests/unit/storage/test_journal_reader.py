@@ -58,7 +58,6 @@ def frame_of(payload: bytes, *, sequence: int, life: int = 9, mark: bytes = MARK
         kind=FrameKind.BATCHES,
         life=life,
         sequence=sequence,
-        durable_sequence=sequence - 1,
         chunks=[payload],
     )
     return buffer[:size].tobytes()
@@ -102,7 +101,10 @@ def test_a_frame_at_any_aligned_place_is_found_and_read(payload_bytes: int) -> N
         reader = reader_of(content, size=1000)
         frame = reader.find_frame(0, 1000, sequence_min=3)
         assert frame is not None
-        assert (frame.position, frame.end) == (position, align(position + 48 + payload_bytes))
+        assert (frame.position, frame.end) == (
+            position,
+            align(position + FRAME.size + payload_bytes),
+        )
         assert reader.payload(frame) == payload
         assert reader.frame_at(position, 1000) == frame
         assert reader.find_frame(0, frame.payload_end - 1, sequence_min=3) is None
@@ -140,7 +142,7 @@ def test_a_large_file_takes_little_memory() -> None:
 
 @pytest.mark.parametrize("payload_bytes", [FRAME_BYTES_MAX - FRAME.size + 1, 2**32 - 1])
 def test_a_frame_larger_than_any_is_not_read(payload_bytes: int) -> None:
-    content = FRAME.pack(MARK, 0, payload_bytes, 1, 1, 0, 1)
+    content = FRAME.pack(MARK, 0, payload_bytes, 1, 1, 1)
     file = MemoryFile(content, 2**33)
     reader = JournalReader(file, mark=MARK)  # type: ignore[arg-type]
     assert reader.frame_at(0, 2**33) is None
