@@ -9,6 +9,7 @@ ours: 1 would be as good as a server that does nothing.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import socket
@@ -57,8 +58,8 @@ def _compare(bare: Address, ours: Address, *, count: int, seconds: float) -> dic
     measures = _measures(seconds)
     contestants: dict[str, Callable[[], float]] = {}
     for name, measure in measures.items():
-        contestants[f"bare: {name}"] = lambda measure=measure: measure(bare, False)  # type: ignore[misc]
-        contestants[f"ours: {name}"] = lambda measure=measure: measure(ours, True)  # type: ignore[misc]
+        contestants[f"bare: {name}"] = functools.partial(measure, bare, False)
+        contestants[f"ours: {name}"] = functools.partial(measure, ours, True)
     figures = rounds.interleave(contestants, rounds=count)
     found: dict[str, object] = {}
     for name in measures:

@@ -143,10 +143,14 @@ class Stubs:
 
     def __init__(self, channel: grpc.Channel) -> None:
         self.channel = channel
-        # Generated stubs are untyped.
-        self.offsets: Any = offset_service_pb2_grpc.OffsetServiceStub(channel)  # type: ignore[no-untyped-call]
-        self.groups: Any = group_service_pb2_grpc.GroupServiceStub(channel)  # type: ignore[no-untyped-call]
-        self.admin: Any = admin_service_pb2_grpc.AdminServiceStub(channel)  # type: ignore[no-untyped-call]
+        self.offsets: Any = _untyped(offset_service_pb2_grpc).OffsetServiceStub(channel)
+        self.groups: Any = _untyped(group_service_pb2_grpc).GroupServiceStub(channel)
+        self.admin: Any = _untyped(admin_service_pb2_grpc).AdminServiceStub(channel)
+
+
+def _untyped(generated: Any) -> Any:
+    """Generated stubs have no types."""
+    return generated
 
 
 def poll(condition: Callable[[], object], seconds_max: float, about: object = "") -> None:

@@ -400,11 +400,11 @@ def load_settings(
 
     Raises SettingsError for an unknown name, a value that is not allowed, or text that is not TOML.
     """
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     values.update(_from_toml(toml, toml_name))
     values.update(_from_environment(environment or {}))
     values.update(_from_assignments(assignments))
-    return Settings(**{name.replace(".", "_"): value for name, value in values.items()})  # type: ignore[arg-type]
+    return Settings(**{name.replace(".", "_"): value for name, value in values.items()})
 
 
 def _declaration(name: str, source: str) -> Declaration:

@@ -10,7 +10,7 @@ import shutil
 import struct
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
@@ -61,12 +61,13 @@ def commit_until_refused(stubs: Stubs, history: History, group_id: str) -> grpc.
 def reason(error: grpc.RpcError) -> str:
     """The public reason of an error; empty if it came from the connection alone."""
     status, info = Status(), ErrorInfo()
-    for key, value in error.trailing_metadata() or ():  # type: ignore[attr-defined]
+    trailers: Any = error.trailing_metadata()
+    for key, value in trailers or ():
         if key == "grpc-status-details-bin":
             status.MergeFromString(value)
     for packed in status.details:
         packed.Unpack(info)
-    return info.reason
+    return str(info.reason)
 
 
 # Which call of each thread fails. Some hit the start, which then fails; most hit the commits.

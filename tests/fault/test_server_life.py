@@ -10,11 +10,11 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from commit_history import History, Writers
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -23,7 +23,6 @@ from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
 from server_process import ServerProcess, Stubs, poll
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 SERVICES = (
@@ -35,6 +34,9 @@ SERVICES = (
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 WAIT_SECONDS = 60
+# Generated stubs have no types.
+health_stub: Any = health_pb2_grpc.HealthStub
+reflection_stub: Any = reflection_pb2_grpc.ServerReflectionStub
 
 
 def commit(
@@ -60,7 +62,7 @@ def stored(stubs: Stubs, group_id: str) -> list[int]:
 
 def health(channel: grpc.Channel) -> dict[str, int]:
     """What health says of every service."""
-    stub = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
+    stub = health_stub(channel)
     return {
         name: stub.Check(health_pb2.HealthCheckRequest(service=name)).status for name in SERVICES
     }
@@ -69,7 +71,8 @@ def health(channel: grpc.Channel) -> dict[str, int]:
 def refusal(error: grpc.RpcError) -> tuple[grpc.StatusCode, str, float]:
     """Code, reason, and after how many seconds to come again (-1: not said)."""
     status, info, retry = Status(), ErrorInfo(), RetryInfo()
-    for key, value in error.trailing_metadata() or ():
+    trailers: Any = error.trailing_metadata()
+    for key, value in trailers or ():
         if key == "grpc-status-details-bin":
             status.MergeFromString(value)
     seconds = -1.0
@@ -103,69 +106,34 @@ def test_a_server_starts_on_nothing_stops_cleanly_and_starts_again(tmp_path: Pat
 def test_a_stop_in_the_middle_of_everything_loses_nothing_that_was_acknowledged(
     tmp_path: Path,
 ) -> None:
-    acknowledged: dict[str, int] = {}
-    attempted: dict[str, int] = {}
-    ends: list[tuple[str, tuple[grpc.StatusCode, str, float]]] = []
-
-    def commit_alone(stubs: Stubs, group: str) -> None:
-        try:
-            for value in range(1_000_000):
-                attempted[group] = value
-                stubs.offsets.CommitOffsets(commit(group, value, 3), timeout=WAIT_SECONDS)
-                acknowledged[group] = value
-        except grpc.RpcError as error:
-            ends.append(("unary", refusal(error)))
-
-    def commit_in_a_stream(stubs: Stubs, group: str) -> None:
-        def messages() -> Iterator[offset_service_pb2.StreamCommitsRequest]:
-            for value in range(1_000_000):
-                attempted[group] = value
-                sequenced = offset_service_pb2.SequencedCommit(
-                    sequence=value, commit=commit(group, value, 3)
-                )
-                yield offset_service_pb2.StreamCommitsRequest(commits=[sequenced])
-
-        try:
-            for response in stubs.offsets.StreamCommits(messages()):
-                for result in response.results:
-                    assert result.HasField("committed"), result
-                    acknowledged[group] = result.sequence
-        except grpc.RpcError as error:
-            ends.append(("stream", refusal(error)))
-
+    history = History(tmp_path / "acknowledged.jsonl")
     with ServerProcess(tmp_path / "data") as server:
         server.wait_until_serving()
         channels = [server.channel() for _ in range(6)]
-        threads = [
-            threading.Thread(
-                target=commit_alone if number < 3 else commit_in_a_stream,
-                args=(Stubs(channel), f"g{number}"),
-                daemon=True,
-            )
-            for number, channel in enumerate(channels)
-        ]
-        for thread in threads:
-            thread.start()
-        poll(lambda: len(acknowledged) == 6 and min(acknowledged.values()) > 20, WAIT_SECONDS)
+        writers = Writers(history, [Stubs(channel) for channel in channels], partitions=3)
+        poll(
+            lambda: (
+                all(group.acknowledged >= 0 for group in history.groups.values())
+                and history.acknowledgements > 300
+            ),
+            WAIT_SECONDS,
+            server,
+        )
         assert server.stop() == 0, server.log
-        for thread in threads:
-            thread.join(WAIT_SECONDS)
+        writers.stop()
         for channel in channels:
             channel.close()
-    assert len(ends) == 6
-    for kind, (code, reason, retry_seconds) in ends:
-        assert code == grpc.StatusCode.UNAVAILABLE, (kind, reason)
-        if kind == "stream":
-            assert reason == "COORDINATOR_NOT_AVAILABLE"
-            assert retry_seconds > 0
+    assert not writers.refused
+    refusals = [refusal(error) for error in writers.ends]
+    assert {code for code, _, _ in refusals} == {grpc.StatusCode.UNAVAILABLE}
+    told = [seconds for _, why, seconds in refusals if why == "COORDINATOR_NOT_AVAILABLE"]
+    assert len(told) >= 3, "every stream is told that the server stops"
+    assert min(told) > 0
     with ServerProcess(tmp_path / "data") as server:
         assert server.wait_for_event("folder open")["closed_clean"] is True
         server.wait_until_serving()
         with server.channel() as channel:
-            for group, value in acknowledged.items():
-                found = set(stored(Stubs(channel), group))
-                assert len(found) == 1, "all or nothing"
-                assert value <= found.pop() <= attempted[group]
+            history.check(Stubs(channel))
 
 
 def test_draining_is_announced_before_calls_are_refused(tmp_path: Path) -> None:
@@ -186,7 +154,7 @@ def test_a_watcher_of_health_does_not_hold_up_a_stop(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as server:
         server.wait_until_serving()
         with server.channel() as channel:
-            stub = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
+            stub = health_stub(channel)
             watched = stub.Watch(health_pb2.HealthCheckRequest(service=""))
             assert next(watched).status == SERVING
             server.process.send_signal(signal.SIGTERM)
@@ -322,7 +290,7 @@ def test_reflection_is_on_where_only_this_machine_listens(tmp_path: Path) -> Non
         with ServerProcess(tmp_path / "data", settings={"reflection.enable": setting}) as server:
             server.wait_until_serving()
             with server.channel() as channel:
-                stub = reflection_pb2_grpc.ServerReflectionStub(channel)  # type: ignore[no-untyped-call]
+                stub = reflection_stub(channel)
                 ask = reflection_pb2.ServerReflectionRequest(list_services="")
                 if expected:
                     answer = next(stub.ServerReflectionInfo(iter([ask])))
