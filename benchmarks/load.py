@@ -39,6 +39,7 @@ BROKER_JAVA_OPTIONS = (
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
 )
 BROKER_START_S_MAX = 600
+_LOG_TIME = "%Y-%m-%d %H:%M:%S,%f"
 _FINISHED = re.compile(
     r"^\[(?P<time>[^\]]+)\].*Finished loading of metadata from __consumer_offsets-\d+"
     r".* in (?P<ms>\d+)\s*ms",
@@ -119,7 +120,7 @@ def _kafka_seconds(broker: KafkaBroker) -> float:
         pass
     begun, ended = [], []
     for finished in _FINISHED.finditer(broker.log_text(), said_before):
-        end = datetime.strptime(finished["time"], "%Y-%m-%d %H:%M:%S,%f").timestamp()  # noqa: DTZ007
+        end = datetime.strptime(finished["time"], _LOG_TIME).timestamp()  # noqa: DTZ007
         ended.append(end)
         begun.append(end - int(finished["ms"]) / 1000)
     if len(ended) < OFFSETS_PARTITIONS:

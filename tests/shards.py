@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from offsetd_coordinator.requests import CommitOffsets, OffsetEntry
@@ -48,9 +48,9 @@ def commit(group_id: str, *entries: OffsetEntry, request_id: bytes = b"") -> Com
     return CommitOffsets.of(group_id.encode(), entries, request_id)
 
 
-def entry(topic: str, partition: int, offset: int, **more: object) -> OffsetEntry:
+def entry(topic: str, partition: int, offset: int, **more: Any) -> OffsetEntry:
     """One partition of a commit."""
-    return OffsetEntry(topic=topic.encode(), partition=partition, offset=offset, **more)  # type: ignore[arg-type]
+    return OffsetEntry(topic=topic.encode(), partition=partition, offset=offset, **more)
 
 
 def offset_key(group: str, topic: str = "t", partition: int = 0, version: int = 1) -> bytes:
@@ -63,9 +63,9 @@ def group_key(group: str) -> bytes:
     return encode_key(GroupKey(group=group))
 
 
-def consumer_group_key(group: str, record_type: int, **more: str) -> bytes:
+def consumer_group_key(group: str, record_type: int, **more: Any) -> bytes:
     """A KIP-848 group's key."""
-    return encode_key(ConsumerGroupKey(record_type=record_type, group=group, **more))  # type: ignore[arg-type]
+    return encode_key(ConsumerGroupKey(record_type=record_type, group=group, **more))
 
 
 def offset_value(offset: int, version: int = 4, **more: object) -> bytes:

@@ -26,7 +26,7 @@ from offsetd_storage.quarantine import (
 from offsetd_storage.recovery_report import PartitionReport, RecoveryReport
 from offsetd_storage.recovery_survey import (
     CLEAN_SHUTDOWN_NAME,
-    DataFolder,
+    RecoveryScope,
     Survey,
     survey_folder,
 )
@@ -75,7 +75,7 @@ def recover_folder(
 
     What has to be given back, also after an error, goes into `cleanup`.
     """
-    folder = DataFolder(files=files, path=path, config=config, clock=clock, random=random)
+    folder = RecoveryScope(files=files, path=path, config=config, clock=clock, random=random)
     survey = survey_folder(folder, cleanup, on_progress)
     properties = survey.properties or new_properties(survey.offsets_partitions, random)
     journal = Journal(files, path, properties.identity, _sizes(config))
@@ -135,7 +135,7 @@ def _report(survey: Survey, logs: Mapping[TopicPartition, PartitionLog]) -> Reco
 # Step 7 --------------------------------------------------------------------------------------
 
 
-def follow_broker(folder: DataFolder, survey: Survey, journal: Journal) -> None:
+def follow_broker(folder: RecoveryScope, survey: Survey, journal: Journal) -> None:
     """7. The first changes, where a broker had the folder in between.
 
     If our journal had crashed, and the logs count as the broker left them, the journal says so
@@ -153,7 +153,7 @@ def follow_broker(folder: DataFolder, survey: Survey, journal: Journal) -> None:
 # Step 8 --------------------------------------------------------------------------------------
 
 
-def quarantine_damaged(folder: DataFolder, survey: Survey) -> None:
+def quarantine_damaged(folder: RecoveryScope, survey: Survey) -> None:
     """8. A damaged partition's share of the journal goes to a file of its own, durably.
 
     Nothing else is done to the partition.
@@ -168,7 +168,7 @@ def quarantine_damaged(folder: DataFolder, survey: Survey) -> None:
 
 
 def apply_all(
-    folder: DataFolder, survey: Survey, cleanup: ExitStack
+    folder: RecoveryScope, survey: Survey, cleanup: ExitStack
 ) -> dict[TopicPartition, PartitionLog]:
     """9. Cuts, appends the journal's batches again, makes missing folders; all of it durable."""
     logs = {}
@@ -217,7 +217,7 @@ def points_at_end(
 
 
 def begin_new_life(
-    folder: DataFolder,
+    folder: RecoveryScope,
     journal: Journal,
     old: RecoveredJournal | None,
     points: Mapping[TopicPartition, RecoveryPoint],
@@ -246,7 +246,7 @@ def begin_new_life(
 
 
 def forget_old_life(
-    folder: DataFolder, properties: FolderProperties, damaged: Iterable[TopicPartition]
+    folder: RecoveryScope, properties: FolderProperties, damaged: Iterable[TopicPartition]
 ) -> FolderProperties:
     """12. From now on there has to be a journal; quarantine files of healed partitions go."""
     files = folder.files

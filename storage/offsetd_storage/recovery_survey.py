@@ -48,7 +48,7 @@ _OUR_PREFIX: Final = "offsetd"
 
 
 @attrs.frozen(kw_only=True)
-class DataFolder:
+class RecoveryScope:
     """What every step needs."""
 
     files: Files
@@ -74,7 +74,7 @@ class Survey:
 
 
 def survey_folder(
-    folder: DataFolder,
+    folder: RecoveryScope,
     cleanup: ExitStack,
     on_progress: Callable[[RecoveryProgress], None] | None,
 ) -> Survey:
@@ -119,7 +119,7 @@ def survey_folder(
 # Step 1 --------------------------------------------------------------------------------------
 
 
-def lock_and_check_format(folder: DataFolder, cleanup: ExitStack) -> FolderProperties | None:
+def lock_and_check_format(folder: RecoveryScope, cleanup: ExitStack) -> FolderProperties | None:
     """1. One process at a time; a newer format is not even locked. None: not ours yet."""
     files, path = folder.files, folder.path
     if not files.exists(path):
@@ -153,7 +153,7 @@ def sync_names(files: Files, path: Path) -> None:
 
 
 def follow_journal(
-    folder: DataFolder, properties: FolderProperties | None
+    folder: RecoveryScope, properties: FolderProperties | None
 ) -> RecoveredJournal | None:
     """2. What the journal says; None if no life of it ever began."""
     if properties is None:
@@ -167,7 +167,7 @@ def follow_journal(
 
 
 def collect_claims(
-    folder: DataFolder, journal: RecoveredJournal | None
+    folder: RecoveryScope, journal: RecoveredJournal | None
 ) -> dict[TopicPartition, Claim | Damage]:
     """3. What was promised about each partition: by the journal, else by its quarantine file.
 
@@ -193,7 +193,7 @@ def collect_claims(
 
 
 def find_partitions(
-    folder: DataFolder,
+    folder: RecoveryScope,
     properties: FolderProperties | None,
     checkpoints: FolderCheckpoints,
     claims: Iterable[TopicPartition],
@@ -239,7 +239,7 @@ def find_partitions(
 
 
 def sync_logs(
-    folder: DataFolder,
+    folder: RecoveryScope,
     partitions: Iterable[TopicPartition],
     claims: Mapping[TopicPartition, Claim | Damage],
     *,
@@ -267,7 +267,7 @@ def sync_logs(
 
 
 def plan_all(
-    folder: DataFolder,
+    folder: RecoveryScope,
     partitions: Iterable[TopicPartition],
     claims: Mapping[TopicPartition, Claim | Damage],
     on_progress: Callable[[RecoveryProgress], None] | None,
@@ -311,7 +311,7 @@ def plan_all(
 # A broker that ran in between ------------------------------------------------------------------
 
 
-def broker_that_closed(folder: DataFolder) -> str | None:
+def broker_that_closed(folder: RecoveryScope) -> str | None:
     """The word of a broker that it closed the folder; it is newer than our journal."""
     path = folder.path / CLEAN_SHUTDOWN_NAME
     return f"a broker closed it ({path})" if folder.files.exists(path) else None

@@ -82,14 +82,14 @@ class Model:
         promised = self.acknowledged
         lines = [
             f"{each}: holds {len(held.get(each, b''))} bytes, {len(promised.get(each, b''))} are"
-            f" acknowledged, equal up to {_common(held.get(each, b''), promised.get(each, b''))}"
+            f" acknowledged, equal up to {_first_difference(held.get(each, b''), promised.get(each, b''))}"
             for each in sorted(held.keys() | promised.keys())
         ]
         flying = [[(str(each), len(batch)) for each, batch in frame] for frame in self.in_flight]
         return "\n".join([*lines, f"in flight: {flying}"])
 
 
-def _common(one: bytes, other: bytes) -> int:
+def _first_difference(one: bytes, other: bytes) -> int:
     return next(
         (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
         min(len(one), len(other)),
@@ -185,8 +185,11 @@ class Run:
 
 def crashed(files: SimulatedFiles, random: Random) -> SimulatedFiles:
     """One of the disks that a crash may leave: of the process, or of the power."""
-    if random.random() < 0.2:
+    how = random.random()
+    if how < 0.2:
         return files.kill()
+    if how < 0.5:
+        return files.power_cut()  # The hardest test of what was said to be durable.
     return random.choice(list(files.crash_states(samples=8, random=random)))
 
 
@@ -198,6 +201,7 @@ class Explorer:
     samples: int  # Of the states at one operation, beyond none and all of what is pending.
     again_chance: float  # That a recovery is itself crashed, and the one after it.
     interleave_chance: float  # That another thread gets its turn at an operation.
+    look_chance: float = 1.0  # That an operation is explored at all.
     states: int = 0
     nested: int = 0
 
@@ -218,6 +222,8 @@ class Explorer:
 
     def explore(self, files: SimulatedFiles, operation: Operation, run: Run) -> None:
         """Recovers from every crash state of this moment."""
+        if self.random.random() >= self.look_chance:
+            return
         for place, state in enumerate(files.crash_states(samples=self.samples, random=self.random)):
             self.check(state, run, f"power cut {place} before {operation}")
         self.check(files.kill(), run, f"kill before {operation}")

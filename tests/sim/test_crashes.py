@@ -69,10 +69,15 @@ def test_at_every_operation_every_crash_state_recovers() -> None:
 def test_starts_that_are_crashed_again_and_again_lose_nothing() -> None:
     """The very first start, too, with the folder's own name, which is made in it."""
     random = seeded()
-    explorer = Explorer(random, samples=1, again_chance=0.5, interleave_chance=0.0)
+    explorer = Explorer(random, samples=1, again_chance=0.5, interleave_chance=0.0, look_chance=0.2)
     rounds = 0
     while explorer.states < STATES // 2:
         files = SimulatedFiles(sector_bytes=random.choice([64, 512]))
-        play(Run(files, random, SETTINGS), explorer, steps=random.randint(0, 3))
+        run = Run(files, random, SETTINGS)
+        if rounds % 4:
+            explorer.watch(run)
+            run.open()
+        else:
+            play(run, explorer, steps=random.randint(0, 3))
         rounds += 1
     print(f"{explorer.states} crash states, {explorer.nested} of them in recovery, {rounds} rounds")

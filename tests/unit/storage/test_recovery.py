@@ -37,62 +37,17 @@ from offsetd_storage.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
 from offsetd_storage.folder_format import PROPERTIES_NAME
 from offsetd_storage.journal import JOURNAL_NAMES
 from offsetd_storage.log_config import LogConfig
-from offsetd_storage.log_store import OFFSETS_TOPIC, LogStoreConfig, TopicSpec
+from offsetd_storage.log_store import TopicSpec
 from offsetd_storage.quarantine import quarantine_path
 from offsetd_storage.recovery import CLEAN_SHUTDOWN_NAME
-from offsetd_storage.segment import segment_path
 from offsetd_storage.simulated_faults import Fault, OperationKind
 from offsetd_storage.simulated_files import SimulatedFiles
 from offsetd_storage.topic_partition import TopicPartition
-from partition_logs import GOLDEN, batch_of
+from partition_logs import batch_of
+from recovered_folders import LARGE, filled, log_path, overwrite, refused
 
 if TYPE_CHECKING:
     from offsetd_storage.log_store import LogStore
-
-LARGE = LogStoreConfig(log=LogConfig(), journal_file_bytes=1 << 16, journal_header_bytes=512)
-
-
-def filled(*, closed: bool = False, commits: int = 8) -> tuple[SimulatedFiles, LogStore]:
-    """A folder in which each of three partitions has some commits, most above R."""
-    files = SimulatedFiles()
-    store = opened(files, attrs.evolve(SMALL, journal_file_bytes=8192))
-    for topic_partition in (P0, P1, P2):
-        for _ in range(3):
-            commit(store, topic_partition, size_bytes=150)
-    store.advance_recovery_points()
-    for _ in range(commits):
-        for topic_partition in (P0, P1, P2):
-            append(store, topic_partition, size_bytes=110)
-        store.flush()
-    if closed:
-        store.close()
-    return files, store
-
-
-def first_log(topic_partition: TopicPartition, base_offset: int = 0) -> Path:
-    return segment_path(FOLDER / topic_partition.folder_name, base_offset)
-
-
-def overwrite(files: SimulatedFiles, path: Path, position: int, content: bytes) -> None:
-    before = files.read_bytes(path)
-    changed = before[:position] + content + before[position + len(content) :]
-    files.put_durable(path, changed)
-
-
-def put_tree(files: SimulatedFiles, source: Path, target: Path) -> None:
-    for path in sorted(source.rglob("*")):
-        if path.is_file():
-            files.put_durable(target / path.relative_to(source), path.read_bytes())
-
-
-def refused(files: SimulatedFiles, error: type[Exception], **options: object) -> str:
-    """Opening the folder raises, and leaves every byte of it."""
-    files = files.kill()
-    before = tree(files)
-    with pytest.raises(error) as caught:
-        opened(files, attrs.evolve(SMALL, **options))
-    assert tree(files) == before
-    return str(caught.value)
 
 
 # New folders, and what they are divided into -----------------------------------------------------
@@ -272,132 +227,6 @@ def test_a_brokers_batches_above_a_recovery_point_are_refused_untouched() -> Non
     refused(files, ForeignWriter)
 
 
-# A broker's folders --------------------------------------------------------------------------
-
-
-def test_a_brokers_folder_is_served_as_it_is_and_appended_to() -> None:
-    files = SimulatedFiles()
-    put_tree(files, GOLDEN, FOLDER)
-    before = tree(files)
-    store = opened(files, LARGE)
-    assert store.partitions == len(store.logs) == 50
-    assert not store.quarantined
-    p13 = TopicPartition(OFFSETS_TOPIC, 13)
-    assert store.logs[p13].offset_next == 4
-    old = log_bytes(store.logs[p13])
-    batch = commit(store, p13)
-    again = opened(files.power_cut(), LARGE)
-    assert log_bytes(again.logs[p13]) == old + batch
-    assert again.logs[p13].offset_next == 5
-    after = tree(files)
-    for path, content in before.items():
-        if path.endswith(".log"):
-            assert after[path].startswith(content)
-    assert after[str(FOLDER / "meta.properties")] == before[str(FOLDER / "meta.properties")]
-
-
-def test_lines_of_other_topics_stay_in_a_brokers_checkpoint() -> None:
-    files = SimulatedFiles()
-    put_tree(files, GOLDEN, FOLDER)
-    before = read_offset_checkpoint(files, FOLDER / RECOVERY_POINT_CHECKPOINT)
-    store = opened(files, LARGE)
-    commit(store, TopicPartition(OFFSETS_TOPIC, 48))
-    store.close()
-    after = read_offset_checkpoint(files, FOLDER / RECOVERY_POINT_CHECKPOINT)
-    assert after[TopicPartition(OFFSETS_TOPIC, 48)] == 1
-    assert before.keys() == after.keys()
-    assert {each: offset for each, offset in after.items() if each.topic != OFFSETS_TOPIC} == {
-        each: offset for each, offset in before.items() if each.topic != OFFSETS_TOPIC
-    }
-
-
-@pytest.mark.parametrize("checkpoint", [None, b"", b"0\n0\n", b"0\n1\n__consumer_offsets 13 2\n"])
-def test_a_broker_that_was_killed_loses_a_torn_tail_and_no_more(checkpoint: bytes | None) -> None:
-    files = SimulatedFiles()
-    put_tree(files, GOLDEN, FOLDER)
-    path = FOLDER / "__consumer_offsets-13" / first_log(P0).name
-    whole = files.read_bytes(path)
-    files.put_durable(path, whole + batch_of(4)[:-1])
-    index = path.with_suffix(".index")
-    files.put_durable(index, files.read_bytes(index) + bytes(80_000))  # Preallocated.
-    if checkpoint is None:
-        files.unlink(FOLDER / RECOVERY_POINT_CHECKPOINT)
-    else:
-        files.put_durable(FOLDER / RECOVERY_POINT_CHECKPOINT, checkpoint)
-    store = opened(files, LARGE)
-    log = store.logs[TopicPartition(OFFSETS_TOPIC, 13)]
-    assert (log_bytes(log), log.offset_next) == (whole, 4)
-    assert store.report.bytes_cut == len(batch_of(4)) - 1
-    assert not store.quarantined
-
-
-def test_what_a_killed_brokers_page_cache_shows_is_served_only_if_it_is_on_the_disk() -> None:
-    files = SimulatedFiles()
-    path = FOLDER / "__consumer_offsets-0" / first_log(P0).name
-    files.put_durable(path, batch_of(0))
-    file = files.open(path)
-    file.pwrite([batch_of(1)], file.size())
-    files.faults.append(Fault(errno=errno.EIO, kind=OperationKind.SYNC))
-    with pytest.raises(OSError, match="Input/output"):
-        file.sync()
-    files = files.kill()
-    served = contents(store := opened(files))
-    assert served[P0] == batch_of(0)
-    store.abandon()
-    assert contents(opened(files.power_cut())) == served
-
-
-def test_what_a_killed_broker_had_not_synced_is_durable_before_it_is_served() -> None:
-    files = SimulatedFiles()
-    path = FOLDER / "__consumer_offsets-0" / first_log(P0).name
-    files.put_durable(path, batch_of(0))
-    file = files.open(path)
-    file.pwrite([batch_of(1)], file.size())
-    files = files.kill()
-    served = contents(store := opened(files))
-    assert served[P0] == batch_of(0) + batch_of(1)
-    store.abandon()
-    assert contents(opened(files.power_cut())) == served
-
-
-def test_a_broker_may_run_between_two_clean_stops_of_ours() -> None:
-    files, store = filled(closed=True)
-    active = store.logs[P0].segments[-1]
-    offset = store.logs[P0].offset_next
-    theirs = batch_of(offset, leader_epoch=3)
-    files.put_durable(active.path, files.read_bytes(active.path) + theirs)
-    files.put_durable(FOLDER / CLEAN_SHUTDOWN_NAME, b"")
-    again = opened(files)
-    assert again.logs[P0].offset_next == offset + 1
-    assert log_bytes(again.logs[P0]).endswith(theirs)
-    assert again.logs[P0].leader_epoch == 3
-    assert not files.power_cut().exists(FOLDER / CLEAN_SHUTDOWN_NAME)
-
-
-def test_the_brokers_word_is_taken_away_before_the_first_change() -> None:
-    files, _ = filled(closed=True)
-    files.put_durable(FOLDER / CLEAN_SHUTDOWN_NAME, b"")
-    kinds: list[tuple[OperationKind, str]] = []
-    files.before_operation = lambda _, operation: kinds.append(
-        (operation.kind, operation.path.name)
-    )
-    opened(files)
-    syncs = (OperationKind.SYNC, OperationKind.SYNC_FOLDER)
-    first = next(place for place, each in enumerate(kinds) if each[0] not in syncs)
-    assert kinds[first : first + 2] == [
-        (OperationKind.UNLINK, CLEAN_SHUTDOWN_NAME),
-        (OperationKind.SYNC_FOLDER, FOLDER.name),
-    ]
-
-
-def test_where_a_log_begins_that_a_broker_had_is_taken_from_its_checkpoint() -> None:
-    files, _ = filled(closed=True)
-    files.put_durable(FOLDER / CLEAN_SHUTDOWN_NAME, b"")
-    files.put_durable(FOLDER / "log-start-offset-checkpoint", b"0\n1\n__consumer_offsets 1 2\n")
-    store = opened(files)
-    assert [store.logs[each].log_start_offset for each in (P0, P1)] == [0, 2]
-
-
 # Damage --------------------------------------------------------------------------------------
 
 
@@ -423,7 +252,7 @@ def test_a_bad_batch_in_the_middle_quarantines_its_partition(
 ) -> None:
     files, _ = filled(closed=closed)
     crashed = files.power_cut()
-    overwrite(crashed, first_log(P1), position, what)
+    overwrite(crashed, log_path(P1), position, what)
     quarantined_of(crashed)
 
 
@@ -436,7 +265,7 @@ def test_a_log_cut_below_what_was_durable_is_quarantined_even_between_two_batche
     for segment in log.segments:
         if segment.base_offset > 2:
             files.unlink(segment.path)
-    first = first_log(P1)
+    first = log_path(P1)
     files.put_durable(first, files.read_bytes(first)[: len(batch_of(0, size_bytes=150))])
     quarantined_of(files.kill())
 
@@ -462,8 +291,8 @@ def test_a_quarantined_partition_keeps_its_tail_while_the_journal_turns_over(clo
     expected = contents(store := store if not closed else opened(files))[P1]
     store.abandon()
     files = files.power_cut()
-    sound = files.read_bytes(first_log(P1))
-    overwrite(files, first_log(P1), 170, b"rot")
+    sound = files.read_bytes(log_path(P1))
+    overwrite(files, log_path(P1), 170, b"rot")
     for life in range(4):
         store = quarantined_of(files)
         for _ in range(60):
@@ -474,7 +303,7 @@ def test_a_quarantined_partition_keeps_its_tail_while_the_journal_turns_over(clo
         else:
             store.abandon()
             files = files.power_cut()
-    files.put_durable(first_log(P1), sound)
+    files.put_durable(log_path(P1), sound)
     healed = opened(files)
     assert not healed.quarantined
     assert log_bytes(healed.logs[P1]) == expected
@@ -486,12 +315,12 @@ def test_a_quarantined_partition_keeps_its_tail_while_the_journal_turns_over(clo
 
 def test_a_healed_partition_that_crashes_before_its_file_is_gone_follows_the_journal() -> None:
     files, _ = filled()
-    sound = files.read_bytes(first_log(P1))
-    overwrite(files, first_log(P1), 170, b"rot")
+    sound = files.read_bytes(log_path(P1))
+    overwrite(files, log_path(P1), 170, b"rot")
     opened(files.kill()).abandon()
     files = files.kill()
     opened(files).abandon()
-    files.put_durable(first_log(P1), sound)
+    files.put_durable(log_path(P1), sound)
     aside = files.read_bytes(quarantine_path(FOLDER, P1))
     healed = opened(files)
     commit(healed, P1)
@@ -504,11 +333,11 @@ def test_a_healed_partition_that_crashes_before_its_file_is_gone_follows_the_jou
 @pytest.mark.parametrize("lost", ["damaged", "missing"])
 def test_without_its_share_of_the_journal_a_partition_stays_quarantined(lost: str) -> None:
     files, _ = filled()
-    sound = files.read_bytes(first_log(P1))
-    overwrite(files, first_log(P1), 170, b"rot")
+    sound = files.read_bytes(log_path(P1))
+    overwrite(files, log_path(P1), 170, b"rot")
     files = files.kill()
     opened(files).close()
-    files.put_durable(first_log(P1), sound)
+    files.put_durable(log_path(P1), sound)
     if lost == "damaged":
         overwrite(files, quarantine_path(FOLDER, P1), 60, b"rot")
     else:
@@ -519,12 +348,12 @@ def test_without_its_share_of_the_journal_a_partition_stays_quarantined(lost: st
 def test_damage_that_no_journal_knew_of_is_found_again_at_every_start() -> None:
     files = SimulatedFiles()
     whole = batch_of(0) + batch_of(1) + batch_of(2)
-    files.put_durable(first_log(P1), whole)
-    overwrite(files, first_log(P1), 100, b"rot")
+    files.put_durable(log_path(P1), whole)
+    overwrite(files, log_path(P1), 100, b"rot")
     for _ in range(3):
         quarantined_of(files).close()
         assert not files.exists(quarantine_path(FOLDER, P1))
-    files.put_durable(first_log(P1), whole)
+    files.put_durable(log_path(P1), whole)
     assert log_bytes(opened(files).logs[P1]) == whole
 
 
@@ -536,9 +365,9 @@ def test_rot_of_any_byte_below_the_recovery_point_is_found_or_harmless() -> None
     random = seeded()
     for position in range(0, durable, 3):
         rotten = crashed.kill()
-        content = rotten.read_bytes(first_log(P1))
+        content = rotten.read_bytes(log_path(P1))
         overwrite(
-            rotten, first_log(P1), position, bytes([content[position] ^ 1 << random.randrange(8)])
+            rotten, log_path(P1), position, bytes([content[position] ^ 1 << random.randrange(8)])
         )
         store = opened(rotten)
         held = contents(store)

@@ -26,21 +26,19 @@ from log_stores import (
     opened,
     tree,
 )
-from offsetd_storage.errors import FolderMismatch, ForeignWriter, RecordTooLarge, StorageFull
+from offsetd_storage.errors import FolderMismatch, RecordTooLarge, StorageFull
 from offsetd_storage.folder_checkpoints import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from offsetd_storage.journal import JOURNAL_NAMES
 from offsetd_storage.leader_epochs import LEADER_EPOCHS_FILE
 from offsetd_storage.quarantine import quarantine_path
 from offsetd_storage.recovery import CLEAN_SHUTDOWN_NAME
-from offsetd_storage.segment import segment_path
 from offsetd_storage.simulated_faults import Fault, OperationKind
 from offsetd_storage.simulated_files import SimulatedFile, SimulatedFiles
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import batch_of
+from recovered_folders import broker_appends, committed, log_path, put
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from log_stores import LogStoreConfig
     from offsetd_storage.simulated_faults import Operation
 
@@ -73,38 +71,6 @@ def operations_of_a_start(files: SimulatedFiles) -> list[Operation]:
     files.before_operation = lambda _, operation: seen.append(operation)
     opened(files, random=Random(1)).abandon()
     return [attrs.evolve(each, number=place) for place, each in enumerate(seen)]
-
-
-def log_path(topic_partition: TopicPartition, base_offset: int = 0, suffix: str = ".log") -> Path:
-    return segment_path(FOLDER / topic_partition.folder_name, base_offset, suffix)
-
-
-def put(files: SimulatedFiles, path: Path, content: bytes, position: int = 0) -> None:
-    """As another process would that is then killed: seen, but not synced."""
-    file = files.open(path, create=True)
-    file.pwrite([content], position)
-    file.close()
-
-
-def committed(*, closed: bool, commits: int = 3, size_bytes: int = 100) -> SimulatedFiles:
-    """A folder with some commits in each partition, left by a process that stopped or died."""
-    files = SimulatedFiles()
-    store = opened(files)
-    for _ in range(commits):
-        for topic_partition in (P0, P1, P2):
-            commit(store, topic_partition, size_bytes=size_bytes)
-    if closed:
-        store.close()
-    return files.kill()
-
-
-def idle() -> SimulatedFiles:
-    """A folder whose server died when everything was below the recovery points."""
-    files = committed(closed=True)
-    store = opened(files)
-    commit(store, P0)
-    store.advance_recovery_points()
-    return files.kill()
 
 
 # Names that were never synced -------------------------------------------------------------------
@@ -153,20 +119,6 @@ def test_after_two_starts_that_were_killed_at_a_sync_of_names_commits_are_durabl
 
 
 # Pages that were never synced -------------------------------------------------------------------
-
-
-def broker_appends(files: SimulatedFiles, *, leader_epoch: int, synced: bool = False) -> bytes:
-    """A broker appends to P0, in a second segment too, and is killed."""
-    batches = [batch_of(offset, leader_epoch=leader_epoch, size_bytes=100) for offset in (3, 4)]
-    put(files, log_path(P0), batches[0], 3 * 100)
-    put(files, log_path(P0, 4), batches[1])
-    if synced:
-        for base_offset in (0, 4):
-            file = files.open(log_path(P0, base_offset))
-            file.sync()
-            file.close()
-    files.sync_folder(FOLDER / P0.folder_name)
-    return b"".join(batches)
 
 
 def test_what_a_killed_broker_wrote_after_our_clean_stop_is_durable_before_it_is_served() -> None:
@@ -322,110 +274,6 @@ def test_a_leader_epoch_that_only_the_journal_knows_lasts() -> None:
     files.unlink(path)
     assert opened(files).logs[P0].leader_epoch == 7
     assert files.read_bytes(path) == b"0\n2\n0 0\n7 1\n"
-
-
-# A broker that ran in between --------------------------------------------------------------------
-
-
-def leave_clean_shutdown(files: SimulatedFiles) -> None:
-    broker_appends(files, leader_epoch=0, synced=True)
-    files.put_durable(FOLDER / CLEAN_SHUTDOWN_NAME, b"")
-
-
-def leave_leader_epoch(files: SimulatedFiles) -> None:
-    broker_appends(files, leader_epoch=1)
-
-
-def leave_recovery_point(files: SimulatedFiles) -> None:
-    broker_appends(files, leader_epoch=0, synced=True)
-    path = FOLDER / RECOVERY_POINT_CHECKPOINT
-    text = b"0\n3\n__consumer_offsets 0 5\n__consumer_offsets 1 3\n__consumer_offsets 2 3\n"
-    files.put_durable(path, text)
-
-
-LEFT_BY_A_BROKER = pytest.mark.parametrize(
-    "leave", [leave_clean_shutdown, leave_leader_epoch, leave_recovery_point]
-)
-
-
-@LEFT_BY_A_BROKER
-def test_a_broker_beside_a_journal_that_holds_commits_is_refused_untouched(
-    leave: Callable[[SimulatedFiles], None],
-) -> None:
-    files = committed(closed=False)
-    leave(files)
-    files.put_durable(log_path(P1, 0, ".log.deleted"), b"kept")
-    files.put_durable(log_path(P1, 0, ".log.cleaned"), b"kept")
-    before = tree(files)
-    with pytest.raises(ForeignWriter):
-        opened(files)
-    assert tree(files) == before
-
-
-def idle_after_three() -> SimulatedFiles:
-    files = SimulatedFiles()
-    store = opened(files)
-    for _ in range(3):
-        for topic_partition in (P0, P1, P2):
-            commit(store, topic_partition)
-    store.advance_recovery_points()
-    return files.kill()
-
-
-@LEFT_BY_A_BROKER
-def test_a_broker_beside_a_journal_that_holds_nothing_is_taken_over_from(
-    leave: Callable[[SimulatedFiles], None],
-) -> None:
-    files = idle_after_three()
-    ours = log_bytes(opened(files.kill()).logs[P0])
-    leave(files)
-    files = files.kill()
-    expected: dict[TopicPartition, bytes] = {}
-    states: list[SimulatedFiles] = []
-
-    def look(running: SimulatedFiles, _: Operation) -> None:
-        states.append(running.kill())
-        if leave is not leave_leader_epoch:  # There nothing was synced: a power cut may take it.
-            states.extend(running.crash_states(samples=2, random=Random(2)))
-
-    files.before_operation = look
-    store = opened(files)
-    files.before_operation = None
-    expected = contents(store)
-    assert len(expected[P0]) == len(ours) + 200
-    assert expected[P0].startswith(ours)
-    assert store.logs[P0].offset_next == 5
-    assert contents(opened(files.power_cut())) == expected
-    assert len(states) > 30
-    for state in states:
-        again = opened(state)
-        assert contents(again) == expected
-        assert contents(opened(state.power_cut())) == expected
-
-
-def test_a_checkpoint_alone_proves_no_broker() -> None:
-    files = committed(closed=False)
-    path = FOLDER / RECOVERY_POINT_CHECKPOINT
-    files.put_durable(path, b"0\n1\n__consumer_offsets 0 9\n")
-    assert opened(files).logs[P0].offset_next == 3
-
-
-def test_a_full_journal_file_is_turned_over_to_accept_a_broker() -> None:
-    for commits in range(40):
-        files = SimulatedFiles()
-        store = opened(files)
-        for _ in range(commits):
-            commit(store, P1, size_bytes=90)
-        commit(store, P0)
-        commit(store, P0)
-        commit(store, P0)
-        store.advance_recovery_points()
-        expected = contents(store)
-        files = files.kill()
-        leave_clean_shutdown(files)
-        again = opened(files)
-        assert contents(again)[P1] == expected[P1]
-        assert again.logs[P0].offset_next == 5
 
 
 # One bad sector ---------------------------------------------------------------------------------
