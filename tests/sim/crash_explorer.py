@@ -80,16 +80,20 @@ class Model:
 
     def _difference(self, held: dict[TopicPartition, bytes]) -> str:
         promised = self.acknowledged
-        lines = [
-            f"{each}: holds {len(held.get(each, b''))} bytes, {len(promised.get(each, b''))} are"
-            f" acknowledged, equal up to {_first_difference(held.get(each, b''), promised.get(each, b''))}"
+        pairs = {
+            each: (held.get(each, b""), promised.get(each, b""))
             for each in sorted(held.keys() | promised.keys())
+        }
+        lines = [
+            f"{each}: holds {len(holds)} bytes, {len(acknowledged)} are acknowledged, equal up to"
+            f" {_equal_up_to(holds, acknowledged)}"
+            for each, (holds, acknowledged) in pairs.items()
         ]
         flying = [[(str(each), len(batch)) for each, batch in frame] for frame in self.in_flight]
         return "\n".join([*lines, f"in flight: {flying}"])
 
 
-def _first_difference(one: bytes, other: bytes) -> int:
+def _equal_up_to(one: bytes, other: bytes) -> int:
     return next(
         (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
         min(len(one), len(other)),
