@@ -17,6 +17,8 @@ PROTOS_VENV = .venv-protos
 CONSTRAINTS = .ci/constraints.txt
 PACKAGES = storage coordinator clients pipeline
 PYTEST = $(BIN)/python -m pytest
+# One worker a core; a file stays with one worker, so that what its tests share is made once.
+PARALLEL = -n auto --dist loadfile
 KERNEL_TESTS = tests/unit/storage/test_scan.py tests/unit/storage/test_segment_scan.py \
 	tests/unit/storage/test_byte_order.py tests/unit/storage/test_crc32c.py \
 	tests/unit/storage/test_encode.py tests/unit/storage/test_decode.py \
@@ -28,10 +30,10 @@ serve: $(VENV)/.server
 	@exec $(BIN)/offsetd serve $(ARGS)
 
 test: $(VENV)/.test
-	$(PYTEST) $(ARGS)
+	$(PYTEST) $(PARALLEL) $(ARGS)
 
 bounds: $(VENV)/.test
-	NUMBA_BOUNDSCHECK=1 $(PYTEST) -q $(KERNEL_TESTS)
+	NUMBA_BOUNDSCHECK=1 $(PYTEST) $(PARALLEL) -q $(KERNEL_TESTS)
 
 check: $(VENV)/.check protos-check
 	$(BIN)/ruff check .
@@ -44,7 +46,7 @@ bench: $(VENV)/.test
 	PYTHONPATH=tests $(BIN)/python -m benchmarks $(ARGS)
 
 nightly: $(VENV)/.test
-	OFFSETD_NIGHTLY=1 $(PYTEST) $(ARGS)
+	OFFSETD_NIGHTLY=1 $(PYTEST) $(PARALLEL) $(ARGS)
 
 protos: $(PROTOS_VENV)/.ready
 	@.ci/protos $(PROTOS_VENV) protos
