@@ -71,6 +71,13 @@ MUTANTS = (
         caught_by=_CRASHES,
     ),
     Mutant(
+        name="names are trusted that may never have been synced",
+        file=f"{_STORAGE}/recovery_survey.py",
+        replace="    sync_names(files, path)\n",
+        by="",
+        caught_by="tests/unit/storage/test_recovery_hardening.py",
+    ),
+    Mutant(
         name="the page cache is trusted after a crash",
         file=f"{_STORAGE}/settle.py",
         replace=(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import socket
+from random import Random
 
 import pytest
 from offsetd_coordinator import server
 from offsetd_coordinator.settings import load_settings
+from offsetd_storage.clock import ManualClock
+from offsetd_storage.log_store import LogStore
+from offsetd_storage.simulated_files import SimulatedFiles
 
 
 @pytest.mark.parametrize(
@@ -75,3 +80,41 @@ def test_a_write_version_and_sizes_reach_the_store_and_the_shards() -> None:
     assert shard.message_bytes_max == store.log.message_bytes_max == 4096
     assert store.log.segment_bytes_max == 8192
     assert (store.journal_file_bytes, store.recovery_threads) == (1 << 20, 3)
+
+
+@pytest.mark.parametrize(
+    ("broken", "error", "expected"),
+    [
+        ("open", OSError(5, "Input/output error"), server.StartFailed),
+        ("load", OSError(5, "Input/output error"), server.StartFailed),
+        ("load", ZeroDivisionError("our own mistake"), ZeroDivisionError),
+    ],
+)
+def test_whatever_stops_a_load_ends_the_server_and_gives_port_and_folder_back(
+    monkeypatch: pytest.MonkeyPatch, broken: str, error: Exception, expected: type[Exception]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    if broken == "open":
+        monkeypatch.setattr(LogStore, "open", fail)
+    else:
+        monkeypatch.setattr(server, "load", fail)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = "{}:{}".format(*free.getsockname())
+    settings = load_settings(
+        assignments=[
+            f"listen.address={address}",
+            "data.dir=/offsets",
+            "offsets.topic.num.partitions=1",
+            "journal.file.bytes=1048576",
+        ]
+    )
+    files = SimulatedFiles()
+    starting = server.Server(settings, files=files, clock=ManualClock(0), random=Random(1))
+    with pytest.raises(expected, match=str(error.args[-1])):
+        asyncio.run(starting.run())
+    server.check_port_is_free(address)
+    monkeypatch.undo()
+    assert not files._locked
