@@ -55,7 +55,9 @@ class Flusher:
         on_failed: Callable[[BaseException], object],
     ) -> None:
         self._store = store
-        self._recovery_point_interval_seconds = recovery_point_interval_ms / 1000
+        self._recovery_point_interval_seconds = min(
+            recovery_point_interval_ms / 1000, threading.TIMEOUT_MAX
+        )
         self._on_durable = on_durable
         self._on_failed = on_failed
         self._failed = False

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from offsetd_coordinator.requests import CommittedOffset, Decision, Reply, Request
     from offsetd_coordinator.shard import Shard
 
-# Groups whose partition is remembered: Java's hash takes a microsecond for ten characters.
+# Groups whose partition is remembered: Java's hash takes a microsecond for ten characters. Long
+# ids are not: what callers make up must not fill the memory.
 _PLACEMENTS_MAX = 65_536
+_PLACED_GROUP_BYTES_MAX = 256
 
 
 class Runtime:
@@ -79,7 +81,7 @@ class Runtime:
             on_failed=lambda error: loop.call_soon_threadsafe(self._note_failed, error),
         )
         self._append = store.append
-        self.partition_of = functools.lru_cache(_PLACEMENTS_MAX)(self._place)
+        self._remembered_place = functools.lru_cache(_PLACEMENTS_MAX)(self._place)
 
     def start(self) -> None:
         """Starts the threads that flush."""
@@ -179,6 +181,12 @@ class Runtime:
     def is_durable(self, ticket: int) -> bool:
         """Whether an answer with this ticket may leave."""
         return ticket <= self._durable
+
+    def partition_of(self, group_id: bytes) -> int:
+        """The log partition that a group lives in."""
+        if len(group_id) > _PLACED_GROUP_BYTES_MAX:
+            return self._place(group_id)
+        return self._remembered_place(group_id)
 
     def _place(self, group_id: bytes) -> int:
         return partition_of(group_id.decode(), self.partitions)

@@ -52,6 +52,7 @@ _UNIX_PREFIXES: Final = ("unix:", "unix-abstract:")
 _READ_AHEAD_BYTES: Final = 256 * 1024
 _PROGRESS_SECONDS: Final = 1.0
 _DESCRIPTORS_BESIDE: Final = 64
+_PORT_MAX: Final = 65_535
 
 
 class StartFailed(Exception):
@@ -251,6 +252,8 @@ def check_port_is_free(address: str) -> None:
     if address.startswith(_UNIX_PREFIXES):
         return
     host, _, port = address.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) <= _PORT_MAX):
+        raise StartFailed(f"cannot listen on {address}: it is not HOST:PORT, port 0 to {_PORT_MAX}")
     try:
         resolved = socket.getaddrinfo(
             host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

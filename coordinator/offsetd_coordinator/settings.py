@@ -84,7 +84,7 @@ class Declaration:
         if (
             self.kind is int
             and isinstance(value, str)
-            and re.fullmatch(r"-?\d[\d_]*", value.strip())
+            and re.fullmatch(r"-?[0-9](_?[0-9]){0,24}", value.strip())
         ):
             return int(value)
         if self.kind is bool and isinstance(value, str) and value.lower() in ("true", "false"):
@@ -191,7 +191,7 @@ class Settings:
         10_485_760,
         "A segment is closed when its index is this large.",
         unit="bytes",
-        minimum=4,
+        minimum=24,
         maximum=2**31 - 1,
         kafka_name="segment.index.bytes",
     )

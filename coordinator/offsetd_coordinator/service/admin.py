@@ -12,6 +12,7 @@ from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_coordinator.errors import CoordinatorLoadInProgress, InvalidPartition
 from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.service import validation
+from offsetd_coordinator.service.times import set_time
 
 if TYPE_CHECKING:
     from offsetd_storage.partition_log import PartitionLog
@@ -105,6 +106,5 @@ def _log_partition(
         described = message.segments.add(
             base_offset=segment.base_offset, size_bytes=segment.size_bytes
         )
-        if segment.largest_timestamp_ms >= 0:
-            described.largest_time.FromMilliseconds(segment.largest_timestamp_ms)
+        set_time(described.largest_time, segment.largest_timestamp_ms)
     return message

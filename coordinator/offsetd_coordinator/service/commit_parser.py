@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import offset_service_pb2
 
 from offsetd_coordinator.commit_wire import CommitReader
-from offsetd_coordinator.errors import InvalidField
+from offsetd_coordinator.errors import InvalidField, InvalidRequest
 from offsetd_coordinator.service import validation
 
 if TYPE_CHECKING:
     from offsetd_coordinator.requests import CommitOffsets
+
+
+COMMITS_PER_MESSAGE_MAX: Final = 10_000
+"""Of a stream's message: what is read at once holds up every other caller."""
+
+
+def check_commit_count(count: int) -> None:
+    """Raises InvalidRequest if a stream's message holds too many commits."""
+    if count > COMMITS_PER_MESSAGE_MAX:
+        raise InvalidRequest(
+            "commits", f"{count} commits in a message: at most {COMMITS_PER_MESSAGE_MAX}"
+        )
 
 
 class CommitParser:
@@ -36,7 +48,9 @@ class CommitParser:
         commits = self._reader.read_stream(message)
         if commits is None:
             request = validation.parse(offset_service_pb2.StreamCommitsRequest, message)
+            check_commit_count(len(request.commits))
             return [(each.sequence, self._outcome(each.commit)) for each in request.commits]
+        check_commit_count(len(commits))
         return [
             (each.sequence, each.commit or self._outcome(message[each.start : each.end]))
             for each in commits

@@ -21,6 +21,7 @@ from offsetd_coordinator.errors import (
 from offsetd_coordinator.requests import DeleteGroupReply
 from offsetd_coordinator.service import validation
 from offsetd_coordinator.service.offsets import until_durable
+from offsetd_coordinator.service.times import set_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,6 +187,5 @@ def _group(group: Group, runtime: Runtime) -> group_service_pb2.Group:
             for member in group.members
         ],
     )
-    if group.state_timestamp_ms >= 0:
-        message.state_time.FromMilliseconds(group.state_timestamp_ms)
+    set_time(message.state_time, group.state_timestamp_ms)
     return message

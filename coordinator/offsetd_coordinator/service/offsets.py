@@ -10,6 +10,7 @@ from offsetd.v1 import offset_service_pb2, types_pb2
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.requests import CommitReply, DeleteOffsetsReply
 from offsetd_coordinator.service import validation
+from offsetd_coordinator.service.times import set_time
 
 if TYPE_CHECKING:
     from offsetd_coordinator.node import Node
@@ -123,7 +124,6 @@ def _committed_offset(stored: CommittedOffset) -> offset_service_pb2.CommittedOf
         revision=stored.revision,
         end_offset=stored.end_offset if stored.end_offset >= 0 else None,
     )
-    message.commit_time.FromMilliseconds(stored.commit_timestamp_ms)
-    if stored.expire_timestamp_ms >= 0:
-        message.expire_time.FromMilliseconds(stored.expire_timestamp_ms)
+    set_time(message.commit_time, stored.commit_timestamp_ms)
+    set_time(message.expire_time, stored.expire_timestamp_ms)
     return message

@@ -1,0 +1,21 @@
+"""Times of the log as the contract's timestamps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+# The last millisecond of the year 9999: a protobuf Timestamp ends there, a record's int64 does not.
+_TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
+
+
+def set_time(message: Timestamp, timestamp_ms: int) -> None:
+    """Sets `message`, unless the time is negative, which means none.
+
+    A time that no Timestamp can hold (clients of old brokers asked for endless retention so)
+    becomes the last one that it can.
+    """
+    if timestamp_ms >= 0:
+        message.FromMilliseconds(min(timestamp_ms, _TIMESTAMP_MS_MAX))
