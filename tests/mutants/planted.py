@@ -86,7 +86,7 @@ MUTANTS = (
             "                file.drop_cache()\n"
         ),
         by="            pass\n",
-        caught_by="tests/unit/storage/test_recovery.py",
+        caught_by="tests/unit/storage/test_recovery_of_brokers.py",
     ),
     Mutant(
         name="the log is cut at a bad batch in its middle",
@@ -112,7 +112,7 @@ MUTANTS = (
             "            log.truncate(min(log.offset_next, end))\n"
             "        logs[topic_partition] = log\n"
         ),
-        caught_by="tests/unit/storage/test_recovery.py",
+        caught_by="tests/unit/storage/test_recovery_of_brokers.py",
     ),
     Mutant(
         name="the journal is released before the recovery point is durable",
