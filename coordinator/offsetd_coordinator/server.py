@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-# The last answers' way out, and the end of calls that never end by themselves (health's Watch).
+# The last answers' way out.
 _FAREWELL_SECONDS: Final = 0.5
 _DRAIN_POLL_SECONDS: Final = 0.005
 _UNIX_PREFIXES: Final = ("unix:", "unix-abstract:")
@@ -76,7 +76,12 @@ class _Progress:
 
 
 class Server:
-    """One node with its port. `run` is for the event loop, `stop` for its signal handlers."""
+    """One node with its port. `run` is for the event loop, `stop` for its signal handlers.
+
+    The port closes with the process, which has to end when `run` has: until then calls are refused
+    as UNAVAILABLE. gRPC's own stop would answer those that arrive while it closes with CANCELLED,
+    which no client tries again.
+    """
 
     def __init__(
         self, settings: Settings, *, files: Files, clock: Clock, random: random.Random
@@ -92,6 +97,7 @@ class Server:
         self._random = random
         self._stopping = asyncio.Event()
         self._health = health_aio.HealthServicer()
+        self._grpc_server: grpc.aio.Server | None = None
 
     def stop(self) -> None:
         """Begins to drain; `run` returns when that is done."""
@@ -100,17 +106,16 @@ class Server:
     async def run(self) -> None:
         """Serves until `stop`. Raises StartFailed, or StorageFailed if the disk fails."""
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
-        grpc_server = self._open_port()
-        await grpc_server.start()
+        self._grpc_server = self._open_port()
+        await self._grpc_server.start()
         self.listening.set()
         _log.info("listening", address=self.node.address, pid=os.getpid())
-        try:
-            runtime = await self._load()
-        except BaseException as error:
-            await grpc_server.stop(0)
-            if isinstance(error, StorageError | OSError):
-                raise StartFailed(f"{self.settings.data_dir}: {error}") from error
-            raise
+        runtime = await self._load_unless_stopped()
+        if runtime is None:
+            _log.info("stopped while loading")
+            self.node.drain()
+            await asyncio.sleep(_FAREWELL_SECONDS)
+            return
         # What is loaded stays: collections need not walk it. The switch interval stays as it is:
         # a shorter one lets the flush thread interrupt the loop more often than pays.
         gc.collect()
@@ -120,18 +125,23 @@ class Server:
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
         _log.info("serving", address=self.node.address, folder=self.settings.data_dir)
         await self._stopping.wait()
-        await self._end(grpc_server, runtime)
+        await self._end(runtime)
 
-    async def _end(self, grpc_server: grpc.aio.Server, runtime: Runtime) -> None:
+    async def close_port(self) -> None:
+        """For a process that goes on without this server."""
+        if self._grpc_server is not None:
+            await self._grpc_server.stop(0)
+
+    async def _end(self, runtime: Runtime) -> None:
         await self._health.enter_graceful_shutdown()
         if runtime.failed is None:
             _log.info("draining")
             await self._drain()
         self.node.drain()  # Streams that wait for commits end too when the disk has failed.
-        await grpc_server.stop(_FAREWELL_SECONDS)
         if runtime.failed is None:
             # Raises StorageFailed if the last flush fails.
             await asyncio.to_thread(runtime.close)
+        await asyncio.sleep(_FAREWELL_SECONDS)
         if runtime.failed is not None:
             raise runtime.failed
         _log.info("stopped")
@@ -167,6 +177,19 @@ class Server:
     async def _set_health(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
         for service in ("", *handlers.SERVICES):
             await self._health.set(service, status)
+
+    async def _load_unless_stopped(self) -> Runtime | None:
+        """None if `stop` came first: a start, like a crash, may end anywhere."""
+        loading = asyncio.ensure_future(self._load())
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if self._stopping.is_set():
+            return None
+        stopping.cancel()
+        try:
+            return loading.result()
+        except (StorageError, OSError) as error:
+            raise StartFailed(f"{self.settings.data_dir}: {error}") from error
 
     async def _load(self) -> Runtime:
         """Opens the folder and replays its log, in threads."""

@@ -171,14 +171,13 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
         assert server.wait_for_exit() == 1
 
 
-def test_while_it_loads_calls_are_told_to_come_again(tmp_path: Path) -> None:
+def test_while_it_loads_calls_are_told_to_come_again_and_a_stop_stops_it(tmp_path: Path) -> None:
     # A pipe in the place of a file that recovery reads holds it up for as long as the test wants.
     folder = tmp_path / "data"
     with ServerProcess(folder) as server:
         server.wait_until_serving()
         assert server.stop() == 0
     properties = folder / "offsetd.properties"
-    content = properties.read_bytes()
     properties.unlink()
     os.mkfifo(properties)
     with ServerProcess(folder) as server:
@@ -208,8 +207,8 @@ def test_while_it_loads_calls_are_told_to_come_again(tmp_path: Path) -> None:
             with pytest.raises(grpc.RpcError) as caught:
                 next(stubs.offsets.StreamCommits(iter(())))
             assert refusal(caught.value)[1] == "COORDINATOR_LOAD_IN_PROGRESS"
-            with properties.open("wb", buffering=0) as pipe:
-                pipe.write(content)
+            assert server.stop() == 0
+        assert "serving" not in {event["event"] for event in server.events}
 
 
 def test_a_second_process_on_the_folder_exits_at_once(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
+import structlog
 import typer
 
 from offsetd_coordinator.commands.terminal import Terminal
@@ -15,6 +16,8 @@ from offsetd_coordinator.settings import Settings, SettingsError, declarations, 
 
 if TYPE_CHECKING:
     from offsetd_coordinator.server import Server
+
+_log = structlog.get_logger(__name__)
 
 _WRONG_USE = 2
 
@@ -102,19 +105,25 @@ def _run(settings: Settings, terminal: Terminal) -> None:
             settings, files=OsFiles(), clock=SystemClock(), random=random.SystemRandom()
         )
         _stop_on_signals(server)
-        await server.run()
+        code = 1
+        try:
+            await server.run()
+            code = 0
+        except StartFailed as error:
+            terminal.note(f"error: {error}")
+        except StorageFailed as error:
+            terminal.note(
+                "error: the disk failed, and nothing that it may have lost was acknowledged: "
+                f"{error}"
+            )
+        except Exception:  # noqa: BLE001  Nothing above this prints it.
+            _log.exception("the server ends for a defect")
+        # From here, not by returning: that would cancel the calls that are being refused.
+        _exit_now(code)
 
     set_up_logging(level=settings.logging_level, log_format=settings.logging_format)
     warm_kernels(terminal)
-    try:
-        uvloop.run(run())
-    except StartFailed as error:
-        terminal.fail(str(error))
-    except StorageFailed as error:
-        terminal.note(
-            f"error: the disk failed, and nothing that it may have lost was acknowledged: {error}"
-        )
-        _exit_now(1)
+    uvloop.run(run())
 
 
 def _stop_on_signals(server: "Server") -> None:

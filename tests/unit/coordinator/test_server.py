@@ -113,8 +113,15 @@ def test_whatever_stops_a_load_ends_the_server_and_gives_port_and_folder_back(
     )
     files = SimulatedFiles()
     starting = server.Server(settings, files=files, clock=ManualClock(0), random=Random(1))
+
+    async def run() -> None:
+        try:
+            await starting.run()
+        finally:
+            await starting.close_port()
+
     with pytest.raises(expected, match=str(error.args[-1])):
-        asyncio.run(starting.run())
+        asyncio.run(run())
     server.check_port_is_free(address)
     monkeypatch.undo()
     assert not files._locked
