@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ class Serving:
     process: subprocess.Popen[str]
     address: str
     seconds_to_serving: float  # From exec.
+    seconds_to_load: float  # From the open port: the folder opened and checked, the log loaded.
 
     @property
     def anonymous_bytes(self) -> int:
@@ -45,23 +47,30 @@ def serving(folder: Path) -> Iterator[Serving]:
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     try:
-        event, said = {}, []
-        while event.get("event") != "serving":
+        events: dict[str, dict[str, str]] = {}
+        said = []
+        while "serving" not in events:
             said.append(process.stderr.readline())
             if not said[-1]:
                 raise RuntimeError(f"the server ended before it served:\n{''.join(said)}")
             if said[-1].startswith("{"):  # Not so: kernels are being compiled.
                 event = json.loads(said[-1])
+                events[event["event"]] = event
         yield Serving(
             process=process,
-            address=event["address"],
+            address=events["serving"]["address"],
             seconds_to_serving=time.monotonic() - started,
+            seconds_to_load=(_time(events["serving"]) - _time(events["listening"])).total_seconds(),
         )
     finally:
         process.send_signal(signal.SIGTERM)
         process.stderr.read()
         process.stderr.close()
         process.wait()
+
+
+def _time(event: dict[str, str]) -> datetime:
+    return datetime.fromisoformat(event["timestamp"])
 
 
 def read_into_cache(folder: Path) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import statistics
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+
+Figure = TypeVar("Figure")
 
 
 @attrs.frozen(kw_only=True)
@@ -30,15 +33,16 @@ class Spread:
 
 
 def interleave(
-    contestants: Mapping[str, Callable[[], float]], *, rounds: int
-) -> dict[str, list[float]]:
+    contestants: Mapping[str, Callable[[], Figure]], *, rounds: int
+) -> dict[str, list[Figure]]:
     """Every contestant's figure of every round."""
-    figures: dict[str, list[float]] = {name: [] for name in contestants}
+    figures: dict[str, list[Figure]] = {name: [] for name in contestants}
     for number in range(rounds):
         for name, run in contestants.items():
             figure = run()
             figures[name].append(figure)
-            print(f"  round {number + 1}/{rounds}  {name}: {figure:,.4g}", file=sys.stderr)
+            shown = f"{figure:,.4g}" if isinstance(figure, float) else figure
+            print(f"  round {number + 1}/{rounds}  {name}: {shown}", file=sys.stderr)
     return figures
 
 
