@@ -7,6 +7,7 @@ with OffsetClient("127.0.0.1:7171") as client:
 
 from offsetd_clients.client import OffsetClient
 from offsetd_clients.errors import (
+    ClientClosed,
     CommitConflict,
     Conflict,
     DeadlineExceeded,
@@ -44,6 +45,7 @@ from offsetd_clients.values import (
 )
 
 __all__ = [
+    "ClientClosed",
     "CommitConflict",
     "CommittedOffset",
     "Conflict",

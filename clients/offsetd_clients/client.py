@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, SupportsIndex, TypeVar
 from uuid import uuid4
 
 import grpc
@@ -13,7 +13,7 @@ from offsetd.v1.group_service_pb2_grpc import GroupServiceStub
 from offsetd.v1.offset_service_pb2_grpc import OffsetServiceStub
 
 from offsetd_clients import messages
-from offsetd_clients.errors import Failure, error_of
+from offsetd_clients.errors import ClientClosed, Failure, OffsetdError, error_of
 from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.values import (
     CommittedOffset,
@@ -39,8 +39,17 @@ CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     # A server that was restarted is found again in about a second.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 1000),
+    # So long may it take to connect, whatever gRPC's name for it says: a lost SYN costs a second.
+    ("grpc.min_reconnect_backoff_ms", 3000),
+    # A connection whose other end is gone without a word is given up after 20 seconds, with calls
+    # or without, so that half of a call's deadline is left. The server permits a ping in 10.
+    ("grpc.keepalive_time_ms", 15_000),
+    ("grpc.keepalive_timeout_ms", 5000),
+    # Newer gRPC waits for a ping's answer so long, and a minute unless told.
+    ("grpc.http2.ping_timeout_ms", 5000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
 )
 
 Request = TypeVar("Request")
@@ -52,7 +61,8 @@ class OffsetClient:
 
     Safe to share between threads, not across a fork. Each call makes as many tries as fit into
     the retry policy's deadline while the server is unavailable; a write carries a request id, so
-    that a try whose answer was lost is not applied twice. Every call may raise `OffsetdError`.
+    that a try whose answer was lost is not applied twice. Every call may raise `OffsetdError`, and
+    TypeError for an argument that is none of its kind. Whole numbers may be numpy's.
     """
 
     def __init__(self, address: str | None = None, *, retry: RetryPolicy | None = None) -> None:
@@ -60,6 +70,7 @@ class OffsetClient:
         self.address = address or os.environ.get(ADDRESS_VARIABLE) or ADDRESS_DEFAULT
         self._retry = retry or RetryPolicy()
         self._channel = grpc.insecure_channel(self.address, options=CHANNEL_OPTIONS)
+        self._closed = False
         self._offsets = OffsetServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._groups = GroupServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._admin = AdminServiceStub(self._channel)  # type: ignore[no-untyped-call]
@@ -76,13 +87,14 @@ class OffsetClient:
         self.close()
 
     def close(self) -> None:
-        """Closes the connection; calls in flight fail."""
+        """Closes the connection; calls in flight, and all later ones, raise `ClientClosed`."""
+        self._closed = True
         self._channel.close()
 
     def commit(
         self,
         group_id: str,
-        offsets: Mapping[TopicPartition, int | OffsetToCommit],
+        offsets: Mapping[TopicPartition, SupportsIndex | OffsetToCommit],
         *,
         request_id: str | None = None,
     ) -> Revision:
@@ -105,7 +117,7 @@ class OffsetClient:
         `require_stable`: wait, and then raise `UnstableOffsets`, while a transaction has offsets
         pending for what is asked.
         """
-        chosen = () if partitions is None else tuple(partitions)
+        chosen = () if partitions is None else messages.several("partitions", partitions)
         if partitions is not None and not chosen:
             return {}
         request = messages.fetch_request({group_id: chosen}, require_stable=require_stable)
@@ -116,7 +128,7 @@ class OffsetClient:
         self, group_ids: Iterable[str], *, require_stable: bool = False
     ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
         """The stored offsets of many groups in one call; a group without any has an empty dict."""
-        selections = dict.fromkeys(group_ids, ())
+        selections = dict.fromkeys(messages.several("group_ids", group_ids), ())
         if not selections:
             return {}
         request = messages.fetch_request(selections, require_stable=require_stable)
@@ -172,7 +184,7 @@ class OffsetClient:
 
         Not a snapshot: groups that come and go meanwhile may be in it or not.
         """
-        states, types = tuple(states), tuple(types)
+        states, types = messages.several("states", states), messages.several("types", types)
         page_token = ""
         while True:
             request = messages.list_groups_request(
@@ -201,12 +213,29 @@ class OffsetClient:
         self, method: "grpc.UnaryUnaryMultiCallable[Request, Response]", request: Request
     ) -> Response:
         def attempt(timeout_s: float) -> Response:
+            if self._closed:
+                raise _closed_before()
             try:
                 return method(request, timeout=timeout_s)
             except grpc.RpcError as error:
-                raise error_of(_failure(error)) from error
+                raise self._error_of(error) from error
+            except ValueError:  # How gRPC says that the channel was closed a moment ago.
+                if self._closed:
+                    raise _closed_before() from None
+                raise
 
         return self._retry.call(attempt)
+
+    def _error_of(self, error: grpc.RpcError) -> OffsetdError:
+        failure = _failure(error)
+        if self._closed and failure.code == "CANCELLED":
+            message = "the client was closed while an answer was awaited"
+            return ClientClosed(Failure(code=failure.code, message=message))
+        return error_of(failure)
+
+
+def _closed_before() -> ClientClosed:
+    return ClientClosed(Failure(code="FAILED_PRECONDITION", message="the client is closed"))
 
 
 def _failure(error: Any) -> Failure:

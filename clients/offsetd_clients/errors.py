@@ -1,7 +1,6 @@
 """What a call can fail with. Errors know whether trying again can help."""
 
 from collections.abc import Mapping
-from typing import ClassVar
 
 import attrs
 
@@ -44,9 +43,7 @@ class Failure:
 
 
 class OffsetdError(Exception):
-    """A call failed. `retriable`: the same call may succeed if it is made again."""
-
-    retriable: ClassVar[bool] = False
+    """A call failed."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -67,12 +64,24 @@ class OffsetdError(Exception):
         return self.failure.details
 
     @property
+    def retriable(self) -> bool:
+        """Whether the same call may succeed if it is made again."""
+        return False
+
+    @property
     def outcome_unknown(self) -> bool:
         """Whether a write may have happened all the same, by this try or one before it."""
         return self.earlier_outcome_unknown or self._own_outcome_unknown()
 
     def _own_outcome_unknown(self) -> bool:
         return False
+
+
+class ClientClosed(OffsetdError):
+    """The client was closed: before the call, or while an answer was awaited."""
+
+    def _own_outcome_unknown(self) -> bool:
+        return self.code == "CANCELLED"
 
 
 class InvalidRequest(OffsetdError):
@@ -126,7 +135,9 @@ class OffsetNotMonotonic(CommitConflict):
 class Unavailable(OffsetdError):
     """The server cannot answer now, or cannot be reached."""
 
-    retriable = True
+    @property
+    def retriable(self) -> bool:
+        return True
 
     def _own_outcome_unknown(self) -> bool:
         return self.reason in {"", "STORAGE_FAILED"}
@@ -137,7 +148,14 @@ class UnstableOffsets(Unavailable):
 
 
 class OverLimit(OffsetdError):
-    """A limit of the server's, or its disk, is full; nothing happened."""
+    """A limit of the server's, or its disk, is full; nothing happened.
+
+    What may pass, the server says when to try again; a request that is too large stays so.
+    """
+
+    @property
+    def retriable(self) -> bool:
+        return self.failure.retry_after_s is not None
 
 
 class OffsetsDamaged(OffsetdError):

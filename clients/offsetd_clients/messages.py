@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import SupportsIndex, TypeVar
 
 from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -31,6 +32,8 @@ from offsetd_clients.values import (
 ERROR_DOMAIN = "offsetd"
 STATUS_DETAILS_KEY = "grpc-status-details-bin"
 
+Value = TypeVar("Value")
+
 
 @contextmanager
 def _building(what: str) -> Iterator[None]:
@@ -42,12 +45,26 @@ def _building(what: str) -> Iterator[None]:
             code="INVALID_ARGUMENT", message=f"{what}: {error}", reason="INVALID_REQUEST"
         )
         raise InvalidRequest(failure) from error
+    except TypeError as error:
+        raise TypeError(f"{what}: {error}") from error
+
+
+def several(name: str, values: Iterable[Value]) -> tuple[Value, ...]:
+    """`values`. TypeError for a single one: a text, say, would be taken letter by letter."""
+    if isinstance(values, str | bytes | TopicPartition):
+        raise TypeError(f"{name}: one {type(values).__name__} where a list of them is expected")
+    return tuple(values)
 
 
 def commit_request(
-    group_id: str, offsets: Mapping[TopicPartition, int | OffsetToCommit], *, request_id: str
+    group_id: str,
+    offsets: Mapping[TopicPartition, SupportsIndex | OffsetToCommit],
+    *,
+    request_id: str,
 ) -> offset_service_pb2.CommitOffsetsRequest:
-    """A commit; an int is an offset without further conditions."""
+    """A commit; a number is an offset without further conditions."""
+    if not isinstance(offsets, Mapping):
+        raise TypeError("offsets: a mapping from TopicPartition to offset is expected")
     with _building("commit"):
         return offset_service_pb2.CommitOffsetsRequest(
             group_id=group_id,
@@ -85,8 +102,8 @@ def delete_offsets_request(
     with _building("delete offsets"):
         return offset_service_pb2.DeleteOffsetsRequest(
             group_id=group_id,
-            partitions=_partition_messages(partitions),
-            topics=topics,
+            partitions=_partition_messages(several("partitions", partitions)),
+            topics=several("topics", topics),
             request_id=request_id,
             validate_only=validate_only,
             reason=reason,
@@ -116,8 +133,8 @@ def list_groups_request(
         return group_service_pb2.ListGroupsRequest(
             page_size=page_size,
             page_token=page_token,
-            states=[f"GROUP_STATE_{state.name}" for state in states],
-            types=[f"GROUP_TYPE_{type_.name}" for type_ in types],
+            states=[f"GROUP_STATE_{state.name}" for state in several("states", states)],
+            types=[f"GROUP_TYPE_{type_.name}" for type_ in several("types", types)],
             group_id_prefix=group_id_prefix,
         )
 
@@ -273,9 +290,10 @@ def _conflicts(details: Mapping[str, str]) -> tuple[Conflict, ...]:
 
 
 def _offset_message(
-    topic_partition: TopicPartition, to_commit: int | OffsetToCommit
+    topic_partition: TopicPartition, to_commit: SupportsIndex | OffsetToCommit
 ) -> offset_service_pb2.OffsetCommit:
-    if isinstance(to_commit, int):
+    _checked(topic_partition)
+    if not isinstance(to_commit, OffsetToCommit):
         to_commit = OffsetToCommit(to_commit)
     message = offset_service_pb2.OffsetCommit(
         topic=topic_partition.topic,
@@ -294,7 +312,16 @@ def _offset_message(
 
 
 def _partition_messages(partitions: Iterable[TopicPartition]) -> list[types_pb2.TopicPartition]:
-    return [types_pb2.TopicPartition(topic=p.topic, partition=p.partition) for p in partitions]
+    return [
+        types_pb2.TopicPartition(topic=each.topic, partition=each.partition)
+        for each in map(_checked, partitions)
+    ]
+
+
+def _checked(value: object) -> TopicPartition:
+    if not isinstance(value, TopicPartition):
+        raise TypeError(f"{value!r} is no TopicPartition")
+    return value
 
 
 def _partitions(messages: Iterable[types_pb2.TopicPartition]) -> tuple[TopicPartition, ...]:

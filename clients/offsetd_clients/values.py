@@ -1,9 +1,23 @@
 """What goes into the client's calls and comes out of them: plain values, no protobuf."""
 
+import operator
 from datetime import datetime
 from enum import StrEnum
+from typing import SupportsIndex
 
 import attrs
+
+
+def _whole(value: SupportsIndex) -> int:
+    """`value`, be it numpy's, as Python's own; TypeError for what is no whole number."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{value!r} is no whole number") from None
+
+
+def _whole_or_none(value: SupportsIndex | None) -> int | None:
+    return None if value is None else _whole(value)
 
 
 @attrs.frozen(order=True)
@@ -11,7 +25,7 @@ class TopicPartition:
     """One partition of a topic, or of whatever a consumer has positions in."""
 
     topic: str
-    partition: int
+    partition: int = attrs.field(converter=_whole)
 
     def __str__(self) -> str:
         return f"{self.topic}:{self.partition}"
@@ -35,14 +49,16 @@ class OffsetToCommit:
     `end_offset` is the source's end; the server keeps it in memory only.
     """
 
-    offset: int
-    leader_epoch: int | None = attrs.field(default=None, kw_only=True)
+    offset: int = attrs.field(converter=_whole)
+    leader_epoch: int | None = attrs.field(default=None, kw_only=True, converter=_whole_or_none)
     metadata: str = attrs.field(default="", kw_only=True)
-    expected_offset: int | None = attrs.field(default=None, kw_only=True)
-    expected_revision: int | None = attrs.field(default=None, kw_only=True)
+    expected_offset: int | None = attrs.field(default=None, kw_only=True, converter=_whole_or_none)
+    expected_revision: int | None = attrs.field(
+        default=None, kw_only=True, converter=_whole_or_none
+    )
     must_not_exist: bool = attrs.field(default=False, kw_only=True)
     monotonic: bool = attrs.field(default=False, kw_only=True)
-    end_offset: int | None = attrs.field(default=None, kw_only=True)
+    end_offset: int | None = attrs.field(default=None, kw_only=True, converter=_whole_or_none)
 
     def __attrs_post_init__(self) -> None:
         expectations = (self.expected_offset, self.expected_revision, self.must_not_exist or None)

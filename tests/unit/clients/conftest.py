@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import attrs
@@ -27,18 +28,29 @@ class FakeServer:
     """Answers each method with the next of what was scripted for it; keeps what it was asked."""
 
     address: str = ""
-    script: dict[str, list[Message]] = attrs.field(factory=dict)
+    script: dict[str, list[Message | Callable[..., Message]]] = attrs.field(factory=dict)
     requests: list[Any] = attrs.field(factory=list)
     timeouts_s: list[float] = attrs.field(factory=list)
+    asked: Event = attrs.field(factory=Event)
 
-    def will_answer(self, method: str, *answers: Message) -> None:
-        """A Status is an error; any other message is the answer."""
+    def will_answer(self, method: str, *answers: Message | Callable[..., Message]) -> None:
+        """A Status is an error; any other message is the answer; a function is called for it."""
         self.script.setdefault(method, []).extend(answers)
+
+    def silence(self, context: grpc.ServicerContext) -> Message:
+        """An answer that never comes."""
+        over = Event()
+        if context.add_callback(over.set):
+            over.wait()
+        return Status()  # Nobody is there to get it.
 
     def answer(self, method: str, request: Message, context: grpc.ServicerContext) -> Message:
         self.requests.append(request)
         self.timeouts_s.append(context.time_remaining())
+        self.asked.set()
         answer = self.script[method].pop(0)
+        if callable(answer):
+            answer = answer(context)
         if isinstance(answer, Status):
             context.abort_with_status(rpc_status.to_status(answer))
         return answer

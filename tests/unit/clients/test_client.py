@@ -4,12 +4,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 from google.rpc.status_pb2 import Status
 from offsetd.v1 import group_service_pb2, offset_service_pb2, types_pb2
 from offsetd_clients import (
+    ClientClosed,
     DeletedGroup,
     DeletedOffsets,
     FieldViolation,
@@ -21,6 +24,7 @@ from offsetd_clients import (
     OffsetConflict,
     OffsetdError,
     OffsetToCommit,
+    OverLimit,
     RetryPolicy,
     Revision,
     TopicPartition,
@@ -97,7 +101,8 @@ def test_the_server_is_told_what_is_left_of_the_deadline(
 ) -> None:
     loading = failed("UNAVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS", retry_after_ms=2000)
     fake_server.will_answer("CommitOffsets", loading, COMMITTED)
-    with OffsetClient(fake_server.address, retry=RetryPolicy(timeout_s=30)) as client:
+    policy = RetryPolicy(timeout_s=30, try_timeout_s=30)
+    with OffsetClient(fake_server.address, retry=policy) as client:
         client.commit("g", {ORDERS_0: 1})
     first_s, second_s = fake_server.timeouts_s
     # gRPC rounds what it sends up, by a few hundred milliseconds here.
@@ -255,6 +260,95 @@ def test_a_group_comes_with_its_members(fake_server: Any, client: OffsetClient) 
     assert (group.type, group.state) == (GroupType.CONSUMER, GroupState.STABLE)
     assert group.members[0].assignment == (ORDERS_1,)
     assert group.state_time is None
+
+
+def test_a_try_that_gets_no_answer_leaves_time_for_another(fake_server: Any) -> None:
+    fake_server.will_answer("CommitOffsets", fake_server.silence, COMMITTED)
+    policy = RetryPolicy(timeout_s=60, try_timeout_s=1)
+    with OffsetClient(fake_server.address, retry=policy) as client:
+        assert client.commit("g", {ORDERS_0: 1}) == Revision(12, 7)
+    first, second = fake_server.requests
+    assert first == second, "a late first try must not be applied twice"
+
+
+@pytest.mark.parametrize("retry_after_ms", [1, None])
+def test_what_is_over_a_limit_is_sent_again_if_the_server_says_when(
+    fake_server: Any,
+    client: OffsetClient,
+    failed: Callable[..., Status],
+    retry_after_ms: int | None,
+) -> None:
+    full = failed("RESOURCE_EXHAUSTED", "DISK_FULL", retry_after_ms=retry_after_ms)
+    fake_server.will_answer("CommitOffsets", full, COMMITTED)
+    if retry_after_ms is not None:
+        assert client.commit("g", {ORDERS_0: 1}) == Revision(12, 7)
+        return
+    with pytest.raises(OverLimit):
+        client.commit("g", {ORDERS_0: 1})
+    assert len(fake_server.requests) == 1
+
+
+def test_a_closed_client_says_so(fake_server: Any) -> None:
+    client = OffsetClient(fake_server.address)
+    client.close()
+    client.close()
+    with pytest.raises(ClientClosed, match="the client is closed") as raised:
+        client.commit("g", {ORDERS_0: 1})
+    assert not raised.value.outcome_unknown
+    assert not raised.value.retriable
+    assert fake_server.requests == []
+
+
+def test_a_call_in_flight_when_the_client_closes_may_have_been_applied(fake_server: Any) -> None:
+    fake_server.will_answer("CommitOffsets", fake_server.silence)
+    client = OffsetClient(fake_server.address)
+    with ThreadPoolExecutor(1) as pool:
+        call = pool.submit(client.commit, "g", {ORDERS_0: 1})
+        assert fake_server.asked.wait(60)
+        client.close()
+        with pytest.raises(ClientClosed, match="an answer was awaited") as raised:
+            call.result(60)
+    assert raised.value.outcome_unknown
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda client: client.fetch("g", "orders"), "partitions: one str where a list"),
+        (lambda client: client.fetch("g", ORDERS_0), "partitions: one TopicPartition where"),
+        (lambda client: client.fetch("g", ["orders"]), "'orders' is no TopicPartition"),
+        (lambda client: client.fetch_many("billing"), "group_ids: one str where a list"),
+        (lambda client: client.delete_offsets("g", topics="orders"), "topics: one str where"),
+        (lambda client: client.delete_offsets("g", "orders"), "partitions: one str where"),
+        (lambda client: client.commit("g", {("orders", 0): 1}), r"\('orders', 0\) is no Topic"),
+        (lambda client: client.commit("g", [ORDERS_0]), "offsets: a mapping"),
+        (lambda client: client.commit("g", {ORDERS_0: "1"}), "'1' is no whole number"),
+        (lambda client: client.commit(7, {ORDERS_0: 1}), "commit: "),
+        (
+            lambda client: list(client.list_groups(states=GroupState.EMPTY)),
+            "states: one GroupState where a list",
+        ),
+        (
+            lambda client: list(client.list_groups(types=GroupType.CLASSIC)),
+            "types: one GroupType where a list",
+        ),
+    ],
+)
+def test_an_argument_of_another_kind_is_refused_before_anything_is_sent(
+    fake_server: Any, client: OffsetClient, call: Callable[[OffsetClient], object], complaint: str
+) -> None:
+    with pytest.raises(TypeError, match=complaint):
+        call(client)
+    assert fake_server.requests == []
+
+
+def test_whole_numbers_may_be_numpys(fake_server: Any, client: OffsetClient) -> None:
+    fake_server.will_answer("CommitOffsets", COMMITTED)
+    where = TopicPartition("orders", np.int32(1))
+    client.commit("g", {ORDERS_0: np.int64(42), where: OffsetToCommit(np.uint8(7))})
+    (request,) = fake_server.requests
+    assert [(each.partition, each.offset) for each in request.offsets] == [(0, 42), (1, 7)]
+    assert where == ORDERS_1
 
 
 @pytest.mark.parametrize(

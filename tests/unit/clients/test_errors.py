@@ -47,6 +47,7 @@ WITHOUT_REASON = [
     ("", "UNAVAILABLE", errors.Unavailable, True, True),  # The connection was lost.
     ("", "DEADLINE_EXCEEDED", errors.DeadlineExceeded, False, True),
     ("", "UNKNOWN", errors.ServerDefect, False, True),
+    ("", "CANCELLED", errors.ServerDefect, False, True),
     ("OF_A_NEWER_SERVER", "FAILED_PRECONDITION", errors.GroupRefused, False, False),
     ("OF_A_NEWER_SERVER", "ABORTED", errors.CommitConflict, False, False),
 ]
@@ -67,6 +68,14 @@ def test_a_failure_becomes_the_error_for_its_reason_and_code(
     assert (error.reason, error.code, str(error)) == (reason, code, "it went wrong")
     assert error.retriable is retriable
     assert error.outcome_unknown is outcome_unknown
+
+
+def test_what_is_over_a_limit_may_be_tried_again_only_if_the_server_says_when() -> None:
+    for retry_after_s, retriable in ((None, False), (0.1, True), (0.0, True)):
+        failure = Failure(code="RESOURCE_EXHAUSTED", message="no", retry_after_s=retry_after_s)
+        error = error_of(failure)
+        assert error.retriable is retriable
+        assert not error.outcome_unknown
 
 
 def test_every_reason_of_the_contract_is_in_the_table_above() -> None:

@@ -17,8 +17,8 @@ class Time:
         self.slept_s.append(seconds)
         self.now_s += seconds
 
-    def policy(self, *, timeout_s: float) -> RetryPolicy:
-        return RetryPolicy(timeout_s=timeout_s, sleep=self.sleep, monotonic_s=lambda: self.now_s)
+    def policy(self, **bounds_s: float) -> RetryPolicy:
+        return RetryPolicy(**bounds_s, sleep=self.sleep, monotonic_s=lambda: self.now_s)  # type: ignore[arg-type]
 
 
 def error(code: str, *, retry_after_s: float | None = None) -> OffsetdError:
@@ -55,7 +55,7 @@ def test_a_call_is_made_again_while_the_server_is_unavailable() -> None:
         "ABORTED",
         "RESOURCE_EXHAUSTED",
         "DATA_LOSS",
-        "DEADLINE_EXCEEDED",
+        "CANCELLED",
         "INTERNAL",
         "UNKNOWN",
     ],
@@ -74,7 +74,48 @@ def test_all_tries_share_one_deadline() -> None:
         time.policy(timeout_s=20).call(call)
     assert sum(time.slept_s) < 20
     left = [20 - sum(time.slept_s[:tries]) for tries in range(len(call.timeouts_s))]
-    assert call.timeouts_s == pytest.approx(left)
+    assert call.timeouts_s == pytest.approx([min(each, 10) for each in left])
+
+
+@pytest.mark.parametrize(
+    ("policy", "timeouts_s"),
+    [
+        ({"timeout_s": 30}, [15, 15]),
+        ({"timeout_s": 30, "try_timeout_s": 10}, [10, 10, 10]),
+        ({"timeout_s": 30, "try_timeout_s": 300}, [30]),
+        ({"timeout_s": 1.5}, [1, 0.5]),
+        ({"timeout_s": 0.2}, [0.2]),
+    ],
+)
+def test_a_try_without_an_answer_leaves_time_for_others_within_the_deadline(
+    policy: dict[str, float], timeouts_s: list[float]
+) -> None:
+    time, given_s = Time(), []
+
+    def hang(timeout_s: float) -> str:
+        given_s.append(timeout_s)
+        time.now_s += timeout_s
+        raise error("DEADLINE_EXCEEDED")
+
+    waitless = attrs.evolve(time.policy(**policy), wait_initial_s=1e-9, wait_max_s=1e-9)
+    with pytest.raises(OffsetdError) as raised:
+        waitless.call(hang)
+    assert given_s == pytest.approx(timeouts_s)
+    assert raised.value.code == "DEADLINE_EXCEEDED"
+    assert raised.value.outcome_unknown
+
+
+def test_a_limit_that_may_pass_is_tried_again_when_the_server_says() -> None:
+    time, call = Time(), Call([error("RESOURCE_EXHAUSTED", retry_after_s=5.0)])
+    assert time.policy(timeout_s=30).call(call) == "done"
+    assert 5.0 <= time.slept_s[0] <= 7.0
+
+
+@pytest.mark.parametrize("name", ["timeout_s", "try_timeout_s", "wait_initial_s", "wait_max_s"])
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), -float("inf"), 86_401])
+def test_a_time_that_is_none_is_refused(name: str, seconds: float) -> None:
+    with pytest.raises(ValueError, match=f"{name} = .*: must be seconds"):
+        RetryPolicy(**{name: seconds})
 
 
 def test_the_wait_is_at_least_what_the_server_asks_for() -> None:

@@ -26,3 +26,10 @@ def test_partitions_sort_by_topic_and_then_by_number() -> None:
 
 def test_a_later_revision_of_a_log_partition_is_larger() -> None:
     assert Revision(3, 10) < Revision(3, 11)
+
+
+@pytest.mark.parametrize("value", ["1", 1.0, None])
+def test_a_position_is_a_whole_number(value: Any) -> None:
+    for make in (OffsetToCommit, lambda number: TopicPartition("orders", number)):
+        with pytest.raises(TypeError, match=f"{value!r} is no whole number"):
+            make(value)
