@@ -123,7 +123,8 @@ def offsets_of(shard: Shard, group_id: str) -> dict[tuple[str, int], int]:
 def state_of(shard: Shard) -> dict[str, object]:
     """All that a replay brings back, comparable."""
     state = shard._state
-    groups = sorted(state.group_ids())
+    groups = sorted(state.group_ids())  # Which reads the batches of transactions.
+    transactions = state.pending._transactions
     return {
         "listed": [state.group_records(group_id).listing() for group_id in groups],
         "described": [
@@ -131,7 +132,7 @@ def state_of(shard: Shard) -> dict[str, object]:
             for group_id in groups
         ],
         "offsets": {group_id: _sorted(state.offsets.read_group(group_id)) for group_id in groups},
-        "pending": state.pending._read(),
+        "pending": {producer: each.offsets for producer, each in transactions.items()},
         "records": {group_id: group._records for group_id, group in sorted(state._groups.items())},
     }
 

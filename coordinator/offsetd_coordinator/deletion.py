@@ -1,12 +1,14 @@
 """What deletions take away: the keys that get tombstones, or why not.
 
-Rules: Kafka's OffsetMetadataManager and GroupMetadataManager. Names are UTF-8 bytes; keys have
-them as text.
+Rules: Kafka's OffsetMetadataManager and GroupMetadataManager. Names are UTF-8 bytes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from offsetd_storage.kernels import padded_copy
 
 from offsetd_coordinator.errors import (
     GroupIdNotFound,
@@ -16,91 +18,126 @@ from offsetd_coordinator.errors import (
 )
 from offsetd_coordinator.groups import GroupType
 from offsetd_coordinator.requests import DeleteGroupReply, DeleteOffsetsReply
-from offsetd_coordinator.schemas.keys import ConsumerGroupKey, GroupKey, OffsetKey
+from offsetd_coordinator.schemas.keys import OffsetKey, encode_key
 from offsetd_coordinator.schemas.protocol_metadata import CONSUMER_PROTOCOL_TYPE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Collection, Iterable
 
     from offsetd_coordinator.group_records import GroupRecords
-    from offsetd_coordinator.requests import DeleteOffsets
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
+    from offsetd_coordinator.replayed_state import ReplayedState
+    from offsetd_coordinator.requests import DeleteGroup, DeleteOffsets
 
-TombstoneKey = OffsetKey | GroupKey | ConsumerGroupKey
+
+class Deletion(NamedTuple):
+    """What a deletion takes away: keys, one behind the other, and where each ends.
+
+    `reply` is the answer, without a log offset.
+    """
+
+    keys: Bytes
+    ends: Int64s
+    reply: DeleteOffsetsReply | DeleteGroupReply
 
 
-def offsets_to_delete(
-    request: DeleteOffsets,
-    records: GroupRecords,
-    stored: AbstractSet[tuple[bytes, int]],
-    pending: AbstractSet[tuple[bytes, int]],
-) -> list[TombstoneKey]:
-    """The keys of what is there of the request's partitions, stored or pending in a transaction.
+def offsets_to_delete(state: ReplayedState, request: DeleteOffsets) -> Deletion:
+    """What is there of the request's partitions, stored or pending in a transaction.
 
     Raises RecordUndecodable, NonEmptyGroup, GroupSubscribedToTopic.
     """
-    topics = set(request.topics)
-    _check_unused(records, {*topics, *(topic for topic, _ in request.partitions)})
-    there = stored | pending
-    chosen = {*request.partitions} & there
-    chosen |= {partition for partition in there if partition[0] in topics}
-    return _offset_keys(request.group_id, chosen)
+    group_id, topics, offsets = request.group_id, set(request.topics), state.offsets
+    named = set(request.partitions)
+    _check_unused(
+        state.group_records(group_id), {*topics, *(topic for topic, _ in request.partitions)}
+    )
+    entries = offsets.locate(group_id, named)
+    entries = entries[entries >= 0]
+    if topics:
+        entries = np.union1d(entries, offsets.entries_of_topics(group_id, topics))
+    deleted = offsets.partitions_of(entries)
+    order = sorted(range(len(deleted)), key=deleted.__getitem__)
+    deleted = [deleted[at] for at in order]
+    pending = state.pending.partitions(group_id)
+    pending_only = {each for each in pending if each in named or each[0] in topics}.difference(
+        deleted
+    )
+    others = state.other_keys(group_id, {*named, *deleted, *pending_only})
+    return Deletion(
+        *_joined(
+            *offsets.keys_of(group_id, entries[order]),
+            [*_offset_keys(group_id, pending_only), *others],
+        ),
+        DeleteOffsetsReply(None, tuple(deleted)),
+    )
 
 
-def group_to_delete(
-    records: GroupRecords,
-    stored: AbstractSet[tuple[bytes, int]],
-    pending: AbstractSet[tuple[bytes, int]],
-) -> list[TombstoneKey]:
-    """The keys of all that a group has, its own records last.
+def group_to_delete(state: ReplayedState, request: DeleteGroup) -> Deletion:
+    """All that a group has, its own records last: as long as one of them is left, it is there.
 
     Raises GroupIdNotFound, RecordUndecodable, NonEmptyGroup.
     """
-    name = records.group_id.decode()
-    if records.group_type is None and not stored and not pending:
-        raise GroupIdNotFound(f"there is no group {name!r}")
+    group_id, offsets = request.group_id, state.offsets
+    records = state.group_records(group_id)
+    entries = offsets.entries_of(group_id)
+    pending = sorted(state.pending.partitions(group_id))
+    others = state.other_keys(group_id)
+    if records.group_type is None and not entries.size and not pending and not others:
+        raise GroupIdNotFound("there is no group {group!r}", group=group_id)
     _check_readable(records)
     if records.has_members:
-        raise NonEmptyGroup(f"group {name!r} has members")
-    return [*_offset_keys(records.group_id, stored | pending), *records.tombstone_keys()]
-
-
-def reply_to_deletion(
-    keys: Sequence[TombstoneKey], stored: AbstractSet[tuple[bytes, int]], last_offset: int | None
-) -> DeleteOffsetsReply | DeleteGroupReply:
-    """The answer to the deletion that wrote tombstones for `keys` when `stored` was there.
-
-    Only the deletion of a group writes a key that is not an offset's.
-    """
-    offsets = [(key.topic.encode(), key.partition) for key in keys if isinstance(key, OffsetKey)]
-    deleted = tuple(offset for offset in offsets if offset in stored)
-    if len(offsets) < len(keys):
-        return DeleteGroupReply(last_offset, len(deleted))
-    return DeleteOffsetsReply(last_offset, deleted)
+        raise NonEmptyGroup("group {group!r} has members", group=group_id)
+    is_stored = (offsets.locate(group_id, pending) >= 0).tolist()
+    pending_only = [each for each, stored in zip(pending, is_stored, strict=True) if not stored]
+    return Deletion(
+        *_joined(
+            *offsets.keys_of(group_id, entries),
+            [
+                *_offset_keys(group_id, pending_only),
+                *others,
+                *map(encode_key, records.tombstone_keys()),
+            ],
+        ),
+        DeleteGroupReply(None, entries.size),
+    )
 
 
 def _check_unused(records: GroupRecords, topics: Collection[bytes]) -> None:
     _check_readable(records)
     if not records.has_members:
         return
-    name = records.group_id.decode()
+    group_id = records.group_id
     if records.group_type is GroupType.CLASSIC and records.protocol_type != CONSUMER_PROTOCOL_TYPE:
-        raise NonEmptyGroup(f"group {name!r} has members")
+        raise NonEmptyGroup("group {group!r} has members", group=group_id)
     for topic in sorted(topics):
         if records.is_subscribed(topic.decode()):
-            raise GroupSubscribedToTopic(f"group {name!r} is subscribed to {topic.decode()!r}")
+            raise GroupSubscribedToTopic(
+                "group {group!r} is subscribed to {topic!r}", group=group_id, topic=topic
+            )
 
 
 def _check_readable(records: GroupRecords) -> None:
     if not records.is_readable:
         raise RecordUndecodable(
-            f"a record of group {records.group_id.decode()!r} cannot be read: it may have members"
+            "a record of group {group!r} cannot be read: it may have members",
+            group=records.group_id,
         )
 
 
-def _offset_keys(group_id: bytes, partitions: Collection[tuple[bytes, int]]) -> list[TombstoneKey]:
+def _offset_keys(group_id: bytes, partitions: Iterable[tuple[bytes, int]]) -> list[bytes]:
     group = group_id.decode()
     return [
-        OffsetKey(group=group, topic=topic.decode(), partition=partition)
+        encode_key(OffsetKey(group=group, topic=topic.decode(), partition=partition))
         for topic, partition in sorted(partitions)
     ]
+
+
+def _joined(keys: Bytes, ends: Int64s, more: list[bytes]) -> tuple[Bytes, Int64s]:
+    """The keys with more behind them."""
+    if not more:
+        return keys, ends
+    end = int(ends[-1]) if ends.size else 0
+    return (
+        np.concatenate((keys[:end], padded_copy(b"".join(more)))),
+        np.concatenate((ends, end + np.cumsum([len(key) for key in more], dtype=np.int64))),
+    )

@@ -1,26 +1,112 @@
-"""Deletions that were done lately, by request id: a retry is answered, and not done again."""
+"""Deletions that were done lately, by request id: a retry is answered, and not done again.
+
+A deletion may be several batches; it counts as done when its last one is replayed. What is kept of
+one is what its answer says: a count, or partitions, packed by topic.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+import attrs
+import numpy as np
+
+from offsetd_coordinator.kernels import tombstones
 from offsetd_coordinator.requests import DeleteGroupReply, DeleteOffsetsReply
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
 
 DeletionReply = DeleteOffsetsReply | DeleteGroupReply
 
+NODE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""What the remembered deletions of all partitions may take together."""
 
-class _Known(NamedTuple):
+_ENTRY_BYTES: Final = 512  # A remembered deletion, beside its names and partitions.
+_TOPIC_BYTES: Final = 256  # A topic of one, beside its name and partitions.
+
+TopicPartitions: TypeAlias = "tuple[bytes, npt.NDArray[np.int32]]"
+"""A topic, and partitions of it."""
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class DeletedBatch:
+    """One batch of tombstones, as it is replayed.
+
+    `starts_at` is the log offset of the deletion's first tombstone where the deletion has several
+    batches; `request_id` is empty in all of those but the last.
+    """
+
+    group_id: bytes
+    request_id: bytes
+    starts_at: int | None
+    base_offset: int
+    last_offset: int
     timestamp_ms: int
-    reply: DeletionReply
+    has_group: bool
+    deleted: tuple[TopicPartitions, ...]
+
+    @classmethod
+    def of(cls, buffer: Bytes, described: Int64s, gone: Int64s) -> DeletedBatch:
+        """From what `kernels.tombstones.read_deletion` wrote about a batch in `buffer`."""
+        (
+            group_start,
+            group_size,
+            starts_at,
+            base_offset,
+            last_offset,
+            timestamp_ms,
+            id_start,
+            id_size,
+            has_group,
+        ) = described.tolist()
+        partitions = gone[:, tombstones.GONE_PARTITION].astype(np.int32)
+        bounds = np.flatnonzero(gone[:, tombstones.GONE_IS_NEW_TOPIC])
+        return cls(
+            group_id=buffer[group_start : group_start + group_size].tobytes(),
+            request_id=buffer[id_start : id_start + id_size].tobytes(),
+            starts_at=None if starts_at < 0 else starts_at,
+            base_offset=base_offset,
+            last_offset=last_offset,
+            timestamp_ms=timestamp_ms,
+            has_group=bool(has_group),
+            deleted=tuple(
+                (buffer[start : start + size].tobytes(), some.copy())
+                for (start, size), some in zip(
+                    gone[bounds, : tombstones.GONE_PARTITION].tolist(),
+                    np.split(partitions, bounds[1:]),
+                    strict=False,  # Of nothing there is one part.
+                )
+            ),
+        )
+
+
+class _Deletion(NamedTuple):
+    """What is known of a deletion; `deleted` is None if that is too much to keep."""
+
+    starts_at: int
+    last_offset: int
+    timestamp_ms: int
+    offset_count: int
+    deleted: tuple[TopicPartitions, ...] | None
+    size_bytes: int
 
 
 class KnownDeletions:
-    """Replies by kind, group and request id, for as long as the window, at most `count_max`."""
+    """Deletions by kind, group and request id, for as long as the window.
 
-    def __init__(self, *, window_ms: int, count_max: int) -> None:
+    At most `count_max`, and about `bytes_max`; one that is larger alone is not remembered.
+    """
+
+    def __init__(self, *, window_ms: int, count_max: int, bytes_max: int) -> None:
         self._window_ms = window_ms
         self._count_max = count_max
-        self._known: dict[tuple[type, bytes, bytes], _Known] = {}
+        self._bytes_max = bytes_max
+        self._size_bytes = 0
+        self._known: dict[tuple[type[DeletionReply], bytes, bytes], _Deletion] = {}
+        self._begun: _Deletion | None = None
 
     def find(
         self, kind: type[DeletionReply], group_id: bytes, request_id: bytes, now_ms: int
@@ -29,20 +115,82 @@ class KnownDeletions:
         known = self._known.get((kind, group_id, request_id))
         if known is None or known.timestamp_ms < now_ms - self._window_ms:
             return None
-        return known.reply
+        if kind is DeleteGroupReply:
+            return DeleteGroupReply(known.last_offset, known.offset_count)
+        assert known.deleted is not None, "what names partitions is kept with them"
+        return DeleteOffsetsReply(
+            known.last_offset,
+            tuple(
+                (topic, partition)
+                for topic, partitions in known.deleted
+                for partition in partitions.tolist()
+            ),
+        )
 
-    def remember(
-        self,
-        group_id: bytes,
-        request_id: bytes,
-        reply: DeletionReply,
-        timestamp_ms: int,
-    ) -> None:
-        """Remembers a reply, and forgets those that are out of the window, or one too many."""
-        oldest_ms = timestamp_ms - self._window_ms
-        self._known[type(reply), group_id, request_id] = _Known(timestamp_ms, reply)
+    def note(self, batch: DeletedBatch) -> None:
+        """Remembers a deletion, if this is its last batch.
+
+        Of a deletion whose earlier batches are no longer in the log, what is left is remembered.
+        """
+        deletion = self._with_earlier_batches(batch)
+        if not batch.request_id:
+            self._begun = deletion
+            return
+        self._begun = None
+        kind: type[DeletionReply] = DeleteOffsetsReply
+        if batch.has_group:  # Only the deletion of a group ends so.
+            kind = DeleteGroupReply
+            deletion = deletion._replace(deleted=None, size_bytes=_ENTRY_BYTES)
+        names_bytes = len(batch.group_id) + len(batch.request_id)
+        self._remember(
+            (kind, batch.group_id, batch.request_id),
+            deletion._replace(size_bytes=deletion.size_bytes + names_bytes),
+        )
+
+    def _with_earlier_batches(self, batch: DeletedBatch) -> _Deletion:
+        offset_count = sum(partitions.size for _, partitions in batch.deleted)
+        size_bytes = sum(
+            _TOPIC_BYTES + len(topic) + partitions.nbytes for topic, partitions in batch.deleted
+        )
+        deleted: tuple[TopicPartitions, ...] | None = batch.deleted
+        begun = self._begun
+        if (
+            begun is None
+            or begun.starts_at != batch.starts_at
+            or begun.last_offset + 1 != batch.base_offset
+        ):
+            size_bytes += _ENTRY_BYTES
+        else:
+            offset_count += begun.offset_count
+            size_bytes += begun.size_bytes
+            deleted = None if begun.deleted is None else begun.deleted + batch.deleted
+        return _Deletion(
+            starts_at=batch.base_offset if batch.starts_at is None else batch.starts_at,
+            last_offset=batch.last_offset,
+            timestamp_ms=batch.timestamp_ms,
+            offset_count=offset_count,
+            deleted=deleted if size_bytes <= self._bytes_max else None,
+            size_bytes=size_bytes,
+        )
+
+    def _remember(self, key: tuple[type[DeletionReply], bytes, bytes], deletion: _Deletion) -> None:
+        """Remembers one, and forgets what is out of the window, or too much."""
+        self._forget(key)  # It gets a new place, the last.
+        if deletion.size_bytes <= self._bytes_max:
+            self._known[key] = deletion
+            self._size_bytes += deletion.size_bytes
+        oldest_ms = deletion.timestamp_ms - self._window_ms
         while self._known:
             first = next(iter(self._known))
-            if self._known[first].timestamp_ms >= oldest_ms and len(self._known) <= self._count_max:
+            if (
+                self._known[first].timestamp_ms >= oldest_ms
+                and len(self._known) <= self._count_max
+                and self._size_bytes <= self._bytes_max
+            ):
                 break
-            del self._known[first]
+            self._forget(first)
+
+    def _forget(self, key: tuple[type[DeletionReply], bytes, bytes]) -> None:
+        known = self._known.pop(key, None)
+        if known is not None:
+            self._size_bytes -= known.size_bytes

@@ -60,9 +60,7 @@ def load_shard(shard: Shard, log: PartitionLog) -> None:
     """Replays all of a log into a new shard, which then goes on where the log ends."""
     for buffer, end in log.read_chunks(_CHUNK_BYTES):
         shard.replay(buffer, 0, end)
-    # Compaction may have taken away the last batches: their offsets are not given out again.
-    shard.offset_next = log.offset_next
-    shard.leader_epoch = log.leader_epoch
+    shard.end_load(offset_next=log.offset_next, leader_epoch=log.leader_epoch)
 
 
 class _Progress:

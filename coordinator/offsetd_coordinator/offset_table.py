@@ -10,13 +10,13 @@ import secrets
 from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
-from offsetd_storage.kernels import PADDING_BYTES, padded_copy
+from offsetd_storage.kernels import PADDING_BYTES, padded_buffer, padded_copy
 
 from offsetd_coordinator.anonymous_memory import PAGE_BYTES, grown, zeros
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.columns import Table
-from offsetd_coordinator.kernels.entries import compact_metadata
-from offsetd_coordinator.kernels.names import compact_names
+from offsetd_coordinator.kernels.entries import LOW_HALF, compact_metadata
+from offsetd_coordinator.kernels.names import compact_names, locate_names
 from offsetd_coordinator.kernels.offsets import (
     count_entries,
     list_entries,
@@ -28,10 +28,11 @@ from offsetd_coordinator.kernels.offsets import (
 )
 from offsetd_coordinator.kernels.request_ids import move_requests
 from offsetd_coordinator.kernels.slots import refill_slots
+from offsetd_coordinator.kernels.tombstones import OFFSET_KEY_FIXED_BYTES, put_offset_keys
 from offsetd_coordinator.requests import CommittedOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
 
@@ -141,7 +142,7 @@ class OffsetTable:
 
     def revision_of(self, group_id: bytes, topic: bytes, partition: int) -> int | None:
         """The log offset of an offset's record, or None."""
-        [entry] = self._locate(group_id, [(topic, partition)])
+        [entry] = self.locate(group_id, [(topic, partition)])
         return None if entry < 0 else int(self._table.entries[entry, columns.REVISION])
 
     def count(self, group_id: bytes) -> int:
@@ -150,18 +151,61 @@ class OffsetTable:
 
     def read_group(self, group_id: bytes) -> list[CommittedOffset]:
         """All offsets of a group, in no order."""
-        name = padded_copy(group_id)
-        count = count_entries(self.arrays, name, len(group_id))
-        entries = np.empty(count, np.int64)
-        list_entries(self.arrays, name, len(group_id), entries)
-        return self._read(entries)
+        return self._read(self.entries_of(group_id))
 
     def read(
         self, group_id: bytes, partitions: Sequence[tuple[bytes, int]]
     ) -> list[CommittedOffset]:
         """Those offsets of a group that are stored, in no order."""
-        entries = self._locate(group_id, partitions)
+        entries = self.locate(group_id, partitions)
         return self._read(entries[entries >= 0])
+
+    def entries_of(self, group_id: bytes) -> Int64s:
+        """The rows of all offsets of a group, in no order. Rows are good until the next change."""
+        name = padded_copy(group_id)
+        entries = np.empty(count_entries(self.arrays, name, len(group_id)), np.int64)
+        list_entries(self.arrays, name, len(group_id), entries)
+        return entries
+
+    def entries_of_topics(self, group_id: bytes, topics: Collection[bytes]) -> Int64s:
+        """The rows of a group's offsets in any of the topics, in no order."""
+        ends = np.cumsum([len(topic) for topic in topics], dtype=np.int64)
+        names = np.empty(len(topics), np.int64)
+        locate_names(self.arrays, padded_copy(b"".join(topics)), ends, names)
+        entries = self.entries_of(group_id)
+        return entries[np.isin(self._topics_of(entries), names)]
+
+    def locate(self, group_id: bytes, partitions: Iterable[tuple[bytes, int]]) -> Int64s:
+        """The row of each partition's offset, or -1."""
+        names = bytearray(group_id)
+        keys = []
+        for topic, partition in partitions:
+            keys.append((len(names), len(topic), partition))
+            names += topic
+        rows = np.array(keys, np.int64).reshape(len(keys), _LOCATE_COLUMNS)
+        found = np.empty(len(keys), np.int64)
+        locate(self.arrays, padded_copy(names), len(group_id), rows, found)
+        return found
+
+    def partitions_of(self, entries: Int64s) -> list[tuple[bytes, int]]:
+        """The topic and partition of each of these rows."""
+        topics = self._topics_of(entries)
+        spans = self._table.names[topics, columns.NAME_SPAN]
+        names = {span: self._name(span) for span in np.unique(spans).tolist()}
+        partitions = self._table.entries[entries, columns.PARTITION_EPOCH] >> 32
+        return [
+            (names[span], partition)
+            for span, partition in zip(spans.tolist(), partitions.tolist(), strict=True)
+        ]
+
+    def keys_of(self, group_id: bytes, entries: Int64s) -> tuple[Bytes, Int64s]:
+        """The records' keys of these rows of a group, one behind the other, and where each ends."""
+        spans = self._table.names[self._topics_of(entries), columns.NAME_SPAN]
+        sizes = OFFSET_KEY_FIXED_BYTES + len(group_id) + (spans & _NAME_SIZE_MASK)
+        ends = np.cumsum(sizes, dtype=np.int64)
+        keys = padded_buffer(int(ends[-1]) if ends.size else 0)
+        put_offset_keys(self.arrays, padded_copy(group_id), len(group_id), entries, ends, keys)
+        return keys, ends
 
     def group_ids(self) -> Iterator[bytes]:
         """The groups that have an offset, in no order. The table must not change meanwhile."""
@@ -237,16 +281,9 @@ class OffsetTable:
         while not store(self.arrays, names, group_size, topic_size, *value):
             self.make_room(group_size + topic_size, names.size - PADDING_BYTES)
 
-    def _locate(self, group_id: bytes, partitions: Sequence[tuple[bytes, int]]) -> Int64s:
-        names = bytearray(group_id)
-        keys = []
-        for topic, partition in partitions:
-            keys.append((len(names), len(topic), partition))
-            names += topic
-        entries = np.array(keys, np.int64).reshape(len(keys), _LOCATE_COLUMNS)
-        found = np.empty(len(keys), np.int64)
-        locate(self.arrays, padded_copy(names), len(group_id), entries, found)
-        return found
+    def _topics_of(self, entries: Int64s) -> Int64s:
+        """The names of the topics of these rows."""
+        return cast("Int64s", self._table.entries[entries, columns.GROUP_TOPIC] & LOW_HALF)
 
     def _read(self, entries: Int64s) -> list[CommittedOffset]:
         read = np.empty((entries.size, columns.READ_COLUMNS), np.int64)

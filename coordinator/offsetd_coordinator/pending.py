@@ -38,62 +38,100 @@ class EndedTransaction(NamedTuple):
     offsets: Mapping[OffsetId, PendingOffset]
 
 
+@attrs.define
+class _Transaction:
+    """What one producer has open."""
+
+    batches: list[bytes] = attrs.Factory(list)  # Not read yet.
+    offsets: dict[OffsetId, PendingOffset] = attrs.Factory(dict)
+
+
 class PendingOffsets:
-    """Pending offsets by producer."""
+    """Pending offsets by producer, and the producers by offset."""
 
     def __init__(self) -> None:
-        self._batches: dict[int, list[bytes]] = {}  # Not read yet.
-        self._offsets: dict[int, dict[OffsetId, PendingOffset]] = {}
+        self._transactions: dict[int, _Transaction] = {}
+        self._unread: set[int] = set()  # Producers of which batches are not read yet.
+        # By group, then by topic and partition: of all that is read, whose it is.
+        self._producers: dict[bytes, dict[tuple[bytes, int], set[int]]] = {}
 
     def __len__(self) -> int:
-        return sum(map(len, self._read().values()))
+        self._read_batches()
+        return sum(len(transaction.offsets) for transaction in self._transactions.values())
 
     @property
     def producer_count(self) -> int:
         """How many producers have a transaction open."""
-        return len(self._batches.keys() | self._offsets.keys())
+        return len(self._transactions)
 
     def add(self, producer_id: int, offset_id: OffsetId, offset: PendingOffset) -> None:
         """Keeps what a producer's transaction commits; of one offset the newest record."""
-        offsets = self._offsets.setdefault(producer_id, {})
+        offsets = self._transaction(producer_id).offsets
         known = offsets.get(offset_id)
         if known is None or known.revision < offset.revision:
             offsets[offset_id] = offset
+        if known is None:
+            group_id, topic, partition = offset_id
+            of_group = self._producers.setdefault(group_id, {})
+            of_group.setdefault((topic, partition), set()).add(producer_id)
 
     def add_batch(self, producer_id: int, encoded: bytes) -> None:
         """Keeps a batch of nothing but offsets that decode (`kernels.replay.has_only_offsets`)."""
-        self._batches.setdefault(producer_id, []).append(encoded)
+        self._transaction(producer_id).batches.append(encoded)
+        self._unread.add(producer_id)
 
     def end(self, producer_id: int) -> EndedTransaction:
         """Forgets a producer's transaction; returns what it had."""
-        return EndedTransaction(
-            self._batches.pop(producer_id, ()), self._offsets.pop(producer_id, {})
-        )
+        transaction = self._transactions.pop(producer_id, None)
+        if transaction is None:
+            return EndedTransaction((), {})
+        self._unread.discard(producer_id)
+        for offset_id in transaction.offsets:
+            self._forget_producer(offset_id, producer_id)
+        return EndedTransaction(transaction.batches or (), transaction.offsets)
 
     def drop(self, offset_id: OffsetId) -> None:
         """Forgets what any transaction has for one offset: it was deleted."""
-        for producer_id, offsets in tuple(self._read().items()):
-            offsets.pop(offset_id, None)
-            if not offsets:
-                del self._offsets[producer_id]
+        self._read_batches()
+        group_id, topic, partition = offset_id
+        producers = self._producers.get(group_id, {}).get((topic, partition), ())
+        for producer_id in tuple(producers):
+            transaction = self._transactions[producer_id]
+            del transaction.offsets[offset_id]
+            if not transaction.offsets:
+                del self._transactions[producer_id]
+            self._forget_producer(offset_id, producer_id)
 
     def partitions(self, group_id: bytes) -> AbstractSet[tuple[bytes, int]]:
         """The partitions of a group for which a transaction is open."""
-        return {
-            (topic, partition)
-            for offsets in self._read().values()
-            for group, topic, partition in offsets
-            if group == group_id
-        }
+        self._read_batches()
+        return self._producers.get(group_id, {}).keys()
 
     def group_ids(self) -> AbstractSet[bytes]:
         """The groups for which a transaction is open."""
-        return {group_id for offsets in self._read().values() for group_id, _, _ in offsets}
+        self._read_batches()
+        return self._producers.keys()
 
-    def _read(self) -> dict[int, dict[OffsetId, PendingOffset]]:
-        """All offsets by producer, once the batches are read."""
-        for producer_id, batches in self._batches.items():
-            for encoded in batches:
+    def _transaction(self, producer_id: int) -> _Transaction:
+        transaction = self._transactions.get(producer_id)
+        if transaction is None:
+            transaction = self._transactions[producer_id] = _Transaction()
+        return transaction
+
+    def _forget_producer(self, offset_id: OffsetId, producer_id: int) -> None:
+        group_id, topic, partition = offset_id
+        of_group = self._producers[group_id]
+        producers = of_group[topic, partition]
+        producers.discard(producer_id)
+        if not producers:
+            del of_group[topic, partition]
+            if not of_group:
+                del self._producers[group_id]
+
+    def _read_batches(self) -> None:
+        for producer_id in self._unread:
+            transaction = self._transactions[producer_id]
+            for encoded in transaction.batches:
                 for record in decode_batch(encoded, check_crc=False).records:
                     key = decode_key(record.key or b"")
                     assert isinstance(key, OffsetKey), "the batch has only offsets"
@@ -102,5 +140,5 @@ class PendingOffsets:
                     self.add(
                         producer_id, offset_id, PendingOffset(revision=record.offset, value=value)
                     )
-        self._batches.clear()
-        return self._offsets
+            transaction.batches.clear()
+        self._unread.clear()

@@ -8,29 +8,36 @@ then the kernel goes on.
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 from offsetd_storage.compression import Compression, DecompressionFailed, decompress
 from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.kernels import PADDING_BYTES, padded_copy
+from offsetd_storage.kernels.decode import RECORD_BYTES_MIN
 from offsetd_storage.kernels.encode import (
     ATTRIBUTES_AT,
     BATCH_HEADER_BYTES,
     BATCH_LENGTH_AT,
+    COUNT_AT,
     LENGTH_EXCLUDES_BYTES,
 )
 from offsetd_storage.record_batch import batch_header, decode_batch
 
-from offsetd_coordinator.deletion import reply_to_deletion
 from offsetd_coordinator.group_records import GroupRecords
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.entries import METADATA_SIZE_MAX
 from offsetd_coordinator.kernels.replay import has_only_offsets, replay_batches
-from offsetd_coordinator.kernels.request_ids import HEADER_NAME
-from offsetd_coordinator.known_deletions import KnownDeletions
+from offsetd_coordinator.kernels.tombstones import (
+    DELETED_COLUMNS,
+    GONE_COLUMNS,
+    OFFSET_KEY_FIXED_BYTES,
+    read_deletion,
+)
+from offsetd_coordinator.known_deletions import DeletedBatch, KnownDeletions
 from offsetd_coordinator.offset_table import OffsetTable
 from offsetd_coordinator.pending import PendingOffset, PendingOffsets
+from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.schemas.consumer_group import decode_consumer_group_value
 from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
 from offsetd_coordinator.schemas.keys import (
@@ -48,13 +55,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
-    from offsetd_storage.record_batch import BatchHeader, Record, RecordBatch
+    from offsetd_storage.record_batch import BatchHeader, RecordBatch
 
     from offsetd_coordinator.group_records import GroupRecordValue
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.pending import EndedTransaction, OffsetId
-
-REQUEST_ID_HEADER: Final = HEADER_NAME.decode()
 
 
 class ReplayedState:
@@ -65,6 +70,7 @@ class ReplayedState:
         *,
         request_window_ms: int,
         request_ids_max: int,
+        deletion_bytes_max: int,
         hash_seeds: tuple[int, int, int, int],
     ) -> None:
         self.offsets = OffsetTable(
@@ -73,10 +79,16 @@ class ReplayedState:
             hash_seeds=hash_seeds,
         )
         self.pending = PendingOffsets()
-        self.deletions = KnownDeletions(window_ms=request_window_ms, count_max=request_ids_max)
+        self.deletions = KnownDeletions(
+            window_ms=request_window_ms, count_max=request_ids_max, bytes_max=deletion_bytes_max
+        )
         self.unknown_records = 0
         self.undecodable_records = 0
         self._groups: dict[bytes, GroupRecords] = {}
+        # Of records whose keys name offsets in other bytes than ours (type 0, of brokers before
+        # Kafka 0.9): a tombstone for our key does not reach them, so once compaction has dropped
+        # that tombstone they would come back. By group, then by topic and partition.
+        self._other_keys: dict[bytes, dict[tuple[bytes, int], set[bytes]]] = {}
         self._cursor = np.zeros(columns.CURSOR_COLUMNS, np.int64)
 
     @property
@@ -124,9 +136,24 @@ class ReplayedState:
             if self.offsets.count(group_id) == 0:
                 yield group_id
 
-    def stored_partitions(self, group_id: bytes) -> AbstractSet[tuple[bytes, int]]:
-        """The partitions a group has offsets for, readable or not."""
-        return {(offset.topic, offset.partition) for offset in self.offsets.read_group(group_id)}
+    def misplaced_groups(self, partition: int, partitions: int) -> list[bytes]:
+        """The groups whose hash puts them into another partition than this."""
+        return self.offsets.misplaced_groups(partition, partitions) + [
+            group_id
+            for group_id in self._groups_without_offsets()
+            if partition_of(group_id.decode(), partitions) != partition
+        ]
+
+    def other_keys(
+        self, group_id: bytes, partitions: AbstractSet[tuple[bytes, int]] | None = None
+    ) -> list[bytes]:
+        """Keys in the log that name a group's offsets, but not as commits write them; sorted.
+
+        None asks for those of all partitions.
+        """
+        of_group = self._other_keys.get(group_id, {})
+        named = of_group.keys() if partitions is None else of_group.keys() & partitions
+        return sorted(key for partition in named for key in of_group[partition])
 
     def _replay(self, buffer: Bytes, start: int, end: int, cursor: Int64s) -> None:
         cursor[columns.BATCH_AT] = start
@@ -155,9 +182,12 @@ class ReplayedState:
 
     def _replay_record_at(self, buffer: Bytes, cursor: Int64s) -> None:
         """Replays the record that the kernel stopped at, of a plain batch."""
-        if cursor[columns.HEADER_COUNT] > 0:
-            batch_at, batch_end = cursor[columns.BATCH_AT], cursor[columns.BATCH_END]
-            self._note_deletion(buffer[batch_at:batch_end].tobytes())
+        batch_at = cursor[columns.BATCH_AT]
+        if (
+            cursor[columns.HEADER_COUNT] > 0
+            and cursor[columns.RECORD_AT] == batch_at + BATCH_HEADER_BYTES
+        ):
+            self._note_deletion(buffer, int(batch_at), int(cursor[columns.BATCH_END]))
         self._replay_record(
             _span(buffer, cursor[columns.KEY_START], cursor[columns.KEY_SIZE]),
             _span(buffer, cursor[columns.VALUE_START], cursor[columns.VALUE_SIZE]),
@@ -224,6 +254,9 @@ class ReplayedState:
         match decoded:
             case OffsetKey():
                 offset_id = (decoded.group.encode(), decoded.topic.encode(), decoded.partition)
+                names_bytes = len(offset_id[0]) + len(offset_id[1])
+                if decoded.version != 1 or len(key or b"") != OFFSET_KEY_FIXED_BYTES + names_bytes:
+                    self._note_other_key(offset_id, key or b"", is_tombstone=value is None)
                 self._replay_offset(offset_id, value, offset, producer_id)
             case GroupKey() | ConsumerGroupKey():
                 self._replay_group_record(decoded, value)
@@ -281,31 +314,34 @@ class ReplayedState:
             self.undecodable_records += 1
         group.put(key, value)
 
-    def _note_deletion(self, encoded: bytes) -> None:
-        """Remembers a deletion by its request id, from its batch that is about to be replayed."""
-        try:
-            records = decode_batch(encoded, check_crc=False).records
-            keys = [decode_key(record.key or b"") for record in records]
-        except (CorruptBatch, UndecodableRecord):
-            return  # No deletion of ours.
-        request_id = _request_id(records[0])
-        if not request_id or any(
-            isinstance(key, UnknownKey) or record.value is not None
-            for key, record in zip(keys, records, strict=True)
-        ):
+    def _note_other_key(self, offset_id: OffsetId, key: bytes, *, is_tombstone: bool) -> None:
+        group_id, topic, partition = offset_id
+        of_group = self._other_keys.setdefault(group_id, {})
+        keys = of_group.setdefault((topic, partition), set())
+        if not is_tombstone:
+            keys.add(key)
             return
-        tombstones = [key for key in keys if not isinstance(key, UnknownKey)]
-        group_id = tombstones[0].group.encode()
-        reply = reply_to_deletion(tombstones, self.stored_partitions(group_id), records[-1].offset)
-        self.deletions.remember(group_id, request_id, reply, records[0].timestamp_ms)
+        keys.discard(key)
+        if not keys:
+            del of_group[topic, partition]
+            if not of_group:
+                del self._other_keys[group_id]
+
+    def _note_deletion(self, buffer: Bytes, start: int, end: int) -> None:
+        """Notes a batch of tombstones with headers, as long as what it takes away is there."""
+        described = np.zeros(DELETED_COLUMNS, np.int64)
+        count = int.from_bytes(buffer[start + COUNT_AT : start + COUNT_AT + 4].tobytes())
+        count_max = (end - start) // RECORD_BYTES_MIN
+        gone = np.empty((min(count, count_max), GONE_COLUMNS), np.int64)
+        found = -1
+        if count <= count_max:
+            found = read_deletion(self.offsets.arrays, buffer, start, end, described, gone)
+        if found >= 0:
+            self.deletions.note(DeletedBatch.of(buffer, described, gone[:found]))
 
 
 def _span(buffer: Bytes, start: int, size: int) -> bytes | None:
     return None if size < 0 else buffer[start : start + size].tobytes()
-
-
-def _request_id(record: Record) -> bytes | None:
-    return dict(record.headers).get(REQUEST_ID_HEADER)
 
 
 def _plain(encoded: bytes, header: BatchHeader) -> Bytes:

@@ -22,7 +22,7 @@ from offsetd_coordinator.kernels.columns import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     import numpy.typing as npt
 
@@ -162,7 +162,9 @@ class Decision(NamedTuple):
 
     Exactly one of `reply` and `refusal` is set. `batch` is what has to be appended before the
     reply may leave, None if nothing is to be written; then what was decided still rests on all
-    that the shard has replayed.
+    that the shard has replayed. What does not fit one batch (the tombstones of a large group) is
+    in `batches` instead, each with its last offset, to be appended one after the other with
+    nothing in between.
     """
 
     request: Request
@@ -171,6 +173,12 @@ class Decision(NamedTuple):
     batch: bytes | None = None
     last_offset: int = -1
     max_timestamp_ms: int = -1
+    batches: tuple[tuple[bytes, int], ...] = ()
+
+    def steps(self) -> Iterator[Decision]:
+        """Each of `batches` as a decision of its own."""
+        for batch, last_offset in self.batches:
+            yield self._replace(batch=batch, last_offset=last_offset, batches=())
 
 
 class CommittedOffset(NamedTuple):

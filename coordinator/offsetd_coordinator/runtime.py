@@ -105,19 +105,9 @@ class Runtime:
         partition, shard = self._shard(request.group_id)
         decision = shard.decide(request, self._clock.now_ms())
         if decision.batch is not None:
-            self._write(partition, decision)
-            try:
-                shard.apply(decision)
-            except BaseException as error:
-                # Appended but not replayed: memory no longer equals the log.
-                self._note_failed(error)
-                raise StorageUnavailable("a batch was appended but not replayed") from error
-            flusher = self._flusher
-            self._tickets[partition] = flusher.appended = flusher.appended + 1
-            if not self._kicked:
-                # Once the loop has taken all that is ready: one round for all of it.
-                self._kicked = True
-                self._loop.call_soon(self._kick)
+            self._write(partition, shard, decision)
+        elif decision.batches:
+            return self._write_steps(partition, shard, decision)
         return self._tickets[partition], _outcome(decision)
 
     def fetch(
@@ -201,11 +191,32 @@ class Runtime:
         shard = self._shards.get(partition)
         if shard is None or self._topic_partitions[partition] in self.store.quarantined:
             raise LogPartitionQuarantined(
-                f"log partition {partition} is damaged: it needs an operator"
+                "log partition {log_partition} is damaged: it needs an operator",
+                log_partition=partition,
             )
         return shard
 
-    def _write(self, partition: int, decision: Decision) -> None:
+    def _write_steps(
+        self, partition: int, shard: Shard, decision: Decision
+    ) -> tuple[int, Reply | CoordinatorError]:
+        """Writes several batches; returns as `submit` does.
+
+        If a later one is refused, those before it stay: the outcome says so, and waits for them.
+        """
+        outcome = _outcome(decision)
+        ticket = self._tickets[partition]
+        for step in decision.steps():
+            try:
+                self._write(partition, shard, step)
+            except DiskFull:
+                if self._tickets[partition] == ticket:
+                    raise  # Nothing has changed.
+                outcome = DiskFull("the disk is full: a part is deleted, the rest is still there")
+                break
+        return self._tickets[partition], outcome
+
+    def _write(self, partition: int, shard: Shard, decision: Decision) -> None:
+        """Appends a decision's batch, replays it, and counts it in the partition's ticket."""
         assert decision.batch is not None
         try:
             self._append(
@@ -217,12 +228,28 @@ class Runtime:
         except StorageFull as error:
             raise DiskFull("the disk is full: nothing was written") from error
         except RecordTooLarge as error:
-            raise InvalidCommitSize("offsets", str(error)) from error
+            raise InvalidCommitSize("offsets", "{cause}", cause=error) from error
         except PartitionQuarantined as error:
-            raise LogPartitionQuarantined(str(error)) from error
+            raise LogPartitionQuarantined(
+                "log partition {log_partition} is damaged: {cause}",
+                log_partition=partition,
+                cause=error,
+            ) from error
         except StorageFailed as error:
             self._note_failed(error)
             raise _unavailable(error) from error
+        try:
+            shard.apply(decision)
+        except BaseException as error:
+            # Appended but not replayed: memory no longer equals the log.
+            self._note_failed(error)
+            raise StorageUnavailable("a batch was appended but not replayed") from error
+        flusher = self._flusher
+        self._tickets[partition] = flusher.appended = flusher.appended + 1
+        if not self._kicked:
+            # Once the loop has taken all that is ready: one round for all of it.
+            self._kicked = True
+            self._loop.call_soon(self._kick)
 
     def _kick(self) -> None:
         self._kicked = False
@@ -257,4 +284,4 @@ def _outcome(decision: Decision) -> Reply | CoordinatorError:
 
 def _unavailable(error: StorageFailed) -> StorageUnavailable:
     """One for each call that is answered so: an exception that is shared gathers tracebacks."""
-    return StorageUnavailable(f"the disk failed, the server stops: {error}")
+    return StorageUnavailable("the disk failed, the server stops: {cause}", cause=error)

@@ -12,13 +12,8 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 from offsetd_storage.kernels import padded_buffer
-from offsetd_storage.record_batch import Record, encode_batch
 
-from offsetd_coordinator.deletion import (
-    group_to_delete,
-    offsets_to_delete,
-    reply_to_deletion,
-)
+from offsetd_coordinator.deletion import group_to_delete, offsets_to_delete
 from offsetd_coordinator.errors import (
     Conflict,
     CoordinatorError,
@@ -33,8 +28,9 @@ from offsetd_coordinator.errors import (
 from offsetd_coordinator.groups import simple_group
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.commit import decide_commit, note_end_offsets
+from offsetd_coordinator.known_deletions import NODE_BYTES_MAX
 from offsetd_coordinator.offset_table import fresh_hash_seeds
-from offsetd_coordinator.replayed_state import REQUEST_ID_HEADER, ReplayedState
+from offsetd_coordinator.replayed_state import ReplayedState
 from offsetd_coordinator.requests import (
     CommitOffsets,
     CommitReply,
@@ -44,12 +40,11 @@ from offsetd_coordinator.requests import (
     DeleteOffsets,
     DeleteOffsetsReply,
 )
-from offsetd_coordinator.schemas.keys import encode_key
+from offsetd_coordinator.tombstones import encode_tombstones
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from offsetd_coordinator.deletion import TombstoneKey
     from offsetd_coordinator.groups import Group, GroupListing
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.requests import CommittedOffset, Request
@@ -95,8 +90,10 @@ class Shard:
         self._state = ReplayedState(
             request_window_ms=config.request_id_window_ms,
             request_ids_max=config.request_ids_per_partition_max,
+            deletion_bytes_max=NODE_BYTES_MAX // config.partitions,
             hash_seeds=config.hash_seeds,
         )
+        self._misplaced: frozenset[bytes] = frozenset()
         self._batch = padded_buffer(config.message_bytes_max)
         self._verdict = np.zeros(columns.VERDICT_COLUMNS, np.int64)
         self._conflicts = np.zeros((columns.CONFLICTS_MAX, columns.CONFLICT_COLUMNS), np.int64)
@@ -111,8 +108,10 @@ class Shard:
             return Decision(request, None, refusal)
 
     def apply(self, decision: Decision) -> None:
-        """Replays the decision's batch, once it is appended, and notes reported end offsets."""
+        """Replays what a decision writes, once it is appended; notes reported end offsets."""
         if decision.batch is None:
+            for step in decision.steps():
+                self.apply(step)
             return
         size = len(decision.batch)
         self._batch[:size] = np.frombuffer(decision.batch, np.uint8)
@@ -132,6 +131,16 @@ class Shard:
             self.offset_next = self._state.offset_next
             self.leader_epoch = self._state.leader_epoch
 
+    def end_load(self, *, offset_next: int, leader_epoch: int) -> None:
+        """Notes that the whole log is replayed: from here on the shard writes.
+
+        Compaction may have taken away the last batches: `offset_next` is the log's.
+        """
+        self.offset_next = offset_next
+        self.leader_epoch = leader_epoch
+        # Requests go where the hash puts their group, so none can come to be here later.
+        self._misplaced = frozenset(self.misplaced_groups())
+
     def fetch(
         self,
         group_id: bytes,
@@ -150,7 +159,7 @@ class Shard:
             pending = state.pending.partitions(group_id)
             if pending if partitions is None else not pending.isdisjoint(partitions):
                 raise UnstableOffsetCommit(
-                    f"a transaction has offsets pending for group {group_id.decode()!r}"
+                    "a transaction has offsets pending for group {group!r}", group=group_id
                 )
         if partitions is None:
             offsets = state.offsets.read_group(group_id)
@@ -165,8 +174,14 @@ class Shard:
     def list_groups(
         self, *, prefix: bytes = b"", after: bytes | None = None
     ) -> Iterator[GroupListing]:
-        """The groups with ids that start with `prefix` and are larger than `after`, unsorted."""
+        """The groups with ids that start with `prefix` and are larger than `after`, unsorted.
+
+        Those that `end_load` found misplaced are left out: no other call finds them either.
+        """
+        misplaced = self._misplaced
         for group_id in self._state.group_ids():
+            if group_id in misplaced:
+                continue
             if group_id.startswith(prefix) and (after is None or group_id > after):
                 records = self._state.known_group_records(group_id)
                 yield simple_group(group_id) if records is None else records.listing()
@@ -174,10 +189,10 @@ class Shard:
     def get_group(self, group_id: bytes) -> Group:
         """One group. Raises GroupIdNotFound, RecordUndecodable."""
         if not self._state.has_group(group_id):
-            raise GroupIdNotFound(f"there is no group {group_id.decode()!r}")
+            raise GroupIdNotFound("there is no group {group!r}", group=group_id)
         records = self._state.group_records(group_id)
         if not records.is_readable:
-            raise RecordUndecodable(f"a record of group {group_id.decode()!r} cannot be read")
+            raise RecordUndecodable("a record of group {group!r} cannot be read", group=group_id)
         return records.describe(self._state.offsets.count(group_id))
 
     def counters(self) -> ShardCounters:
@@ -193,8 +208,8 @@ class Shard:
         )
 
     def misplaced_groups(self) -> list[bytes]:
-        """Groups whose offsets are here although their hash belongs to another partition."""
-        return self._state.offsets.misplaced_groups(self.partition, self.config.partitions)
+        """Groups that are here although their hash belongs to another partition."""
+        return self._state.misplaced_groups(self.partition, self.config.partitions)
 
     def _decide_commit(self, commit: CommitOffsets, now_ms: int) -> Decision:
         size = decide_commit(
@@ -230,20 +245,23 @@ class Shard:
         records = self._state.known_group_records(group_id)
         if records is None:
             return None
-        name = group_id.decode()
         if not records.is_readable:
             return RecordUndecodable(
-                f"a record of group {name!r} cannot be read: it may have members"
+                "a record of group {group!r} cannot be read: it may have members", group=group_id
             )
         if records.has_members:
-            return UnknownMemberId(f"group {name!r} has members: only they may commit")
+            return UnknownMemberId(
+                "group {group!r} has members: only they may commit", group=group_id
+            )
         return None
 
     def _commit_refusal(self, commit: CommitOffsets, verdict: int) -> CoordinatorError:
         """Why the kernel wrote no batch."""
         if verdict == columns.TOO_LARGE:
             return InvalidCommitSize(
-                "offsets", f"the record batch exceeds {self.config.message_bytes_max} bytes"
+                "offsets",
+                "the record batch exceeds {bytes_max} bytes",
+                bytes_max=self.config.message_bytes_max,
             )
         if verdict == columns.UNREADABLE:
             row = int(self._verdict[columns.VERDICT_ROW])
@@ -261,60 +279,45 @@ class Shard:
         )
         if verdict == columns.CONFLICTING:
             return OffsetConflict(
-                f"{total} of {len(commit.columns)} preconditions do not hold", conflicts, total
+                "{conflict_count} of {offset_count} preconditions do not hold",
+                conflicts,
+                total,
+                offset_count=len(commit.columns),
             )
         return OffsetNotMonotonic(
-            f"{total} of {len(commit.columns)} offsets would go back", conflicts, total
+            "{conflict_count} of {offset_count} offsets would go back",
+            conflicts,
+            total,
+            offset_count=len(commit.columns),
         )
 
     def _decide_deletion(self, request: DeleteOffsets | DeleteGroup, now_ms: int) -> Decision:
         state = self._state
-        known = state.deletions.find(
-            DeleteGroupReply if isinstance(request, DeleteGroup) else DeleteOffsetsReply,
-            request.group_id,
-            request.request_id,
-            now_ms,
-        )
-        if known is not None:
-            return Decision(request, known, None)
-        records = state.group_records(request.group_id)
-        stored = state.stored_partitions(request.group_id)
-        pending = state.pending.partitions(request.group_id)
-        keys: list[TombstoneKey]
+        if not request.validate_only:
+            kind = DeleteGroupReply if isinstance(request, DeleteGroup) else DeleteOffsetsReply
+            known = state.deletions.find(kind, request.group_id, request.request_id, now_ms)
+            if known is not None:
+                return Decision(request, known, None)
         if isinstance(request, DeleteGroup):
-            keys = group_to_delete(records, stored, pending)
+            deletion = group_to_delete(state, request)
         else:
-            keys = offsets_to_delete(request, records, stored, pending)
-        if request.validate_only or not keys:
-            return Decision(request, reply_to_deletion(keys, stored, None), None)
-        batch = self._tombstones(keys, request.request_id, now_ms)
-        last_offset = self.offset_next + len(keys) - 1
-        reply = reply_to_deletion(keys, stored, last_offset)
-        return Decision(request, reply, None, batch, last_offset, now_ms)
-
-    def _tombstones(self, keys: Sequence[TombstoneKey], request_id: bytes, now_ms: int) -> bytes:
-        headers = ((REQUEST_ID_HEADER, request_id),) if request_id else ()
-        batch = encode_batch(
-            [
-                Record(
-                    key=encode_key(key),
-                    value=None,
-                    offset=self.offset_next + index,
-                    timestamp_ms=now_ms,
-                    headers=headers if index == 0 else (),
-                )
-                for index, key in enumerate(keys)
-            ],
+            deletion = offsets_to_delete(state, request)
+        if request.validate_only or not deletion.ends.size:
+            return Decision(request, deletion.reply, None)
+        batches = encode_tombstones(
+            deletion.keys,
+            deletion.ends,
+            request_id=request.request_id,
+            now_ms=now_ms,
             base_offset=self.offset_next,
             leader_epoch=self.leader_epoch,
+            out=self._batch,
         )
-        if len(batch) > self.config.message_bytes_max:
-            raise InvalidCommitSize(
-                "group_id",
-                f"{len(keys)} tombstones exceed a record batch of "
-                f"{self.config.message_bytes_max} bytes: delete some topics' offsets first",
-            )
-        return batch
+        batch, last_offset = batches[-1]
+        reply = deletion.reply._replace(last_offset=last_offset)
+        if len(batches) == 1:
+            return Decision(request, reply, None, batch, last_offset, now_ms)
+        return Decision(request, reply, None, None, last_offset, now_ms, batches)
 
 
 def _as_arguments(commit: CommitOffsets) -> tuple[Bytes, Int64s, int, int, int, int]:
@@ -336,6 +339,9 @@ def _partition_of(commit: CommitOffsets, row: int) -> tuple[bytes, int]:
 
 def _undecodable_offset(group_id: bytes, topic: bytes, partition: int) -> RecordUndecodable:
     return RecordUndecodable(
-        f"the offset of group {group_id.decode()!r} in {topic.decode()}:{partition} cannot be "
-        "read, until it is written again"
+        "the offset of group {group!r} in {topic}:{partition} cannot be read, until it is "
+        "written again",
+        group=group_id,
+        topic=topic,
+        partition=partition,
     )

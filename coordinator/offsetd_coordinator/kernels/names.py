@@ -22,6 +22,7 @@ from offsetd_coordinator.kernels.columns import (
     NAME_SIZE_BITS,
     NAME_SPAN,
     SEED,
+    TABLE,
     TOPIC_ENTRIES,
     Table,
 )
@@ -36,7 +37,7 @@ from offsetd_coordinator.kernels.slots import (
 )
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.kernels.columns import Bytes, Int64s
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
 
 _SIZE_MASK: Final = (1 << NAME_SIZE_BITS) - 1
 
@@ -132,3 +133,14 @@ def compact_names(names: Int64s, name_end: int, name_bytes: Bytes, target: Bytes
         names[name, NAME_SPAN] = (end << NAME_SIZE_BITS) | size
         end += size
     return end
+
+
+@kernel(f"void({TABLE}, uint8[::1], int64[::1], int64[::1])")
+def locate_names(arrays: TableArrays, buffer: Bytes, ends: Int64s, found: Int64s) -> None:
+    """Write the row of each name that `buffer` has, one behind the other, or -1."""
+    table = Table(*arrays)
+    start = 0
+    for at in range(ends.size):
+        size = ends[at] - start
+        found[at] = find_name(table, buffer, start, size, name_tag(table, buffer, start, size))
+        start = ends[at]

@@ -19,15 +19,19 @@ from offsetd_coordinator.kernels.utf8 import utf16_length
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes
 
+_RECORD_TYPE: Final = 1
 _KEY_BYTES_MIN: Final = 10  # record type, two lengths, partition
 _VALUE_VERSION_LAST: Final = 4
 
 
 @inline_kernel
 def load_offset_key(buffer: Bytes, start: int, size: int) -> tuple[bool, OffsetKey]:
-    """(True, key) of record types 0 and 1 with nothing behind the partition, else (False, _)."""
+    """(True, key) of record type 1 with nothing behind the partition, else (False, _).
+
+    Type 0 and keys with more bytes name offsets too; `ReplayedState` deals with them.
+    """
     other = (False, OffsetKey(0, 0, 0, 0, 0))
-    if size < _KEY_BYTES_MIN or load_i16(buffer, start) & ~1 != 0:
+    if size < _KEY_BYTES_MIN or load_i16(buffer, start) != _RECORD_TYPE:
         return other
     names_size = size - _KEY_BYTES_MIN
     group_size = load_i16(buffer, start + 2)

@@ -127,12 +127,14 @@ def remember_request(
     counters = table.counters
     if counters[REQUEST_COUNT_MAX] == 0:
         return
+    # Before it is looked for: an id that is used again after its window gets a new place, and is
+    # not forgotten with those that came when it was first used.
+    while counters[REQUEST_COUNT] > 0 and _oldest_is_due(table, timestamp):
+        _forget_oldest(table)
     row = find_request(table, hashed, hashed_2)
     if row < 0:
         capacity = table.requests.shape[0]
-        while counters[REQUEST_COUNT] > 0 and (
-            counters[REQUEST_COUNT] == capacity or _oldest_is_due(table, timestamp)
-        ):
+        if counters[REQUEST_COUNT] == capacity:
             _forget_oldest(table)
         row = counters[REQUEST_FIRST] + counters[REQUEST_COUNT]
         if row >= capacity:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NoReturn
+
 from offsetd_coordinator.pending import PendingOffset, PendingOffsets
 from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
 from shards import NOW_MS, batch_of, offset_key, offset_value
@@ -86,3 +88,30 @@ def test_batches_are_read_when_somebody_asks() -> None:
     assert offsets.partitions(b"nobody") == set()
     everything = {FIRST: readable(1, 100), SECOND: readable(2, 100), OTHER: readable(3, 100)}
     assert offsets.end(7) == ((), everything)
+
+
+class NeverWalked(dict[int, Any]):
+    """Transactions that may be looked up, but not gone through."""
+
+    def __iter__(self) -> NoReturn:
+        raise AssertionError("walks all producers")
+
+    keys = values = items = __iter__  # type: ignore[assignment]
+
+
+def test_nobody_walks_all_producers_for_one_offset() -> None:
+    offsets = PendingOffsets()
+    for producer_id in range(5):
+        offsets.add_batch(producer_id, batch(producer_id, FIRST, OTHER))
+    offsets.add(5, SECOND, pending(9))
+    assert offsets.group_ids() == {b"g", b"h"}
+    offsets._transactions = NeverWalked(offsets._transactions)
+    offsets.drop(SECOND)
+    offsets.drop(FIRST)
+    offsets.end(4)
+    assert offsets.partitions(b"g") == set()
+    assert offsets.partitions(b"h") == {(b"orders", 0)}
+    assert (offsets.group_ids(), offsets.producer_count) == ({b"h"}, 4)
+    for producer_id in range(4):
+        assert offsets.end(producer_id).offsets == {OTHER: readable(producer_id + 1, 100)}
+    assert offsets.group_ids() == set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from offsetd_coordinator.errors import (
@@ -16,7 +16,14 @@ from offsetd_coordinator.errors import (
     StorageUnavailable,
 )
 from offsetd_coordinator.placement import partition_of
-from offsetd_coordinator.requests import CommitOffsets, CommitReply, Decision, OffsetEntry
+from offsetd_coordinator.requests import (
+    CommitOffsets,
+    CommitReply,
+    Decision,
+    DeleteGroup,
+    DeleteGroupReply,
+    OffsetEntry,
+)
 from offsetd_coordinator.runtime import OFFSETS_TOPIC, Runtime
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.errors import (
@@ -27,6 +34,10 @@ from offsetd_storage.errors import (
     StorageFull,
 )
 from offsetd_storage.topic_partition import TopicPartition
+from shards import batch_of, new_shard, offset_key, offset_value, replay, replayed, state_of
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.shard import Shard
 
 PARTITIONS = 4
 WAIT_SECONDS = 20
@@ -40,6 +51,7 @@ class FakeStore:
         self.quarantined: dict[TopicPartition, str] = {}
         self.appended: list[tuple[TopicPartition, bytes]] = []
         self.append_error: StorageError | None = None
+        self.appends_left = 0  # Before `append_error` is raised.
         self.flush_error: StorageError | None = None
         self.gate = threading.Event()
         self.journal_used_ratio = 0.0
@@ -53,8 +65,9 @@ class FakeStore:
         last_offset: int,
         max_timestamp_ms: int,
     ) -> None:
-        if self.append_error is not None:
+        if self.append_error is not None and self.appends_left == 0:
             raise self.append_error
+        self.appends_left = max(0, self.appends_left - 1)
         self.appended.append((topic_partition, batch))
 
     def flush(self) -> None:
@@ -202,6 +215,74 @@ async def test_what_the_store_refuses_changes_nothing(
     run.store.append_error = None
     assert run.commit(group_in(0))[1] == CommitReply(0)
     await run.close()
+
+
+def large_group(group: bytes) -> bytes:
+    """A batch with 50 offsets of a group: their tombstones will be several batches."""
+    records = [(offset_key(group.decode(), "t", number), offset_value(1)) for number in range(50)]
+    return batch_of(0, *records)
+
+
+def use_large_group(run: Run, group: bytes) -> Shard:
+    """Puts a real shard with a large group in place of the fake one."""
+    shard = replay(new_shard(1, message_bytes_max=500), large_group(group))
+    run.shards[1] = shard  # type: ignore[assignment]
+    return shard
+
+
+async def test_several_batches_are_appended_at_once_and_wait_for_the_flush_of_the_last() -> None:
+    run = Run()
+    group = group_in(1)
+    shard = use_large_group(run, group)
+    ticket, outcome = run.runtime.submit(DeleteGroup(group_id=group))
+    assert outcome == DeleteGroupReply(100, 50)
+    batches = [batch for _, batch in run.store.appended]
+    assert len(batches) > 2
+    assert state_of(replayed(large_group(group), *batches)) == state_of(shard)
+    assert shard.offset_next == 101
+    assert run.runtime.durable(ticket) is not None
+    run.store.gate.set()
+    await run.wait(ticket)
+    await run.close()
+
+
+@pytest.mark.parametrize("appended", [0, 1, 2])
+async def test_what_was_appended_before_the_disk_was_full_is_known_and_can_be_done_again(
+    appended: int,
+) -> None:
+    run = Run()
+    group = group_in(1)
+    shard = use_large_group(run, group)
+    request = DeleteGroup(group_id=group, request_id=b"one")
+    run.store.append_error, run.store.appends_left = StorageFull("no room"), appended
+    if appended == 0:
+        with pytest.raises(DiskFull, match="nothing"):
+            run.runtime.submit(request)
+    else:
+        ticket, outcome = run.runtime.submit(request)
+        assert isinstance(outcome, DiskFull)
+        assert "a part" in str(outcome)
+        assert run.runtime.durable(ticket) is not None, "it tells of what is not flushed"
+    assert len(run.store.appended) == appended
+    assert run.failures == []
+    log = [large_group(group), *(batch for _, batch in run.store.appended)]
+    assert state_of(replayed(*log)) == state_of(shard)
+    left = len(shard.fetch(group))
+    assert (left == 50) == (appended == 0)
+    run.store.append_error = None
+    assert run.runtime.submit(request)[1] == DeleteGroupReply(100, left)
+    assert not any(state_of(shard).values())
+    await run.close()
+
+
+async def test_a_disk_that_fails_between_two_batches_stops_everything() -> None:
+    run = Run()
+    group = group_in(1)
+    use_large_group(run, group)
+    run.store.append_error, run.store.appends_left = StorageFailed("gone"), 1
+    with pytest.raises(StorageUnavailable):
+        run.runtime.submit(DeleteGroup(group_id=group))
+    assert len(run.failures) == 1
 
 
 @pytest.mark.parametrize("where", ["append", "apply", "flush"])

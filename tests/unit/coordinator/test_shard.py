@@ -371,6 +371,17 @@ def test_request_ids_that_are_out_of_the_window_make_way() -> None:
     assert shard.counters().table_bytes < 60_000
 
 
+def test_a_request_id_used_again_after_its_window_is_not_forgotten_before_older_ones() -> None:
+    shard = new_shard(request_id_window_ms=100, request_ids_per_partition_max=2)
+    requests = {name: commit("g", entry("t", 0, 1), request_id=name) for name in (b"a", b"b", b"c")}
+    answer(shard, requests[b"a"], NOW_MS)
+    answer(shard, requests[b"b"], NOW_MS + 50)
+    assert ask(shard, requests[b"a"], NOW_MS + 120).batch is not None, "its window has ended"
+    answer(shard, requests[b"c"], NOW_MS + 130)
+    known = {name: shard.decide(requests[name], NOW_MS + 130).batch is None for name in requests}
+    assert known == {b"a": True, b"b": False, b"c": True}
+
+
 def test_pending_offsets_fail_a_fetch_that_wants_stable_ones() -> None:
     transactional: dict[str, Any] = {"producer_id": 5, "is_transactional": True}
     shard = replayed(
@@ -426,3 +437,17 @@ def test_misplaced_groups_are_named() -> None:
     answer(shard, commit("group", entry("t", 0, 1)))
     answer(shard, commit("my-group", entry("t", 0, 1)))
     assert shard.misplaced_groups() == [b"my-group"]
+
+
+def test_misplaced_groups_are_not_listed_as_no_other_call_finds_them() -> None:
+    shard = replay(
+        new_shard(partition=47),
+        batch_of(0, (offset_key("my-group"), offset_value(1)), (offset_key("group"), b"")),
+        batch_of(2, (group_key("our-group"), classic_group()), (group_key("group"), b"\0\x09")),
+    )
+    shard.end_load(offset_next=9, leader_epoch=2)
+    assert sorted(shard.misplaced_groups()) == [b"my-group", b"our-group"]
+    assert listed(shard) == [b"group"]
+    answer(shard, commit("sgroup", entry("t", 0, 1)))
+    assert listed(shard) == [b"group", b"sgroup"]
+    assert (shard.offset_next, shard.leader_epoch) == (10, 2)
