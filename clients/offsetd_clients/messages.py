@@ -40,13 +40,18 @@ def _building(what: str) -> Iterator[None]:
     """What does not fit the message's types is as wrong as what the server would refuse."""
     try:
         yield
-    except ValueError as error:  # Out of a field's range, or text that has no UTF-8 form.
-        failure = Failure(
-            code="INVALID_ARGUMENT", message=f"{what}: {error}", reason="INVALID_REQUEST"
-        )
-        raise InvalidRequest(failure) from error
+    except UnicodeEncodeError as error:
+        raise _invalid(f"{what}: {error.object!r} is no text that UTF-8 can hold") from error
+    except ValueError as error:  # Out of a field's range.
+        raise _invalid(f"{what}: {error}") from error
     except TypeError as error:
         raise TypeError(f"{what}: {error}") from error
+
+
+def _invalid(message: str) -> InvalidRequest:
+    return InvalidRequest(
+        Failure(code="INVALID_ARGUMENT", message=message, reason="INVALID_REQUEST")
+    )
 
 
 def several(name: str, values: Iterable[Value]) -> tuple[Value, ...]:

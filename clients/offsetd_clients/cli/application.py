@@ -46,18 +46,27 @@ def run(terminal: Terminal | None = None) -> int:
     """Runs `sys.argv`; returns the exit code. Wrong use is 2, told on stderr."""
     terminal = terminal or standard_terminal()
     try:
-        application(terminal)(prog_name="offsetd")
+        try:
+            _run(terminal)
+        finally:
+            terminal.flush()
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0
+
+
+def _run(terminal: Terminal) -> None:
+    try:
+        application(terminal)(prog_name="offsetd")
     except ModuleNotFoundError as error:
         # A command may import its libraries only when it runs.
         if (error.name or "").partition(".")[0] in OURS:
             raise
-        terminal.note(f"error: {error.name} is not installed: pip install 'offsetd[server]'")
-        return 1
-    finally:
-        terminal.flush()
-    return 0
+        terminal.fail(f"{error.name} is not installed: pip install 'offsetd[server]'")
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        terminal.output_failed(error)  # Of click, which prints the help.
 
 
 def application(terminal: Terminal) -> typer.Typer:

@@ -1,17 +1,36 @@
 """How commands reach a server: the options they share, and what they say when a call fails."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
-from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_WRONG_USE, Terminal
 from offsetd_clients.client import ADDRESS_DEFAULT, ADDRESS_VARIABLE, OffsetClient
 from offsetd_clients.errors import CommitConflict, InvalidRequest, OffsetdError
-from offsetd_clients.retry import RetryPolicy
+from offsetd_clients.retry import TIMEOUT_S_MAX, RetryPolicy
 
 TIMEOUT_S_DEFAULT = 10.0
+
+
+# gRPC's names for addresses of other kinds.
+_SCHEME = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock):.+")
+_HOST_AND_PORT = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]+):([0-9]{1,5})")
+
+
+def _checked_address(value: str) -> str:
+    if not (_SCHEME.fullmatch(value) or _HOST_AND_PORT.fullmatch(value)):
+        raise typer.BadParameter(f"{value!r} is not HOST:PORT.")
+    return value
+
+
+def _checked_timeout(value: float) -> float:
+    if not 0 < value <= TIMEOUT_S_MAX:  # Nor may it be NaN.
+        raise typer.BadParameter(f"{value} is not above 0 and at most {TIMEOUT_S_MAX:.0f}.")
+    return value
+
 
 AddressOption = Annotated[
     str,
@@ -20,12 +39,16 @@ AddressOption = Annotated[
         envvar=ADDRESS_VARIABLE,
         metavar="HOST:PORT",
         help="The server.",
+        callback=_checked_address,
     ),
 ]
 TimeoutOption = Annotated[
     float,
     typer.Option(
-        "--timeout", metavar="SECONDS", min=0.001, help="For each call, with all its tries."
+        "--timeout",
+        metavar="SECONDS",
+        help="For each call, with all its tries.",
+        callback=_checked_timeout,
     ),
 ]
 
@@ -35,18 +58,24 @@ __all__ = [
     "AddressOption",
     "TimeoutOption",
     "connected",
+    "exit_code",
     "explain",
 ]
 
 
 @contextmanager
 def connected(address: str, timeout_s: float, terminal: Terminal) -> Iterator[OffsetClient]:
-    """A client for the length of a command; a call that fails ends the command with exit code 1."""
+    """A client for the length of a command; a call that fails ends the command."""
     with OffsetClient(address, retry=RetryPolicy(timeout_s=timeout_s)) as client:
         try:
             yield client
         except OffsetdError as error:
-            terminal.fail(explain(error, address))
+            terminal.fail(explain(error, address), exit_code(error))
+
+
+def exit_code(error: OffsetdError) -> int:
+    """What the server, or the client, finds wrong with a request was wrong use."""
+    return EXIT_WRONG_USE if isinstance(error, InvalidRequest) else EXIT_FAILED
 
 
 def explain(error: OffsetdError, address: str) -> str:
@@ -57,7 +86,9 @@ def explain(error: OffsetdError, address: str) -> str:
         lines = [f"{error.reason}: {error}"]
     if isinstance(error, InvalidRequest):
         lines += [
-            f"  {violation.field}: {violation.description}" for violation in error.field_violations
+            f"  {violation.field}: {violation.description}"
+            for violation in error.field_violations
+            if f"{violation.field}: {violation.description}" != str(error)
         ]
     if isinstance(error, CommitConflict):
         for conflict in error.conflicts:

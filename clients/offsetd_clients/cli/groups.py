@@ -11,11 +11,12 @@ from offsetd_clients.cli.connection import (
     AddressOption,
     TimeoutOption,
     connected,
+    exit_code,
     explain,
 )
-from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal
+from offsetd_clients.cli.terminal import EXIT_PARTLY, Row, Terminal
 from offsetd_clients.errors import GroupNotFound, GroupRefused, OffsetdError
-from offsetd_clients.values import Group, GroupState, GroupType
+from offsetd_clients.values import DeletedGroup, Group, GroupState, GroupType
 
 LIST_COLUMNS = ("group", "type", "state", "protocol_type")
 GROUP_COLUMNS = (
@@ -44,7 +45,7 @@ DELETE_COLUMNS = ("group", "offsets", "revision")
 
 Answer = TypeVar("Answer")
 
-GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP")]
+GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP", help="A group's id.")]
 
 
 def register(app: typer.Typer, terminal: Terminal) -> None:
@@ -61,12 +62,14 @@ def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
     def list_groups(
         *,
         states: Annotated[
-            list[GroupState], typer.Option("--state", help="Only groups in it; repeatable.")
+            list[GroupState], typer.Option("--state", metavar="STATE", help=_one_of(GroupState))
         ] = [],  # noqa: B006  # typer's way to say: none unless given
         types: Annotated[
-            list[GroupType], typer.Option("--type", help="Only groups of it; repeatable.")
+            list[GroupType], typer.Option("--type", metavar="TYPE", help=_one_of(GroupType))
         ] = [],  # noqa: B006
-        prefix: Annotated[str, typer.Option(help="Only groups whose id begins so.")] = "",
+        prefix: Annotated[
+            str, typer.Option(metavar="TEXT", help="Only groups whose id begins so.")
+        ] = "",
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
@@ -98,13 +101,16 @@ def _register_describe(groups: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print what is known of groups; their offsets are `offsetd fetch`'s."""
+        """Print what is known of groups.
+
+        Their offsets are printed by `offsetd fetch`.
+        """
         with connected(address, timeout, terminal) as client:
             found, failures = _each(group_ids, client.get_group)
         described = [group for _, group in found]
-        if members:
+        if described and members:
             terminal.rows(MEMBER_COLUMNS, _member_rows(described))
-        else:
+        elif described:
             terminal.rows(GROUP_COLUMNS, map(_group_row, described))
         _report(failures, found, address, terminal)
 
@@ -117,7 +123,9 @@ def _register_delete(groups: typer.Typer, terminal: Terminal) -> None:
         dry_run: Annotated[
             bool, typer.Option("--dry-run", help="Check and show, but delete nothing.")
         ] = False,
-        reason: Annotated[str, typer.Option(help="Why, for the server's log.")] = "",
+        reason: Annotated[
+            str, typer.Option(metavar="TEXT", help="Why, for the server's log.")
+        ] = "",
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
@@ -129,17 +137,8 @@ def _register_delete(groups: typer.Typer, terminal: Terminal) -> None:
                     group_id, validate_only=dry_run, reason=reason
                 ),
             )
-        terminal.rows(
-            DELETE_COLUMNS,
-            (
-                {
-                    "group": group_id,
-                    "offsets": answer.offset_count,
-                    "revision": answer.revision.log_offset if answer.revision else None,
-                }
-                for group_id, answer in deleted
-            ),
-        )
+        if deleted:
+            terminal.rows(DELETE_COLUMNS, map(_deleted_row, deleted))
         if dry_run:
             terminal.note("dry run: nothing was deleted")
         _report(failures, deleted, address, terminal)
@@ -172,7 +171,22 @@ def _report(
 ) -> None:
     if failures:
         lines = [f"group {group_id}: {explain(error, address)}" for group_id, error in failures]
-        terminal.fail("\n".join(lines), EXIT_PARTLY if done else EXIT_FAILED)
+        code = EXIT_PARTLY if done else exit_code(failures[-1][1])
+        terminal.fail("\n".join(lines), code)
+
+
+def _one_of(choices: Iterable[GroupState] | Iterable[GroupType]) -> str:
+    known = ", ".join(str(choice) for choice in choices if choice.name != "UNKNOWN")
+    return f"Only such groups; repeatable: {known}."
+
+
+def _deleted_row(deleted: tuple[str, DeletedGroup]) -> Row:
+    group_id, answer = deleted
+    return {
+        "group": group_id,
+        "offsets": answer.offset_count,
+        "revision": answer.revision.log_offset if answer.revision else None,
+    }
 
 
 def _group_row(group: Group) -> Row:

@@ -28,7 +28,9 @@ FETCH_COLUMNS = (
     "revision",
     "metadata",
 )
+INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+_DIGITS_MAX = 100  # What is longer is not worth a look at its value.
 
 
 def register_commit(app: typer.Typer, terminal: Terminal) -> None:
@@ -36,17 +38,31 @@ def register_commit(app: typer.Typer, terminal: Terminal) -> None:
 
     @app.command("commit")
     def commit(
-        group: Annotated[str, typer.Argument(metavar="GROUP")],
-        positions: Annotated[list[str], typer.Argument(metavar="TOPIC:PARTITION=OFFSET")],
+        group: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
+        positions: Annotated[
+            list[str],
+            typer.Argument(
+                metavar="TOPIC:PARTITION=OFFSET", help="Where to go on from, as in orders:0=42."
+            ),
+        ],
         *,
-        metadata: Annotated[str, typer.Option(help="Text to store with each offset.")] = "",
+        metadata: Annotated[
+            str, typer.Option(metavar="TEXT", help="Text to store with each offset.")
+        ] = "",
         leader_epoch: Annotated[
-            int | None, typer.Option(min=0, help="The leader epoch of each offset.")
+            int | None,
+            typer.Option(
+                min=0, max=INT32_MAX, metavar="EPOCH", help="The leader epoch of each offset."
+            ),
         ] = None,
         expect: Annotated[
             int | None,
             typer.Option(
-                "--expected-offset", min=0, help="Commit only if each stored offset is this."
+                "--expected-offset",
+                min=0,
+                max=INT64_MAX,
+                metavar="OFFSET",
+                help="Commit only if each stored offset is this.",
             ),
         ] = None,
         must_not_exist: Annotated[
@@ -89,7 +105,7 @@ def register_fetch(app: typer.Typer, terminal: Terminal) -> None:
 
     @app.command("fetch")
     def fetch(
-        groups: Annotated[list[str], typer.Argument(metavar="GROUP")],
+        groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="A group's id.")],
         *,
         topics: Annotated[
             list[str], typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable.")
@@ -127,6 +143,12 @@ def parse_position(text: str) -> tuple[TopicPartition, int]:
     topic, _, partition = name.rpartition(":")
     if not topic or not _is_number(partition) or not _is_number(offset):
         raise typer.BadParameter(f"{text!r} is not TOPIC:PARTITION=OFFSET")
+    for name, number, largest in (
+        ("partition", int(partition), INT32_MAX),
+        ("offset", int(offset), INT64_MAX),
+    ):
+        if number > largest:
+            raise typer.BadParameter(f"{text!r}: the largest {name} is {largest}")
     return TopicPartition(topic, int(partition)), int(offset)
 
 
@@ -141,7 +163,7 @@ def _parse_positions(texts: list[str]) -> Mapping[TopicPartition, int]:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= INT64_MAX
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
 
 
 def _commit_rows(

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from io import StringIO
 from itertools import chain
+from pathlib import Path
 from typing import NoReturn, TextIO
 
 from rich.cells import cell_len
@@ -19,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 EXIT_FAILED = 1
+EXIT_WRONG_USE = 2
 EXIT_PARTLY = 3
 
 # Called with how much is done, how much there is (0: not known), and what is being done.
@@ -39,14 +41,15 @@ class Terminal:
     """Prints a command's results to stdout and everything else to stderr.
 
     A stream that is no terminal gets neither colour nor progress, and lines of any width. When
-    the reader of stdout goes away (`| head`) nothing more is printed and nothing is raised.
+    the reader of stdout goes away (`| head`) nothing more is printed and nothing is raised; when
+    stdout takes nothing for another reason (a full disk) the command ends with exit code 1.
     """
 
     def __init__(self, stdout: TextIO, stderr: TextIO) -> None:
         self.output_format = OutputFormat.TABLE
         self._stdout = stdout
         self._stderr = stderr
-        self._reader_is_gone = False
+        self._stdout_is_gone = False
 
     def rows(self, columns: Sequence[str], rows: Iterable[Row], *, title: str = "") -> None:
         """Prints `rows` in the format the user chose; a row lacks a column: None.
@@ -108,10 +111,12 @@ class Terminal:
 
     def flush(self) -> None:
         """Hands what is buffered to the system. Called once, at the end."""
-        try:
-            self._stdout.flush()
-        except BrokenPipeError:
-            self._forget_reader()
+        self._write("", flush=True)
+
+    def output_failed(self, error: OSError) -> NoReturn:
+        """Ends the command: stdout does not take what is printed."""
+        self._forget_stdout()
+        self.fail(f"cannot print the output: {error.strerror or error}")
 
     def _table(self, columns: Sequence[str], rows: Sequence[Row], title: str) -> None:
         header = [column.upper().replace("_", "-") for column in columns]
@@ -131,35 +136,45 @@ class Terminal:
         for line in cells:
             table.add_row(*(Text(cell) for cell in line))
         console = Console(file=self._stdout, highlight=False)
-        if title:
-            console.print(Text(printable(title), style="bold"))
-        console.print(table)
+        with console.capture() as printed:
+            if title:
+                console.print(Text(printable(title), style="bold"))
+            console.print(table)
+        self._write(printed.get())
 
     def _write_all(self, pieces: Iterable[str], *, flush: bool = False) -> None:
-        try:
-            for piece in pieces:
-                if self._reader_is_gone:
-                    return
-                self._stdout.write(piece)
-                if flush:
-                    self._stdout.flush()
-        except BrokenPipeError:
-            self._forget_reader()
+        for piece in pieces:
+            if self._stdout_is_gone:
+                return
+            self._write(piece, flush=flush)
 
-    def _forget_reader(self) -> None:
-        self._reader_is_gone = True
-        # What is still buffered would raise again when the interpreter flushes it at its end.
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, self._stdout.fileno())
-        os.close(null)
+    def _write(self, piece: str, *, flush: bool = False) -> None:
+        try:
+            self._stdout.write(piece)
+            if flush:
+                self._stdout.flush()
+        except BrokenPipeError:
+            self._forget_stdout()
+        except OSError as error:
+            self.output_failed(error)
+
+    def _forget_stdout(self) -> None:
+        self._stdout_is_gone = True
+        _let_go(self._stdout)
 
     def _complain(self, text: str) -> None:
-        self._stderr.write(text + "\n")
-        self._stderr.flush()
+        try:
+            self._stderr.write(text + "\n")
+            self._stderr.flush()
+        except OSError:  # There is nobody left to tell.
+            _let_go(self._stderr)
 
 
 def standard_terminal() -> Terminal:
     """The terminal of this process. What is not UTF-8 is printed escaped, and never fails."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # Closed by who started us.
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -177,6 +192,13 @@ def printable(text: str, *, keep: str = "") -> str:
         else character.encode("unicode_escape", "surrogatepass").decode("ascii")
         for character in text
     )
+
+
+def _let_go(stream: TextIO) -> None:
+    """What is still buffered would raise again when the interpreter flushes it at its end."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 def _is_terminal(stream: TextIO) -> bool:

@@ -18,7 +18,10 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
 
     @group.command("warm")
     def warm() -> None:
-        """Compile the kernels for this machine and keep them in the user's cache folder."""
+        """Compile the kernels for this machine.
+
+        They are kept in the user's cache folder, where the server finds them.
+        """
         compiled = warm_kernels(terminal)
         total = len(registry.registered_kernels())
         terminal.note(f"{total} kernels are ready; {compiled} of them had to be compiled")

@@ -30,10 +30,19 @@ FolderOption = Annotated[
     Path,
     typer.Option("--data-dir", metavar="DIR", help="The data folder, offsetd's or a broker's."),
 ]
-TopicOption = Annotated[str, typer.Option("--topic", help="Whose partitions are looked at.")]
+TopicOption = Annotated[
+    str, typer.Option("--topic", metavar="TOPIC", help="Whose partitions are looked at.")
+]
 PartitionOption = Annotated[
     list[int] | None,
-    typer.Option("--partition", "-p", metavar="N", help="Only this one; may be repeated."),
+    typer.Option(
+        "--partition",
+        "-p",
+        metavar="N",
+        min=0,
+        max=2**31 - 1,
+        help="Only this one; may be repeated.",
+    ),
 ]
 DecoderOption = Annotated[
     bool, typer.Option("--offsets-decoder", help="Show the records' keys and values, as JSON.")
@@ -79,7 +88,10 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         partition: PartitionOption = None,
         offsets_decoder: DecoderOption = False,
     ) -> None:
-        """Print every batch and record, in the lines of Kafka's DumpLogSegments."""
+        """Print every batch and record.
+
+        The lines are those of Kafka's DumpLogSegments, whatever --output says.
+        """
         with _failures_told(terminal):
             _, logs = _selected(terminal, data_dir, topic, partition)
             dumps = (dump_log(OsFiles(), log, decode_offsets=offsets_decoder) for log in logs)
@@ -91,10 +103,10 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         topic: TopicOption = OFFSETS_TOPIC,
         partition: PartitionOption = None,
     ) -> None:
-        """Check every batch, record, index and checkpoint, and where each group lies.
+        """Check every batch, record, index and checkpoint.
 
-        Prints file, position and reason of everything that is wrong, and exits with 1 if there is
-        anything.
+        Where each group lies is checked too. Prints file, position and reason of everything that is
+        wrong, and exits with 1 if there is anything.
         """
         with _failures_told(terminal):
             _verify(terminal, *_selected(terminal, data_dir, topic, partition))

@@ -174,3 +174,18 @@ def test_a_dry_run_of_delete_only_validates(
     ended = offsetd("groups", "delete", "a", "--dry-run", "-o", "csv")
     assert ended == Ended(0, "group,offsets,revision\na,3,\n", "dry run: nothing was deleted\n")
     assert fake_server.requests[0].validate_only
+
+
+@pytest.mark.parametrize("command", [("describe",), ("describe", "--members"), ("delete",)])
+@pytest.mark.parametrize("output_format", ["table", "json", "csv"])
+def test_where_no_group_was_found_only_that_is_said(
+    fake_server: Any,
+    offsetd: Callable[..., Ended],
+    failed: Callable[..., Status],
+    command: tuple[str, ...],
+    output_format: str,
+) -> None:
+    for method in ("GetGroup", "DeleteGroup"):
+        fake_server.will_answer(method, failed("NOT_FOUND", "GROUP_ID_NOT_FOUND", "no group"))
+    ended = offsetd("groups", *command, "nope", "-o", output_format)
+    assert ended == Ended(1, "", "error: group nope: GROUP_ID_NOT_FOUND: no group\n")

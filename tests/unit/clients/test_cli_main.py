@@ -41,6 +41,20 @@ def without(folder: Path, *packages: str) -> dict[str, str]:
         ("commit", "billing", "orders:0=1", "--must-not-exist", "--expected-offset", "1"),
         ("fetch", "billing", "-o", "xml"),
         ("groups", "list", "--state", "sleepy"),
+        ("commit", "billing", "orders:2147483648=1"),
+        ("commit", "billing", "orders:0=9223372036854775808"),
+        ("commit", "billing", "orders:0=" + "9" * 5000),
+        ("commit", "billing", "orders:0=1", "--leader-epoch", "2147483648"),
+        ("commit", "billing", "orders:0=1", "--expected-offset", "9223372036854775808"),
+        ("log", "dump", "--partition", "2147483648"),
+        ("log", "dump", "--partition", "-1"),
+        ("fetch", "billing", "--timeout", "0"),
+        ("fetch", "billing", "--timeout", "-1"),
+        ("fetch", "billing", "--timeout", "nan"),
+        ("fetch", "billing", "--timeout", "inf"),
+        ("fetch", "billing", "--address", "localhost"),
+        ("fetch", "billing", "--address", "localhost:http"),
+        ("fetch", "billing", "--address", ""),
     ],
 )
 def test_wrong_use_is_exit_code_2_and_told_on_stderr(arguments: tuple[str, ...]) -> None:
@@ -75,6 +89,56 @@ def test_a_server_that_does_not_answer_is_one_line_and_exit_code_1() -> None:
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.startswith("error: no answer from 127.0.0.1:1: UNAVAILABLE: ")
     assert ended.stderr.count("\n") == 1
+
+
+LONG_OUTPUTS = [
+    ("--help",),
+    ("--version",),
+    ("serve", "--list-settings"),
+    ("serve", "--list-settings", "-o", "json"),
+    ("serve", "--list-settings", "-o", "jsonl"),
+    ("serve", "--list-settings", "-o", "csv"),
+]
+
+
+@pytest.mark.parametrize("arguments", LONG_OUTPUTS)
+def test_output_that_a_full_disk_does_not_take_is_one_line_and_exit_code_1(
+    arguments: tuple[str, ...],
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [OFFSETD, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert ended.stderr == "error: cannot print the output: No space left on device\n"
+    assert ended.returncode == 1
+
+
+@pytest.mark.parametrize("arguments", LONG_OUTPUTS)
+def test_a_reader_that_goes_away_is_no_error(arguments: tuple[str, ...]) -> None:
+    ours, its = os.pipe()
+    os.close(ours)
+    ended = subprocess.run(
+        [OFFSETD, *arguments], stdout=its, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(its)
+    assert ended.stderr == ""
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", "2>/dev/full"])
+def test_a_stream_that_is_closed_or_full_is_no_defect(redirection: str) -> None:
+    line = f"exec {OFFSETD} fetch billing --address 127.0.0.1:1 --timeout 0.1 {redirection}"
+    ended = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert "Traceback" not in ended.stderr
+
+
+def test_an_argument_that_is_no_text_is_wrong_use() -> None:
+    ended = subprocess.run([OFFSETD, "fetch", b"\xff"], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        "error: INVALID_REQUEST: fetch: '\\udcff' is no text that UTF-8 can hold\n"
+    )
 
 
 def test_without_the_extra_cli_one_line_says_what_to_install(tmp_path: Path) -> None:

@@ -278,9 +278,38 @@ def test_a_position_is_split_from_its_end(
         "orders:0=+5",
         "orders:0=5.0",
         "orders:٣=5",
-        "orders:0=9223372036854775808",
     ],
 )
 def test_what_is_no_position_is_wrong_use(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="is not TOPIC:PARTITION=OFFSET"):
         parse_position(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("orders:2147483648=5", "the largest partition is 2147483647"),
+        ("orders:0=9223372036854775808", "the largest offset is 9223372036854775807"),
+    ],
+)
+def test_a_number_that_no_message_holds_is_wrong_use(text: str, complaint: str) -> None:
+    with pytest.raises(typer.BadParameter, match=complaint):
+        parse_position(text)
+    assert parse_position("orders:2147483647=9223372036854775807")[1] == 2**63 - 1
+
+
+def test_what_the_server_finds_invalid_is_wrong_use_and_told_once(
+    fake_server: Any, failed: Callable[..., Status]
+) -> None:
+    status = failed(
+        "INVALID_ARGUMENT",
+        "INVALID_GROUP_ID",
+        "group_id: empty",
+        violations={"group_id": "empty", "offsets[0].topic": "too long"},
+    )
+    fake_server.will_answer("CommitOffsets", status)
+    ended = offsetd(fake_server, "commit", "", "orders:0=1")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        "error: INVALID_GROUP_ID: group_id: empty\n  offsets[0].topic: too long\n"
+    )

@@ -36,6 +36,7 @@ EXPECTED = [
     ("NOT_COORDINATOR", "UNAVAILABLE", errors.Unavailable, True, False),
     ("STORAGE_FAILED", "UNAVAILABLE", errors.Unavailable, True, True),
     ("REQUEST_TOO_LARGE", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
+    ("RESPONSE_TOO_LARGE", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
     ("TOO_MANY_BYTES_IN_FLIGHT", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
     ("DISK_FULL", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
     ("PARTITION_QUARANTINED", "DATA_LOSS", errors.OffsetsDamaged, False, False),

@@ -1,0 +1,55 @@
+"""offsetd_coordinator.log_setup"""
+
+from __future__ import annotations
+
+import json
+import logging
+from io import StringIO
+from typing import TYPE_CHECKING
+
+import pytest
+import structlog
+from offsetd_coordinator.log_setup import set_up_logging
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def _leave_logging_as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_lines_are_json_with_the_traceback_of_an_error() -> None:
+    stream = StringIO()
+    set_up_logging(level="info", log_format="json", stream=stream)
+    try:
+        raise ZeroDivisionError("our own mistake")
+    except ZeroDivisionError:
+        structlog.get_logger().exception("a defect", folder="data")
+    structlog.get_logger().debug("not shown")
+    line = json.loads(stream.getvalue())
+    assert (line["event"], line["level"], line["folder"]) == ("a defect", "error", "data")
+    assert "Traceback" in line["exception"]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), BrokenPipeError()])
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_a_log_that_takes_nothing_more_is_no_failure_of_the_server(
+    error: OSError, log_format: str
+) -> None:
+    class Full(StringIO):
+        def write(self, _text: str) -> int:
+            raise error
+
+        def flush(self) -> None:
+            raise error
+
+    set_up_logging(level="info", log_format=log_format, stream=Full())
+    structlog.get_logger().error("the disk is full")
+    logging.getLogger("library").warning("so it is")
