@@ -55,7 +55,9 @@ class ServingNode:
         self.node.partitions = partitions
         self.node.folder_id = self.store.folder_id
         self.node.serve(self.runtime)
-        self.parser = CommitParser(metadata_units_max=METADATA_UNITS_MAX)
+        self.parser = CommitParser(
+            metadata_units_max=METADATA_UNITS_MAX, message_bytes_max=config.message_bytes_max
+        )
         self.offsets = OffsetService(self.node, self.parser)
 
     async def commit(

@@ -1,33 +1,54 @@
 """Why the coordinator refuses. Each error knows its public reason and whether retrying can help.
 
 `reason` is the name in `offsetd.v1.ErrorReason` without its prefix; `service.statuses` turns an
-error into a gRPC status. Names of groups and topics are UTF-8 bytes, as everywhere inside.
+error into a gRPC status. What a message says of this one case is given as a variable, never
+written into its text: so programs get all that people read. Names of groups and topics may be
+given as UTF-8 bytes, as everywhere inside.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 CONFLICTS_MAX = 100
 """How many conflicting partitions a refusal lists."""
 
 
 class CoordinatorError(Exception):
-    """Root of the coordinator's errors. `retriable`: the same call may succeed later."""
+    """Root of the coordinator's errors. `retriable`: the same call may succeed later.
+
+    `CoordinatorError("there is no group {group!r}", group=b"g")` reads "there is no group 'g'",
+    and its `variables` are {"group": "g"}.
+    """
 
     reason: ClassVar[str] = "INTERNAL"
     retriable: ClassVar[bool] = False
+
+    def __init__(self, message: str, **variables: object) -> None:
+        texts = _texts(variables)
+        super().__init__(_filled(message, texts))
+        self.variables: Mapping[str, str] = texts
+
+    def without_traces(self) -> Self:
+        """Itself, to be kept: without what was called, and held by that, when it was raised."""
+        self.__cause__ = self.__context__ = None
+        return self.with_traceback(None)
 
 
 class InvalidField(CoordinatorError):
     """A field of the request breaks a rule; `field` is its path, as in `offsets[3].topic`."""
 
-    def __init__(self, field: str, description: str) -> None:
-        super().__init__(f"{field}: {description}")
+    def __init__(self, field: str, description: str, **variables: object) -> None:
         self.field = field
-        self.description = description
+        self.description = _filled(description, _texts(variables))
+        super().__init__(
+            "{field}: {description}", **variables, field=field, description=self.description
+        )
 
 
 class InvalidGroupId(InvalidField):
@@ -136,11 +157,14 @@ class Conflict:
 class CommitConflict(CoordinatorError):
     """A commit lost against what is stored.
 
-    `conflicts` are the first `CONFLICTS_MAX`, in the request's order; `total` counts all.
+    `conflicts` are the first `CONFLICTS_MAX`, in the request's order; `total` counts all, and is
+    the message's variable `conflict_count`.
     """
 
-    def __init__(self, description: str, conflicts: tuple[Conflict, ...], total: int) -> None:
-        super().__init__(description)
+    def __init__(
+        self, message: str, conflicts: tuple[Conflict, ...], total: int, **variables: object
+    ) -> None:
+        super().__init__(message, **variables, conflict_count=total)
         self.conflicts = conflicts
         self.total = total
 
@@ -179,14 +203,10 @@ class UnstableOffsetCommit(CoordinatorError):
 
 
 class NotCoordinator(CoordinatorError):
-    """Another node owns the group; `address` is its owner's, where it is known."""
+    """Another node owns the group; the variable `address` is its owner's, where it is known."""
 
     reason = "NOT_COORDINATOR"
     retriable = True
-
-    def __init__(self, description: str, address: str) -> None:
-        super().__init__(description)
-        self.address = address
 
 
 class StorageUnavailable(CoordinatorError):
@@ -200,6 +220,12 @@ class RequestTooLarge(CoordinatorError):
     """The request is larger than the server takes."""
 
     reason = "REQUEST_TOO_LARGE"
+
+
+class ResponseTooLarge(CoordinatorError):
+    """The answer would be larger than the server makes at once."""
+
+    reason = "RESPONSE_TOO_LARGE"
 
 
 class TooManyBytesInFlight(CoordinatorError):
@@ -232,3 +258,15 @@ class DeadlineSpent(CoordinatorError):
     """The deadline had passed before anything was done."""
 
     reason = "DEADLINE_SPENT"
+
+
+def _texts(variables: Mapping[str, object]) -> dict[str, str]:
+    return {
+        name: value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+        for name, value in variables.items()
+    }
+
+
+def _filled(message: str, texts: Mapping[str, str]) -> str:
+    """The message with its variables. Without any it is left as it is, whatever it holds."""
+    return message.format(**texts) if texts else message

@@ -50,6 +50,7 @@ _FAREWELL_SECONDS: Final = 0.5
 _DRAIN_POLL_SECONDS: Final = 0.005
 _UNIX_PREFIXES: Final = ("unix:", "unix-abstract:")
 _READ_AHEAD_BYTES: Final = 256 * 1024
+_RECEIVE_BEYOND_BYTES: Final = 1024 * 1024
 _PROGRESS_SECONDS: Final = 1.0
 _DESCRIPTORS_BESIDE: Final = 64
 _PORT_MAX: Final = 65_535
@@ -306,7 +307,11 @@ def raise_descriptor_limit(partitions: int, connections: int) -> None:
 def _channel_options(settings: Settings) -> list[tuple[str, int]]:
     return [
         ("grpc.so_reuseport", 0),  # Else a second server on the port is let in.
-        ("grpc.max_receive_message_length", settings.socket_request_max_bytes),
+        # Messages between this and the setting are refused with the contract's reason.
+        (
+            "grpc.max_receive_message_length",
+            settings.socket_request_max_bytes + _RECEIVE_BEYOND_BYTES,
+        ),
         ("grpc.max_send_message_length", -1),
         # The soft and the hard limit are set alike: between them gRPC refuses at random.
         ("grpc.max_metadata_size", settings.request_metadata_max_bytes),
@@ -319,6 +324,8 @@ def _channel_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.max_connection_age_grace_ms", settings.connections_age_grace_ms),
         ("grpc.keepalive_time_ms", settings.keepalive_interval_ms),
         ("grpc.keepalive_timeout_ms", settings.keepalive_reply_max_ms),
+        # Newer gRPC waits for a ping's answer so long, and a minute unless told.
+        ("grpc.http2.ping_timeout_ms", settings.keepalive_reply_max_ms),
         # What a connection may send ahead of being read is bounded, and not probed for: requests
         # are small, and memory has to be.
         ("grpc.http2.bdp_probe", 0),

@@ -53,7 +53,8 @@ REQUEST_ID_SIZE: Final = 6
 FIRST_ROW: Final = 7  # of the columns of all partitions
 ROWS: Final = 8  # or NOT_PLAIN
 REPORTS_END_OFFSETS: Final = 9  # 0 or 1
-READ_COMMIT_COLUMNS: Final = 10
+MESSAGE_NEXT: Final = 10  # where in a stream's message the next commit begins
+READ_COMMIT_COLUMNS: Final = 11
 
 NOT_PLAIN: Final = -1
 NO_ROOM: Final = -2  # the caller makes room and starts again
@@ -61,7 +62,8 @@ NO_ROOM: Final = -2  # the caller makes room and starts again
 # Columns of the reader's settings.
 SETTING_METADATA_UNITS_MAX: Final = 0
 SETTING_SEED: Final = 1  # this and the next
-SETTINGS: Final = 3
+SETTING_ROWS_MAX: Final = 3  # a commit of more partitions is not plain
+SETTINGS: Final = 4
 
 # Wire types of protobuf, and keys of fields: number << 3 | wire type.
 _VARINT: Final = 0
@@ -89,9 +91,35 @@ _VARINT_BYTES_MAX: Final = 10
 _LAST_SHIFT: Final = 63  # of the tenth byte, which has one bit left
 
 
-@kernel("int64(uint8[::1], int64, boolean, int64[::1], int64[:, ::1], int64[:, ::1], int64[::1])")
+@kernel("int64(uint8[::1], int64)")
+def count_commits(message: Bytes, size: int) -> int:
+    """How many commits a StreamCommitsRequest in a padded buffer has.
+
+    -1 minus the count, as far as it can be counted, if what is around the commits is not plain.
+    """
+    position = 0
+    count = 0
+    is_plain = True
+    while position < size:
+        key, start, value = _load_field(message, position, size)
+        if key <= 0:
+            return -1 - count
+        position = start if key & 7 == _VARINT else start + value
+        if key != _STREAM_COMMITS:
+            is_plain = False
+            continue
+        commit_start = _load_sequenced(message, start, position)[1]
+        is_plain &= commit_start >= 0
+        count += 1
+    return count if is_plain else -1 - count
+
+
+@kernel(
+    "int64(uint8[::1], int64, int64, boolean, int64[::1], int64[:, ::1], int64[:, ::1], int64[::1])"
+)
 def read_commits(
     message: Bytes,
+    position: int,
     size: int,
     is_stream: bool,
     settings: Int64s,
@@ -101,25 +129,21 @@ def read_commits(
 ) -> int:
     """Read a StreamCommitsRequest, or one CommitOffsetsRequest, from a padded buffer.
 
-    Fills a row of `commits` for each commit and a row of `columns` for each of its partitions.
-    Returns how many commits; NOT_PLAIN if the message around them is not; NO_ROOM if an array is
-    too small. `slots` are scratch, of twice the rows of `columns`.
+    Fills a row of `commits` for each commit and a row of `columns` for each of its partitions, as
+    long as there is room in both; of a stream's message, what begins at `position`. Returns how
+    many commits; NOT_PLAIN if the message around them is not; NO_ROOM if there is none for the
+    first. `slots` are scratch, of twice the rows of `columns`.
     """
     if not is_stream:
-        if commits.shape[0] == 0:
-            return NO_ROOM
         commits[0, SEQUENCE] = 0
         read = _read_commit(message, 0, size, settings, commits, 0, 0, columns, slots)
         return NO_ROOM if read == NO_ROOM else 1
-    position = 0
     count = 0
     first_row = 0
-    while position < size:
+    while position < size and count < commits.shape[0]:
         key, start, length = _load_field(message, position, size)
         if key != _STREAM_COMMITS:
             return NOT_PLAIN
-        if count == commits.shape[0]:
-            return NO_ROOM
         position = start + length
         sequence, commit_start, commit_size = _load_sequenced(message, start, position)
         if commit_start < 0:
@@ -129,7 +153,8 @@ def read_commits(
             message, commit_start, commit_size, settings, commits, count, first_row, columns, slots
         )
         if rows == NO_ROOM:
-            return NO_ROOM
+            return count if count > 0 else NO_ROOM
+        commits[count, MESSAGE_NEXT] = position
         first_row += max(rows, 0)
         count += 1
     return count
@@ -230,6 +255,8 @@ def _read_fields(
         key, start, size = _load_field(message, position, end)
         position = start + size
         if key == _COMMIT_OFFSETS:
+            if row - commit[FIRST_ROW] == settings[SETTING_ROWS_MAX]:
+                return NOT_PLAIN
             if row == columns.shape[0]:
                 return NO_ROOM
             if not _read_offset(message, start, position, settings, columns[row]):

@@ -74,7 +74,10 @@ class AdminService:
         for index, partition in enumerate(request.partitions):
             if not 0 <= partition < runtime.partitions:
                 raise InvalidPartition(
-                    f"partitions[{index}]", f"{partition} is not 0 to {runtime.partitions - 1}"
+                    f"partitions[{index}]",
+                    "{partition} is not 0 to {last_partition}",
+                    partition=partition,
+                    last_partition=runtime.partitions - 1,
                 )
         logs = {
             topic_partition.partition: log

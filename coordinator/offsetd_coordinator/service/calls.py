@@ -13,7 +13,7 @@ import grpc.aio
 import structlog
 from google.rpc.code_pb2 import Code
 
-from offsetd_coordinator.errors import CoordinatorError, DeadlineSpent
+from offsetd_coordinator.errors import CoordinatorError, DeadlineSpent, RequestTooLarge
 from offsetd_coordinator.service import statuses
 
 if TYPE_CHECKING:
@@ -32,13 +32,16 @@ _GRPC_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 assert all(Code.Value(code.name) == number for number, code in _GRPC_CODES.items())
 
 
-def unary(answer: UnaryAnswer, admission: Admission) -> grpc.RpcMethodHandler[bytes, bytes]:
+def unary(
+    answer: UnaryAnswer, admission: Admission, *, request_bytes_max: int
+) -> grpc.RpcMethodHandler[bytes, bytes]:
     """A handler that calls `answer` with the request's bytes and sends what it returns."""
 
     async def call(message: bytes, context: Context) -> bytes:
         size = len(message)
         try:
             check_deadline(context)
+            check_size(size, request_bytes_max)
             admission.take(size)
         except CoordinatorError as error:
             refuse(context, statuses.status_of(error))
@@ -62,6 +65,16 @@ def check_deadline(context: Context) -> None:
     remaining = context.time_remaining()
     if remaining is not None and remaining <= 0:
         raise DeadlineSpent("the deadline had passed when the call arrived: nothing was done")
+
+
+def check_size(size: int, bytes_max: int) -> None:
+    """Raises RequestTooLarge for a message that gRPC still takes, and the server does not."""
+    if size > bytes_max:
+        raise RequestTooLarge(
+            "the message has {size_bytes} bytes, more than {bytes_max}",
+            size_bytes=size,
+            bytes_max=bytes_max,
+        )
 
 
 def refuse(context: Context, status: Status) -> None:

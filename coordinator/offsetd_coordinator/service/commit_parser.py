@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import offset_service_pb2
@@ -11,27 +12,36 @@ from offsetd_coordinator.errors import InvalidField, InvalidRequest
 from offsetd_coordinator.service import validation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from offsetd_coordinator.requests import CommitOffsets
 
 
 COMMITS_PER_MESSAGE_MAX: Final = 10_000
-"""Of a stream's message: what is read at once holds up every other caller."""
+"""Of a stream's message. Each costs the server far more than its two bytes at the least."""
 
 
 def check_commit_count(count: int) -> None:
     """Raises InvalidRequest if a stream's message holds too many commits."""
     if count > COMMITS_PER_MESSAGE_MAX:
         raise InvalidRequest(
-            "commits", f"{count} commits in a message: at most {COMMITS_PER_MESSAGE_MAX}"
+            "commits",
+            "{count} commits in a message: at most {count_max}",
+            count=count,
+            count_max=COMMITS_PER_MESSAGE_MAX,
         )
 
 
 class CommitParser:
     """For the event loop's thread. A commit that breaks a rule is refused by the validation."""
 
-    def __init__(self, *, metadata_units_max: int) -> None:
+    def __init__(self, *, metadata_units_max: int, message_bytes_max: int) -> None:
         self._metadata_units_max = metadata_units_max
-        self._reader = CommitReader(metadata_units_max=metadata_units_max)
+        self._message_bytes_max = message_bytes_max
+        self._reader = CommitReader(
+            metadata_units_max=metadata_units_max,
+            offsets_max=validation.offsets_fitting(message_bytes_max),
+        )
 
     def parse(self, message: bytes) -> CommitOffsets:
         """The commit in a CommitOffsetsRequest. Raises the Invalid… error that fits."""
@@ -40,21 +50,23 @@ class CommitParser:
             return commit
         return self._check(message)
 
-    def parse_stream(self, message: bytes) -> list[tuple[int, CommitOffsets | InvalidField]]:
+    def parse_stream(self, message: bytes) -> Iterator[tuple[int, CommitOffsets | InvalidField]]:
         """The commits in a StreamCommitsRequest, each with its sequence, or its own refusal.
 
-        Raises InvalidRequest if the message as a whole is none.
+        They are read as they are asked for, a few at a time, whatever else is read meanwhile.
+        Raises InvalidRequest, and at once, if the message as a whole is none.
         """
-        commits = self._reader.read_stream(message)
-        if commits is None:
-            request = validation.parse(offset_service_pb2.StreamCommitsRequest, message)
-            check_commit_count(len(request.commits))
-            return [(each.sequence, self._outcome(each.commit)) for each in request.commits]
-        check_commit_count(len(commits))
-        return [
-            (each.sequence, each.commit or self._outcome(message[each.start : each.end]))
-            for each in commits
-        ]
+        count, is_plain = self._reader.count_stream(message)
+        check_commit_count(count)
+        if is_plain:
+            return self._plain_commits(message)
+        request = validation.parse(offset_service_pb2.StreamCommitsRequest, message)
+        check_commit_count(len(request.commits))
+        return ((each.sequence, self._outcome(each.commit)) for each in request.commits)
+
+    def _plain_commits(self, message: bytes) -> Iterator[tuple[int, CommitOffsets | InvalidField]]:
+        for each in chain.from_iterable(self._reader.read_stream(message)):
+            yield each.sequence, each.commit or self._outcome(message[each.start : each.end])
 
     def _outcome(
         self, commit: bytes | offset_service_pb2.CommitOffsetsRequest
@@ -68,4 +80,8 @@ class CommitParser:
     def _check(self, commit: bytes | offset_service_pb2.CommitOffsetsRequest) -> CommitOffsets:
         if isinstance(commit, bytes):
             commit = validation.parse(offset_service_pb2.CommitOffsetsRequest, commit)
-        return validation.commit_offsets(commit, metadata_units_max=self._metadata_units_max)
+        return validation.commit_offsets(
+            commit,
+            metadata_units_max=self._metadata_units_max,
+            message_bytes_max=self._message_bytes_max,
+        )

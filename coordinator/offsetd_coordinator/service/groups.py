@@ -48,7 +48,7 @@ class GroupService:
         runtime = self._node.serving()
         request = validation.parse(group_service_pb2.ListGroupsRequest, message)
         if request.page_size < 0:
-            raise InvalidRequest("page_size", f"{request.page_size} is below 0")
+            raise InvalidRequest("page_size", "{value} is below 0", value=request.page_size)
         page_size = min(request.page_size or PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX)
         prefix = validation.read_group_id(request.group_id_prefix, "group_id_prefix")
         after = _read_page_token(request)

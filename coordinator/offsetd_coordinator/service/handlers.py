@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
@@ -33,40 +34,46 @@ def generic_handlers(
     node: Node, admission: Admission, settings: Settings
 ) -> tuple[grpc.GenericRpcHandler, ...]:
     """Every method of every service."""
-    parser = CommitParser(metadata_units_max=settings.offset_metadata_max_bytes)
+    parser = CommitParser(
+        metadata_units_max=settings.offset_metadata_max_bytes,
+        message_bytes_max=settings.max_message_bytes,
+    )
     offsets = OffsetService(node, parser)
     groups = GroupService(node)
     admin = AdminService(node)
+    request_bytes_max = settings.socket_request_max_bytes
+    unary = functools.partial(calls.unary, admission=admission, request_bytes_max=request_bytes_max)
     stream = stream_commits(
         node,
         admission,
         parser,
         unanswered_max=settings.stream_unanswered_commits_max,
+        request_bytes_max=request_bytes_max,
     )
     return (
         calls.service_handler(
             OFFSET_SERVICE,
             {
-                "CommitOffsets": calls.unary(offsets.commit_offsets, admission),
+                "CommitOffsets": unary(offsets.commit_offsets),
                 "StreamCommits": stream,
-                "FetchOffsets": calls.unary(offsets.fetch_offsets, admission),
-                "DeleteOffsets": calls.unary(offsets.delete_offsets, admission),
+                "FetchOffsets": unary(offsets.fetch_offsets),
+                "DeleteOffsets": unary(offsets.delete_offsets),
             },
         ),
         calls.service_handler(
             GROUP_SERVICE,
             {
-                "ListGroups": calls.unary(groups.list_groups, admission),
-                "GetGroup": calls.unary(groups.get_group, admission),
-                "DeleteGroup": calls.unary(groups.delete_group, admission),
+                "ListGroups": unary(groups.list_groups),
+                "GetGroup": unary(groups.get_group),
+                "DeleteGroup": unary(groups.delete_group),
             },
         ),
         calls.service_handler(
             ADMIN_SERVICE,
             {
-                "GetServerInfo": calls.unary(admin.get_server_info, admission),
-                "FindCoordinator": calls.unary(admin.find_coordinator, admission),
-                "DescribeLog": calls.unary(admin.describe_log, admission),
+                "GetServerInfo": unary(admin.get_server_info),
+                "FindCoordinator": unary(admin.find_coordinator),
+                "DescribeLog": unary(admin.describe_log),
             },
         ),
     )

@@ -21,7 +21,6 @@ from offsetd_coordinator.errors import (
     Conflict,
     CoordinatorError,
     InvalidField,
-    NotCoordinator,
 )
 
 if TYPE_CHECKING:
@@ -64,6 +63,7 @@ CODE_BY_REASON: Final[dict[str, int]] = {
     "NOT_COORDINATOR": Code.UNAVAILABLE,
     "STORAGE_FAILED": Code.UNAVAILABLE,
     "REQUEST_TOO_LARGE": _EXHAUSTED,
+    "RESPONSE_TOO_LARGE": _EXHAUSTED,
     "TOO_MANY_BYTES_IN_FLIGHT": _EXHAUSTED,
     "DISK_FULL": _EXHAUSTED,
     "PARTITION_QUARANTINED": Code.DATA_LOSS,
@@ -88,22 +88,16 @@ def status_of(error: CoordinatorError) -> Status:
     """The status of a refused call, at most `STATUS_BYTES_MAX` long."""
     reason = error.reason
     message = _cut(str(error) or reason)
-    variables: dict[str, str] = {}
+    variables = {name: _cut(text) for name, text in error.variables.items()}
     details: list[Message] = []
     if isinstance(error, InvalidField):
-        variables |= {"field": _cut(error.field), "description": _cut(error.description)}
         violation = error_details_pb2.BadRequest.FieldViolation(
             field=_cut(error.field), description=_cut(error.description)
         )
         details.append(error_details_pb2.BadRequest(field_violations=[violation]))
     elif isinstance(error, CommitConflict):
         listed = _conflicts_that_fit(error.conflicts)
-        variables |= {
-            "conflicts": json.dumps(listed, ensure_ascii=False, separators=(",", ":")),
-            "conflict_count": str(error.total),
-        }
-    elif isinstance(error, NotCoordinator):
-        variables["address"] = error.address
+        variables["conflicts"] = json.dumps(listed, ensure_ascii=False, separators=(",", ":"))
     details += _further_details(error, message)
     details.insert(0, error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=variables))
     return Status(code=CODE_BY_REASON[reason], message=message, details=map(_packed, details))

@@ -1,7 +1,8 @@
 """StreamCommits: the fast road. One flush round's results leave in one message.
 
-A task reads and submits, the call's own coroutine writes. What is unanswered is bounded: beyond,
-the stream is not read, and HTTP/2's flow control holds the client back.
+A task reads and submits, the call's own coroutine writes. What is unanswered is bounded, over all
+calls in bytes and within one in commits: beyond, the stream is not read, and HTTP/2's flow control
+holds the client back. Refused it is not: commits sent again later would change their order.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import grpc.aio
 import structlog
 from offsetd.v1 import offset_service_pb2
 
+from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE
 from offsetd_coordinator.errors import CoordinatorError, CoordinatorNotAvailable, InvalidField
 from offsetd_coordinator.requests import CommitReply
 from offsetd_coordinator.service import calls, statuses
@@ -34,28 +36,55 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _END_OF_STREAM: object = grpc.aio.EOF
-# The loop is given to others after so many commits of one message.
-_COMMITS_AT_ONCE_MAX = 64
-_RESULTS_PER_MESSAGE_MAX = 4096
+_RESULTS_PER_MESSAGE_MAX = 1024
+
+
+class _Taken:
+    """A message that is counted in, until its reader and all of its results have let go of it."""
+
+    def __init__(self, admission: Admission, size: int) -> None:
+        self._admission = admission
+        self._size = size
+        self._holders = 1
+
+    def hold(self) -> None:
+        self._holders += 1
+
+    def let_go(self) -> None:
+        self._holders -= 1
+        if not self._holders:
+            self._admission.give_back(self._size)
 
 
 class _Unanswered(NamedTuple):
-    """A commit without its result. `size`: counted in with so many bytes; None: not counted."""
+    """A commit without its result, and the message that it came in."""
 
     ticket: int
     sequence: int
     log_partition: int
     outcome: Reply | CoordinatorError
-    size: int | None
+    message: _Taken
 
 
 def stream_commits(
-    node: Node, admission: Admission, parser: CommitParser, *, unanswered_max: int
+    node: Node,
+    admission: Admission,
+    parser: CommitParser,
+    *,
+    unanswered_max: int,
+    request_bytes_max: int,
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     """The handler of StreamCommits."""
 
     async def call(_: object, context: calls.Context) -> None:
-        stream = CommitStream(node, admission, parser, context, unanswered_max=unanswered_max)
+        stream = CommitStream(
+            node,
+            admission,
+            parser,
+            context,
+            unanswered_max=unanswered_max,
+            request_bytes_max=request_bytes_max,
+        )
         await stream.run()
 
     return grpc.stream_stream_rpc_method_handler(call)
@@ -72,12 +101,14 @@ class CommitStream:
         context: calls.Context,
         *,
         unanswered_max: int,
+        request_bytes_max: int,
     ) -> None:
         self._node = node
         self._admission = admission
         self._context = context
         self._parser = parser
         self._unanswered_max = unanswered_max
+        self._request_bytes_max = request_bytes_max
         self._loop = asyncio.get_running_loop()
         self._unanswered: deque[_Unanswered] = deque()
         self._taken: asyncio.Future[None] | None = None  # The writer waits for a commit.
@@ -103,7 +134,7 @@ class CommitStream:
             # Abandoned or not: what was appended stays committed, and nothing is kept of the call.
             forget()
             reader.cancel()
-            self._count_out(self._unanswered)
+            _let_go(self._unanswered)
             self._unanswered.clear()
         if self._status is not None:
             calls.refuse(self._context, self._status)
@@ -122,9 +153,6 @@ class CommitStream:
         try:
             while (message := await self._context.read()) is not _END_OF_STREAM:
                 await self._take(message)
-                while len(self._unanswered) >= self._unanswered_max:
-                    self._room = self._loop.create_future()
-                    await self._room
         except CoordinatorError as error:
             self._end(statuses.status_of(error))
         except Exception:  # noqa: BLE001  A defect of ours; the caller learns no more than that.
@@ -134,29 +162,35 @@ class CommitStream:
             self._end(None)
 
     async def _take(self, message: bytes) -> None:
-        commits = self._parser.parse_stream(message)
-        last = len(commits) - 1
-        for index, (sequence, commit) in enumerate(commits):
-            self._submit(sequence, commit, len(message) if index == last else 0)
-            if index % _COMMITS_AT_ONCE_MAX == _COMMITS_AT_ONCE_MAX - 1:
-                await asyncio.sleep(0)
+        calls.check_size(len(message), self._request_bytes_max)
+        await self._admission.take_in_turn(len(message))
+        taken = _Taken(self._admission, len(message))
+        try:
+            commits = self._parser.parse_stream(message)
+            for number, (sequence, commit) in enumerate(commits, start=1):
+                self._submit(sequence, commit, taken)
+                if number % COMMITS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+                while len(self._unanswered) >= self._unanswered_max:
+                    self._room = self._loop.create_future()
+                    await self._room
+        finally:
+            taken.let_go()
 
-    def _submit(self, sequence: int, commit: CommitOffsets | InvalidField, size: int) -> None:
+    def _submit(self, sequence: int, commit: CommitOffsets | InvalidField, taken: _Taken) -> None:
         """Decides on one commit. Its refusal is its result; only a failed server ends the call."""
         ticket, log_partition = 0, 0
-        counted: int | None = None
         outcome: Reply | CoordinatorError
         runtime = self._node.serving()
         try:
             if isinstance(commit, InvalidField):
                 raise commit
-            self._admission.take(size)
-            counted = size
             ticket, outcome = runtime.submit(commit)
             log_partition = runtime.partition_of(commit.group_id)
         except CoordinatorError as refusal:
-            outcome = refusal
-        self._unanswered.append(_Unanswered(ticket, sequence, log_partition, outcome, counted))
+            outcome = refusal.without_traces()
+        taken.hold()
+        self._unanswered.append(_Unanswered(ticket, sequence, log_partition, outcome, taken))
         _wake(self._taken)
 
     async def _write(self) -> None:
@@ -179,7 +213,7 @@ class CommitStream:
             try:
                 await self._context.write(response.SerializeToString())
             finally:
-                self._count_out(answered)
+                _let_go(answered)
             _wake(self._room)
 
     def _pop_durable(self, runtime: Runtime) -> list[_Unanswered]:
@@ -191,9 +225,10 @@ class CommitStream:
             durable.append(unanswered.popleft())
         return durable
 
-    def _count_out(self, answered: Iterable[_Unanswered]) -> None:
-        sizes = [each.size for each in answered if each.size is not None]
-        self._admission.give_back(sum(sizes), len(sizes))
+
+def _let_go(answered: Iterable[_Unanswered]) -> None:
+    for each in answered:
+        each.message.let_go()
 
 
 def _result(answered: _Unanswered) -> offset_service_pb2.CommitResult:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from offsetd_coordinator.errors import (
+    InvalidCommitSize,
     InvalidGroupId,
     InvalidLeaderEpoch,
     InvalidMetadata,
@@ -39,6 +40,13 @@ TOPIC_UNITS_MAX: Final = 249
 METADATA_BYTES_MAX: Final = 32_767
 REQUEST_ID_BYTES_MAX: Final = 64
 REASON_UNITS_MAX: Final = 1024
+# A record batch's header, and the smallest record of an offset: names of one byte, no metadata.
+BATCH_BYTES_MIN: Final = 61
+RECORD_BYTES_MIN: Final = 39
+
+_BELOW_0: Final = "{value} is below 0"
+_TOO_MANY_BYTES: Final = "{size_bytes} bytes of UTF-8, more than {bytes_max}"
+_TOO_MANY_UNITS: Final = "{units} UTF-16 units, more than {units_max}"
 
 AnyRequest = TypeVar("AnyRequest", bound=Message)
 
@@ -50,24 +58,40 @@ def parse(message_class: type[AnyRequest], message: bytes) -> AnyRequest:
     except DecodeError as error:
         raise InvalidRequest(
             "request",
-            f"not a valid {message_class.DESCRIPTOR.name}: malformed, or text that is not UTF-8",
+            "not a valid {message_type}: malformed, or text that is not UTF-8",
+            message_type=message_class.DESCRIPTOR.name,
         ) from error
 
 
 def commit_offsets(
-    request: offset_service_pb2.CommitOffsetsRequest, *, metadata_units_max: int
+    request: offset_service_pb2.CommitOffsetsRequest,
+    *,
+    metadata_units_max: int,
+    message_bytes_max: int,
 ) -> CommitOffsets:
     """A commit to decide on. Raises the Invalid… error of the first field that breaks a rule."""
     group_id = _written_group_id(request.group_id)
     request_id = _request_id(request.request_id)
     if not request.offsets:
         raise InvalidRequest("offsets", "a commit needs at least one offset")
+    if len(request.offsets) > offsets_fitting(message_bytes_max):
+        raise InvalidCommitSize(
+            "offsets",
+            "the record batch of {offset_count} offsets exceeds {bytes_max} bytes",
+            offset_count=len(request.offsets),
+            bytes_max=message_bytes_max,
+        )
     entries = [
         _offset_entry(offset, f"offsets[{index}]", metadata_units_max)
         for index, offset in enumerate(request.offsets)
     ]
     _refuse_duplicates(((entry.topic, entry.partition) for entry in entries), "offsets")
     return CommitOffsets.of(group_id, entries, request_id)
+
+
+def offsets_fitting(message_bytes_max: int) -> int:
+    """More offsets than these fit no record batch of that size; fewer may not either."""
+    return max(0, message_bytes_max - BATCH_BYTES_MIN) // RECORD_BYTES_MIN
 
 
 def delete_offsets(request: offset_service_pb2.DeleteOffsetsRequest) -> DeleteOffsets:
@@ -108,7 +132,7 @@ def read_group_id(group_id: str, field: str) -> bytes:
     encoded = group_id.encode()
     if len(encoded) > GROUP_ID_BYTES_MAX:
         raise InvalidGroupId(
-            field, f"{len(encoded)} bytes of UTF-8, more than {GROUP_ID_BYTES_MAX}"
+            field, _TOO_MANY_BYTES, size_bytes=len(encoded), bytes_max=GROUP_ID_BYTES_MAX
         )
     return encoded
 
@@ -123,14 +147,14 @@ def _request_id(request_id: str) -> bytes:
     encoded = request_id.encode()
     if len(encoded) > REQUEST_ID_BYTES_MAX:
         raise InvalidRequestId(
-            "request_id", f"{len(encoded)} bytes of UTF-8, more than {REQUEST_ID_BYTES_MAX}"
+            "request_id", _TOO_MANY_BYTES, size_bytes=len(encoded), bytes_max=REQUEST_ID_BYTES_MAX
         )
     return encoded
 
 
 def _check_reason(reason: str) -> None:
     if (units := _utf16_units(reason)) > REASON_UNITS_MAX:
-        raise InvalidRequest("reason", f"{units} UTF-16 units, more than {REASON_UNITS_MAX}")
+        raise InvalidRequest("reason", _TOO_MANY_UNITS, units=units, units_max=REASON_UNITS_MAX)
 
 
 def _topic_partitions(
@@ -151,13 +175,13 @@ def _topic(topic: str, field: str) -> bytes:
     if not topic:
         raise InvalidTopic(field, "empty")
     if (units := _utf16_units(topic)) > TOPIC_UNITS_MAX:
-        raise InvalidTopic(field, f"{units} UTF-16 units, more than {TOPIC_UNITS_MAX}")
+        raise InvalidTopic(field, _TOO_MANY_UNITS, units=units, units_max=TOPIC_UNITS_MAX)
     return topic.encode()
 
 
 def _partition(partition: int, field: str) -> int:
     if partition < 0:
-        raise InvalidPartition(f"{field}.partition", f"{partition} is below 0")
+        raise InvalidPartition(f"{field}.partition", _BELOW_0, value=partition)
     return partition
 
 
@@ -166,7 +190,10 @@ def _refuse_duplicates(partitions: Iterable[tuple[bytes, int]], field: str) -> N
     for index, (topic, partition) in enumerate(partitions):
         if (topic, partition) in seen:
             raise InvalidPartition(
-                f"{field}[{index}].partition", f"{topic.decode()}:{partition} is named twice"
+                f"{field}[{index}].partition",
+                "{topic}:{partition} is named twice",
+                topic=topic,
+                partition=partition,
             )
         seen.add((topic, partition))
 
@@ -175,17 +202,17 @@ def _offset_entry(
     commit: offset_service_pb2.OffsetCommit, field: str, metadata_units_max: int
 ) -> OffsetEntry:
     if commit.offset < 0:
-        raise InvalidOffset(f"{field}.offset", f"{commit.offset} is below 0")
+        raise InvalidOffset(f"{field}.offset", _BELOW_0, value=commit.offset)
     leader_epoch = -1
     if commit.HasField("leader_epoch"):
         leader_epoch = commit.leader_epoch
         if leader_epoch < 0:
-            raise InvalidLeaderEpoch(f"{field}.leader_epoch", f"{leader_epoch} is below 0")
+            raise InvalidLeaderEpoch(f"{field}.leader_epoch", _BELOW_0, value=leader_epoch)
     end_offset = -1
     if commit.HasField("end_offset"):
         end_offset = commit.end_offset
         if end_offset < 0:
-            raise InvalidOffset(f"{field}.end_offset", f"{end_offset} is below 0")
+            raise InvalidOffset(f"{field}.end_offset", _BELOW_0, value=end_offset)
     precondition, expected = _precondition(commit, field)
     return OffsetEntry(
         topic=_topic(commit.topic, f"{field}.topic"),
@@ -203,10 +230,10 @@ def _offset_entry(
 def _metadata(metadata: str, field: str, units_max: int) -> bytes:
     encoded = metadata.encode()
     if (units := _utf16_units(metadata)) > units_max:
-        raise InvalidMetadata(field, f"{units} UTF-16 units, more than {units_max}")
+        raise InvalidMetadata(field, _TOO_MANY_UNITS, units=units, units_max=units_max)
     if len(encoded) > METADATA_BYTES_MAX:
         raise InvalidMetadata(
-            field, f"{len(encoded)} bytes of UTF-8, more than {METADATA_BYTES_MAX}"
+            field, _TOO_MANY_BYTES, size_bytes=len(encoded), bytes_max=METADATA_BYTES_MAX
         )
     return encoded
 
@@ -221,7 +248,7 @@ def _precondition(commit: offset_service_pb2.OffsetCommit, field: str) -> tuple[
         return Precondition.MUST_NOT_EXIST, 0
     expected: int = getattr(commit, named)
     if expected < 0:
-        raise InvalidPrecondition(f"{field}.{named}", f"{expected} is below 0")
+        raise InvalidPrecondition(f"{field}.{named}", _BELOW_0, value=expected)
     if named == "expected_offset":
         return Precondition.EXPECTED_OFFSET, expected
     return Precondition.EXPECTED_REVISION, expected

@@ -57,7 +57,7 @@ class GroupServiceServicer(object):
     """
 
     def ListGroups(self, request, context):
-        """Groups, sorted by id.
+        """Groups, by log partition and, within one, by id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

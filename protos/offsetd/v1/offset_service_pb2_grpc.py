@@ -71,14 +71,17 @@ class OffsetServiceServicer(object):
     def StreamCommits(self, request_iterator, context):
         """The fast road: commits of any groups over one stream. Results come in any order, several a
         message, and name the sequence of the commit they answer. A failed commit is a result like
-        any other and does not end the stream.
+        any other and does not end the stream. A message holds at most 10,000 commits. While the
+        server has its fill of unanswered requests, it reads no further: nothing is refused for that.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FetchOffsets(self, request, context):
-        """Reads committed offsets of many groups. What is absent is absent from the answer.
+        """Reads committed offsets of many groups. What is absent is absent from the answer. Each group is
+        read at one moment, but not all of them at the same one. An answer above 64 MiB is refused
+        (RESOURCE_EXHAUSTED, RESPONSE_TOO_LARGE).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,22 +1,74 @@
-"""What a stream's message may hold."""
+"""What a stream's message may hold, and how much of it is read at once."""
 
 import pytest
 from offsetd.v1 import offset_service_pb2
-from offsetd_coordinator.errors import InvalidRequest
+from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE
+from offsetd_coordinator.errors import InvalidCommitSize, InvalidRequest
+from offsetd_coordinator.requests import CommitOffsets
+from offsetd_coordinator.service import validation
 from offsetd_coordinator.service.commit_parser import COMMITS_PER_MESSAGE_MAX, CommitParser
 
+MESSAGE_BYTES_MAX = 10_000
 
-@pytest.mark.parametrize("plain", [True, False])
-def test_a_message_with_too_many_commits_is_refused(plain: bool) -> None:
-    sequenced = offset_service_pb2.SequencedCommit(sequence=1)
-    message = offset_service_pb2.StreamCommitsRequest(
-        commits=[sequenced] * COMMITS_PER_MESSAGE_MAX
+OffsetCommit = offset_service_pb2.OffsetCommit
+CommitOffsetsRequest = offset_service_pb2.CommitOffsetsRequest
+SequencedCommit = offset_service_pb2.SequencedCommit
+# A field that the contract does not know is left to protobuf.
+UNKNOWN_FIELD = b"\x10\x01"
+
+
+def parser() -> CommitParser:
+    return CommitParser(metadata_units_max=100, message_bytes_max=MESSAGE_BYTES_MAX)
+
+
+def commit(group_id: str = "g", offsets: int = 1) -> CommitOffsetsRequest:
+    return CommitOffsetsRequest(
+        group_id=group_id,
+        offsets=[OffsetCommit(topic="t", partition=number) for number in range(offsets)],
+    )
+
+
+def stream_message(*commits: CommitOffsetsRequest) -> bytes:
+    return offset_service_pb2.StreamCommitsRequest(
+        commits=[
+            SequencedCommit(sequence=sequence, commit=each) for sequence, each in enumerate(commits)
+        ]
     ).SerializeToString()
-    more = sequenced.SerializeToString()
-    one = b"\x0a" + bytes([len(more)]) + more
-    # A field that the contract does not know is left to protobuf.
-    unknown = b"" if plain else b"\x10\x01"
-    parser = CommitParser(metadata_units_max=100)
-    assert len(parser.parse_stream(message + unknown)) == COMMITS_PER_MESSAGE_MAX
+
+
+@pytest.mark.parametrize("commit_fields", [b"", b"\x08\x01", b"\x08\x01\x12\x00"])
+@pytest.mark.parametrize("beside", [b"", UNKNOWN_FIELD])
+def test_a_message_with_too_many_commits_is_refused_at_once(
+    commit_fields: bytes, beside: bytes
+) -> None:
+    one = b"\x0a" + bytes([len(commit_fields)]) + commit_fields
+    message = one * COMMITS_PER_MESSAGE_MAX + beside
+    assert len(list(parser().parse_stream(message))) == COMMITS_PER_MESSAGE_MAX
     with pytest.raises(InvalidRequest, match=f"at most {COMMITS_PER_MESSAGE_MAX}"):
-        parser.parse_stream(message + one + unknown)
+        parser().parse_stream(one + message)
+
+
+@pytest.mark.parametrize("beside", [b"", UNKNOWN_FIELD])
+def test_messages_that_are_read_in_turns_do_not_mix(beside: bytes) -> None:
+    shared = parser()
+    count = 3 * COMMITS_AT_ONCE + 1
+    names = ["a", "b"]
+    messages = [stream_message(*[commit(name, 3)] * count) + beside for name in names]
+    turns = zip(*map(shared.parse_stream, messages), strict=True)
+    for expected, turn in enumerate(turns):
+        for name, (sequence, read) in zip(names, turn, strict=True):
+            assert sequence == expected
+            assert isinstance(read, CommitOffsets)
+            assert (read.group_id, len(read.columns)) == (name.encode(), 3)
+    assert expected == count - 1
+
+
+@pytest.mark.parametrize("beside", [b"", UNKNOWN_FIELD])
+def test_a_commit_of_more_offsets_than_fit_a_batch_is_refused_for_that(beside: bytes) -> None:
+    most = validation.offsets_fitting(MESSAGE_BYTES_MAX)
+    assert len(parser().parse(commit(offsets=most).SerializeToString()).columns) == most
+    with pytest.raises(InvalidCommitSize):
+        parser().parse(commit(offsets=most + 1).SerializeToString())
+    message = stream_message(commit(), commit(offsets=most + 1), commit()) + beside
+    kinds = [type(outcome) for _, outcome in parser().parse_stream(message)]
+    assert kinds == [CommitOffsets, InvalidCommitSize, CommitOffsets]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from offsetd.v1 import offset_service_pb2
-from offsetd_coordinator.commit_wire import CommitReader
+from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE, CommitReader, ReadCommit
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.kernels import commit_wire as kernels
 from offsetd_coordinator.kernels.columns import TOPIC_START
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.requests import CommitOffsets
 
 METADATA_UNITS_MAX = 20
+OFFSETS_MAX = 5000
 LARGEST = 2**63 - 1
 
 OffsetCommit = offset_service_pb2.OffsetCommit
@@ -26,7 +28,18 @@ StreamCommitsRequest = offset_service_pb2.StreamCommitsRequest
 
 
 def reader() -> CommitReader:
-    return CommitReader(metadata_units_max=METADATA_UNITS_MAX)
+    return CommitReader(metadata_units_max=METADATA_UNITS_MAX, offsets_max=OFFSETS_MAX)
+
+
+def read_stream(message: bytes, by: CommitReader | None = None) -> list[ReadCommit] | None:
+    """The commits of a stream's message, or None if what is around them is not plain."""
+    stream_reader = by or reader()
+    count, is_plain = stream_reader.count_stream(message)
+    if not is_plain:
+        return None
+    read = list(chain.from_iterable(stream_reader.read_stream(message)))
+    assert len(read) == count
+    return read
 
 
 def comparable(commit: CommitOffsets) -> tuple[Any, ...]:
@@ -49,7 +62,9 @@ def by_protobuf(message: bytes) -> CommitOffsets | None:
     """The commit as the slow road has it; None if that refuses."""
     try:
         request = validation.parse(CommitOffsetsRequest, message)
-        return validation.commit_offsets(request, metadata_units_max=METADATA_UNITS_MAX)
+        return validation.commit_offsets(
+            request, metadata_units_max=METADATA_UNITS_MAX, message_bytes_max=1 << 30
+        )
     except CoordinatorError:
         return None
 
@@ -209,7 +224,7 @@ def test_the_kernel_never_contradicts_protobuf_on_damaged_messages(
 @example(b"\x12\xff\xff\xff\xff\x0f")
 def test_the_kernel_never_contradicts_protobuf_on_any_bytes(message: bytes) -> None:
     assert_no_contradiction(message)
-    read = reader().read_stream(message)
+    read = read_stream(message)
     if read is not None:
         assert len(read) == len(StreamCommitsRequest.FromString(message).commits)
 
@@ -227,7 +242,7 @@ def test_a_stream_is_split_into_its_commits(
             for sequence, commit in commits
         ]
     ).SerializeToString()
-    read = reader().read_stream(message)
+    read = read_stream(message)
     assert read is not None
     assert [each.sequence for each in read] == [sequence for sequence, _ in commits]
     for each, (_, commit) in zip(read, commits, strict=True):
@@ -247,7 +262,7 @@ def test_a_message_with_more_commits_and_partitions_than_ever_is_read_whole() ->
     sequenced = [
         offset_service_pb2.SequencedCommit(sequence=number, commit=commit) for number in range(500)
     ]
-    read = many.read_stream(StreamCommitsRequest(commits=sequenced).SerializeToString())
+    read = read_stream(StreamCommitsRequest(commits=sequenced).SerializeToString(), many)
     assert read is not None
     assert [each.sequence for each in read] == list(range(500))
     assert all(each.commit is not None and len(each.commit.columns) == 7 for each in read)
@@ -266,7 +281,28 @@ def test_a_message_with_more_commits_and_partitions_than_ever_is_read_whole() ->
 def test_a_stream_message_that_is_odd_around_its_commits_is_left_to_protobuf(
     message: bytes,
 ) -> None:
-    assert reader().read_stream(message) is None
+    assert read_stream(message) is None
+
+
+@pytest.mark.parametrize("partitions", [OFFSETS_MAX, OFFSETS_MAX + 1])
+def test_room_that_was_made_for_a_large_commit_is_not_kept(partitions: int) -> None:
+    grown = reader()
+    before = grown.reserved_bytes
+    offsets = (offset("t", partition) for partition in range(partitions))
+    read = grown.read_commit(request(*offsets))
+    assert (read is None) == (partitions > OFFSETS_MAX)
+    assert grown.reserved_bytes == before
+
+
+def test_a_stream_is_read_a_few_commits_at_a_time() -> None:
+    shared = reader()
+    commit = CommitOffsetsRequest(group_id="g", offsets=[offset("t", each) for each in range(100)])
+    message = StreamCommitsRequest(
+        commits=[offset_service_pb2.SequencedCommit(commit=commit)] * 1000
+    ).SerializeToString()
+    for read in shared.read_stream(message):
+        assert 1 <= len(read) <= COMMITS_AT_ONCE
+    assert shared.reserved_bytes < 1_000_000
 
 
 def test_a_commit_stays_as_it_is_when_the_next_one_is_read() -> None:

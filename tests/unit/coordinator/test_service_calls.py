@@ -7,10 +7,13 @@ from typing import Any
 
 import grpc
 import pytest
+from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 from offsetd_coordinator.errors import GroupIdNotFound, TooManyBytesInFlight
 from offsetd_coordinator.service import calls
 from offsetd_coordinator.service.limits import Admission
+
+REQUEST_BYTES_MAX = 50
 
 
 class FakeContext:
@@ -41,7 +44,7 @@ class FakeContext:
 
 async def called(answer: Any, admission: Admission, context: FakeContext, message: bytes) -> bytes:
     """What a handler makes of a message."""
-    handler: Any = calls.unary(answer, admission)
+    handler: Any = calls.unary(answer, admission, request_bytes_max=REQUEST_BYTES_MAX)
     response: bytes = await handler.unary_unary(message, context)
     return response
 
@@ -118,6 +121,28 @@ async def test_a_call_beyond_the_budget_is_refused_before_it_is_read() -> None:
     assert admission.bytes_taken == 8
 
 
+@pytest.mark.parametrize(("size", "answered"), [(REQUEST_BYTES_MAX, 1), (REQUEST_BYTES_MAX + 1, 0)])
+async def test_a_message_over_the_limit_is_refused_and_told_both_sizes(
+    size: int, answered: int
+) -> None:
+    answers = []
+
+    async def answer(message: bytes) -> bytes:
+        answers.append(message)
+        return b""
+
+    admission, context = Admission(100), FakeContext()
+    await called(answer, admission, context, bytes(size))
+    assert len(answers) == answered
+    assert admission.requests == 0
+    if not answered:
+        assert context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        info = ErrorInfo()
+        context.status.details[0].Unpack(info)
+        assert info.reason == "REQUEST_TOO_LARGE"
+        assert dict(info.metadata) == {"size_bytes": "51", "bytes_max": "50"}
+
+
 def test_a_lone_request_is_taken_whatever_its_size() -> None:
     admission = Admission(10)
     admission.take(1000)
@@ -125,3 +150,45 @@ def test_a_lone_request_is_taken_whatever_its_size() -> None:
         admission.take(1)
     admission.give_back(1000)
     admission.take(1)
+
+
+async def test_who_waits_is_taken_in_turn_as_soon_as_there_is_room() -> None:
+    admission = Admission(10)
+    admission.take(8)
+    admission.take(2)
+    order: list[str] = []
+
+    async def take(name: str, size: int) -> None:
+        await admission.take_in_turn(size)
+        order.append(name)
+
+    tasks = [asyncio.create_task(take(*each)) for each in (("a", 9), ("b", 1), ("c", 1))]
+    await asyncio.sleep(0)
+    admission.give_back(2)
+    await asyncio.sleep(0)
+    assert order == [], "b would fit, and stands behind a"
+    admission.give_back(8)
+    await asyncio.gather(*tasks[:2])
+    await asyncio.sleep(0)
+    assert order == ["a", "b"]
+    admission.give_back(9)
+    await tasks[2]
+    assert (admission.requests, admission.bytes_taken) == (2, 2)
+
+
+@pytest.mark.parametrize("given_room", [False, True])
+async def test_who_stops_waiting_leaves_its_turn_to_the_next(given_room: bool) -> None:
+    admission = Admission(10)
+    admission.take(10)
+    first = asyncio.create_task(admission.take_in_turn(20))
+    second = asyncio.create_task(admission.take_in_turn(4))
+    await asyncio.sleep(0)
+    if given_room:
+        admission.give_back(10)  # Just before it is cancelled.
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    if not given_room:
+        admission.give_back(10)
+    await asyncio.wait_for(second, 20)
+    assert (admission.requests, admission.bytes_taken) == (1, 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 from typing import Any
 
 import grpc
@@ -12,6 +13,8 @@ import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 from offsetd.v1 import offset_service_pb2
+from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE
+from offsetd_coordinator.errors import InvalidGroupId
 from offsetd_coordinator.service.limits import Admission
 from offsetd_coordinator.service.stream import CommitStream
 from offsetd_storage.simulated_faults import Fault, OperationKind
@@ -33,8 +36,8 @@ class StreamContext:
         self.code: grpc.StatusCode | None = None
         self.status = Status()
 
-    def send(self, *commits: tuple[int, offset_service_pb2.CommitOffsetsRequest]) -> None:
-        """One message with some commits."""
+    def send(self, *commits: tuple[int, offset_service_pb2.CommitOffsetsRequest]) -> int:
+        """One message with some commits; how many bytes it has."""
         message = offset_service_pb2.StreamCommitsRequest(
             commits=[
                 offset_service_pb2.SequencedCommit(sequence=sequence, commit=commit)
@@ -42,6 +45,7 @@ class StreamContext:
             ]
         )
         self.send_bytes(message.SerializeToString())
+        return message.ByteSize()
 
     def send_bytes(self, message: bytes) -> None:
         self._incoming.put_nowait(message)
@@ -90,23 +94,38 @@ class OpenStream:
     """A stream that runs in a task of its own."""
 
     def __init__(
-        self, serving: ServingNode, *, unanswered_max: int = 1024, bytes_max: int = 1 << 20
+        self,
+        serving: ServingNode,
+        *,
+        unanswered_max: int = 1024,
+        bytes_max: int = 1 << 20,
+        request_bytes_max: int = 1 << 20,
     ) -> None:
         self.context = StreamContext()
         self.admission = Admission(bytes_max)
         context: Any = self.context
         stream = CommitStream(
-            serving.node, self.admission, serving.parser, context, unanswered_max=unanswered_max
+            serving.node,
+            self.admission,
+            serving.parser,
+            context,
+            unanswered_max=unanswered_max,
+            request_bytes_max=request_bytes_max,
         )
         self.task = asyncio.create_task(stream.run())
 
     async def end(self) -> None:
         """Waits for the call's end; nothing may be left of it."""
-        await asyncio.wait_for(self.task, WAIT_SECONDS)
-        self.check_nothing_is_left()
+        await self.end_with(requests=0, bytes_taken=0)
 
-    def check_nothing_is_left(self) -> None:
-        assert (self.admission.requests, self.admission.bytes_taken) == (0, 0)
+    async def end_with(self, *, requests: int, bytes_taken: int) -> None:
+        """Waits for the call's end; only what others have taken may be left."""
+        await asyncio.wait_for(self.task, WAIT_SECONDS)
+        await settled()
+        self.check_nothing_is_left(requests, bytes_taken)
+
+    def check_nothing_is_left(self, requests: int = 0, bytes_taken: int = 0) -> None:
+        assert (self.admission.requests, self.admission.bytes_taken) == (requests, bytes_taken)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         assert not [task for task in others if "CommitStream" in repr(task.get_coro())]
 
@@ -195,21 +214,114 @@ async def test_a_client_that_does_not_read_its_results_is_held_back() -> None:
         await stream.end()
 
 
-async def test_a_commit_beyond_the_budget_is_refused_and_the_stream_goes_on() -> None:
+async def test_a_message_beyond_the_budget_waits_for_its_turn_and_is_not_refused() -> None:
     async with serving_node(flushing=False) as serving:
         stream = OpenStream(serving, bytes_max=100)
         for sequence in range(10):
             stream.context.send((sequence, commit_request("g", sequence)))
         await settled()
+        assert stream.context.reads < 10
+        assert stream.admission.bytes_taken <= 100
         serving.runtime.start()
         results = [await stream.context.result() for _ in range(10)]
-        refused = [result for result in results if result.HasField("error")]
-        assert 0 < len(refused) < 10
-        assert {result.error.code for result in refused} == {
-            grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
-        }
+        assert all(result.HasField("committed") for result in results)
+        assert [result.sequence for result in results] == list(range(10))
         stream.context.half_close()
         await stream.end()
+
+
+@pytest.mark.parametrize("group_of_the_last", ["g", ""])
+async def test_a_message_is_counted_in_whole_before_it_is_parsed_until_its_last_result_has_left(
+    group_of_the_last: str,
+) -> None:
+    async with serving_node(flushing=False) as serving:
+        stream = OpenStream(serving, bytes_max=100)
+        commits = [commit_request("g", value) for value in range(20)]
+        commits.append(commit_request(group_of_the_last, 20))
+        size = stream.context.send(*enumerate(commits))
+        stream.context.send_bytes(b"\xff no message, which nobody may see yet")
+        await settled()
+        assert (stream.admission.requests, stream.admission.bytes_taken) == (1, size)
+        assert not stream.task.done()
+        stream.context.writable.clear()
+        serving.runtime.start()
+        await serving.fetch("g")
+        await settled()
+        assert stream.admission.requests == 1, "its results have not left"
+        stream.context.writable.set()
+        assert len([await stream.context.result() for _ in commits]) == 21
+        await stream.end()
+        assert stream.context.reason == "INVALID_REQUEST"
+
+
+async def test_a_message_that_waits_for_its_turn_when_the_stream_ends_is_forgotten() -> None:
+    async with serving_node() as serving:
+        stream = OpenStream(serving, bytes_max=100)
+        stream.admission.take(100)
+        stream.context.send((1, commit_request("g", 5)))
+        await settled()
+        serving.node.drain()
+        await stream.end_with(requests=1, bytes_taken=100)
+        assert stream.context.reason == "COORDINATOR_NOT_AVAILABLE"
+        stream.admission.give_back(100)
+        stream.check_nothing_is_left()
+
+
+async def test_a_message_with_more_commits_than_may_be_unanswered_is_submitted_bit_by_bit() -> None:
+    async with serving_node(flushing=False) as serving:
+        stream = OpenStream(serving, unanswered_max=10)
+        stream.context.send(*((value, commit_request("g", value)) for value in range(100)))
+        await settled()
+        shard = serving.runtime.shards[serving.runtime.partition_of(b"g")]
+        assert shard.offset_next == 10
+        serving.runtime.start()
+        for value in range(100):
+            assert (await stream.context.result()).sequence == value
+        stream.context.half_close()
+        await stream.end()
+
+
+async def test_others_have_their_turn_while_a_message_of_many_commits_is_read() -> None:
+    async with serving_node(flushing=False) as serving:
+        stream = OpenStream(serving, unanswered_max=100_000)
+        commits = 5000
+        stream.context.send(*((value, commit_request("g", value)) for value in range(commits)))
+        shard = serving.runtime.shards[serving.runtime.partition_of(b"g")]
+        largest_step, before = 0, 0
+        while before < commits:
+            await asyncio.sleep(0)
+            largest_step, before = max(largest_step, shard.offset_next - before), shard.offset_next
+        assert 0 < largest_step <= COMMITS_AT_ONCE
+        serving.runtime.start()
+        stream.context.half_close()
+        await stream.end()
+
+
+async def test_refusals_that_wait_hold_nothing_of_what_was_called() -> None:
+    async with serving_node(flushing=False) as serving:
+        stream = OpenStream(serving)
+        stream.context.send((1, commit_request("g", 1)), (2, commit_request("", 1)))
+        await settled()
+        kept = [each for each in gc.get_objects() if isinstance(each, InvalidGroupId)]
+        assert kept
+        for refusal in kept:
+            assert refusal.__traceback__ is None
+            assert refusal.__context__ is None
+        del kept, refusal
+        serving.runtime.start()
+        stream.context.half_close()
+        await stream.end()
+
+
+async def test_a_message_over_the_limit_ends_the_stream_after_what_came_before() -> None:
+    async with serving_node() as serving:
+        stream = OpenStream(serving, request_bytes_max=1000)
+        stream.context.send((1, commit_request("g", 5)))
+        stream.context.send((2, commit_request("g", 6, partitions=100)))
+        assert (await stream.context.result()).sequence == 1
+        await stream.end()
+        assert stream.context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert stream.context.reason == "REQUEST_TOO_LARGE"
 
 
 async def test_an_abandoned_stream_leaves_its_commits_and_nothing_else() -> None:

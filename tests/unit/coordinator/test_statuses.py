@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import inspect
 import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import offsetd_coordinator
 import pytest
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2
@@ -16,6 +20,8 @@ from offsetd_coordinator import errors
 from offsetd_coordinator.service import statuses
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from google.rpc.status_pb2 import Status
 
 Detail = TypeVar("Detail", bound=Message)
@@ -106,8 +112,84 @@ def test_a_conflict_carries_the_current_values() -> None:
 
 
 def test_who_is_told_of_another_owner_is_told_its_address() -> None:
-    status = statuses.status_of(errors.NotCoordinator("not here", "10.0.0.2:7171"))
+    status = statuses.status_of(errors.NotCoordinator("ask {address}", address="10.0.0.2:7171"))
     assert detail(status, error_details_pb2.ErrorInfo).metadata["address"] == "10.0.0.2:7171"
+
+
+VARIABLES = {
+    "INVALID_GROUP_ID": {"size_bytes": 32_768, "bytes_max": 32_767},
+    "INVALID_TOPIC": {"units": 250, "units_max": 249},
+    "INVALID_PARTITION": {"topic": b"{t}", "partition": 3},
+    "INVALID_OFFSET": {"value": -1},
+    "INVALID_LEADER_EPOCH": {"value": -1},
+    "INVALID_METADATA": {"units": 4097, "units_max": 4096},
+    "INVALID_PRECONDITION": {"value": -1},
+    "INVALID_REQUEST_ID": {"size_bytes": 65, "bytes_max": 64},
+    "INVALID_REQUEST": {"message_type": "CommitOffsetsRequest"},
+    "INVALID_PAGE_TOKEN": {},
+    "INVALID_COMMIT_SIZE": {"bytes_max": 1_048_588},
+    "GROUP_ID_NOT_FOUND": {"group": "früh".encode()},
+    "NON_EMPTY_GROUP": {"group": b"g"},
+    "UNKNOWN_MEMBER_ID": {"group": b"g"},
+    "GROUP_SUBSCRIBED_TO_TOPIC": {"group": b"g", "topic": b"t"},
+    "OFFSET_CONFLICT": {"offset_count": 5},
+    "OFFSET_NOT_MONOTONIC": {"offset_count": 5},
+    "COORDINATOR_LOAD_IN_PROGRESS": {},
+    "COORDINATOR_NOT_AVAILABLE": {},
+    "UNSTABLE_OFFSET_COMMIT": {"group": b"g"},
+    "NOT_COORDINATOR": {"address": "10.0.0.2:7171"},
+    "STORAGE_FAILED": {"cause": OSError(5, "Input/output error")},
+    "REQUEST_TOO_LARGE": {"size_bytes": 5_000_000, "bytes_max": 4_194_304},
+    "RESPONSE_TOO_LARGE": {"bytes_max": 67_108_864},
+    "TOO_MANY_BYTES_IN_FLIGHT": {"bytes_taken": 9, "size_bytes": 2, "bytes_max": 10},
+    "DISK_FULL": {},
+    "PARTITION_QUARANTINED": {"log_partition": 7, "cause": "it rots"},
+    "RECORD_UNDECODABLE": {"group": b"g", "topic": b"t", "partition": 0},
+    "DEADLINE_SPENT": {},
+    "INTERNAL": {},
+}
+"""The variables of each public reason's messages; what is not said of a case is no variable."""
+
+MADE = re.compile(
+    r"(CoordinatorError|" + "|".join(error.__name__ for error in ERROR_CLASSES) + r")$"
+)
+
+
+def made_errors() -> Iterator[tuple[str, ast.Call]]:
+    """Every place of the coordinator that makes an error."""
+    for path in sorted(Path(offsetd_coordinator.__path__[0]).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and MADE.match(ast.unparse(node.func).split(".")[-1]):
+                yield f"{path.name}:{node.lineno}", node
+
+
+def test_no_message_is_written_with_what_differs_from_case_to_case() -> None:
+    places = 0
+    for place, call in made_errors():
+        is_field = ast.unparse(call.func).startswith("Invalid")
+        message = call.args[1] if is_field else call.args[0]
+        assert isinstance(message, ast.Constant | ast.Name), f"{place}: {ast.unparse(message)}"
+        places += 1
+    assert places > 30
+
+
+@pytest.mark.parametrize("reason", sorted(PUBLIC_REASONS))
+def test_every_variable_of_a_message_is_in_the_metadata(reason: str) -> None:
+    variables = VARIABLES[reason]
+    error_class = next(each for each in ERROR_CLASSES if each.reason == reason)
+    message = "so it is: " + ", ".join(f"{{{name}!r}}" for name in variables)
+    if issubclass(error_class, errors.InvalidField):
+        error: errors.CoordinatorError = error_class("offsets[3]", message, **variables)
+    elif issubclass(error_class, errors.CommitConflict):
+        error = error_class(message, (), 2, **variables)
+    else:
+        error = error_class(message, **variables)
+    status = statuses.status_of(error)
+    metadata = detail(status, error_details_pb2.ErrorInfo).metadata
+    for name, value in variables.items():
+        text = value.decode() if isinstance(value, bytes) else str(value)
+        assert metadata[name] == text
+        assert repr(text) in status.message
 
 
 LONG = "é" * 40_000
@@ -122,10 +204,15 @@ MANY_CONFLICTS = tuple(
     [
         errors.InvalidTopic(LONG, LONG),
         errors.OffsetConflict(LONG, MANY_CONFLICTS, 5000),
+        errors.InvalidPartition("offsets[3]", "{topic}: {partition}", topic=LONG, partition=LONG),
         errors.GroupIdNotFound(LONG),
+        errors.GroupSubscribedToTopic("{group} {topic}", group=LONG, topic=LONG),
+        errors.RecordUndecodable(
+            "{group} {topic} {partition}", group=LONG, topic=LONG, partition=1
+        ),
         errors.NonEmptyGroup("🚀" * 10_000),
     ],
-    ids=["field", "conflicts", "group", "surrogates"],
+    ids=["field", "conflicts", "partition", "group", "topic", "record", "surrogates"],
 )
 def test_a_status_never_outgrows_what_clients_take_in_trailers(
     error: errors.CoordinatorError,

@@ -8,10 +8,12 @@ import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2, types_pb2
 from offsetd_coordinator import errors
 from offsetd_coordinator.kernels import columns
-from offsetd_coordinator.requests import CommitOffsets, DeleteOffsets, Precondition
+from offsetd_coordinator.requests import CommitOffsets, DeleteOffsets, OffsetEntry, Precondition
 from offsetd_coordinator.service import validation
+from offsetd_coordinator.shard import Shard, ShardConfig
 
 METADATA_UNITS_MAX = 4096
+MESSAGE_BYTES_MAX = 1_048_588
 
 
 def commit(group_id: str = "g", request_id: str = "", **fields: Any) -> CommitOffsets:
@@ -29,7 +31,9 @@ def commit_of(
     request = offset_service_pb2.CommitOffsetsRequest(
         group_id=group_id, offsets=offsets, request_id=request_id
     )
-    return validation.commit_offsets(request, metadata_units_max=METADATA_UNITS_MAX)
+    return validation.commit_offsets(
+        request, metadata_units_max=METADATA_UNITS_MAX, message_bytes_max=MESSAGE_BYTES_MAX
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,12 +95,37 @@ def test_metadata_has_to_fit_kafkas_schema_whatever_the_setting_allows() -> None
     offset = offset_service_pb2.OffsetCommit(topic="t", offset=1, metadata="日" * 10_923)
     request = offset_service_pb2.CommitOffsetsRequest(group_id="g", offsets=[offset])
     with pytest.raises(errors.InvalidMetadata, match="32769 bytes"):
-        validation.commit_offsets(request, metadata_units_max=32_767)
+        validation.commit_offsets(
+            request, metadata_units_max=32_767, message_bytes_max=MESSAGE_BYTES_MAX
+        )
 
 
 def test_a_commit_without_offsets_is_refused() -> None:
     with pytest.raises(errors.InvalidRequest):
         commit_of("g", [])
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
+def test_no_record_of_an_offset_is_smaller_than_the_least_that_is_reckoned_with(
+    version: int,
+) -> None:
+    shard = Shard(0, ShardConfig(offset_commit_value_version=version))
+    # Each with a topic of its own: that of a commit's first record is as small as can be.
+    entries = [OffsetEntry(topic=b"t", partition=number, offset=0) for number in range(10)]
+    batch = shard.decide(CommitOffsets.of(b"g", entries), now_ms=0).batch
+    assert batch is not None
+    least = validation.BATCH_BYTES_MIN + len(entries) * validation.RECORD_BYTES_MIN
+    assert least <= len(batch) <= least + 10 * 10
+
+
+def test_a_commit_that_fits_no_batch_is_refused_before_its_offsets_are_looked_at() -> None:
+    most = validation.offsets_fitting(MESSAGE_BYTES_MAX)
+    offset = offset_service_pb2.OffsetCommit(topic="", offset=-1)
+    with pytest.raises(errors.InvalidOffset):
+        commit_of("g", [offset] * most)
+    with pytest.raises(errors.InvalidCommitSize) as caught:
+        commit_of("g", [offset] * (most + 1))
+    assert caught.value.variables["bytes_max"] == str(MESSAGE_BYTES_MAX)
 
 
 def test_a_partition_named_twice_is_refused() -> None:
