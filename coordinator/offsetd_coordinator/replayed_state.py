@@ -31,6 +31,7 @@ from offsetd_coordinator.kernels.replay import has_only_offsets, replay_batches
 from offsetd_coordinator.kernels.tombstones import (
     DELETED_COLUMNS,
     GONE_COLUMNS,
+    GROUP_AT,
     OFFSET_KEY_FIXED_BYTES,
     read_deletion,
 )
@@ -194,6 +195,22 @@ class ReplayedState:
             int(cursor[columns.RECORD_OFFSET]),
             None,
         )
+        if cursor[columns.VALUE_SIZE] < 0 and self.offsets.counters[columns.OPEN_TRANSACTIONS]:
+            self._note_settled_group(buffer, cursor)
+
+    def _note_settled_group(self, buffer: Bytes, cursor: Int64s) -> None:
+        """Lets the kernel go on with the tombstones of a group that has nothing pending.
+
+        That holds to the end of the batch.
+        """
+        key_start, key_size = int(cursor[columns.KEY_START]), int(cursor[columns.KEY_SIZE])
+        if key_size >= OFFSET_KEY_FIXED_BYTES:
+            start = key_start + GROUP_AT
+            size = int.from_bytes(buffer[start - 2 : start].tobytes())
+            if size <= key_size - GROUP_AT and not self.pending.partitions(
+                buffer[start : start + size].tobytes()
+            ):
+                cursor[columns.SETTLED_START], cursor[columns.SETTLED_END] = start, start + size
 
     def _replay_batch(self, buffer: Bytes, start: int, end: int) -> None:
         """Replays a batch that is compressed, transactional or control."""

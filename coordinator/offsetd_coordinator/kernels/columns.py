@@ -124,7 +124,8 @@ COUNTERS: Final = 22
 
 # Where a replay stands; RECORD_AT 0 is the start of a batch. What follows RECORD_OFFSET is set
 # when the kernel stops at a record. MERGING is the caller's: 1 if the batches are those of a
-# transaction that is now committed, whose offsets take no place from what was written later.
+# transaction that is now committed, whose offsets take no place from what was written later. So is
+# SETTLED: where the batch has the name of a group for which no transaction is open; 0 if nowhere.
 BATCH_AT: Final = 0
 BATCH_END: Final = 1
 RECORD_AT: Final = 2
@@ -139,7 +140,9 @@ VALUE_START: Final = 10
 VALUE_SIZE: Final = 11
 HEADER_COUNT: Final = 12
 MERGING: Final = 13
-CURSOR_COLUMNS: Final = 14
+SETTLED_START: Final = 14
+SETTLED_END: Final = 15
+CURSOR_COLUMNS: Final = 16
 
 # Why a replay stopped.
 DONE: Final = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from offsetd_storage.kernels.byte_order import load_i16, load_i32, load_i64
+from offsetd_storage.kernels.byte_order import equal_bytes, load_i16, load_i32, load_i64
 from offsetd_storage.kernels.decode import load_record
 from offsetd_storage.kernels.encode import (
     ATTRIBUTES_AT,
@@ -48,9 +48,12 @@ from offsetd_coordinator.kernels.columns import (
     RECORD_OFFSET,
     RECORDS_LEFT,
     REVISION,
+    SETTLED_END,
+    SETTLED_START,
     TABLE,
     VALUE_SIZE,
     VALUE_START,
+    OffsetKey,
     Table,
 )
 from offsetd_coordinator.kernels.entries import has_room
@@ -105,6 +108,7 @@ def _open_batch(buffer: Bytes, end: int, cursor: Int64s) -> bool:
         return False
     base_offset = load_i64(buffer, at + BASE_OFFSET_AT)
     cursor[BATCH_END] = at + batch_bytes
+    cursor[SETTLED_END] = 0
     cursor[RECORD_AT] = at + BATCH_HEADER_BYTES
     cursor[RECORDS_LEFT] = load_i32(buffer, at + COUNT_AT)
     cursor[BASE_OFFSET] = base_offset
@@ -160,7 +164,9 @@ def _replay_record(
     if not is_plain:
         return NOT_PLAIN_RECORD
     if size < 0:
-        if headers != 0 or table.counters[OPEN_TRANSACTIONS] != 0:
+        if headers != 0:
+            return NOT_PLAIN_RECORD
+        if table.counters[OPEN_TRANSACTIONS] != 0 and not _is_settled(buffer, cursor, key):
             return NOT_PLAIN_RECORD
         remove_offset(table, buffer, key)
         return DONE
@@ -186,6 +192,17 @@ def _replay_record(
         )
         remember_request(table, hashed, hashed_2, cursor[LAST_OFFSET], timestamp)
     return DONE
+
+
+@inline_kernel
+def _is_settled(buffer: Bytes, cursor: Int64s, key: OffsetKey) -> bool:
+    """Whether it is known that no transaction is open for the group."""
+    start, end = cursor[SETTLED_START], cursor[SETTLED_END]
+    return (
+        end > 0
+        and end - start == key.group_size
+        and equal_bytes(buffer, start, buffer, key.group_start, key.group_size)
+    )
 
 
 @kernel("boolean(uint8[::1], int64, int64)")

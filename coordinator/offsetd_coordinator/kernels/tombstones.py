@@ -56,7 +56,8 @@ _START_NAME_SIZE: Final = 16
 _START_NAME_WORD: Final = int.from_bytes(b"offsetd-", "big")
 _START_NAME_WORD_2: Final = int.from_bytes(b"deletion", "big")
 _NULL: Final = -1
-_GROUP_AT: Final = 4  # In every key: behind the record type and the length of the group's name.
+GROUP_AT: Final = 4
+"""Where every key has its group: behind the record type and the length of the name."""
 
 OFFSET_KEY_FIXED_BYTES: Final = 10
 """What an offset's key takes beside the names: record type, two lengths, partition."""
@@ -168,12 +169,12 @@ def read_deletion(
     for record_number in range(load_i32(buffer, start + COUNT_AT)):
         record = load_record(buffer, position, end)
         position, delta, _, key_start, key_size, _, value_size, headers_at, headers = record
-        if position < 0 or value_size >= 0 or key_size < _GROUP_AT:
+        if position < 0 or value_size >= 0 or key_size < GROUP_AT:
             return -1
         if record_number == 0:
             _describe(buffer, start, key_start, delta, deleted)
             _read_headers(buffer, headers_at, position, headers, deleted)
-            if deleted[DELETED_GROUP_SIZE] < 0 or deleted[DELETED_GROUP_SIZE] > key_size - 4:
+            if deleted[DELETED_GROUP_SIZE] < 0 or deleted[DELETED_GROUP_SIZE] > key_size - GROUP_AT:
                 return -1
             if deleted[DELETED_STARTS_AT] < 0 and deleted[DELETED_REQUEST_ID_SIZE] == 0:
                 return -1
@@ -201,7 +202,7 @@ def read_deletion(
 @inline_kernel
 def _describe(buffer: Bytes, start: int, key_start: int, delta: int, deleted: Int64s) -> None:
     base_offset = load_i64(buffer, start + BASE_OFFSET_AT)
-    deleted[DELETED_GROUP_START] = key_start + _GROUP_AT
+    deleted[DELETED_GROUP_START] = key_start + GROUP_AT
     deleted[DELETED_GROUP_SIZE] = load_i16(buffer, key_start + 2)
     deleted[DELETED_BASE_OFFSET] = base_offset
     deleted[DELETED_LAST_OFFSET] = base_offset + load_i32(buffer, start + LAST_OFFSET_DELTA_AT)

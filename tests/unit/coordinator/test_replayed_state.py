@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from offsetd_coordinator.errors import RecordUndecodable
+from offsetd_coordinator.replayed_state import ReplayedState
 from offsetd_storage.compression import Compression
 from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.kernels import padded_copy
@@ -347,3 +348,36 @@ def test_a_log_replays_the_same_whatever_the_chunks() -> None:
         replay(one_by_one, batch)
     assert state_of(at_once) == state_of(one_by_one)
     assert at_once.offset_next == one_by_one.offset_next == 6000
+
+
+def test_a_tombstone_drops_what_is_pending_also_if_the_group_had_nothing_pending_before() -> None:
+    shard = replayed(
+        batch_of(0, (offset_key("other"), offset_value(1)), **OTHER_TRANSACTION),
+        batch_of(1, offset(0, 1), tombstone(0), tombstone(1)),
+        batch_of(4, offset(2, 1), **TRANSACTIONAL),
+        batch_of(5, tombstone(0), tombstone(2)),
+        end_of_transaction(7, 5, commit=True),
+    )
+    assert not shard._state.has_group(b"g")
+
+
+def test_an_open_transaction_slows_only_the_tombstones_of_its_own_groups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = []
+    replay_offset = ReplayedState._replay_offset
+
+    def note(state: ReplayedState, offset_id: Any, *value: Any) -> None:
+        seen.append(offset_id)
+        replay_offset(state, offset_id, *value)
+
+    monkeypatch.setattr(ReplayedState, "_replay_offset", note)
+    keys = [offset_key(group, "t", number) for group in ("g", "h") for number in range(3)]
+    shard = replayed(
+        batch_of(0, *((key, offset_value(1)) for key in keys)),
+        batch_of(6, (offset_key("h", "t", 1), offset_value(2)), **TRANSACTIONAL),
+        batch_of(7, *((key, None) for key in keys)),
+    )
+    assert shard.counters().offset_count == 0
+    # With the tombstone of its last pending offset, the group has nothing pending any more.
+    assert seen == [(b"g", b"t", 0), (b"h", b"t", 0), (b"h", b"t", 1)]
