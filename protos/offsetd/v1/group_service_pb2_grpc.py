@@ -71,7 +71,10 @@ class GroupServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteGroup(self, request, context):
-        """Deletes an empty group with its offsets, as tombstones in one batch.
+        """Deletes an empty group with its offsets. The tombstones of some 20,000 offsets or more are
+        several record batches, the group's own last: after a crash, or DISK_FULL, the group may be
+        there with fewer offsets, and the same request, also with the same `request_id`, deletes the
+        rest.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
