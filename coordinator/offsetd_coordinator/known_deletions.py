@@ -6,7 +6,8 @@ one is what its answer says: a count, or partitions, packed by topic.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from itertools import chain
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 import numpy as np
@@ -15,20 +16,60 @@ from offsetd_coordinator.kernels import tombstones
 from offsetd_coordinator.requests import DeleteGroupReply, DeleteOffsetsReply
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     import numpy.typing as npt
 
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
+
+    Int32s = npt.NDArray[np.int32]
 
 DeletionReply = DeleteOffsetsReply | DeleteGroupReply
 
 NODE_BYTES_MAX: Final = 16 * 1024 * 1024
 """What the remembered deletions of all partitions may take together."""
 
-_ENTRY_BYTES: Final = 512  # A remembered deletion, beside its names and partitions.
-_TOPIC_BYTES: Final = 256  # A topic of one, beside its name and partitions.
+_ENTRY_BYTES: Final = 1024  # A remembered deletion, beside its names and partitions.
+_BATCH_BYTES: Final = 512  # What one batch of it took, beside names and partitions.
 
-TopicPartitions: TypeAlias = "tuple[bytes, npt.NDArray[np.int32]]"
-"""A topic, and partitions of it."""
+
+class PackedPartitions(NamedTuple):
+    """Partitions, topic by topic: names one behind the other with their sizes, and how many of
+    `partitions` belong to each.
+    """
+
+    names: bytes
+    name_sizes: Int32s
+    counts: Int32s
+    partitions: Int32s
+
+    @classmethod
+    def of(cls, partitions_by_topic: Iterable[tuple[bytes, Sequence[int]]]) -> PackedPartitions:
+        """Packs them in the order given."""
+        topics = list(partitions_by_topic)
+        return cls(
+            b"".join(topic for topic, _ in topics),
+            np.array([len(topic) for topic, _ in topics], np.int32),
+            np.array([len(partitions) for _, partitions in topics], np.int32),
+            np.array([each for _, partitions in topics for each in partitions], np.int32),
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """About what they take."""
+        arrays = self.name_sizes, self.counts, self.partitions
+        return _BATCH_BYTES + len(self.names) + sum(array.nbytes for array in arrays)
+
+    def pairs(self) -> Iterator[tuple[bytes, int]]:
+        """Each partition, with its topic."""
+        name_at = partition_at = 0
+        partitions = self.partitions.tolist()
+        for size, count in zip(self.name_sizes.tolist(), self.counts.tolist(), strict=True):
+            topic = self.names[name_at : name_at + size]
+            for partition in partitions[partition_at : partition_at + count]:
+                yield topic, partition
+            name_at += size
+            partition_at += count
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -46,7 +87,7 @@ class DeletedBatch:
     last_offset: int
     timestamp_ms: int
     has_group: bool
-    deleted: tuple[TopicPartitions, ...]
+    deleted: PackedPartitions
 
     @classmethod
     def of(cls, buffer: Bytes, described: Int64s, gone: Int64s) -> DeletedBatch:
@@ -62,8 +103,8 @@ class DeletedBatch:
             id_size,
             has_group,
         ) = described.tolist()
-        partitions = gone[:, tombstones.GONE_PARTITION].astype(np.int32)
-        bounds = np.flatnonzero(gone[:, tombstones.GONE_IS_NEW_TOPIC])
+        firsts = np.flatnonzero(gone[:, tombstones.GONE_IS_NEW_TOPIC])
+        spans = gone[firsts, : tombstones.GONE_PARTITION].tolist()
         return cls(
             group_id=buffer[group_start : group_start + group_size].tobytes(),
             request_id=buffer[id_start : id_start + id_size].tobytes(),
@@ -72,13 +113,11 @@ class DeletedBatch:
             last_offset=last_offset,
             timestamp_ms=timestamp_ms,
             has_group=bool(has_group),
-            deleted=tuple(
-                (buffer[start : start + size].tobytes(), some.copy())
-                for (start, size), some in zip(
-                    gone[bounds, : tombstones.GONE_PARTITION].tolist(),
-                    np.split(partitions, bounds[1:]),
-                    strict=False,  # Of nothing there is one part.
-                )
+            deleted=PackedPartitions(
+                b"".join(buffer[start : start + size].tobytes() for start, size in spans),
+                np.array([size for _, size in spans], np.int32),
+                np.diff(firsts, append=len(gone)).astype(np.int32),
+                gone[:, tombstones.GONE_PARTITION].astype(np.int32),
             ),
         )
 
@@ -90,7 +129,7 @@ class _Deletion(NamedTuple):
     last_offset: int
     timestamp_ms: int
     offset_count: int
-    deleted: tuple[TopicPartitions, ...] | None
+    deleted: tuple[PackedPartitions, ...] | None
     size_bytes: int
 
 
@@ -120,11 +159,7 @@ class KnownDeletions:
         assert known.deleted is not None, "what names partitions is kept with them"
         return DeleteOffsetsReply(
             known.last_offset,
-            tuple(
-                (topic, partition)
-                for topic, partitions in known.deleted
-                for partition in partitions.tolist()
-            ),
+            tuple(chain.from_iterable(map(PackedPartitions.pairs, known.deleted))),
         )
 
     def note(self, batch: DeletedBatch) -> None:
@@ -148,11 +183,8 @@ class KnownDeletions:
         )
 
     def _with_earlier_batches(self, batch: DeletedBatch) -> _Deletion:
-        offset_count = sum(partitions.size for _, partitions in batch.deleted)
-        size_bytes = sum(
-            _TOPIC_BYTES + len(topic) + partitions.nbytes for topic, partitions in batch.deleted
-        )
-        deleted: tuple[TopicPartitions, ...] | None = batch.deleted
+        offset_count, size_bytes = batch.deleted.partitions.size, batch.deleted.size_bytes
+        deleted: tuple[PackedPartitions, ...] | None = (batch.deleted,)
         begun = self._begun
         if (
             begun is None
@@ -163,7 +195,7 @@ class KnownDeletions:
         else:
             offset_count += begun.offset_count
             size_bytes += begun.size_bytes
-            deleted = None if begun.deleted is None else begun.deleted + batch.deleted
+            deleted = None if begun.deleted is None else (*begun.deleted, batch.deleted)
         return _Deletion(
             starts_at=batch.base_offset if batch.starts_at is None else batch.starts_at,
             last_offset=batch.last_offset,

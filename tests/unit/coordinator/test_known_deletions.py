@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
-from offsetd_coordinator.known_deletions import DeletedBatch, DeletionReply, KnownDeletions
+from offsetd_coordinator.known_deletions import (
+    DeletedBatch,
+    DeletionReply,
+    KnownDeletions,
+    PackedPartitions,
+)
 from offsetd_coordinator.requests import DeleteGroupReply, DeleteOffsetsReply
 
 WINDOW_MS = 60_000
@@ -28,7 +32,7 @@ def batch(request_id: bytes, last_offset: int, *partitions: int, **more: Any) ->
         "last_offset": last_offset,
         "timestamp_ms": 1000,
         "has_group": False,
-        "deleted": ((b"t", np.array(partitions, np.int32)),) if partitions else (),
+        "deleted": PackedPartitions.of([(b"t", partitions)]),
     }
     return DeletedBatch(**{**fields, **more})
 
@@ -130,8 +134,16 @@ def test_the_oldest_make_way_when_the_partitions_they_name_are_too_many() -> Non
     assert find(deletions, b"g", b"2") == reply(2, *range(10_000))
 
 
+def test_a_partition_of_each_of_thousands_of_topics_takes_little_more_than_the_names() -> None:
+    deletions = new_deletions(bytes_max=100_000)
+    packed = PackedPartitions.of((b"topic-%d" % number, (3,)) for number in range(4000))
+    deletions.note(batch(b"1", 4, deleted=packed))
+    known = find(deletions, b"g", b"1")
+    assert known == DeleteOffsetsReply(4, tuple((b"topic-%d" % each, 3) for each in range(4000)))
+
+
 def test_a_group_that_is_deleted_takes_no_room_for_its_partitions_in_any_batch() -> None:
-    deletions = new_deletions(bytes_max=1000)
+    deletions = new_deletions(bytes_max=2000)
     deletions.note(batch(b"", 3, *range(25_000), starts_at=3))
     deletions.note(batch(b"1", 4, *range(25_000), starts_at=3, has_group=True))
     assert deletions.find(DeleteGroupReply, b"g", b"1", 1000) == DeleteGroupReply(4, 50_000)
