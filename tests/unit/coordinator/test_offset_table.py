@@ -9,7 +9,7 @@ import pytest
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.offset_table import OffsetTable, fresh_hash_seeds
 from offsetd_coordinator.placement import partition_of
-from shards import COLLIDING_SEEDS
+from shards import COLLIDING_SEEDS, offset_key
 
 Key = tuple[bytes, bytes, int]
 
@@ -144,3 +144,35 @@ def test_groups_that_the_hash_puts_elsewhere_are_named(partitions: int) -> None:
     for partition in range(partitions):
         misplaced = [name.encode() for name in names if partition_of(name, partitions) != partition]
         assert sorted(table.misplaced_groups(partition, partitions)) == sorted(misplaced)
+
+
+@pytest.mark.parametrize("seeds", [None, COLLIDING_SEEDS])
+def test_rows_are_found_by_group_topic_and_partition_and_give_their_keys(
+    seeds: tuple[int, int, int, int] | None,
+) -> None:
+    table = new_table(seeds)
+    partitions = [(topic, number) for topic in (b"orders", b"o", b"") for number in (0, 7, -1)]
+    for revision, (topic, number) in enumerate(partitions):
+        table.store(b"g", topic, number, **value(revision))
+        table.store(b"orders", b"g", number, **value(revision))
+    assert sorted(table.partitions_of(table.entries_of(b"g"))) == sorted(partitions)
+    named = table.locate(b"g", [(b"o", 7), (b"g", 7), (b"nothing", 0), (b"", -1)])
+    assert [row >= 0 for row in named.tolist()] == [True, False, False, True]
+    found = named[named >= 0]
+    assert table.partitions_of(found) == [(b"o", 7), (b"", -1)]
+    of_topics = table.entries_of_topics(b"g", [b"nothing", b"", b"o"])
+    assert sorted(table.partitions_of(of_topics)) == sorted(
+        each for each in partitions if each[0] != b"orders"
+    )
+    keys, ends = table.keys_of(b"g", found)
+    expected = [offset_key("g", "o", 7), offset_key("g", "", -1)]
+    assert keys[: ends[-1]].tobytes() == b"".join(expected)
+    assert ends.tolist() == [len(expected[0]), len(expected[0]) + len(expected[1])]
+
+
+def test_of_a_group_that_is_not_there_there_are_no_rows_and_no_keys() -> None:
+    table = new_table()
+    entries = table.entries_of(b"g")
+    assert (entries.size, table.partitions_of(entries)) == (0, [])
+    assert table.entries_of_topics(b"g", [b"t"]).size == 0
+    assert table.keys_of(b"g", entries)[1].size == 0
