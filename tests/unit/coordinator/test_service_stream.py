@@ -302,7 +302,7 @@ async def test_refusals_that_wait_hold_nothing_of_what_was_called() -> None:
         stream = OpenStream(serving)
         stream.context.send((1, commit_request("g", 1)), (2, commit_request("", 1)))
         await settled()
-        kept = [each for each in gc.get_objects() if isinstance(each, InvalidGroupId)]
+        kept = [each for each in gc.get_objects() if type(each) is InvalidGroupId]
         assert kept
         for refusal in kept:
             assert refusal.__traceback__ is None
