@@ -180,7 +180,7 @@ class OffsetClient:
         group_id_prefix: str = "",
         page_size: int = 0,
     ) -> Iterator[GroupListing]:
-        """Yields groups by id, fetching page after page; no states, no types: any.
+        """Yields groups in the log's order, page after page; no states, no types: any.
 
         Not a snapshot: groups that come and go meanwhile may be in it or not.
         """

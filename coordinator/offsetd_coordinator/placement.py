@@ -3,16 +3,25 @@
 import struct
 from typing import Final
 
+import numpy as np
+
 _UINT32_MASK: Final = 0xFFFF_FFFF
 _INT32_MIN: Final = -(1 << 31)
+# Text that is longer is hashed as a whole: a unit costs 0.1 µs one by one.
+_LONG_BYTES: Final = 512
 
 
 def java_hash(text: str) -> int:
     """Java's `String.hashCode`: 31-polynomial over UTF-16 code units, as a signed int32."""
     encoded = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for (unit,) in struct.iter_unpack(">H", encoded):
-        value = (value * 31 + unit) & _UINT32_MASK
+    if len(encoded) > _LONG_BYTES:
+        units = np.frombuffer(encoded, ">u2").astype(np.uint32)
+        powers = np.cumprod(np.full(len(units) - 1, 31, np.uint32), dtype=np.uint32)[::-1]
+        value = (int(units[:-1] @ powers) + int(units[-1])) & _UINT32_MASK
+    else:
+        value = 0
+        for (unit,) in struct.iter_unpack(">H", encoded):
+            value = (value * 31 + unit) & _UINT32_MASK
     return value - (1 << 32) if value >> 31 else value
 
 

@@ -149,6 +149,11 @@ COMMIT_CASES = {
         "INVALID_COMMIT_SIZE",
         "offsets",
     ),
+    "more offsets than fit a batch": (
+        commit(GROUP, *(offset(partition=n) for n in range(5000)), offset(topic="")),
+        "INVALID_COMMIT_SIZE",
+        "offsets",
+    ),
 }
 
 
@@ -220,6 +225,30 @@ OTHER_CASES = {
                 )
             ]
         ),
+        "INVALID_PARTITION",
+    ),
+    "fetch a group twice": (
+        "offsets.FetchOffsets",
+        offset_service_pb2.FetchOffsetsRequest(
+            groups=[offset_service_pb2.GroupSelection(group_id=GROUP)] * 2
+        ),
+        "INVALID_GROUP_ID",
+    ),
+    "fetch a partition twice": (
+        "offsets.FetchOffsets",
+        offset_service_pb2.FetchOffsetsRequest(
+            groups=[
+                offset_service_pb2.GroupSelection(
+                    group_id=GROUP,
+                    partitions=[types_pb2.TopicPartition(topic="orders", partition=0)] * 2,
+                )
+            ]
+        ),
+        "INVALID_PARTITION",
+    ),
+    "a log partition twice": (
+        "admin.DescribeLog",
+        admin_service_pb2.DescribeLogRequest(partitions=[1, 1]),
         "INVALID_PARTITION",
     ),
     "get a group of too many bytes": (
@@ -301,14 +330,28 @@ def test_a_stream_ends_at_bytes_that_are_no_message_and_what_came_before_is_answ
     assert details(caught.value)[:2] == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
 
 
-def test_a_message_over_the_limit_is_refused_and_the_connection_goes_on(stubs: Stubs) -> None:
+@pytest.mark.parametrize(
+    ("size", "reason"),
+    [(262_145, "REQUEST_TOO_LARGE"), (262_144 + 1_048_576, "REQUEST_TOO_LARGE"), (2_000_000, "")],
+)
+def test_a_message_over_the_limit_is_refused_and_the_connection_goes_on(
+    stubs: Stubs, size: int, reason: str
+) -> None:
     before = contents(stubs)
-    request = commit(GROUP, *(offset(partition=n, metadata="m" * 4000) for n in range(70)))
-    assert request.ByteSize() > 262_144
-    with pytest.raises(grpc.RpcError) as caught:
-        stubs.offsets.CommitOffsets(request)
-    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    raw: Any = stubs.channel.unary_unary(COMMIT_PATH)
+    raw_stream: Any = stubs.channel.stream_stream(STREAM_PATH)
+    for call in (lambda: raw(bytes(size)), lambda: list(raw_stream(iter([bytes(size)])))):
+        with pytest.raises(grpc.RpcError) as caught:
+            call()
+        assert details(caught.value)[:2] == (grpc.StatusCode.RESOURCE_EXHAUSTED, reason)
     assert contents(stubs) == before
+
+
+def test_a_message_at_the_limit_is_read(stubs: Stubs) -> None:
+    raw: Any = stubs.channel.unary_unary(COMMIT_PATH)
+    with pytest.raises(grpc.RpcError) as caught:
+        raw(bytes(262_144))
+    assert details(caught.value)[:2] == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_REQUEST")
 
 
 @pytest.mark.parametrize(("timeout", "late_seconds"), [("0n", 0.0), ("0S", 0.0), ("50m", 0.3)])

@@ -76,6 +76,7 @@ def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
         """Print the groups, sorted by id."""
         with connected(address, timeout, terminal) as client:
             listings = client.list_groups(states=states, types=types, group_id_prefix=prefix)
+            by_id = sorted(listings, key=lambda listing: listing.group_id)
             terminal.rows(
                 LIST_COLUMNS,
                 (
@@ -85,7 +86,7 @@ def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
                         "state": str(listing.state),
                         "protocol_type": listing.protocol_type or None,
                     }
-                    for listing in listings
+                    for listing in by_id
                 ),
             )
 

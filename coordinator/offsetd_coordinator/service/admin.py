@@ -13,6 +13,7 @@ from offsetd_coordinator.errors import CoordinatorLoadInProgress, InvalidPartiti
 from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.service import validation
 from offsetd_coordinator.service.times import set_time
+from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
     from offsetd_storage.partition_log import PartitionLog
@@ -71,7 +72,8 @@ class AdminService:
         """The log partitions as they lie on the disk."""
         runtime = self._node.serving()
         request = validation.parse(admin_service_pb2.DescribeLogRequest, message)
-        for index, partition in enumerate(request.partitions):
+        asked: set[int] = set()
+        async for index, partition in Turns().each(enumerate(request.partitions)):
             if not 0 <= partition < runtime.partitions:
                 raise InvalidPartition(
                     f"partitions[{index}]",
@@ -79,17 +81,21 @@ class AdminService:
                     partition=partition,
                     last_partition=runtime.partitions - 1,
                 )
+            if partition in asked:
+                raise InvalidPartition(
+                    f"partitions[{index}]", "{partition} is named twice", partition=partition
+                )
+            asked.add(partition)
         logs = {
             topic_partition.partition: log
             for topic_partition, log in runtime.store.logs.items()
             if topic_partition.topic == OFFSETS_TOPIC
         }
-        asked = request.partitions or range(runtime.partitions)
-        return admin_service_pb2.DescribeLogResponse(
-            partitions=[
-                _log_partition(runtime, partition, logs.get(partition)) for partition in asked
-            ]
-        ).SerializeToString()
+        response = admin_service_pb2.DescribeLogResponse()
+        for partition in request.partitions or range(runtime.partitions):
+            response.partitions.append(_log_partition(runtime, partition, logs.get(partition)))
+            await asyncio.sleep(0)  # A partition may have thousands of segments.
+        return response.SerializeToString()
 
 
 def _log_partition(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import hashlib
 import heapq
 from typing import TYPE_CHECKING, Final
@@ -35,6 +36,8 @@ _log = structlog.get_logger(__name__)
 PAGE_SIZE_DEFAULT: Final = 1000
 PAGE_SIZE_MAX: Final = 10_000
 _QUESTION_DIGEST_BYTES: Final = 8
+_PARTITION_BYTES: Final = 4
+_NOT_OURS: Final = "not one that this server made"
 
 
 class GroupService:
@@ -44,39 +47,45 @@ class GroupService:
         self._node = node
 
     async def list_groups(self, message: bytes) -> bytes:
-        """One page of groups, sorted by id. Each log partition is read in a turn of its own."""
+        """One page of groups, by log partition and id: of one partition read in each turn."""
         runtime = self._node.serving()
         request = validation.parse(group_service_pb2.ListGroupsRequest, message)
         if request.page_size < 0:
             raise InvalidRequest("page_size", "{value} is below 0", value=request.page_size)
         page_size = min(request.page_size or PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX)
         prefix = validation.read_group_id(request.group_id_prefix, "group_id_prefix")
-        after = _read_page_token(request)
-        found: list[GroupListing] = []
-        unreachable: list[int] = []
+        first_partition, after = _read_page_token(request, runtime.partitions)
+        found: list[tuple[int, GroupListing]] = []
         ticket = 0
-        for partition in range(runtime.partitions):
-            try:
+        for partition in range(first_partition, runtime.partitions):
+            with contextlib.suppress(LogPartitionQuarantined):
                 partition_ticket, listings = runtime.list_groups(
                     partition, prefix=prefix, after=after
                 )
-            except LogPartitionQuarantined:
-                unreachable.append(partition)
-                continue
-            ticket = max(ticket, partition_ticket)
-            # One more than the page tells whether another page follows.
-            found = heapq.nsmallest(
-                page_size + 1,
-                (*found, *_matching(listings, request)),
-                key=lambda listing: listing.group_id,
-            )
+                ticket = max(ticket, partition_ticket)
+                # One more than the page tells whether another page follows.
+                listed = heapq.nsmallest(
+                    page_size + 1 - len(found),
+                    _matching(listings, request),
+                    key=lambda listing: listing.group_id,
+                )
+                found += [(partition, listing) for listing in listed]
+            if len(found) > page_size:
+                break
+            after = None
             await asyncio.sleep(0)
         await until_durable(runtime, ticket)
         response = group_service_pb2.ListGroupsResponse(
-            groups=map(_listing, found[:page_size]), unreachable_log_partitions=unreachable
+            groups=[_listing(listing) for _, listing in found[:page_size]],
+            unreachable_log_partitions=[
+                partition
+                for partition in range(runtime.partitions)
+                if runtime.damage(partition) is not None
+            ],
         )
         if len(found) > page_size:
-            response.next_page_token = _page_token(request, found[page_size - 1].group_id)
+            last_partition, last = found[page_size - 1]
+            response.next_page_token = _page_token(request, last_partition, last.group_id)
         return response.SerializeToString()
 
     async def get_group(self, message: bytes) -> bytes:
@@ -95,8 +104,8 @@ class GroupService:
     async def delete_group(self, message: bytes) -> bytes:
         """Deletes a group; the answer leaves once that is durable."""
         runtime = self._node.serving()
-        message_in = validation.parse(group_service_pb2.DeleteGroupRequest, message)
-        request = validation.delete_group(message_in)
+        received = validation.parse(group_service_pb2.DeleteGroupRequest, message)
+        request = validation.delete_group(received)
         ticket, outcome = runtime.submit(request)
         await until_durable(runtime, ticket)
         if isinstance(outcome, CoordinatorError):
@@ -108,9 +117,9 @@ class GroupService:
             response.revision.log_offset = outcome.last_offset
             _log.info(
                 "group deleted",
-                group=message_in.group_id,
+                group=received.group_id,
                 count=outcome.offset_count,
-                reason=message_in.reason,
+                reason=received.reason,
             )
         return response.SerializeToString()
 
@@ -134,22 +143,30 @@ def _question_digest(request: group_service_pb2.ListGroupsRequest) -> bytes:
     return hashlib.sha256(encoded).digest()[:_QUESTION_DIGEST_BYTES]
 
 
-def _page_token(request: group_service_pb2.ListGroupsRequest, last_group_id: bytes) -> str:
-    return base64.urlsafe_b64encode(_question_digest(request) + last_group_id).decode()
+def _page_token(
+    request: group_service_pb2.ListGroupsRequest, last_partition: int, last_group_id: bytes
+) -> str:
+    partition = last_partition.to_bytes(_PARTITION_BYTES, "big")
+    return base64.urlsafe_b64encode(_question_digest(request) + partition + last_group_id).decode()
 
 
-def _read_page_token(request: group_service_pb2.ListGroupsRequest) -> bytes | None:
-    """The last group id of the page before; None for the first page."""
+def _read_page_token(
+    request: group_service_pb2.ListGroupsRequest, partitions: int
+) -> tuple[int, bytes | None]:
+    """The last group of the page before: its log partition and id. (0, None): the first page."""
     if not request.page_token:
-        return None
+        return 0, None
     try:
         token = base64.b64decode(request.page_token, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
-        raise InvalidPageToken("page_token", "not one that this server made") from error
-    digest, after = token[:_QUESTION_DIGEST_BYTES], token[_QUESTION_DIGEST_BYTES:]
+        raise InvalidPageToken("page_token", _NOT_OURS) from error
+    digest, position = token[:_QUESTION_DIGEST_BYTES], token[_QUESTION_DIGEST_BYTES:]
     if digest != _question_digest(request):
         raise InvalidPageToken("page_token", "made for a request with other fields")
-    return after
+    partition = int.from_bytes(position[:_PARTITION_BYTES], "big")
+    if len(position) < _PARTITION_BYTES or partition >= partitions:
+        raise InvalidPageToken("page_token", _NOT_OURS)
+    return partition, position[_PARTITION_BYTES:]
 
 
 def _listing(listing: GroupListing) -> group_service_pb2.GroupListing:

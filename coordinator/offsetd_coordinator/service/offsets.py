@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 from offsetd.v1 import offset_service_pb2, types_pb2
 
-from offsetd_coordinator.errors import CoordinatorError
+from offsetd_coordinator.errors import CoordinatorError, InvalidGroupId
 from offsetd_coordinator.requests import CommitReply, DeleteOffsetsReply
 from offsetd_coordinator.service import validation
-from offsetd_coordinator.service.times import set_time
+from offsetd_coordinator.service.fetch_answer import FetchAnswer
+from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from offsetd_coordinator.node import Node
-    from offsetd_coordinator.requests import CommittedOffset
     from offsetd_coordinator.runtime import Runtime
     from offsetd_coordinator.service.commit_parser import CommitParser
 
 _log = structlog.get_logger(__name__)
+
+_ITEMS_PER_GROUP: Final = 10
+"""What a group costs beside its offsets, in their terms."""
 
 
 class OffsetService:
@@ -45,38 +50,30 @@ class OffsetService:
         """Reads offsets of many groups; the answer leaves once what was read is durable."""
         runtime = self._node.serving()
         request = validation.parse(offset_service_pb2.FetchOffsetsRequest, message)
-        selections = [
-            (
-                validation.read_group_id(selection.group_id, f"groups[{index}].group_id"),
-                validation.selected_partitions(selection.partitions, f"groups[{index}].partitions"),
-            )
-            for index, selection in enumerate(request.groups)
-        ]
-        response = offset_service_pb2.FetchOffsetsResponse()
+        turns = Turns()
+        answer = FetchAnswer(turns)
         ticket = 0
-        for group_id, partitions in selections:
-            group_ticket, outcome = runtime.fetch(
-                group_id, partitions, require_stable=request.require_stable
-            )
-            ticket = max(ticket, group_ticket)
-            if isinstance(outcome, CoordinatorError):
-                await until_durable(runtime, ticket)
-                raise outcome
-            response.groups.append(
-                offset_service_pb2.GroupOffsets(
-                    group_id=group_id.decode(),
-                    offsets=map(_committed_offset, outcome),
-                    log_partition=runtime.partition_of(group_id),
+        try:
+            for group_id, partitions in await _selections(request.groups, turns):
+                group_ticket, outcome = runtime.fetch(
+                    group_id, partitions, require_stable=request.require_stable
                 )
-            )
+                ticket = max(ticket, group_ticket)
+                if isinstance(outcome, CoordinatorError):
+                    raise outcome
+                await answer.add(group_id, runtime.partition_of(group_id), outcome)
+                await turns.spend(_ITEMS_PER_GROUP)
+        except CoordinatorError:
+            await until_durable(runtime, ticket)
+            raise
         await until_durable(runtime, ticket)
-        return response.SerializeToString()
+        return answer.encoded()
 
     async def delete_offsets(self, message: bytes) -> bytes:
         """Deletes offsets; the answer leaves once that is durable."""
         runtime = self._node.serving()
-        message_in = validation.parse(offset_service_pb2.DeleteOffsetsRequest, message)
-        request = validation.delete_offsets(message_in)
+        received = validation.parse(offset_service_pb2.DeleteOffsetsRequest, message)
+        request = validation.delete_offsets(received)
         ticket, outcome = runtime.submit(request)
         await until_durable(runtime, ticket)
         if isinstance(outcome, CoordinatorError):
@@ -93,9 +90,9 @@ class OffsetService:
             response.revision.log_offset = outcome.last_offset
             _log.info(
                 "offsets deleted",
-                group=message_in.group_id,
+                group=received.group_id,
                 count=len(outcome.deleted),
-                reason=message_in.reason,
+                reason=received.reason,
             )
         return response.SerializeToString()
 
@@ -114,16 +111,17 @@ def committed(log_partition: int, reply: CommitReply) -> offset_service_pb2.Comm
     )
 
 
-def _committed_offset(stored: CommittedOffset) -> offset_service_pb2.CommittedOffset:
-    message = offset_service_pb2.CommittedOffset(
-        topic=stored.topic.decode(),
-        partition=stored.partition,
-        offset=stored.offset,
-        leader_epoch=stored.leader_epoch if stored.leader_epoch >= 0 else None,
-        metadata=stored.metadata.decode(),
-        revision=stored.revision,
-        end_offset=stored.end_offset if stored.end_offset >= 0 else None,
-    )
-    set_time(message.commit_time, stored.commit_timestamp_ms)
-    set_time(message.expire_time, stored.expire_timestamp_ms)
-    return message
+async def _selections(
+    groups: Iterable[offset_service_pb2.GroupSelection], turns: Turns
+) -> list[tuple[bytes, list[tuple[bytes, int]] | None]]:
+    """The groups to fetch, each with its partitions, or None for all of them."""
+    selections: dict[bytes, list[tuple[bytes, int]] | None] = {}
+    for index, selection in enumerate(groups):
+        field = f"groups[{index}]"
+        group_id = validation.read_group_id(selection.group_id, f"{field}.group_id")
+        if group_id in selections:
+            raise InvalidGroupId(f"{field}.group_id", "{group!r} is named twice", group=group_id)
+        named = validation.topic_partitions(selection.partitions, f"{field}.partitions")
+        selections[group_id] = [partition async for partition in turns.each(named)] or None
+        await turns.spend(_ITEMS_PER_GROUP)
+    return list(selections.items())

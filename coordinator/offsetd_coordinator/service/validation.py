@@ -31,7 +31,7 @@ from offsetd_coordinator.requests import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from offsetd.v1 import group_service_pb2, offset_service_pb2, types_pb2
 
@@ -85,7 +85,9 @@ def commit_offsets(
         _offset_entry(offset, f"offsets[{index}]", metadata_units_max)
         for index, offset in enumerate(request.offsets)
     ]
-    _refuse_duplicates(((entry.topic, entry.partition) for entry in entries), "offsets")
+    seen: set[tuple[bytes, int]] = set()
+    for index, entry in enumerate(entries):
+        _refuse_seen(seen, (entry.topic, entry.partition), f"offsets[{index}]")
     return CommitOffsets.of(group_id, entries, request_id)
 
 
@@ -101,7 +103,7 @@ def delete_offsets(request: offset_service_pb2.DeleteOffsetsRequest) -> DeleteOf
         raise InvalidRequest("partitions", "name at least one partition or topic")
     return DeleteOffsets(
         group_id=_written_group_id(request.group_id),
-        partitions=_topic_partitions(request.partitions, "partitions"),
+        partitions=tuple(topic_partitions(request.partitions, "partitions")),
         topics=tuple(
             _topic(topic, f"topics[{index}]") for index, topic in enumerate(request.topics)
         ),
@@ -120,11 +122,18 @@ def delete_group(request: group_service_pb2.DeleteGroupRequest) -> DeleteGroup:
     )
 
 
-def selected_partitions(
+def topic_partitions(
     partitions: Iterable[types_pb2.TopicPartition], field: str
-) -> tuple[tuple[bytes, int], ...] | None:
-    """The partitions that a fetch names; None, which is all, if it names none."""
-    return _topic_partitions(partitions, field) or None
+) -> Iterator[tuple[bytes, int]]:
+    """Partitions that are named, one by one, as each is found good and not named before."""
+    seen: set[tuple[bytes, int]] = set()
+    for index, named in enumerate(partitions):
+        checked = (
+            _topic(named.topic, f"{field}[{index}].topic"),
+            _partition(named.partition, f"{field}[{index}]"),
+        )
+        _refuse_seen(seen, checked, f"{field}[{index}]")
+        yield checked
 
 
 def read_group_id(group_id: str, field: str) -> bytes:
@@ -157,20 +166,6 @@ def _check_reason(reason: str) -> None:
         raise InvalidRequest("reason", _TOO_MANY_UNITS, units=units, units_max=REASON_UNITS_MAX)
 
 
-def _topic_partitions(
-    partitions: Iterable[types_pb2.TopicPartition], field: str
-) -> tuple[tuple[bytes, int], ...]:
-    checked = tuple(
-        (
-            _topic(named.topic, f"{field}[{index}].topic"),
-            _partition(named.partition, f"{field}[{index}]"),
-        )
-        for index, named in enumerate(partitions)
-    )
-    _refuse_duplicates(checked, field)
-    return checked
-
-
 def _topic(topic: str, field: str) -> bytes:
     if not topic:
         raise InvalidTopic(field, "empty")
@@ -185,17 +180,15 @@ def _partition(partition: int, field: str) -> int:
     return partition
 
 
-def _refuse_duplicates(partitions: Iterable[tuple[bytes, int]], field: str) -> None:
-    seen: set[tuple[bytes, int]] = set()
-    for index, (topic, partition) in enumerate(partitions):
-        if (topic, partition) in seen:
-            raise InvalidPartition(
-                f"{field}[{index}].partition",
-                "{topic}:{partition} is named twice",
-                topic=topic,
-                partition=partition,
-            )
-        seen.add((topic, partition))
+def _refuse_seen(seen: set[tuple[bytes, int]], partition: tuple[bytes, int], field: str) -> None:
+    if partition in seen:
+        raise InvalidPartition(
+            f"{field}.partition",
+            "{topic}:{partition} is named twice",
+            topic=partition[0],
+            partition=partition[1],
+        )
+    seen.add(partition)
 
 
 def _offset_entry(

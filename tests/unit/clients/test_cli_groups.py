@@ -98,6 +98,26 @@ def test_list_prints_groups_and_passes_the_filters_on(
     ]
 
 
+def test_list_sorts_what_comes_in_the_logs_order(
+    fake_server: Any, offsetd: Callable[..., Ended]
+) -> None:
+    pages = [
+        group_service_pb2.ListGroupsResponse(
+            groups=[
+                group_service_pb2.GroupListing(
+                    group_id=name, type="GROUP_TYPE_CLASSIC", state="GROUP_STATE_EMPTY"
+                )
+                for name in names
+            ],
+            next_page_token=token,
+        )
+        for names, token in ((["c", "z"], "more"), (["a", "é"], "more"), (["b"], ""))
+    ]
+    fake_server.will_answer("ListGroups", *pages)
+    ended = offsetd("groups", "list", "-o", "csv")
+    assert [line.split(",")[0] for line in ended.stdout.splitlines()[1:]] == list("abczé")
+
+
 def test_describe_prints_a_line_for_each_group(
     fake_server: Any, offsetd: Callable[..., Ended]
 ) -> None:

@@ -40,3 +40,13 @@ def test_every_group_has_a_partition_of_the_topic(partitions: int) -> None:
     placed = {partition_of(f"group-{number}", partitions) for number in range(20 * partitions)}
     assert placed <= set(range(partitions))
     assert len(placed) > partitions // 2
+
+
+@pytest.mark.parametrize("units", [255, 256, 257, 258, 32_767])
+def test_long_ids_are_hashed_as_short_ones_are(units: int) -> None:
+    text = "日é\uffffa🚀"[: units % 7 + 1] * units
+    encoded = text.encode("utf-16-be")
+    expected = 0
+    for at in range(0, len(encoded), 2):
+        expected = (31 * expected + int.from_bytes(encoded[at : at + 2])) % 2**32
+    assert java_hash(text) % 2**32 == expected

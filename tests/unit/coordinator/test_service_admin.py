@@ -74,3 +74,5 @@ async def test_a_log_is_described_by_partition() -> None:
         for outside in (-1, PARTITIONS):
             with pytest.raises(errors.InvalidPartition):
                 await describe(serving, 0, outside)
+        with pytest.raises(errors.InvalidPartition, match="1 is named twice"):
+            await describe(serving, 1, 0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
@@ -9,6 +10,9 @@ from offsetd.v1 import group_service_pb2
 from offsetd_coordinator import errors
 from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.service.groups import GroupService
+from offsetd_storage.log_store import OFFSETS_TOPIC
+from offsetd_storage.quarantine import Damage
+from offsetd_storage.topic_partition import TopicPartition
 from serving_nodes import PARTITIONS, ServingNode, serving_node
 
 
@@ -17,6 +21,11 @@ async def list_page(serving: ServingNode, **fields: Any) -> group_service_pb2.Li
     request = group_service_pb2.ListGroupsRequest(**fields)
     answer = await GroupService(serving.node).list_groups(request.SerializeToString())
     return group_service_pb2.ListGroupsResponse.FromString(answer)
+
+
+def log_order(group_id: str) -> tuple[int, bytes]:
+    """What groups are sorted by."""
+    return partition_of(group_id, PARTITIONS), group_id.encode()
 
 
 async def list_all(serving: ServingNode, **fields: Any) -> list[str]:
@@ -32,20 +41,66 @@ async def list_all(serving: ServingNode, **fields: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("page_size", [1, 3, 9, 10, 11, 0])
-async def test_pages_hold_every_group_once_sorted_by_id(page_size: int) -> None:
+async def test_pages_hold_every_group_once_by_log_partition_and_id(page_size: int) -> None:
     async with serving_node() as serving:
         names = ["g10", "g2", "a", "grüppe", "🚀", "z", "g1", "B", "\x00", "g"]
         for name in names:
             await serving.commit(name, 1)
         listed = await list_all(serving, page_size=page_size)
-        assert listed == sorted(names, key=str.encode)
+        assert listed == sorted(names, key=log_order)
+
+
+async def test_a_page_walks_no_log_partition_that_it_does_not_need() -> None:
+    async with serving_node() as serving:
+        walked: list[int] = []
+        list_groups = serving.runtime.list_groups
+
+        def noted(partition: int, **fields: Any) -> Any:
+            walked.append(partition)
+            return list_groups(partition, **fields)
+
+        serving.runtime.__dict__["list_groups"] = noted
+        for number in range(40):
+            await serving.commit(f"g{number}", 1)
+        token, before = "", 0
+        for _ in range(8):
+            page = await list_page(serving, page_size=5, page_token=token)
+            token = page.next_page_token
+            needed = {partition_of(group.group_id, PARTITIONS) for group in page.groups}
+            # And that of the page before, and one to know whether there is another page.
+            assert needed <= set(walked) <= {before, *needed, max(needed) + 1}
+            before = max(needed)
+            walked.clear()
+        assert token == ""
+
+
+async def test_every_page_names_the_damaged_log_partitions() -> None:
+    async with serving_node() as serving:
+        names = sorted((f"g{number}" for number in range(20)), key=log_order)
+        for name in names:
+            await serving.commit(name, 1)
+        damaged = partition_of(names[0], PARTITIONS)
+        where = TopicPartition(OFFSETS_TOPIC, damaged)
+        serving.store.quarantined[where] = Damage(
+            topic_partition=where, segment_base_offset=None, position=0, reason="rot"
+        )
+        served = [name for name in names if partition_of(name, PARTITIONS) != damaged]
+        assert await list_all(serving, page_size=3) == served
+        token = ""
+        while True:
+            page = await list_page(serving, page_size=3, page_token=token)
+            assert list(page.unreachable_log_partitions) == [damaged]
+            token = page.next_page_token
+            if not token:
+                break
 
 
 async def test_a_list_is_filtered_by_prefix_state_and_type() -> None:
     async with serving_node() as serving:
         for name in ("app-1", "app-2", "billing"):
             await serving.commit(name, 1)
-        assert await list_all(serving, group_id_prefix="app-") == ["app-1", "app-2"]
+        listed = await list_all(serving, group_id_prefix="app-")
+        assert sorted(listed) == ["app-1", "app-2"]
         assert len(await list_all(serving, states=["GROUP_STATE_EMPTY"])) == 3
         assert await list_all(serving, states=["GROUP_STATE_STABLE"]) == []
         assert len(await list_all(serving, types=["GROUP_TYPE_CLASSIC"])) == 3
@@ -54,17 +109,21 @@ async def test_a_list_is_filtered_by_prefix_state_and_type() -> None:
 
 async def test_a_page_token_is_good_for_its_own_question_only() -> None:
     async with serving_node() as serving:
-        for number in range(5):
-            await serving.commit(f"g{number}", 1)
+        names = sorted((f"g{number}" for number in range(5)), key=log_order)
+        for name in names:
+            await serving.commit(name, 1)
         page = await list_page(serving, page_size=2)
         token = page.next_page_token
-        assert [group.group_id for group in page.groups] == ["g0", "g1"]
+        assert [group.group_id for group in page.groups] == names[:2]
         other_size = await list_page(serving, page_size=1, page_token=token)
-        assert [group.group_id for group in other_size.groups] == ["g2"]
+        assert [group.group_id for group in other_size.groups] == names[2:3]
         for fields in ({"group_id_prefix": "g"}, {"states": ["GROUP_STATE_EMPTY"]}):
             with pytest.raises(errors.InvalidPageToken):
                 await list_page(serving, page_token=token, **fields)
-        for forged in ("n/a", token[4:], "é", "A" * 3, "AAAA"):
+        digest = base64.urlsafe_b64decode(token)[:8]
+        nowhere = base64.urlsafe_b64encode(digest + PARTITIONS.to_bytes(4, "big")).decode()
+        short = base64.urlsafe_b64encode(digest + bytes(3)).decode()
+        for forged in ("n/a", token[4:], "é", "A" * 3, "AAAA", nowhere, short):
             with pytest.raises(errors.InvalidPageToken):
                 await list_page(serving, page_token=forged)
 

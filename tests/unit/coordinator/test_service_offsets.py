@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from offsetd.v1 import offset_service_pb2, types_pb2
 from offsetd_coordinator import errors
 from offsetd_coordinator.placement import partition_of
+from offsetd_coordinator.service.turns import ITEMS_PER_TURN
 from offsetd_storage.simulated_faults import Fault, OperationKind
 from serving_nodes import PARTITIONS, WAIT_SECONDS, ServingNode, commit_request, serving_node
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.requests import CommitOffsets
 
 
 async def test_a_commit_is_answered_with_its_revision_and_can_be_fetched() -> None:
@@ -54,7 +58,7 @@ async def test_many_groups_are_fetched_in_the_order_asked() -> None:
     async with serving_node() as serving:
         for number in range(20):
             await serving.commit(f"g{number}", number)
-        names = [f"g{number}" for number in (7, 3, 99, 19, 3)]
+        names = [f"g{number}" for number in (7, 3, 99, 19)]
         groups = await serving.fetch(*names)
         assert [group.group_id for group in groups] == names
         assert [[each.offset for each in group.offsets] for group in groups] == [
@@ -62,8 +66,49 @@ async def test_many_groups_are_fetched_in_the_order_asked() -> None:
             [3],
             [],
             [19],
-            [3],
         ]
+
+
+async def test_a_group_named_twice_is_refused() -> None:
+    async with serving_node() as serving:
+        with pytest.raises(errors.InvalidGroupId, match="'a' is named twice") as caught:
+            await serving.fetch("a", "b", "a")
+        assert caught.value.field == "groups[2].group_id"
+
+
+async def test_others_have_their_turn_while_much_is_fetched() -> None:
+    async with serving_node() as serving:
+        size = 4 * ITEMS_PER_TURN
+        names = [f"g{number}" for number in range(3)]
+        for name in names:
+            await serving.commit(name, 1, partitions=size)
+        fetching = asyncio.create_task(serving.fetch(*names))
+        turns = 0
+        while not fetching.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns >= len(names) * size // ITEMS_PER_TURN
+        assert [len(group.offsets) for group in await fetching] == [size] * len(names)
+
+
+async def test_a_group_that_changes_while_others_are_fetched_is_read_at_one_moment() -> None:
+    async with serving_node() as serving:
+        for name in ("a", "b"):
+            await serving.commit(name, 0, partitions=3 * ITEMS_PER_TURN)
+        fetching = asyncio.create_task(serving.fetch("a", "b"))
+        value = 0
+        while not fetching.done():
+            value += 1
+            for name in ("a", "b"):
+                serving.runtime.submit(plain_commit(serving, name, value))
+            await asyncio.sleep(0)
+        for group in await fetching:
+            assert len({each.offset for each in group.offsets}) == 1
+
+
+def plain_commit(serving: ServingNode, name: str, value: int) -> CommitOffsets:
+    request = commit_request(name, value, partitions=3 * ITEMS_PER_TURN)
+    return serving.parser.parse(request.SerializeToString())
 
 
 async def test_chosen_partitions_are_fetched_and_what_is_absent_is_absent() -> None:

@@ -232,10 +232,10 @@ def test_a_deletion_of_a_group_may_name_the_empty_group_that_a_broker_may_hold()
         validation.delete_group(group_service_pb2.DeleteGroupRequest(group_id="x" * 32_768))
 
 
-def test_a_selection_without_partitions_is_all_of_them() -> None:
-    assert validation.selected_partitions([], "groups[0].partitions") is None
+def test_partitions_are_checked_one_by_one() -> None:
+    named = [types_pb2.TopicPartition(topic="t", partition=each) for each in (5, 6, -1)]
+    checked = validation.topic_partitions(named, "groups[0].partitions")
+    assert [next(checked), next(checked)] == [(b"t", 5), (b"t", 6)]
     with pytest.raises(errors.InvalidPartition) as caught:
-        validation.selected_partitions(
-            [types_pb2.TopicPartition(topic="t", partition=-1)], "groups[0].partitions"
-        )
-    assert caught.value.field == "groups[0].partitions[0].partition"
+        next(checked)
+    assert caught.value.field == "groups[0].partitions[2].partition"
