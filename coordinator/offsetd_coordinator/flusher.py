@@ -137,8 +137,26 @@ class Flusher:
             self._store.advance_recovery_points()
 
 
+class FlushDefect(StorageFailed):
+    """Not the disk failed but our own code; what follows is the same. The cause is `__cause__`."""
+
+
 def as_storage_failed(error: BaseException) -> StorageFailed:
-    """`error` as the one that says: the disk failed, whatever was raised."""
-    if isinstance(error, StorageFailed):
+    """`error` as the one that says: nothing more becomes durable; FlushDefect if we are to blame.
+
+    A store that has stopped for a defect refuses with StorageFailed too: the oldest cause counts.
+    """
+    first = error
+    while isinstance(first, StorageFailed) and first.__cause__ is not None:
+        first = first.__cause__
+    if isinstance(first, StorageFailed | OSError):
+        return error if isinstance(error, StorageFailed) else StorageFailed(_told(error))
+    if isinstance(error, FlushDefect):
         return error
-    return StorageFailed(f"{type(error).__name__}: {error}")
+    defect = FlushDefect(_told(first))
+    defect.__cause__ = first
+    return defect
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

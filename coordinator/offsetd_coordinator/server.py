@@ -28,11 +28,14 @@ from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
 from offsetd_storage.store_config import OFFSETS_PARTITIONS_DEFAULT
 
+from offsetd_coordinator.combined_settings import frame_bytes_max
+from offsetd_coordinator.flusher import FlushDefect
 from offsetd_coordinator.loader import load
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.runtime import Runtime
 from offsetd_coordinator.service import handlers
 from offsetd_coordinator.service.limits import Admission
+from offsetd_coordinator.settings import UNIX_PREFIXES
 from offsetd_coordinator.shard import Shard, ShardConfig
 
 if TYPE_CHECKING:
@@ -48,12 +51,10 @@ _log = structlog.get_logger(__name__)
 # The last answers' way out.
 _FAREWELL_SECONDS: Final = 0.5
 _DRAIN_POLL_SECONDS: Final = 0.005
-_UNIX_PREFIXES: Final = ("unix:", "unix-abstract:")
 _READ_AHEAD_BYTES: Final = 256 * 1024
 _RECEIVE_BEYOND_BYTES: Final = 1024 * 1024
 _PROGRESS_SECONDS: Final = 1.0
 _DESCRIPTORS_BESIDE: Final = 64
-_PORT_MAX: Final = 65_535
 
 
 class StartFailed(Exception):
@@ -105,7 +106,10 @@ class Server:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Serves until `stop`. Raises StartFailed, or StorageFailed if the disk fails."""
+        """Serves until `stop`.
+
+        Raises StartFailed, or StorageFailed if the disk fails; as FlushDefect, if our own code did.
+        """
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         self._grpc_server = self._open_port()
         await self._grpc_server.start()
@@ -267,17 +271,22 @@ class Server:
         return shards
 
     def _note_failed(self, error: StorageFailed) -> None:
-        _log.error("the disk failed: nothing more is acknowledged", error=str(error))
+        if isinstance(error, FlushDefect):
+            _log.error(
+                "a defect of the server: nothing more is acknowledged",
+                error=str(error),
+                exc_info=error.__cause__,
+            )
+        else:
+            _log.error("the disk failed: nothing more is acknowledged", error=str(error))
         self._stopping.set()
 
 
 def check_port_is_free(address: str) -> None:
     """Raises StartFailed if HOST:PORT cannot be listened on: gRPC does not say why."""
-    if address.startswith(_UNIX_PREFIXES):
+    if address.startswith(UNIX_PREFIXES):
         return
     host, _, port = address.rpartition(":")
-    if not (port.isascii() and port.isdigit() and int(port) <= _PORT_MAX):
-        raise StartFailed(f"cannot listen on {address}: it is not HOST:PORT, port 0 to {_PORT_MAX}")
     try:
         resolved = socket.getaddrinfo(
             host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -350,6 +359,7 @@ def store_config(settings: Settings, threads: int) -> LogStoreConfig:
             preallocate_step_bytes=settings.preallocate_step_bytes,
         ),
         journal_file_bytes=settings.journal_file_bytes,
+        frame_bytes_max=frame_bytes_max(settings),
         recovery_threads=threads,
     )
 
@@ -373,7 +383,7 @@ def _reflection_is_on(settings: Settings) -> bool:
 
 def is_loopback(address: str) -> bool:
     """Whether only this machine can reach HOST:PORT. A name other than `localhost` is none."""
-    if address.startswith(_UNIX_PREFIXES):
+    if address.startswith(UNIX_PREFIXES):
         return True
     host = address.rpartition(":")[0].strip("[]")
     if host == "localhost":

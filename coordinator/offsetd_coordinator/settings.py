@@ -27,6 +27,8 @@ _ENVIRONMENT_NOT_OURS = re.compile(
     r"ADDRESS|REQUIRE|NIGHTLY|TEST_.*|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?"
 )
 _INT64_MAX = 2**63 - 1
+PORT_MAX = 65_535
+UNIX_PREFIXES = ("unix:", "unix-abstract:")
 
 
 class SettingsError(ValueError):
@@ -44,6 +46,7 @@ class Declaration:
     minimum: int | None
     maximum: int | None
     choices: tuple[object, ...]
+    is_address: bool
     kafka_name: str | None
     reason: str
 
@@ -59,6 +62,8 @@ class Declaration:
             return " | ".join(str(choice) for choice in self.choices)
         if self.kind is bool:
             return "true | false"
+        if self.is_address:
+            return f"HOST:PORT, port 0 to {PORT_MAX}"
         if self.minimum is None:
             return "text"
         if self.maximum in (None, _INT64_MAX):
@@ -69,6 +74,8 @@ class Declaration:
         """`value` as this setting's type. Raises SettingsError if it is not allowed."""
         value = self._convert(value, source)
         if self.choices and value not in self.choices:
+            raise SettingsError(f"{self.name} = {value!r} ({source}): must be {self.bounds}")
+        if self.is_address and value != self.default and not is_address(str(value)):
             raise SettingsError(f"{self.name} = {value!r} ({source}): must be {self.bounds}")
         if isinstance(value, int) and not isinstance(value, bool):
             too_small = self.minimum is not None and value < self.minimum
@@ -104,6 +111,7 @@ def _declare(kind: type, default: object, reason: str, **facts: object) -> Any:
         "minimum": None,
         "maximum": None,
         "choices": (),
+        "is_address": False,
         "kafka_name": None,
         **facts,
     }
@@ -138,6 +146,18 @@ def _text(
     return _declare(str, default, reason, kafka_name=kafka_name, choices=choices)
 
 
+def _address(default: str, reason: str, *, kafka_name: str) -> Any:
+    return _declare(str, default, reason, kafka_name=kafka_name, is_address=True)
+
+
+def is_address(text: str) -> bool:
+    """Whether it is HOST:PORT, an IPv6 host in brackets, or gRPC's name for a Unix socket."""
+    if text.startswith(UNIX_PREFIXES):
+        return True
+    matched = re.fullmatch(r"(?:\[[0-9A-Fa-f:.%\w]+\]|[^\[\]:\s]*):([0-9]{1,5})", text, re.ASCII)
+    return matched is not None and int(matched[1]) <= PORT_MAX
+
+
 @attrs.frozen(kw_only=True)
 class Settings:
     """The values the server runs with."""
@@ -148,12 +168,12 @@ class Settings:
         "The folder of the log. One server, or one broker, at a time.",
         kafka_name="log.dir",
     )
-    listen_address: str = _text(
+    listen_address: str = _address(
         "127.0.0.1:7171",
         "HOST:PORT to serve on. Loopback, because nothing guards the port yet.",
         kafka_name="listeners",
     )
-    advertised_address: str = _text(
+    advertised_address: str = _address(
         "",
         "HOST:PORT that clients are told. Empty: the address served on.",
         kafka_name="advertised.listeners",
@@ -207,7 +227,7 @@ class Settings:
         "The largest record batch, and so the largest commit: one commit is one batch.",
         unit="bytes",
         minimum=1024,
-        maximum=2**30,
+        maximum=2**26 - 4096,  # What a frame of the journal takes.
         kafka_name="max.message.bytes",
     )
     preallocate_step_bytes: int = _whole(
@@ -398,13 +418,20 @@ def load_settings(
 ) -> Settings:
     """The settings from their sources: `assignments` (`NAME=VALUE`) over `environment` over `toml`.
 
-    Raises SettingsError for an unknown name, a value that is not allowed, or text that is not TOML.
+    Raises SettingsError for an unknown name, a value that is not allowed, values that do not fit
+    each other, or text that is not TOML.
     """
     values: dict[str, Any] = {}
     values.update(_from_toml(toml, toml_name))
     values.update(_from_environment(environment or {}))
     values.update(_from_assignments(assignments))
-    return Settings(**{name.replace(".", "_"): value for name, value in values.items()})
+    settings = Settings(**{name.replace(".", "_"): value for name, value in values.items()})
+    # Loaded only now: it imports the store, and to list the settings needs none of it.
+    from offsetd_coordinator.combined_settings import misfit  # noqa: PLC0415
+
+    if (why := misfit(settings)) is not None:
+        raise SettingsError(why)
+    return settings
 
 
 def _declaration(name: str, source: str) -> Declaration:

@@ -321,4 +321,6 @@ class LogStore:
                 if isinstance(error, StorageFailed)
                 else StorageFailed(f"storage failed: {error!r}")
             )
+            if self.failed is not error:
+                self.failed.__cause__ = error  # Whoever is refused later can tell what it was.
         return self.failed

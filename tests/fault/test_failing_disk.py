@@ -36,6 +36,7 @@ SETTINGS = {
     "offsets.topic.num.partitions": 3,
     "offsets.topic.segment.bytes": 16_384,
     "journal.file.bytes": 262_144,
+    "max.message.bytes": 65_536,
     "log.flush.offset.checkpoint.interval.ms": 20,
 }
 

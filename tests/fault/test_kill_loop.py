@@ -28,6 +28,7 @@ RUN_SECONDS_MAX = 0.6
 SETTINGS = {
     "offsets.topic.segment.bytes": 65_536,
     "journal.file.bytes": 1_048_576,
+    "max.message.bytes": 65_536,
     "log.flush.offset.checkpoint.interval.ms": 50,
 }
 

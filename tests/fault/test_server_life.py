@@ -245,6 +245,8 @@ def test_a_port_that_is_taken_gives_one_clear_line(tmp_path: Path) -> None:
     [
         ({"segment.mss": 1}, "did you mean segment.ms?"),
         ({"segment.ms": "soon"}, "must be a whole number"),
+        ({"listen.address": "localhost"}, "must be HOST:PORT"),
+        ({"journal.file.bytes": 65_536}, "is too small for max.message.bytes = 1048588"),
     ],
 )
 def test_a_wrong_setting_is_wrong_use(
@@ -252,8 +254,24 @@ def test_a_wrong_setting_is_wrong_use(
 ) -> None:
     with ServerProcess(tmp_path / "data", settings=settings) as server:
         assert server.wait_for_exit() == 2
-        assert complaint in server.log
-        assert "Traceback" not in server.log
+        [line] = server.lines
+        assert line.startswith("error: ")
+        assert complaint in line
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_journal_that_is_too_small_for_the_folders_partitions_is_one_line(tmp_path: Path) -> None:
+    # How many there are is known only when the folder is open.
+    folder = tmp_path / "data"
+    with ServerProcess(folder, settings={"offsets.topic.num.partitions": 200}) as server:
+        server.wait_until_serving()
+        assert server.stop() == 0
+    small = {"journal.file.bytes": 80_000, "max.message.bytes": 1024}
+    with ServerProcess(folder, settings=small) as server:
+        assert server.wait_for_exit() == 1
+        [line] = [line for line in server.lines if not line.startswith("{")]
+        assert line.startswith("error: ")
+        assert "too small for the recovery points of 200 partitions" in line
 
 
 def test_settings_come_from_the_environment_and_the_file(tmp_path: Path) -> None:

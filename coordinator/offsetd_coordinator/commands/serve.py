@@ -97,6 +97,7 @@ def _run(settings: Settings, terminal: Terminal) -> None:
     from offsetd_storage.files import OsFiles  # noqa: PLC0415
 
     from offsetd_coordinator.commands.kernels import warm_kernels  # noqa: PLC0415
+    from offsetd_coordinator.flusher import FlushDefect  # noqa: PLC0415
     from offsetd_coordinator.log_setup import set_up_logging  # noqa: PLC0415
     from offsetd_coordinator.server import Server, StartFailed  # noqa: PLC0415
 
@@ -111,6 +112,11 @@ def _run(settings: Settings, terminal: Terminal) -> None:
             code = 0
         except StartFailed as error:
             terminal.note(f"error: {error}")
+        except FlushDefect as error:
+            terminal.note(
+                "error: the server ends for a defect, which its log shows; nothing that may be"
+                f" lost was acknowledged: {error}"
+            )
         except StorageFailed as error:
             terminal.note(
                 "error: the disk failed, and nothing that it may have lost was acknowledged: "

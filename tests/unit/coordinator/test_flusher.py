@@ -6,7 +6,7 @@ import queue
 from typing import TYPE_CHECKING
 
 import pytest
-from offsetd_coordinator.flusher import Flusher, as_storage_failed
+from offsetd_coordinator.flusher import FlushDefect, Flusher, as_storage_failed
 from offsetd_storage.errors import StorageFailed
 
 if TYPE_CHECKING:
@@ -160,7 +160,26 @@ def test_stop_before_start_does_nothing() -> None:
     assert run.store.entered.empty()
 
 
-def test_whatever_was_raised_becomes_a_storage_failure() -> None:
+def test_what_the_disk_did_is_told_as_the_disks() -> None:
     failed = StorageFailed("gone")
     assert as_storage_failed(failed) is failed
-    assert "EIO" in str(as_storage_failed(OSError(5, "EIO")))
+    failed.__cause__ = OSError(5, "EIO")
+    assert as_storage_failed(failed) is failed
+    told = as_storage_failed(OSError(5, "EIO"))
+    assert "EIO" in str(told)
+    assert not isinstance(told, FlushDefect)
+
+
+def test_a_defect_of_ours_is_no_failure_of_the_disk_but_ends_as_much() -> None:
+    mistake = ZeroDivisionError("our own mistake")
+    latched = StorageFailed("storage failed: ...")  # What a store says after a defect of its own.
+    latched.__cause__ = mistake
+    again = StorageFailed("storage failed: ...")
+    again.__cause__ = latched
+    for raised in (mistake, latched, again):
+        told = as_storage_failed(raised)
+        assert isinstance(told, FlushDefect)
+        assert isinstance(told, StorageFailed), "whoever waits for the disk is refused all the same"
+        assert str(told) == "ZeroDivisionError: our own mistake"
+        assert told.__cause__ is mistake
+        assert as_storage_failed(told) is told

@@ -5,14 +5,28 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
+from pathlib import Path
 from random import Random
+from typing import Any
 
+import grpc
+import grpc.aio
 import pytest
+import structlog
+from offsetd.v1 import offset_service_pb2, offset_service_pb2_grpc
+from offsetd_clients.client import CHANNEL_OPTIONS
 from offsetd_coordinator import server
-from offsetd_coordinator.settings import load_settings
+from offsetd_coordinator.combined_settings import journal_bytes_needed
+from offsetd_coordinator.flusher import FlushDefect
+from offsetd_coordinator.settings import SettingsError, load_settings
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.errors import StorageFailed
 from offsetd_storage.log_store import LogStore
 from offsetd_storage.simulated_files import SimulatedFiles
+
+COMMIT = offset_service_pb2.CommitOffsetsRequest(
+    group_id="g", offsets=[offset_service_pb2.OffsetCommit(topic="orders", offset=1)]
+)
 
 
 @pytest.mark.parametrize(
@@ -43,14 +57,20 @@ def test_a_port_that_is_taken_is_told_with_its_reason() -> None:
     server.check_port_is_free(address)
 
 
-@pytest.mark.parametrize(
-    "address", ["no.such.host.invalid:7171", "127.0.0.1:seventy", "203.0.113.1:7171", "7171"]
-)
+@pytest.mark.parametrize("address", ["no.such.host.invalid:7171", "203.0.113.1:7171"])
 def test_an_address_that_cannot_be_listened_on_is_one_clear_line(address: str) -> None:
     with pytest.raises(server.StartFailed) as caught:
         server.check_port_is_free(address)
     assert address in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_pings_of_our_own_client_are_permitted() -> None:
+    client, permitted = dict(CHANNEL_OPTIONS), dict(server._channel_options(load_settings()))
+    distance_ms = permitted["grpc.http2.min_ping_interval_without_data_ms"]
+    assert client["grpc.keepalive_time_ms"] > distance_ms
+    assert client["grpc.keepalive_permit_without_calls"]
+    assert permitted["grpc.keepalive_permit_without_calls"]
 
 
 def test_the_descriptor_limit_is_raised_as_far_as_needed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +102,32 @@ def test_a_write_version_and_sizes_reach_the_store_and_the_shards() -> None:
     assert (store.journal_file_bytes, store.recovery_threads) == (1 << 20, 3)
 
 
+@pytest.mark.parametrize(("partitions", "message_bytes"), [(1, 1024), (50, 1024), (3, 5 << 20)])
+def test_the_smallest_journal_that_is_allowed_takes_the_largest_batch(
+    partitions: int, message_bytes: int
+) -> None:
+    sizes = [f"max.message.bytes={message_bytes}", f"offsets.topic.num.partitions={partitions}"]
+    needed = journal_bytes_needed(load_settings(assignments=sizes))
+    settings = load_settings(assignments=[*sizes, f"journal.file.bytes={needed}"])
+    store = LogStore.open(
+        SimulatedFiles(),
+        Path("/offsets"),
+        server.store_config(settings, threads=1),
+        clock=ManualClock(0),
+        random=Random(1),
+    )
+    assert store._journal.batch_bytes_max == message_bytes
+    store.abandon()
+    with pytest.raises(SettingsError) as caught:
+        load_settings(assignments=[*sizes, f"journal.file.bytes={needed - 1}"])
+    for told in (
+        f"journal.file.bytes = {needed - 1}",
+        *(each.replace("=", " = ") for each in sizes),
+    ):
+        assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("broken", "error", "expected"),
     [
@@ -108,7 +154,7 @@ def test_whatever_stops_a_load_ends_the_server_and_gives_port_and_folder_back(
             f"listen.address={address}",
             "data.dir=/offsets",
             "offsets.topic.num.partitions=1",
-            "journal.file.bytes=1048576",
+            "journal.file.bytes=2097152",
         ]
     )
     files = SimulatedFiles()
@@ -125,3 +171,51 @@ def test_whatever_stops_a_load_ends_the_server_and_gives_port_and_folder_back(
     server.check_port_is_free(address)
     monkeypatch.undo()
     assert not files._locked
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OSError(5, "EIO"), "the disk failed: nothing more is acknowledged"),
+        (ZeroDivisionError("ours"), "a defect of the server: nothing more is acknowledged"),
+    ],
+)
+def test_a_defect_in_a_flush_ends_the_server_like_a_failed_disk_but_is_told_as_one(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
+) -> None:
+    def fail(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(LogStore, "flush", fail)
+    settings = load_settings(
+        assignments=["listen.address=127.0.0.1:0", "offsets.topic.num.partitions=1"]
+    )
+    running = server.Server(
+        settings, files=SimulatedFiles(), clock=ManualClock(0), random=Random(1)
+    )
+
+    async def run() -> grpc.StatusCode:
+        life = asyncio.ensure_future(running.run())
+        await running.listening.wait()
+        async with grpc.aio.insecure_channel(running.node.address) as channel:
+            stub: Any = offset_service_pb2_grpc.OffsetServiceStub(channel)  # type: ignore[no-untyped-call]
+            code = None
+            while code is None:
+                try:
+                    await stub.CommitOffsets(COMMIT)
+                    raise AssertionError("acknowledged what no flush has taken")
+                except grpc.aio.AioRpcError as refused:
+                    if "disk failed" in str(refused.details()):
+                        code = refused.code()
+            try:
+                await life
+            finally:
+                await running.close_port()
+        return code
+
+    with structlog.testing.capture_logs() as logged, pytest.raises(StorageFailed) as ended:
+        asyncio.run(run())
+    assert isinstance(ended.value, FlushDefect) is isinstance(error, ZeroDivisionError)
+    [line] = [each for each in logged if each["log_level"] == "error"]
+    assert line["event"] == told
+    assert line.get("exc_info") is (error if isinstance(ended.value, FlushDefect) else None)

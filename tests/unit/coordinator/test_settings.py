@@ -76,6 +76,14 @@ def test_the_nearer_source_wins(
         ("", {}, ["segment.ms=0"], "segment.ms = 0 (--set): must be 1 or more ms"),
         ("", {}, ["offset.commit.value.version=2"], "must be 1 | 3 | 4"),
         ("", {}, ["offsets.topic.num.partitions=0"], "must be 1 to 10000 partitions"),
+        ("", {}, ["listen.address=localhost"], "(--set): must be HOST:PORT, port 0 to 65535"),
+        ("", {}, ["listen.address=127.0.0.1:seventy"], "must be HOST:PORT"),
+        ("", {}, ["listen.address=127.0.0.1:65536"], "must be HOST:PORT"),
+        ("", {}, ["listen.address=::1:7171"], "must be HOST:PORT"),
+        ("", {}, ["listen.address="], "must be HOST:PORT"),
+        ("", {}, ["advertised.address=7171"], "must be HOST:PORT"),
+        ("", {}, ["journal.file.bytes=65536"], "is too small for max.message.bytes = 1048588"),
+        ("", {}, ["max.message.bytes=60000000"], "journal.file.bytes = 33554432 is too small for"),
         ("segment.ms = 1.5", {}, [], "must be a whole number"),
         ("segment.ms = true", {}, [], "must be a whole number"),
         ("", {}, ["reflection.enable=perhaps"], "must be auto | true | false"),
@@ -108,6 +116,14 @@ def test_a_wrong_setting_is_one_clear_error(
 )
 def test_variables_that_are_not_settings_are_left_alone(variable: str) -> None:
     assert load_settings(environment={variable: "tcp://10.0.0.1:7171"}) == Settings()
+
+
+@pytest.mark.parametrize(
+    "address", ["offsets:7171", "[::1]:0", "[fe80::1%eth0]:7171", ":7171", "unix:/run/offsetd.sock"]
+)
+def test_an_address_is_a_host_and_a_port_or_a_socket(address: str) -> None:
+    assert load_settings(assignments=[f"listen.address={address}"]).listen_address == address
+    assert load_settings(assignments=["advertised.address="]).address_told == "127.0.0.1:7171"
 
 
 def test_reflection_may_be_a_boolean_in_the_file() -> None:
