@@ -239,7 +239,7 @@ async def test_a_message_is_counted_in_whole_before_it_is_parsed_until_its_last_
         commits = [commit_request("g", value) for value in range(20)]
         commits.append(commit_request(group_of_the_last, 20))
         size = stream.context.send(*enumerate(commits))
-        stream.context.send_bytes(b"\xff no message, which nobody may see yet")
+        stream.context.send_bytes(b"\xff no message")
         await settled()
         assert (stream.admission.requests, stream.admission.bytes_taken) == (1, size)
         assert not stream.task.done()
@@ -250,6 +250,18 @@ async def test_a_message_is_counted_in_whole_before_it_is_parsed_until_its_last_
         assert stream.admission.requests == 1, "its results have not left"
         stream.context.writable.set()
         assert len([await stream.context.result() for _ in commits]) == 21
+        await stream.end()
+        assert stream.context.reason == "INVALID_REQUEST"
+
+
+async def test_a_message_is_not_looked_at_before_it_has_its_turn() -> None:
+    async with serving_node() as serving:
+        stream = OpenStream(serving, bytes_max=100)
+        stream.admission.take(100)
+        stream.context.send_bytes(b"\xff no message")
+        await settled()
+        assert not stream.task.done()
+        stream.admission.give_back(100)
         await stream.end()
         assert stream.context.reason == "INVALID_REQUEST"
 
