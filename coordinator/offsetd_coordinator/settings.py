@@ -282,7 +282,7 @@ class Settings:
     )
     request_ids_per_partition_max: int = _whole(
         262_144,
-        "The oldest are forgotten first, so that memory is bounded: 40 bytes each.",
+        "The oldest are forgotten first, so that memory is bounded: 48 bytes each.",
         unit="request ids",
     )
 

@@ -60,7 +60,7 @@ class ShardConfig:
     message_bytes_max: int = 1_048_588
     request_id_window_ms: int = 60_000
     request_ids_per_partition_max: int = 262_144
-    """How many request ids are remembered at most (56 bytes each); the oldest go first."""
+    """How many request ids are remembered at most; the oldest go first."""
     hash_seeds: tuple[int, int, int, int] = attrs.field(factory=fresh_hash_seeds, repr=False)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import attrs
 import pytest
 from offsetd_coordinator.settings import Settings, SettingsError, declarations, load_settings
+from shards import answer, commit, entry, new_shard
 
 DECLARATIONS = list(declarations())
 
@@ -133,3 +136,18 @@ def test_reflection_may_be_a_boolean_in_the_file() -> None:
 def test_settings_are_frozen() -> None:
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         Settings().segment_ms = 1  # type: ignore[misc]
+
+
+def test_a_remembered_request_id_takes_the_bytes_that_are_told() -> None:
+    [told] = [
+        re.findall(r"([0-9]+) bytes each", declaration.reason)
+        for declaration in DECLARATIONS
+        if declaration.name == "request.ids.per.partition.max"
+    ]
+    ids_max = 10_000  # No multiple of the sizes the arrays grow by.
+    shard = new_shard(request_ids_per_partition_max=ids_max)
+    for number in range(ids_max + 1):
+        answer(shard, commit("g", entry("t", 0, 1), request_id=b"%d" % number))
+    table = shard._state.offsets._table
+    assert len(table.requests) == ids_max
+    assert [str((table.requests.nbytes + table.request_slots.nbytes) // ids_max)] == told
