@@ -162,9 +162,10 @@ async def test_who_waits_is_taken_in_turn_as_soon_as_there_is_room() -> None:
         await admission.take_in_turn(size)
         order.append(name)
 
-    tasks = [asyncio.create_task(take(*each)) for each in (("a", 9), ("b", 1), ("c", 1))]
+    tasks = [asyncio.create_task(take("a", 9))]
     await asyncio.sleep(0)
     admission.give_back(2)
+    tasks += [asyncio.create_task(take(name, 1)) for name in ("b", "c")]
     await asyncio.sleep(0)
     assert order == [], "b would fit, and stands behind a"
     admission.give_back(8)
@@ -174,6 +175,17 @@ async def test_who_waits_is_taken_in_turn_as_soon_as_there_is_room() -> None:
     admission.give_back(9)
     await tasks[2]
     assert (admission.requests, admission.bytes_taken) == (2, 2)
+
+
+async def test_who_stops_waiting_lets_the_next_in_that_there_is_room_for() -> None:
+    admission = Admission(10)
+    admission.take(5)
+    first = asyncio.create_task(admission.take_in_turn(20))
+    second = asyncio.create_task(admission.take_in_turn(4))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait_for(second, 20)
+    assert (admission.requests, admission.bytes_taken) == (2, 9)
 
 
 @pytest.mark.parametrize("given_room", [False, True])
