@@ -20,6 +20,7 @@ from google.rpc.status_pb2 import Status
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
+from raw_http2 import ACK, SETTINGS, RawConnection, frame
 from server_process import ServerProcess, Stubs, poll
 
 if TYPE_CHECKING:
@@ -300,6 +301,19 @@ def test_settings_come_from_the_environment_and_the_file(tmp_path: Path) -> None
             )
             assert (found.node_id, found.address) == ("n7", server.address)
             assert 0 <= found.log_partition < 3
+
+
+def test_a_client_that_is_gone_without_a_word_is_given_up(tmp_path: Path) -> None:
+    settings = {"keepalive.interval.ms": 1000, "keepalive.reply.max.ms": 1000}
+    with ServerProcess(tmp_path / "data", settings=settings) as server:
+        server.wait_until_serving()
+        client = RawConnection(server.address)
+        client.send(frame(SETTINGS, ACK, 0))
+        received = b""
+        while more := client.socket.recv(65_536):  # No ping is answered.
+            received += more
+        assert received
+        client.close()
 
 
 def test_reflection_is_on_where_only_this_machine_listens(tmp_path: Path) -> None:

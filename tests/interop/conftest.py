@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from interop.kafka_runtime import KafkaUnavailable, Runtime, find_runtime
 from interop.requirements import no_kafka
-from interop.server_process import ServerProcess
+from interop.served_folder import ServedFolder
 
 if TYPE_CHECKING:
     from interop.kafka_broker import KafkaBroker
@@ -55,6 +55,6 @@ def golden() -> Path:
 
 
 @pytest.fixture
-def serve(tmp_path: Path) -> Callable[[Path], ServerProcess]:
-    """Makes real `offsetd serve` processes on a data folder; their logs are the test's."""
-    return lambda folder: ServerProcess(data_folder=folder, log=tmp_path / "offsetd.log")
+def serve() -> Callable[[Path], ServedFolder]:
+    """Puts real `offsetd serve` processes on a data folder."""
+    return ServedFolder

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from interop.server_process import ServerProcess
+from interop.served_folder import ServedFolder
 from offsetd_clients import GroupNotFound, OffsetClient, TopicPartition
 from offsetd_coordinator.placement import partition_of
 
@@ -58,7 +58,7 @@ def fetched(client: OffsetClient, group_ids: list[str]) -> dict[str, set[tuple[A
 
 
 def test_every_group_is_answered_as_the_broker_answered(
-    serve: Callable[[Path], ServerProcess], broker_folder: Path, answers: dict[str, Any]
+    serve: Callable[[Path], ServedFolder], broker_folder: Path, answers: dict[str, Any]
 ) -> None:
     with serve(broker_folder).running() as client:
         listed = {listing.group_id: listing for listing in client.list_groups()}
@@ -85,7 +85,7 @@ def test_every_group_is_answered_as_the_broker_answered(
 
 
 def test_groups_the_broker_deleted_do_not_exist(
-    serve: Callable[[Path], ServerProcess], broker_folder: Path
+    serve: Callable[[Path], ServedFolder], broker_folder: Path
 ) -> None:
     with serve(broker_folder).running() as client:
         for group_id in DELETED:
@@ -95,7 +95,7 @@ def test_groups_the_broker_deleted_do_not_exist(
 
 
 def test_commits_go_on_after_the_brokers_last_offset_and_leave_its_bytes_alone(
-    serve: Callable[[Path], ServerProcess], broker_folder: Path, answers: dict[str, Any]
+    serve: Callable[[Path], ServedFolder], broker_folder: Path, answers: dict[str, Any]
 ) -> None:
     before = logs_of(broker_folder)
     # The snapshot that a broker leaves at a clean stop is named by the offset that comes next.

@@ -8,7 +8,7 @@ import attrs
 import pytest
 from interop.kafka_broker import KafkaBroker
 from interop.kafka_protocol import KafkaConnection, KafkaOffset
-from interop.server_process import ServerProcess
+from interop.served_folder import ServedFolder
 from offsetd_clients import OffsetClient, RetryPolicy, TopicPartition, UnstableOffsets
 
 pytestmark = pytest.mark.kafka
@@ -87,10 +87,9 @@ def offset_of(offset: int) -> KafkaOffset:
 
 
 @pytest.fixture(scope="module")
-def client(killed: Killed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OffsetClient]:
+def client(killed: Killed) -> Iterator[OffsetClient]:
     """Of an offsetd on the folder."""
-    log = tmp_path_factory.mktemp("offsetd") / "log"
-    with ServerProcess(data_folder=killed.broker.data_folder, log=log).running() as client:
+    with ServedFolder(killed.broker.data_folder).running() as client:
         yield client
 
 

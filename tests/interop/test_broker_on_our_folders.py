@@ -11,7 +11,7 @@ import pytest
 from interop.kafka_broker import OFFSETS_PARTITIONS, OFFSETS_TOPIC, KafkaBroker
 from interop.kafka_protocol import KafkaOffset
 from interop.kafka_runtime import Runtime, Said
-from interop.server_process import OFFSETD, ServerProcess
+from interop.served_folder import OFFSETD, ServedFolder
 from interop.workload import Offsets, Workload, fetch_all
 
 pytestmark = pytest.mark.kafka
@@ -48,7 +48,7 @@ class Written:
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Written:
     folder = tmp_path_factory.mktemp("ours")
-    server = ServerProcess(data_folder=folder / "data", log=folder / "log", settings=SETTINGS)
+    server = ServedFolder(folder / "data", settings=SETTINGS)
     with server.running() as client:
         workload = Workload(client, Random(seed))
         workload.write_all()

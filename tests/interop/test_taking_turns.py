@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from interop.kafka_broker import KafkaBroker
 from interop.kafka_protocol import KafkaOffset
-from interop.server_process import ServerProcess
+from interop.served_folder import ServedFolder
 from interop.workload import fetch_all
 from offsetd_clients import OffsetToCommit, TopicPartition
 
@@ -43,7 +43,7 @@ def contents(folder: Path) -> dict[str, tuple[int, int, bytes]]:
 
 
 def test_what_either_wrote_is_there_for_the_other(
-    broker: KafkaBroker, serve: Callable[[Path], ServerProcess]
+    broker: KafkaBroker, serve: Callable[[Path], ServedFolder]
 ) -> None:
     server = serve(broker.data_folder)
     with server.running() as client:
@@ -77,7 +77,7 @@ def test_what_either_wrote_is_there_for_the_other(
 
 @pytest.mark.parametrize("broker_ends", ["stopped", "killed"])
 def test_a_broker_that_ran_after_offsetd_was_killed_is_refused(
-    broker: KafkaBroker, serve: Callable[[Path], ServerProcess], broker_ends: str
+    broker: KafkaBroker, serve: Callable[[Path], ServedFolder], broker_ends: str
 ) -> None:
     """The journal still holds commits, and the broker wrote other records at their offsets."""
     server = serve(broker.data_folder)
@@ -98,7 +98,7 @@ def test_a_broker_that_ran_after_offsetd_was_killed_is_refused(
 
 
 def test_offsetd_starts_again_after_a_kill_when_no_broker_ran_in_between(
-    broker: KafkaBroker, serve: Callable[[Path], ServerProcess]
+    broker: KafkaBroker, serve: Callable[[Path], ServedFolder]
 ) -> None:
     server = serve(broker.data_folder)
     client = server.start()
