@@ -32,6 +32,23 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 _DIGITS_MAX = 100  # What is longer is not worth a look at its value.
 
+PositionsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TOPIC:PARTITION=OFFSET", help="Where to go on from, as in orders:0=42."
+    ),
+]
+ExpectedOffsetOption = Annotated[
+    int | None,
+    typer.Option(
+        "--expected-offset",
+        min=0,
+        max=INT64_MAX,
+        metavar="OFFSET",
+        help="Commit only if each stored offset is this.",
+    ),
+]
+
 
 def register_commit(app: typer.Typer, terminal: Terminal) -> None:
     """Adds `commit`."""
@@ -39,12 +56,7 @@ def register_commit(app: typer.Typer, terminal: Terminal) -> None:
     @app.command("commit")
     def commit(
         group: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
-        positions: Annotated[
-            list[str],
-            typer.Argument(
-                metavar="TOPIC:PARTITION=OFFSET", help="Where to go on from, as in orders:0=42."
-            ),
-        ],
+        positions: PositionsArgument,
         *,
         metadata: Annotated[
             str, typer.Option(metavar="TEXT", help="Text to store with each offset.")
@@ -55,16 +67,7 @@ def register_commit(app: typer.Typer, terminal: Terminal) -> None:
                 min=0, max=INT32_MAX, metavar="EPOCH", help="The leader epoch of each offset."
             ),
         ] = None,
-        expect: Annotated[
-            int | None,
-            typer.Option(
-                "--expected-offset",
-                min=0,
-                max=INT64_MAX,
-                metavar="OFFSET",
-                help="Commit only if each stored offset is this.",
-            ),
-        ] = None,
+        expect: ExpectedOffsetOption = None,
         must_not_exist: Annotated[
             bool, typer.Option("--must-not-exist", help="Commit only if none is stored.")
         ] = False,

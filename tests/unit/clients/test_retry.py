@@ -18,7 +18,8 @@ class Time:
         self.now_s += seconds
 
     def policy(self, **bounds_s: float) -> RetryPolicy:
-        return RetryPolicy(**bounds_s, sleep=self.sleep, monotonic_s=lambda: self.now_s)  # type: ignore[arg-type]
+        policy = RetryPolicy(sleep=self.sleep, monotonic_s=lambda: self.now_s)
+        return attrs.evolve(policy, **bounds_s)
 
 
 def error(code: str, *, retry_after_s: float | None = None) -> OffsetdError:

@@ -24,6 +24,8 @@ from offsetd_storage.errors import StorageFailed
 from offsetd_storage.log_store import LogStore
 from offsetd_storage.simulated_files import SimulatedFiles
 
+# Generated stubs have no types.
+untyped_stub: Any = offset_service_pb2_grpc.OffsetServiceStub
 COMMIT = offset_service_pb2.CommitOffsetsRequest(
     group_id="g", offsets=[offset_service_pb2.OffsetCommit(topic="orders", offset=1)]
 )
@@ -198,7 +200,7 @@ def test_a_defect_in_a_flush_ends_the_server_like_a_failed_disk_but_is_told_as_o
         life = asyncio.ensure_future(running.run())
         await running.listening.wait()
         async with grpc.aio.insecure_channel(running.node.address) as channel:
-            stub: Any = offset_service_pb2_grpc.OffsetServiceStub(channel)  # type: ignore[no-untyped-call]
+            stub = untyped_stub(channel)
             code = None
             while code is None:
                 try:
