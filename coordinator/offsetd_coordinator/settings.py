@@ -297,7 +297,7 @@ class Settings:
     )
     queued_max_request_bytes: int = _whole(
         67_108_864,
-        "Bytes of all requests that wait for an answer; beyond, calls are refused.",
+        "Bytes of all requests that wait for an answer; beyond, calls are refused, streams wait.",
         unit="bytes",
         minimum=1024,
         kafka_name="queued.max.request.bytes",
