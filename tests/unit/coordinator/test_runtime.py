@@ -37,6 +37,8 @@ from offsetd_storage.topic_partition import TopicPartition
 from shards import batch_of, new_shard, offset_key, offset_value, replay, replayed, state_of
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from offsetd_coordinator.shard import Shard
 
 PARTITIONS = 4
@@ -139,14 +141,21 @@ class Run:
         await asyncio.to_thread(self.runtime.close)
 
 
+@pytest.fixture
+async def run() -> AsyncIterator[Run]:
+    """Closed at the end: a flush that goes on waiting would report to a loop that is gone."""
+    run = Run()
+    yield run
+    await run.close()
+
+
 def group_in(partition: int, number: int = 0) -> bytes:
     """Some group of a partition."""
     names = (f"g{n}" for n in range(10_000))
     return [n for n in names if partition_of(n, PARTITIONS) == partition][number].encode()
 
 
-async def test_a_commit_is_appended_and_replayed_at_once_and_waits_for_the_flush() -> None:
-    run = Run()
+async def test_a_commit_is_appended_and_replayed_at_once_and_waits_for_the_flush(run: Run) -> None:
     ticket, outcome = run.commit(group_in(1))
     assert outcome == CommitReply(0)
     assert run.store.appended == [(TopicPartition(OFFSETS_TOPIC, 1), b"batch")]
@@ -158,11 +167,9 @@ async def test_a_commit_is_appended_and_replayed_at_once_and_waits_for_the_flush
     run.store.gate.set()
     await asyncio.wait_for(waiting, WAIT_SECONDS)
     assert run.runtime.durable(ticket) is None
-    await run.close()
 
 
-async def test_a_refusal_and_a_read_wait_for_what_their_shard_has_not_flushed() -> None:
-    run = Run()
+async def test_a_refusal_and_a_read_wait_for_what_their_shard_has_not_flushed(run: Run) -> None:
     busy = partition_of("refused", PARTITIONS)
     group = group_in(busy)
     idle_group = group_in((busy + 1) % PARTITIONS)
@@ -180,11 +187,9 @@ async def test_a_refusal_and_a_read_wait_for_what_their_shard_has_not_flushed() 
     await run.wait(refused_ticket)
     assert run.runtime.is_durable(read_ticket)
     assert run.runtime.is_durable(failed_read_ticket)
-    await run.close()
 
 
-async def test_a_caller_that_goes_away_leaves_the_others_waiting_well() -> None:
-    run = Run()
+async def test_a_caller_that_goes_away_leaves_the_others_waiting_well(run: Run) -> None:
     first = run.runtime.durable(run.commit(group_in(0))[0])
     second = run.runtime.durable(run.commit(group_in(0))[0])
     assert first is not None
@@ -192,7 +197,6 @@ async def test_a_caller_that_goes_away_leaves_the_others_waiting_well() -> None:
     first.cancel()
     run.store.gate.set()
     await asyncio.wait_for(second, WAIT_SECONDS)
-    await run.close()
 
 
 @pytest.mark.parametrize(
@@ -214,7 +218,6 @@ async def test_what_the_store_refuses_changes_nothing(
     assert run.failures == []
     run.store.append_error = None
     assert run.commit(group_in(0))[1] == CommitReply(0)
-    await run.close()
 
 
 def large_group(group: bytes) -> bytes:
@@ -230,8 +233,9 @@ def use_large_group(run: Run, group: bytes) -> Shard:
     return shard
 
 
-async def test_several_batches_are_appended_at_once_and_wait_for_the_flush_of_the_last() -> None:
-    run = Run()
+async def test_several_batches_are_appended_at_once_and_wait_for_the_flush_of_the_last(
+    run: Run,
+) -> None:
     group = group_in(1)
     shard = use_large_group(run, group)
     ticket, outcome = run.runtime.submit(DeleteGroup(group_id=group))
@@ -243,14 +247,13 @@ async def test_several_batches_are_appended_at_once_and_wait_for_the_flush_of_th
     assert run.runtime.durable(ticket) is not None
     run.store.gate.set()
     await run.wait(ticket)
-    await run.close()
 
 
 @pytest.mark.parametrize("appended", [0, 1, 2])
 async def test_what_was_appended_before_the_disk_was_full_is_known_and_can_be_done_again(
     appended: int,
+    run: Run,
 ) -> None:
-    run = Run()
     group = group_in(1)
     shard = use_large_group(run, group)
     request = DeleteGroup(group_id=group, request_id=b"one")
@@ -272,11 +275,9 @@ async def test_what_was_appended_before_the_disk_was_full_is_known_and_can_be_do
     run.store.append_error = None
     assert run.runtime.submit(request)[1] == DeleteGroupReply(100, left)
     assert not any(state_of(shard).values())
-    await run.close()
 
 
-async def test_a_disk_that_fails_between_two_batches_stops_everything() -> None:
-    run = Run()
+async def test_a_disk_that_fails_between_two_batches_stops_everything(run: Run) -> None:
     group = group_in(1)
     use_large_group(run, group)
     run.store.append_error, run.store.appends_left = StorageFailed("gone"), 1
@@ -286,8 +287,7 @@ async def test_a_disk_that_fails_between_two_batches_stops_everything() -> None:
 
 
 @pytest.mark.parametrize("where", ["append", "apply", "flush"])
-async def test_after_a_failure_nothing_is_acknowledged(where: str) -> None:
-    run = Run()
+async def test_after_a_failure_nothing_is_acknowledged(where: str, run: Run) -> None:
     group = group_in(0)
     waiting = run.runtime.durable(run.commit(group)[0])
     assert waiting is not None
@@ -318,8 +318,7 @@ async def test_after_a_failure_nothing_is_acknowledged(where: str) -> None:
         await late
 
 
-async def test_a_damaged_partition_refuses_and_the_others_serve() -> None:
-    run = Run()
+async def test_a_damaged_partition_refuses_and_the_others_serve(run: Run) -> None:
     run.store.quarantined[TopicPartition(OFFSETS_TOPIC, 2)] = "rot"
     del run.shards[3]
     for partition in (2, 3):
@@ -329,11 +328,9 @@ async def test_a_damaged_partition_refuses_and_the_others_serve() -> None:
             run.runtime.fetch(group_in(partition), None, require_stable=False)
     assert run.commit(group_in(1))[1] == CommitReply(0)
     assert run.runtime.damage(2) is not None
-    await run.close()
 
 
-async def test_close_makes_everything_durable_and_closes_the_store() -> None:
-    run = Run()
+async def test_close_makes_everything_durable_and_closes_the_store(run: Run) -> None:
     waiting = run.runtime.durable(run.commit(group_in(0))[0])
     assert waiting is not None
     await run.close()
