@@ -48,7 +48,7 @@ NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
 
 _COMPRESSION_BITS: Final = 0x07
-_LOG_APPEND_TIME: Final = 0x08
+LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 _DELETE_HORIZON: Final = 0x40
@@ -96,7 +96,7 @@ class BatchHeader:
 
     @property
     def timestamp_type(self) -> TimestampType:
-        return TimestampType(bool(self.attributes & _LOG_APPEND_TIME))
+        return TimestampType(bool(self.attributes & LOG_APPEND_TIME))
 
     @property
     def is_transactional(self) -> bool:
@@ -323,7 +323,7 @@ def encode_batch(
         max_timestamp_ms = max((each.timestamp_ms for each in records), default=NO_TIMESTAMP)
     attributes = (
         compression
-        | (_LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
         | (_TRANSACTIONAL if is_transactional else 0)
         | (_CONTROL if is_control else 0)
         | (_DELETE_HORIZON if delete_horizon_ms is not None else 0)
