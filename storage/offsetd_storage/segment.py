@@ -34,6 +34,7 @@ LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 # What follows these in the names of files that are not in use.
 DELETED_STATE: Final = ".deleted"
@@ -266,7 +267,7 @@ class Segment:
 
     def make_room(self, *, batch_bytes: int, max_timestamp_ms: int, now_ms: int) -> None:
         """Readies the segment for a batch. Raises OSError where no blocks are to be had for it."""
-        self._reserve(self.size_bytes + batch_bytes)
+        self.reserve(self.size_bytes + batch_bytes)
         if self.size_bytes == 0:
             self.first_timestamp_ms = max_timestamp_ms
         if self.first_timestamp_ms >= 0:
@@ -276,7 +277,7 @@ class Segment:
             self._timeless_since_ms = min(self._timeless_since_ms, now_ms)
         self.room_bytes = min(self._reserved_bytes, self._config.segment_bytes_max)
 
-    def _reserve(self, end_bytes: int) -> None:
+    def reserve(self, end_bytes: int) -> None:
         """Blocks for the log up to `end_bytes` or somewhat more, and for its index entries."""
         config = self._config
         self.cut_tail()
@@ -424,10 +425,13 @@ class Segment:
     def unlink(self, state: str = "") -> None:
         """Removes its files, in whatever state they are; what owns the others, last."""
         self.close()
-        for suffix in (TRANSACTION_INDEX_SUFFIX, TIME_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX):
-            path = self._path_of(suffix, state)
-            if self._files.exists(path):
-                self._files.unlink(path)
+        for path in reversed(self.paths(state)):
+            self._files.unlink(path)
+
+    def paths(self, state: str) -> list[Path]:
+        """Its files that are there in a state; the log first."""
+        paths = [self._path_of(suffix, state) for suffix in SEGMENT_SUFFIXES]
+        return [path for path in paths if self._files.exists(path)]
 
     def _path_of(self, suffix: str, state: str) -> Path:
         return segment_path(self._folder, self.base_offset, suffix + state)

@@ -19,9 +19,9 @@ from offsetd_storage.segment import (
     DELETED_STATE,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
     SWAP_STATE,
     TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
 )
 from offsetd_storage.segment_scan import scan_segment
 
@@ -31,12 +31,6 @@ if TYPE_CHECKING:
 
     from offsetd_storage.files import Files
 
-_SEGMENT_SUFFIXES: Final = (
-    LOG_SUFFIX,
-    INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-)
 _BASE_OFFSET_DIGITS: Final = 20
 _OFFSET_MAX: Final = 2**63 - 1
 
@@ -58,7 +52,7 @@ class SegmentFileName:
             return None
         if int(stem) > _OFFSET_MAX:
             return None
-        for suffix in _SEGMENT_SUFFIXES:
+        for suffix in SEGMENT_SUFFIXES:
             for state in ("", CLEANED_STATE, SWAP_STATE):
                 if rest == suffix + state:
                     return cls(name=name, base_offset=int(stem), suffix=suffix, state=state)
