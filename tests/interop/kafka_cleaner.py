@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from interop.cleaner_logs import Case, CleanerSettings
+from compaction.logs import Case, CleanerSettings
 from interop.kafka_runtime import KafkaUnavailable, LocalRuntime
 
 HARNESS = Path(__file__).with_name("KafkaCleaner.java")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
-from interop.cleaner_logs import (
+from compaction.logs import (
     ABORT,
     COMMIT,
     START_MS,

@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 import attrs
-from interop.cleaner_logs import (
+from compaction.logs import (
     ABORT,
     COMMIT,
     DAY_MS,
@@ -24,6 +24,10 @@ RETENTION_MS = 1000
 # From one round to the next: within, at and beyond the horizon of what the round before stamped.
 WAITS_MS = (0, 1, RETENTION_MS - 1, RETENTION_MS, RETENTION_MS + 1, 3 * RETENTION_MS)
 BASE_OFFSETS = (0, 1, 1000, 2**31 - 2, 2**40)
+
+
+def _settings(**changed: Any) -> CleanerSettings:
+    return CleanerSettings(delete_retention_ms=RETENTION_MS, **changed)
 
 
 @attrs.frozen(kw_only=True)
@@ -54,14 +58,10 @@ class Shape:
     leader_changes: float = 0.0
     rolls_twice: bool = False  # The active segment is empty.
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
-    settings: CleanerSettings = attrs.field(factory=lambda: _settings())
+    settings: CleanerSettings = attrs.field(factory=_settings)
     rounds: int = 4
     reopened: float = 0.0  # Of the rounds.
     waits_ms: tuple[int, ...] = WAITS_MS
-
-
-def _settings(**changed: Any) -> CleanerSettings:
-    return CleanerSettings(delete_retention_ms=RETENTION_MS, **changed)
 
 
 COMPRESSED = tuple(each for each in Compression if each is not Compression.NONE)
@@ -105,8 +105,10 @@ SHAPES = {
     "transactions": TRANSACTIONS,
     "interleaved transactions": attrs.evolve(TRANSACTIONS, producers=8, markers=0.15, batches=100),
     "open transactions": attrs.evolve(TRANSACTIONS, is_left_open=True, markers=0.4),
-    "epochs of producers": attrs.evolve(TRANSACTIONS, epoch_bumps=0.6),
-    "mostly markers": attrs.evolve(TRANSACTIONS, transactional=0.3, markers=0.6, keys=3),
+    "epochs of producers": attrs.evolve(TRANSACTIONS, epoch_bumps=0.4, stamped=0.3),
+    "mostly markers": attrs.evolve(
+        TRANSACTIONS, transactional=0.3, markers=0.6, epoch_bumps=0.2, stamped=0.3, keys=3
+    ),
     "compressed transactions": attrs.evolve(TRANSACTIONS, compressions=COMPRESSED),
     "transactions and small maps": attrs.evolve(
         TRANSACTIONS, settings=_settings(map_slots=8), rounds=5, keys=40
@@ -124,8 +126,8 @@ SHAPES = {
     "many small segments": Shape(segments=(20, 30), settings=_settings(segment_bytes=1200)),
     "no grouping": Shape(segments=(4, 8), settings=_settings(segment_bytes=61)),
     "small indexes": Shape(
-        segments=(8, 12),
-        settings=_settings(segment_index_bytes=96, index_interval_bytes=300),
+        segments=(14, 20),
+        settings=_settings(segment_index_bytes=60, index_interval_bytes=700),
     ),
     "small maps": Shape(keys=40, settings=_settings(map_slots=9), rounds=6, waits_ms=(0, 600)),
     "a map of one key": Shape(
@@ -273,6 +275,9 @@ class _Draw:
 
     def _end_transaction(self, producer: Producer) -> None:
         kind = ABORT if self._is(0.5) else COMMIT
+        if self._is(self.shape.epoch_bumps):  # The marker has it already.
+            producer.epoch += 1
+            producer.sequence = 0
         self.log.mark(producer, kind, delete_horizon_ms=self._horizon_ms())
         if self._is(self.shape.epoch_bumps):
             producer.epoch += 1
