@@ -129,6 +129,11 @@ class RecordBatch(BatchHeader):
 _HEADER_FIELDS: Final = tuple(field.name for field in attrs.fields(BatchHeader))
 
 
+def with_delete_horizon(attributes: int, has_delete_horizon: bool) -> int:
+    """The attributes of a batch, with the bit that says what the base timestamp is, or without."""
+    return attributes & ~_DELETE_HORIZON | (_DELETE_HORIZON if has_delete_horizon else 0)
+
+
 def batch_header(buffer: Bytes, position: int = 0) -> BatchHeader:
     """The header at `position`, of a batch that need not be there as a whole.
 
@@ -332,20 +337,41 @@ def encode_batch(
     for each in records:
         _put_record(content, each, base_offset=base_offset, base_timestamp_ms=base_timestamp_ms)
     body = compress(compression, bytes(content))
+    return seal_records(
+        body,
+        BatchHeader(
+            base_offset=base_offset,
+            size_bytes=BATCH_HEADER_BYTES + len(body),
+            partition_leader_epoch=leader_epoch,
+            crc=0,
+            attributes=attributes,
+            last_offset=last_offset,
+            base_timestamp_ms=base_timestamp_ms,
+            max_timestamp_ms=max_timestamp_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            count=len(records),
+        ),
+    )
+
+
+def seal_records(body: bytes, header: BatchHeader) -> bytes:
+    """The batch of `header`, of which size and checksum are computed, and the encoded records."""
     fields: list[Any] = [
-        base_offset,
+        header.base_offset,
         BATCH_HEADER_BYTES - LENGTH_EXCLUDES_BYTES + len(body),
-        leader_epoch,
+        header.partition_leader_epoch,
         MAGIC,
         0,
-        attributes,
-        last_offset - base_offset,
-        base_timestamp_ms,
-        max_timestamp_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
+        header.attributes,
+        header.last_offset - header.base_offset,
+        header.base_timestamp_ms,
+        header.max_timestamp_ms,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.count,
     ]
     fields[4] = computed_crc(BATCH_HEADER.pack(*fields) + body)
     return BATCH_HEADER.pack(*fields) + body

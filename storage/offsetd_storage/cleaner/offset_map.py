@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import numpy as np
 
-from offsetd_storage.cleaner.segment_bytes import SegmentChunk
+from offsetd_storage.cleaner.segment_bytes import CHUNK_BYTES, SegmentChunk
 from offsetd_storage.cleaner.transactions import CleanedTransactions
 from offsetd_storage.kernels import PADDING_BYTES, padded_copy, scan
 from offsetd_storage.kernels import offset_map as kernel
@@ -97,6 +97,7 @@ class OffsetMap:
         first_uncleanable: int,
         aborted: Sequence[AbortedTransaction] = (),
         throttle: Callable[[int], None],
+        chunk_bytes: int = CHUNK_BYTES,
     ) -> MappedRange:
         """Forgets what was, and maps the keys of the segments in `source`, in order.
 
@@ -113,7 +114,7 @@ class OffsetMap:
         for segment in source:
             state[kernel.SEGMENT_BASE_OFFSET] = segment.base_offset
             state[kernel.OFFSET_NEXT] = segment.base_offset
-            chunk = SegmentChunk(segment)
+            chunk = SegmentChunk(segment, chunk_bytes=chunk_bytes)
             taken = 0
             while not is_full and chunk.read_on(taken, throttle):
                 taken = self._map_chunk(chunk, transactions)

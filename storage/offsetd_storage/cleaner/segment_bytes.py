@@ -9,7 +9,9 @@ import attrs
 from offsetd_storage.compression import decompress
 from offsetd_storage.errors import CorruptBatch, OldMessageFormat
 from offsetd_storage.kernels import PADDING_BYTES, padded_buffer, padded_copy, scan
+from offsetd_storage.kernels.crc32c import crc32c
 from offsetd_storage.kernels.encode import (
+    ATTRIBUTES_AT,
     BATCH_HEADER_BYTES,
     BATCH_LENGTH_AT,
     LENGTH_EXCLUDES_BYTES,
@@ -52,7 +54,7 @@ class SegmentChunk:
     the file. It is empty before the first `read_on`.
     """
 
-    def __init__(self, source: SegmentBytes, *, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(self, source: SegmentBytes, *, chunk_bytes: int) -> None:
         self.source = source
         self.buffer: npt.NDArray[np.uint8] = padded_buffer(max(chunk_bytes, BATCH_HEADER_BYTES))
         self.position = source.start_position
@@ -98,6 +100,12 @@ class SegmentChunk:
             return decode_batch(self.buffer.data[at : at + size_bytes])
         except CorruptBatch as error:
             raise CorruptBatch(error.reason, position=self.position + at) from error
+
+    def check(self, at: int, header: BatchHeader) -> None:
+        """Raises CorruptBatch unless the checksum of the batch at `at` is right."""
+        computed = crc32c(self.buffer, at + ATTRIBUTES_AT, at + header.size_bytes)
+        if computed != header.crc:
+            self.fail(scan.BAD_CHECKSUM, at)
 
     def decompressed(self, at: int, header: BatchHeader) -> npt.NDArray[np.uint8]:
         """The records of the compressed batch at `at`, padded."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import numpy as np
 
-from offsetd_storage.cleaner.segment_bytes import SegmentChunk
+from offsetd_storage.cleaner.segment_bytes import CHUNK_BYTES, SegmentChunk
 from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.kernels import offset_map, producers, scan
 
@@ -85,7 +85,7 @@ def read_producers(source: Iterable[SegmentBytes]) -> ProducerHistory:
     state = np.zeros(producers.STATE_SLOTS, dtype=np.int64)
     rows = np.empty((_ROWS_MAX, producers.ROW_COLUMNS), dtype=np.int64)
     for segment in source:
-        chunk = SegmentChunk(segment)
+        chunk = SegmentChunk(segment, chunk_bytes=CHUNK_BYTES)
         taken = 0
         while chunk.read_on(taken, _no_throttle):
             taken = 0

@@ -236,7 +236,7 @@ def mapped_without_history(source):
     [(24, 1.0, HASH_KEY), (240, 0.09, HASH_KEY), (240, 0.9, bytes(15))],
 )
 def test_a_map_without_room_or_secret_is_refused(buffer_bytes, load_factor, hash_key):
-    with pytest.raises(ValueError, match="too small|or more"):
+    with pytest.raises(ValueError, match=r"too small|or more"):
         OffsetMap(buffer_bytes, load_factor=load_factor, hash_key=hash_key, bitmap_bytes_max=64)
 
 
