@@ -9,8 +9,8 @@ import numpy as np
 
 from offsetd_storage.cleaner.segment_bytes import CHUNK_BYTES, SegmentChunk
 from offsetd_storage.compression import compress
-from offsetd_storage.kernels import PADDING_BYTES, padded_buffer, scan
-from offsetd_storage.kernels import keep as kernel
+from offsetd_storage.kernels import PADDING_BYTES, judge, padded_buffer, scan
+from offsetd_storage.kernels import keep as retain
 from offsetd_storage.kernels import offset_map as map_kernel
 from offsetd_storage.kernels.decode import RECORD_BYTES_MIN
 from offsetd_storage.kernels.encode import BATCH_HEADER_BYTES
@@ -134,7 +134,7 @@ class _Keeper:
         self._rules = rules
         self._write = write
         self._state = _new_state(chunk.source, offset_map, mapped, rules)
-        self._rows = np.empty((_ROWS_MAX, kernel.ROW_COLUMNS), dtype=np.int64)
+        self._rows = np.empty((_ROWS_MAX, judge.ROW_COLUMNS), dtype=np.int64)
         self._queue = np.empty((map_kernel.QUEUE_ROWS, map_kernel.QUEUE_COLUMNS), dtype=np.int64)
         self._verdicts = np.empty(0, dtype=np.uint8)
         self._out = np.empty(chunk.buffer.size, dtype=np.uint8)
@@ -148,15 +148,15 @@ class _Keeper:
     def stats(self, bytes_read: int) -> KeepStats:
         """What was done so far."""
         state = self._state.tolist()
-        horizon_ms = state[kernel.HORIZON_MIN]
+        horizon_ms = state[judge.HORIZON_MIN]
         return KeepStats(
             bytes_read=bytes_read,
-            messages_read=state[kernel.MESSAGES_READ],
-            invalid_messages=state[kernel.INVALID_MESSAGES],
-            bytes_retained=state[kernel.BYTES_RETAINED],
-            messages_retained=state[kernel.MESSAGES_RETAINED],
-            batches_dropped=state[kernel.BATCHES_DROPPED],
-            batches_rewritten=state[kernel.BATCHES_REWRITTEN],
+            messages_read=state[judge.MESSAGES_READ],
+            invalid_messages=state[judge.INVALID_MESSAGES],
+            bytes_retained=state[judge.BYTES_RETAINED],
+            messages_retained=state[judge.MESSAGES_RETAINED],
+            batches_dropped=state[judge.BATCHES_DROPPED],
+            batches_rewritten=state[judge.BATCHES_REWRITTEN],
             delete_horizon_ms=None if horizon_ms == _NO_HORIZON_MS else horizon_ms,
         )
 
@@ -165,16 +165,16 @@ class _Keeper:
         chunk, state = self._chunk, self._state
         if self._verdicts.size * RECORD_BYTES_MIN < chunk.buffer.size:
             self._verdicts = np.empty(chunk.buffer.size // RECORD_BYTES_MIN + 1, dtype=np.uint8)
-        state[kernel.RUN_START] = 0
+        state[judge.RUN_START] = 0
         at = 0
         while True:
             judged_end = self._judge(at)
-            reason = int(state[kernel.REASON])
+            reason = int(state[judge.REASON])
             at = self._retain(at, judged_end)
             if reason in (scan.END, scan.INCOMPLETE):
                 self._flush(at)
                 return at
-            if reason == kernel.ROWS_FULL:
+            if reason == judge.ROWS_FULL:
                 continue
             if reason == map_kernel.NEW_TRANSACTION:
                 header = chunk.header(at)
@@ -187,8 +187,8 @@ class _Keeper:
                 chunk.fail(reason, at)
 
     def _judge(self, at: int) -> int:
-        self._state[kernel.OPEN_TRANSACTIONS] = self._transactions.open_count
-        return kernel.judge_batches(
+        self._state[judge.OPEN_TRANSACTIONS] = self._transactions.open_count
+        return judge.judge_batches(
             self._chunk.buffer,
             at,
             self._chunk.end,
@@ -207,28 +207,28 @@ class _Keeper:
         """Puts what stays of the judged batches into `out`, and writes that where it is full."""
         chunk, state = self._chunk, self._state
         while True:
-            at = kernel.retain_batches(
+            at = retain.retain_batches(
                 chunk.buffer, at, state, self._rows, self._verdicts, self._out
             )
-            reason = int(state[kernel.REASON])
+            reason = int(state[judge.REASON])
             if reason == scan.END:
                 assert at == judged_end, "each judged batch is retained or dropped"
                 return at
-            if reason != kernel.OUT_FULL:
+            if reason != judge.OUT_FULL:
                 chunk.fail(reason, at)
             self._flush(at)
-            if state[kernel.ROOM_NEEDED] > self._out.size:
-                self._out = np.empty(int(state[kernel.ROOM_NEEDED]), dtype=np.uint8)
+            if state[judge.ROOM_NEEDED] > self._out.size:
+                self._out = np.empty(int(state[judge.ROOM_NEEDED]), dtype=np.uint8)
 
     def _flush(self, at: int) -> None:
         """Writes `out`, and the untouched batches from there up to `at`."""
         state = self._state
-        if state[kernel.OUT_BYTES]:
-            self._write(self._out[: state[kernel.OUT_BYTES]])
-            state[kernel.OUT_BYTES] = 0
-        if state[kernel.RUN_START] < at:
-            self._write(self._chunk.buffer[state[kernel.RUN_START] : at])
-            state[kernel.RUN_START] = at
+        if state[judge.OUT_BYTES]:
+            self._write(self._out[: state[judge.OUT_BYTES]])
+            state[judge.OUT_BYTES] = 0
+        if state[judge.RUN_START] < at:
+            self._write(self._chunk.buffer[state[judge.RUN_START] : at])
+            state[judge.RUN_START] = at
 
     # Batches that are no kernel's work.
 
@@ -244,7 +244,7 @@ class _Keeper:
             if header_stays:
                 replacement = self._empty_header(at)
             if not discards or header_stays:
-                self._state[kernel.MESSAGES_READ] += batch.count
+                self._state[judge.MESSAGES_READ] += batch.count
             self._step(at, batch, replacement, retained=0, drops=not header_stays)
             return at + batch.size_bytes
         has_tombstone = any(each.value is None for each in batch.records)
@@ -253,7 +253,7 @@ class _Keeper:
             replacement = _stamped(batch, horizon_ms)
         if can_discard and horizon_ms is not None:
             self._note_horizon(horizon_ms)
-        self._state[kernel.MESSAGES_READ] += batch.count
+        self._state[judge.MESSAGES_READ] += batch.count
         self._step(at, batch, replacement, retained=batch.count)
         return at + batch.size_bytes
 
@@ -272,11 +272,11 @@ class _Keeper:
         """Keeps what stays of a compressed batch's records; returns where the batch ends."""
         state = self._state
         header = self._chunk.header(at)
-        header_stays = bool(state[kernel.KEEPS_HEADER])
+        header_stays = bool(state[judge.KEEPS_HEADER])
         content = self._chunk.decompressed(at, header)
         verdicts = self._judge_decompressed(at, header, content)
-        retained = int(np.count_nonzero(verdicts != kernel.GOES))
-        has_tombstones = bool(np.any(verdicts == kernel.STAYS_AS_TOMBSTONE))
+        retained = int(np.count_nonzero(verdicts != judge.GOES))
+        has_tombstones = bool(np.any(verdicts == judge.STAYS_AS_TOMBSTONE))
         horizon_ms = header.delete_horizon_ms
         stamps = has_tombstones and horizon_ms is None
         if stamps:
@@ -292,7 +292,7 @@ class _Keeper:
             self._chunk.check(at, header)
         if has_tombstones and horizon_ms is not None:
             self._note_horizon(horizon_ms)
-        state[kernel.MESSAGES_READ] += header.count
+        state[judge.MESSAGES_READ] += header.count
         drops = retained == 0 and not header_stays
         self._step(at, header, replacement, retained=retained, drops=drops)
         return at + header.size_bytes
@@ -306,7 +306,7 @@ class _Keeper:
             self._chunk.fail(map_kernel.BAD_RECORD, at)
         verdicts = np.empty(header.count, dtype=np.uint8)
         horizon_ms = header.delete_horizon_ms
-        reason = kernel.judge_decompressed(
+        reason = judge.judge_decompressed(
             content,
             size_bytes,
             header.base_offset,
@@ -333,8 +333,8 @@ class _Keeper:
         horizon_ms: int | None,
     ) -> bytes:
         """The batch with the records that stay, compressed as it was."""
-        out = padded_buffer(content.size + kernel.RECORD_GROWTH_BYTES_MAX * retained)
-        size_bytes = kernel.rebuild_decompressed(
+        out = padded_buffer(content.size + retain.RECORD_GROWTH_BYTES_MAX * retained)
+        size_bytes = retain.rebuild_decompressed(
             content,
             content.size - PADDING_BYTES,
             header.count,
@@ -352,8 +352,8 @@ class _Keeper:
             attrs.evolve(
                 header,
                 attributes=with_delete_horizon(header.attributes, horizon_ms is not None),
-                base_timestamp_ms=int(self._state[kernel.BASE_TIMESTAMP]),
-                max_timestamp_ms=int(self._state[kernel.MAX_TIMESTAMP]),
+                base_timestamp_ms=int(self._state[judge.BASE_TIMESTAMP]),
+                max_timestamp_ms=int(self._state[judge.MAX_TIMESTAMP]),
                 count=retained,
             ),
         )
@@ -361,11 +361,11 @@ class _Keeper:
     def _empty_header(self, at: int) -> bytes | None:
         """The header alone of a batch; None where that is all it is."""
         header = np.empty(BATCH_HEADER_BYTES, dtype=np.uint8)
-        size_bytes = kernel.put_empty_header(self._chunk.buffer, at, header)
+        size_bytes = retain.put_empty_header(self._chunk.buffer, at, header)
         return header.tobytes() if size_bytes else None
 
     def _note_horizon(self, horizon_ms: int) -> None:
-        self._state[kernel.HORIZON_MIN] = min(self._state[kernel.HORIZON_MIN], horizon_ms)
+        self._state[judge.HORIZON_MIN] = min(self._state[judge.HORIZON_MIN], horizon_ms)
 
     def _step(
         self,
@@ -378,49 +378,49 @@ class _Keeper:
     ) -> None:
         """Goes on behind a batch that stays as it is, or is replaced, or dropped."""
         state = self._state
-        state[kernel.OFFSET_NEXT] = header.last_offset + 1
-        state[kernel.MESSAGES_RETAINED] += retained
+        state[judge.OFFSET_NEXT] = header.last_offset + 1
+        state[judge.MESSAGES_RETAINED] += retained
         if replacement is None and not drops:
-            state[kernel.BYTES_RETAINED] += header.size_bytes
+            state[judge.BYTES_RETAINED] += header.size_bytes
             return
-        self._append(self._chunk.buffer[state[kernel.RUN_START] : at])
-        state[kernel.RUN_START] = at + header.size_bytes
+        self._append(self._chunk.buffer[state[judge.RUN_START] : at])
+        state[judge.RUN_START] = at + header.size_bytes
         if replacement is None:
-            state[kernel.BATCHES_DROPPED] += 1
+            state[judge.BATCHES_DROPPED] += 1
             return
-        state[kernel.BATCHES_REWRITTEN] += 1
-        state[kernel.BYTES_RETAINED] += len(replacement)
+        state[judge.BATCHES_REWRITTEN] += 1
+        state[judge.BYTES_RETAINED] += len(replacement)
         self._append(np.frombuffer(replacement, dtype=np.uint8))
 
     def _append(self, batches: npt.NDArray[np.uint8]) -> None:
         state = self._state
-        if batches.size > self._out.size - state[kernel.OUT_BYTES]:
-            if state[kernel.OUT_BYTES]:
-                self._write(self._out[: state[kernel.OUT_BYTES]])
-                state[kernel.OUT_BYTES] = 0
+        if batches.size > self._out.size - state[judge.OUT_BYTES]:
+            if state[judge.OUT_BYTES]:
+                self._write(self._out[: state[judge.OUT_BYTES]])
+                state[judge.OUT_BYTES] = 0
             if batches.size > self._out.size:
                 self._write(batches)
                 return
-        start = int(state[kernel.OUT_BYTES])
+        start = int(state[judge.OUT_BYTES])
         self._out[start : start + batches.size] = batches
-        state[kernel.OUT_BYTES] = start + batches.size
+        state[judge.OUT_BYTES] = start + batches.size
 
 
 def _new_state(
     source: SegmentBytes, offset_map: OffsetMap, mapped: MappedRange, rules: KeepRules
 ) -> npt.NDArray[np.int64]:
-    state = np.zeros(kernel.STATE_SLOTS, dtype=np.int64)
-    state[kernel.FIRST_DIRTY] = mapped.first_dirty
-    state[kernel.MAP_END] = mapped.offset_next
-    state[kernel.BITS_END] = mapped.bits_end
-    state[kernel.SLOTS] = offset_map.slots
-    state[kernel.NOW] = rules.now_ms
-    state[kernel.NEW_HORIZON] = rules.now_ms + rules.delete_retention_ms
-    state[kernel.ROUND_END] = rules.first_uncleanable
-    state[kernel.TOMBSTONES_MAPPED] = mapped.tombstones
-    state[kernel.SEGMENT_BASE_OFFSET] = source.base_offset
-    state[kernel.OFFSET_NEXT] = source.base_offset
-    state[kernel.HORIZON_MIN] = _NO_HORIZON_MS
+    state = np.zeros(judge.STATE_SLOTS, dtype=np.int64)
+    state[judge.FIRST_DIRTY] = mapped.first_dirty
+    state[judge.MAP_END] = mapped.offset_next
+    state[judge.BITS_END] = mapped.bits_end
+    state[judge.SLOTS] = offset_map.slots
+    state[judge.NOW] = rules.now_ms
+    state[judge.NEW_HORIZON] = rules.now_ms + rules.delete_retention_ms
+    state[judge.ROUND_END] = rules.first_uncleanable
+    state[judge.TOMBSTONES_MAPPED] = mapped.tombstones
+    state[judge.SEGMENT_BASE_OFFSET] = source.base_offset
+    state[judge.OFFSET_NEXT] = source.base_offset
+    state[judge.HORIZON_MIN] = _NO_HORIZON_MS
     return state
 
 

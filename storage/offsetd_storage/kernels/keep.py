@@ -1,8 +1,7 @@
-"""The cleaner's second pass over plain batches: which records stay, and the bytes that are left.
+"""The cleaner's second pass, second half: the bytes that are left of judged batches.
 
-First the batches of a chunk are judged, with a queue between a key's hash and its entry in the
-map, as where that is built. Then they are retained: what nothing changes in a row of batches is
-copied at once, or not at all where that is a whole chunk.
+What nothing changes in a row of batches is copied at once, or not at all where that is a whole
+chunk.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from offsetd_storage.kernels.byte_order import (
     store_varint,
     varint_size,
 )
-from offsetd_storage.kernels.decode import RECORD_BYTES_MIN, load_record
 from offsetd_storage.kernels.encode import (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
@@ -36,34 +34,37 @@ from offsetd_storage.kernels.encode import (
     PRODUCER_ID_AT,
     seal_batch,
 )
-from offsetd_storage.kernels.offset_map import (
-    BAD_RECORD,
-    COMPRESSED,
-    COMPRESSION_BITS,
-    CONTROL,
-    CONTROL_BIT,
-    NEW_TRANSACTION,
-    QUEUE_ROWS,
-    TRANSACTIONAL_BIT,
-    bits_in,
-    entry_of,
-    find_entry,
-    find_open_transaction,
-    has_bit,
-    hash_key,
-    prefetch,
+from offsetd_storage.kernels.judge import (
+    ACTION,
+    BASE_TIMESTAMP,
+    BATCHES_DROPPED,
+    BATCHES_REWRITTEN,
+    BYTES_RETAINED,
+    DISCARD,
+    FIRST_VERDICT,
+    GOES,
+    HEADER_STAYS,
+    HORIZON_BIT,
+    HORIZON_MIN,
+    JUDGED,
+    KEEP,
+    MAX_TIMESTAMP,
+    MESSAGES_READ,
+    MESSAGES_RETAINED,
+    NEW_HORIZON,
+    NONE_LEFT,
+    OUT_BYTES,
+    OUT_FULL,
+    REASON,
+    ROOM_NEEDED,
+    ROW,
+    ROWS,
+    RUN_START,
+    STAYS_AS_TOMBSTONE,
 )
+from offsetd_storage.kernels.offset_map import CONTROL_BIT, TRANSACTIONAL_BIT
 from offsetd_storage.kernels.registry import inline_kernel, kernel
-from offsetd_storage.kernels.scan import (
-    BAD_CHECKSUM,
-    BAD_OFFSET,
-    END,
-    I32_MAX,
-    INCOMPLETE,
-    batch_size,
-    has_valid_checksum,
-    header_flaw,
-)
+from offsetd_storage.kernels.scan import BAD_CHECKSUM, END, batch_size, has_valid_checksum
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,341 +73,11 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
     Numbers = npt.NDArray[np.int64]
 
-# Why a call ended, beside what `scan` and `offset_map` know.
-ROWS_FULL: Final = 30  # Retain what is judged, and go on.
-OUT_FULL: Final = 31  # Write `out`, and see to it that there are `ROOM_NEEDED` bytes.
-
-# Slots of `state`: what is set before the first call ...
-FIRST_DIRTY: Final = 0
-MAP_END: Final = 1  # the first offset that the map does not speak for
-BITS_END: Final = 2  # the first offset at or above the first dirty one for which no bit does
-SLOTS: Final = 3
-NOW: Final = 4
-NEW_HORIZON: Final = 5
-ROUND_END: Final = 6  # the batch that ends right before stays
-TOMBSTONES_MAPPED: Final = 7  # whether there are any among the records that have bits
-SEGMENT_BASE_OFFSET: Final = 8
-# ... what runs through all calls ...
-OFFSET_NEXT: Final = 9  # the least offset that the next batch may have
-MESSAGES_READ: Final = 10
-INVALID_MESSAGES: Final = 11  # below the first dirty offset
-BYTES_RETAINED: Final = 12
-MESSAGES_RETAINED: Final = 13
-BATCHES_DROPPED: Final = 14
-BATCHES_REWRITTEN: Final = 15
-HORIZON_MIN: Final = 16
-OUT_BYTES: Final = 17
-RUN_START: Final = 18  # in the buffer: what stays as it is and is not yet in `out`
-OPEN_TRANSACTIONS: Final = 19  # rows in use
-# ... and what calls say.
-REASON: Final = 20
-ROWS: Final = 21  # judged
-ROW: Final = 22  # the next one to retain
-KEEPS_HEADER: Final = 23  # whether the compressed batch that ended the call does
-ROOM_NEEDED: Final = 24
-BASE_TIMESTAMP: Final = 25  # of rebuilt records
-MAX_TIMESTAMP: Final = 26
-# The queue, empty between calls.
-QUEUED: Final = 27
-DONE: Final = 28
-STATE_SLOTS: Final = 29
-
-# Columns of a judged batch's row.
-ACTION: Final = 0
-HEADER_STAYS: Final = 1
-FIRST_VERDICT: Final = 2
-ROW_COLUMNS: Final = 3
-
-# Actions.
-KEEP: Final = 0  # All of it, and it holds no tombstone.
-DISCARD: Final = 1  # It is of an aborted transaction.
-NONE_LEFT: Final = 2  # No record has a bit, or there is none.
-JUDGED: Final = 3  # Record by record.
-
-# Verdicts.
-GOES: Final = 0
-STAYS: Final = 1
-STAYS_AS_TOMBSTONE: Final = 2
-
 LOG_APPEND_TIME_BIT: Final = 0x08
-HORIZON_BIT: Final = 0x40
 _KNOWN_BITS: Final = 0x3F  # Without the horizon.
 _EMPTY_HEADER_BITS: Final = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
 _NO_TIMESTAMP: Final = -1
 RECORD_GROWTH_BYTES_MAX: Final = 14  # Of a longer timestamp, and the record's length with it.
-
-
-@inline_kernel
-def _pass_judgement(
-    state: Numbers, table: Numbers, queue: Numbers, verdicts: Bytes, left: int
-) -> None:
-    """Look up what is in the queue, but for the `left` hashes that came last."""
-    while state[QUEUED] - state[DONE] > left:
-        row = state[DONE] & (QUEUE_ROWS - 1)
-        entry = find_entry(table, queue[row, 2], state[SLOTS], queue[row, 0], queue[row, 1])
-        latest = table[entry + 2] - 1  # -1 where there is none.
-        if queue[row, 3] < latest:
-            verdicts[queue[row, 4]] = GOES
-        state[DONE] += 1
-
-
-@inline_kernel
-def _judge_records(
-    buffer: Bytes,
-    position: int,
-    end: int,
-    base_offset: int,
-    last_offset_delta: int,
-    count: int,
-    horizon_passed: bool,
-    state: Numbers,
-    verdicts: Bytes,
-    verdict: int,
-    secret: Numbers,
-    table: Numbers,
-    bits: Numbers,
-    queue: Numbers,
-) -> int:
-    """Judge the `count` records that fill the range; returns END or BAD_RECORD."""
-    first_dirty = state[FIRST_DIRTY]
-    map_end = state[MAP_END]
-    bits_end = state[BITS_END]
-    delta_before = -1
-    for at in range(verdict, verdict + count):
-        record = load_record(buffer, position, end)
-        position = record[0]
-        offset_delta = record[2]
-        if position < 0 or offset_delta <= delta_before or offset_delta > last_offset_delta:
-            return BAD_RECORD
-        delta_before = offset_delta
-        offset = base_offset + offset_delta
-        is_tombstone = record[6] < 0
-        stays = STAYS_AS_TOMBSTONE if is_tombstone else STAYS
-        if offset < map_end:
-            if record[4] < 0:
-                stays = GOES
-                if offset < first_dirty:
-                    state[INVALID_MESSAGES] += 1
-            elif is_tombstone and horizon_passed:
-                stays = GOES
-            elif offset >= first_dirty and offset < bits_end:
-                if not has_bit(bits, offset - first_dirty):
-                    stays = GOES
-            else:
-                _pass_judgement(state, table, queue, verdicts, QUEUE_ROWS - 1)
-                low, high = hash_key(buffer, record[3], record[4], secret)
-                entry = entry_of(low, high, state[SLOTS], secret)
-                prefetch(table, entry)
-                row = state[QUEUED] & (QUEUE_ROWS - 1)
-                queue[row, 0] = low
-                queue[row, 1] = high
-                queue[row, 2] = entry
-                queue[row, 3] = offset
-                queue[row, 4] = at
-                state[QUEUED] += 1
-        verdicts[at] = stays
-    return END if position == end else BAD_RECORD
-
-
-@inline_kernel
-def _is_last_batch(last_batches: Numbers, producer_id: int, last_offset: int) -> bool:
-    """Whether the rows, by offset, name this batch as the last one of its producer."""
-    low = 0
-    high = last_batches.shape[0]
-    while low < high:
-        middle = (low + high) >> 1
-        if last_batches[middle, 0] < last_offset:
-            low = middle + 1
-        else:
-            high = middle
-    return bool(
-        low < last_batches.shape[0]
-        and last_batches[low, 0] == last_offset
-        and last_batches[low, 1] == producer_id
-    )
-
-
-@inline_kernel
-def _horizon_has_passed(buffer: Bytes, position: int, now: int) -> bool:
-    attributes = load_i16(buffer, position + ATTRIBUTES_AT)
-    horizon = load_i64(buffer, position + BASE_TIMESTAMP_AT)
-    return bool(attributes & HORIZON_BIT != 0 and now >= horizon)
-
-
-@inline_kernel
-def _batch_outlook(
-    buffer: Bytes, position: int, end: int, state: Numbers, open_transactions: Numbers
-) -> tuple[int, int]:
-    """What the header alone says of the batch at `position`: (reason to stop, or END; whether its
-    transaction is aborted).
-    """
-    if end - position < BATCH_HEADER_BYTES:
-        return INCOMPLETE, 0
-    flaw = header_flaw(buffer, position)
-    if flaw != END:
-        return flaw, 0
-    base_offset = load_i64(buffer, position + BASE_OFFSET_AT)
-    last_offset = base_offset + load_i32(buffer, position + LAST_OFFSET_DELTA_AT)
-    if base_offset < state[OFFSET_NEXT] or last_offset > state[SEGMENT_BASE_OFFSET] + I32_MAX:
-        return BAD_OFFSET, 0
-    if batch_size(buffer, position) > end - position:
-        return INCOMPLETE, 0
-    attributes = load_i16(buffer, position + ATTRIBUTES_AT)
-    if attributes & CONTROL_BIT:
-        return CONTROL, 0
-    if attributes & TRANSACTIONAL_BIT:
-        producer_id = load_i64(buffer, position + PRODUCER_ID_AT)
-        row = find_open_transaction(open_transactions, state[OPEN_TRANSACTIONS], producer_id)
-        if row < 0:
-            return NEW_TRANSACTION, 0
-        return END, open_transactions[row, 1]
-    return END, 0
-
-
-@inline_kernel
-def _action(buffer: Bytes, position: int, state: Numbers, bits: Numbers) -> int:
-    """What header and bitmap say of a batch of no aborted transaction."""
-    count = load_i32(buffer, position + COUNT_AT)
-    if count == 0:
-        return NONE_LEFT
-    first_dirty = state[FIRST_DIRTY]
-    base_offset = load_i64(buffer, position + BASE_OFFSET_AT)
-    last_offset = base_offset + load_i32(buffer, position + LAST_OFFSET_DELTA_AT)
-    if base_offset < first_dirty or last_offset >= state[BITS_END]:
-        return JUDGED
-    found = bits_in(bits, base_offset - first_dirty, last_offset - first_dirty)
-    if found == 0:
-        return NONE_LEFT
-    if found == count and state[TOMBSTONES_MAPPED] == 0:
-        return KEEP
-    return JUDGED
-
-
-@kernel(
-    "int64(uint8[::1], int64, int64, int64[::1], int64[:, ::1], uint8[::1], int64[::1],"
-    " int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1])"
-)
-def judge_batches(
-    buffer: Bytes,
-    start: int,
-    end: int,
-    state: Numbers,
-    rows: Numbers,
-    verdicts: Bytes,
-    secret: Numbers,
-    table: Numbers,
-    bits: Numbers,
-    queue: Numbers,
-    open_transactions: Numbers,
-    last_batches: Numbers,
-) -> int:
-    """Fill a row for each batch from `start` on; returns where the first one begins that has none
-    (or `end`); `state[REASON]` says why. There is a verdict for every 7 bytes of the buffer.
-    """
-    position = start
-    row = 0
-    verdict = 0
-    state[QUEUED] = 0
-    state[DONE] = 0
-    reason = END
-    while position < end:
-        if row == rows.shape[0]:
-            reason = ROWS_FULL
-            break
-        reason, is_aborted = _batch_outlook(buffer, position, end, state, open_transactions)
-        if reason != END:
-            break
-        size = batch_size(buffer, position)
-        base_offset = load_i64(buffer, position + BASE_OFFSET_AT)
-        last_offset_delta = load_i32(buffer, position + LAST_OFFSET_DELTA_AT)
-        last_offset = base_offset + last_offset_delta
-        producer_id = load_i64(buffer, position + PRODUCER_ID_AT)
-        header_stays = last_offset + 1 == state[ROUND_END] or (
-            producer_id >= 0 and _is_last_batch(last_batches, producer_id, last_offset)
-        )
-        action = DISCARD if is_aborted else _action(buffer, position, state, bits)
-        if action == JUDGED:
-            if load_i16(buffer, position + ATTRIBUTES_AT) & COMPRESSION_BITS:
-                state[KEEPS_HEADER] = 1 if header_stays else 0
-                reason = COMPRESSED
-                break
-            count = load_i32(buffer, position + COUNT_AT)
-            reason = BAD_RECORD
-            if count > (size - BATCH_HEADER_BYTES) // RECORD_BYTES_MIN:
-                break
-            reason = _judge_records(
-                buffer,
-                position + BATCH_HEADER_BYTES,
-                position + size,
-                base_offset,
-                last_offset_delta,
-                count,
-                _horizon_has_passed(buffer, position, state[NOW]),
-                state,
-                verdicts,
-                verdict,
-                secret,
-                table,
-                bits,
-                queue,
-            )
-            if reason != END:
-                break
-            rows[row, FIRST_VERDICT] = verdict
-            verdict += count
-        rows[row, ACTION] = action
-        rows[row, HEADER_STAYS] = 1 if header_stays else 0
-        row += 1
-        state[OFFSET_NEXT] = last_offset + 1
-        position += size
-    _pass_judgement(state, table, queue, verdicts, 0)
-    state[ROWS] = row
-    state[ROW] = 0
-    state[REASON] = reason
-    return position
-
-
-@kernel(
-    "int64(uint8[::1], int64, int64, int64, int64, boolean, int64[::1], uint8[::1], int64[::1],"
-    " int64[::1], int64[::1], int64[:, ::1])"
-)
-def judge_decompressed(
-    content: Bytes,
-    end: int,
-    base_offset: int,
-    last_offset_delta: int,
-    count: int,
-    horizon_passed: bool,
-    state: Numbers,
-    verdicts: Bytes,
-    secret: Numbers,
-    table: Numbers,
-    bits: Numbers,
-    queue: Numbers,
-) -> int:
-    """Judge the records of one batch, `content` up to `end`; returns END or BAD_RECORD. There is
-    a verdict for every record.
-    """
-    state[QUEUED] = 0
-    state[DONE] = 0
-    reason = _judge_records(
-        content,
-        0,
-        end,
-        base_offset,
-        last_offset_delta,
-        count,
-        horizon_passed,
-        state,
-        verdicts,
-        0,
-        secret,
-        table,
-        bits,
-        queue,
-    )
-    _pass_judgement(state, table, queue, verdicts, 0)
-    return reason
 
 
 @inline_kernel
@@ -600,6 +271,64 @@ def _put_rest(
     return end
 
 
+@inline_kernel
+def _count_verdicts(verdicts: Bytes, first: int, count: int) -> tuple[int, bool]:
+    """How many records stay, and whether there are tombstones among them."""
+    retained = 0
+    has_tombstones = False
+    for each in range(first, first + count):
+        retained += 1 if verdicts[each] != GOES else 0
+        has_tombstones |= verdicts[each] == STAYS_AS_TOMBSTONE
+    return retained, has_tombstones
+
+
+@inline_kernel
+def _has_horizon(buffer: Bytes, position: int) -> bool:
+    return bool(load_i16(buffer, position + ATTRIBUTES_AT) & HORIZON_BIT != 0)
+
+
+@inline_kernel
+def _replace(
+    buffer: Bytes,
+    position: int,
+    state: Numbers,
+    verdicts: Bytes,
+    row: Numbers,
+    retained: int,
+    stamps: bool,
+    out: Bytes,
+) -> int:
+    """Put the untouched batches before the one at `position` into `out`, and what is left of it;
+    returns END, BAD_CHECKSUM or OUT_FULL.
+    """
+    size = batch_size(buffer, position)
+    # What the bits decide was checked when they were set.
+    is_checked = row[ACTION] == NONE_LEFT and load_i32(buffer, position + COUNT_AT) > 0
+    if not is_checked and not has_valid_checksum(buffer, position, size):
+        return BAD_CHECKSUM
+    run_bytes = position - state[RUN_START]
+    room_needed = size + RECORD_GROWTH_BYTES_MAX * retained
+    start = state[OUT_BYTES]
+    if run_bytes + room_needed > out.size - start:
+        state[ROOM_NEEDED] = room_needed
+        return OUT_FULL
+    copy_bytes(out, start, buffer, state[RUN_START], run_bytes)
+    start += run_bytes
+    end = start
+    if retained > 0:
+        end = _put_rest(
+            buffer, position, state, verdicts, row[FIRST_VERDICT], retained, stamps, out, start
+        )
+    elif row[HEADER_STAYS]:
+        end = _put_empty(buffer, position, out, start)
+    state[BATCHES_DROPPED] += 1 if end == start else 0
+    state[BATCHES_REWRITTEN] += 1 if end > start else 0
+    state[BYTES_RETAINED] += end - start
+    state[OUT_BYTES] = end
+    state[RUN_START] = position + size
+    return END
+
+
 @kernel("int64(uint8[::1], int64, int64[::1], int64[:, ::1], uint8[::1], uint8[::1])")
 def retain_batches(
     buffer: Bytes, start: int, state: Numbers, rows: Numbers, verdicts: Bytes, out: Bytes
@@ -610,65 +339,33 @@ def retain_batches(
     `state[REASON]` is END, or else says why it stopped before the last row.
     """
     position = start
-    row = state[ROW]
     reason = END
-    while row < state[ROWS]:
-        size = batch_size(buffer, position)
+    while state[ROW] < state[ROWS]:
+        row = rows[state[ROW]]
         count = load_i32(buffer, position + COUNT_AT)
-        action = rows[row, ACTION]
-        header_stays = rows[row, HEADER_STAYS] != 0
-        first = rows[row, FIRST_VERDICT]
-        retained = count if action == KEEP else 0
+        retained = count if row[ACTION] == KEEP else 0
         has_tombstones = False
-        if action == JUDGED:
-            for each in range(first, first + count):
-                retained += 1 if verdicts[each] != GOES else 0
-                has_tombstones |= verdicts[each] == STAYS_AS_TOMBSTONE
-        has_horizon = load_i16(buffer, position + ATTRIBUTES_AT) & HORIZON_BIT != 0
-        stamps = has_tombstones and not has_horizon
+        if row[ACTION] == JUDGED:
+            retained, has_tombstones = _count_verdicts(verdicts, row[FIRST_VERDICT], count)
+        stamps = has_tombstones and not _has_horizon(buffer, position)
         is_kept = retained == count and retained > 0 and not stamps
-        if retained == 0 and header_stays:
+        if retained == 0 and row[HEADER_STAYS]:
             is_kept = _is_empty_header(buffer, position)
-        kept_bytes = size
-        if not is_kept:
-            # What the bits decide was checked when they were set.
-            if (action != NONE_LEFT or count == 0) and not has_valid_checksum(
-                buffer, position, size
-            ):
-                reason = BAD_CHECKSUM
+        if is_kept:
+            state[BYTES_RETAINED] += batch_size(buffer, position)
+        else:
+            reason = _replace(buffer, position, state, verdicts, row, retained, stamps, out)
+            if reason != END:
                 break
-            run_bytes = position - state[RUN_START]
-            room_needed = size + RECORD_GROWTH_BYTES_MAX * retained
-            if run_bytes + room_needed > out.size - state[OUT_BYTES]:
-                state[ROOM_NEEDED] = room_needed
-                reason = OUT_FULL
-                break
-            at = state[OUT_BYTES]
-            copy_bytes(out, at, buffer, state[RUN_START], run_bytes)
-            at += run_bytes
-            after = at
-            if retained > 0:
-                after = _put_rest(
-                    buffer, position, state, verdicts, first, retained, stamps, out, at
-                )
-            elif header_stays:
-                after = _put_empty(buffer, position, out, at)
-            kept_bytes = after - at
-            state[BATCHES_DROPPED] += 1 if kept_bytes == 0 else 0
-            state[BATCHES_REWRITTEN] += 1 if kept_bytes > 0 else 0
-            state[OUT_BYTES] = after
-            state[RUN_START] = position + size
         if has_tombstones:
             horizon = state[NEW_HORIZON]
-            if has_horizon:
+            if not stamps:
                 horizon = load_i64(buffer, position + BASE_TIMESTAMP_AT)
             state[HORIZON_MIN] = min(state[HORIZON_MIN], horizon)
-        if action != DISCARD or header_stays:
+        if row[ACTION] != DISCARD or row[HEADER_STAYS]:
             state[MESSAGES_READ] += count
         state[MESSAGES_RETAINED] += retained
-        state[BYTES_RETAINED] += kept_bytes
-        position += size
-        row += 1
-    state[ROW] = row
+        position += batch_size(buffer, position)
+        state[ROW] += 1
     state[REASON] = reason
     return position

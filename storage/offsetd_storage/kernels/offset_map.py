@@ -350,6 +350,47 @@ def _map_records(
     return END
 
 
+@inline_kernel
+def _map_batch(
+    buffer: Bytes,
+    position: int,
+    state: Numbers,
+    secret: Numbers,
+    table: Numbers,
+    bits: Numbers,
+    queue: Numbers,
+    open_transactions: Numbers,
+) -> int:
+    """Map a batch that was checked; returns END, or why it could not be."""
+    attributes = load_i16(buffer, position + ATTRIBUTES_AT)
+    if attributes & CONTROL_BIT:
+        return CONTROL
+    count = load_i32(buffer, position + COUNT_AT)
+    if attributes & TRANSACTIONAL_BIT:
+        producer_id = load_i64(buffer, position + PRODUCER_ID_AT)
+        row = find_open_transaction(open_transactions, state[OPEN_TRANSACTIONS], producer_id)
+        if row < 0:
+            return NEW_TRANSACTION
+        if open_transactions[row, 1] != 0:
+            state[MESSAGES] += count
+            return END
+    if attributes & COMPRESSION_BITS:
+        return COMPRESSED
+    return _map_records(
+        buffer,
+        position + BATCH_HEADER_BYTES,
+        position + batch_size(buffer, position),
+        load_i64(buffer, position + BASE_OFFSET_AT),
+        load_i32(buffer, position + LAST_OFFSET_DELTA_AT),
+        count,
+        state,
+        secret,
+        table,
+        bits,
+        queue,
+    )
+
+
 @kernel(
     "int64(uint8[::1], int64, int64, int64[::1], int64[::1], int64[::1], int64[::1],"
     " int64[:, ::1], int64[:, ::1])"
@@ -379,48 +420,15 @@ def map_batches(
         reason = batch_flaw(buffer, position, end, state[OFFSET_NEXT], offset_last_max, -1)
         if reason != END:
             break
-        attributes = load_i16(buffer, position + ATTRIBUTES_AT)
-        if attributes & CONTROL_BIT:
-            reason = CONTROL
+        reason = _map_batch(buffer, position, state, secret, table, bits, queue, open_transactions)
+        if reason != END:
             break
-        count = load_i32(buffer, position + COUNT_AT)
-        is_aborted = False
-        if attributes & TRANSACTIONAL_BIT:
-            producer_id = load_i64(buffer, position + PRODUCER_ID_AT)
-            row = find_open_transaction(open_transactions, state[OPEN_TRANSACTIONS], producer_id)
-            if row < 0:
-                reason = NEW_TRANSACTION
-                break
-            is_aborted = open_transactions[row, 1] != 0
-        base_offset = load_i64(buffer, position + BASE_OFFSET_AT)
-        last_offset_delta = load_i32(buffer, position + LAST_OFFSET_DELTA_AT)
-        following = position + batch_size(buffer, position)
-        if is_aborted:
-            state[MESSAGES] += count
-        elif attributes & COMPRESSION_BITS:
-            reason = COMPRESSED
-            break
-        else:
-            reason = _map_records(
-                buffer,
-                position + BATCH_HEADER_BYTES,
-                following,
-                base_offset,
-                last_offset_delta,
-                count,
-                state,
-                secret,
-                table,
-                bits,
-                queue,
-            )
-            if reason != END:
-                break
-        last_offset = base_offset + last_offset_delta
+        last_offset = load_i64(buffer, position + BASE_OFFSET_AT)
+        last_offset += load_i32(buffer, position + LAST_OFFSET_DELTA_AT)
         if last_offset >= state[FIRST_DIRTY]:
             state[LATEST_OFFSET] = last_offset
         state[OFFSET_NEXT] = last_offset + 1
-        position = following
+        position += batch_size(buffer, position)
     _drain(state, table, bits, queue, 0)
     state[REASON] = reason
     return position
