@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 import hypothesis.strategies as st
+import pytest
 from cleaning import HASH_KEY, no_throttle
 from compaction.cases import SHAPES, drawn
 from compaction.comparison import batch_difference
+from compaction.logs import CleanerSettings
 from compaction.reference import clean
 from hypothesis import event, given, note
 from offsetd_storage.cleaner.keep import KeepRules, KeepStats, filter_segment
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
 from offsetd_storage.cleaner.segment_bytes import SegmentBytes
 from offsetd_storage.cleaner.transactions import CleanedTransactions, read_producers
+from offsetd_storage.record_batch import decode_batches
 from offsetd_storage.simulated_files import SimulatedFiles
-from partition_logs import FOLDER
-
-if TYPE_CHECKING:
-    from compaction.logs import CleanerSettings
+from partition_logs import FOLDER, GOLDEN, GOLDEN_PARTITIONS, NOW_MS
 
 
 @attrs.frozen(kw_only=True)
@@ -105,6 +103,25 @@ def cleaned(
                 chunk_bytes=memory.chunk_bytes,
             )
     return b"".join(written), mapped.offset_next, stats
+
+
+@pytest.mark.parametrize("partition", GOLDEN_PARTITIONS)
+def test_of_a_brokers_log_is_left_what_the_reference_leaves(partition):
+    logs = sorted((GOLDEN / partition).glob("*.log"))
+    segments = {int(log.stem): log.read_bytes() for log in logs}
+    offset_next = list(decode_batches(b"".join(segments.values())))[-1].last_offset + 1
+    segments[offset_next] = b""
+    fields = {
+        "first_dirty": min(segments),
+        "first_uncleanable": offset_next,
+        "settings": CleanerSettings(),
+        "now_ms": NOW_MS,
+    }
+    memory = Memory(bitmap_bytes_max=1000, chunk_bytes=1000)
+    theirs = clean(segments, **fields)
+    ours, end, _ = cleaned(segments, memory, **fields)
+    assert end == theirs.next_first_dirty
+    assert batch_difference(b"".join(theirs.segments.values()), ours) is None
 
 
 @given(st.sampled_from(list(SHAPES)), st.integers(0, 2**32), MEMORIES)
