@@ -121,7 +121,6 @@ class SupervisedThreads:
         with self._lock:
             if self._is_stopping:
                 return
-            self._threads = [thread for thread in self._threads if thread.is_alive()]
             while len(self._threads) < self._count:
                 thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 thread.start()
