@@ -133,7 +133,7 @@ SHAPES = {
     "a map of one key": Shape(
         keys=5, batches=25, settings=_settings(map_slots=2), rounds=6, unkeyed=0.2
     ),
-    "small maps, gaps and unkeyed": Shape(
+    "small maps and gaps and unkeyed": Shape(
         keys=40, skips=0.3, inner_gaps=0.3, unkeyed=0.3, settings=_settings(map_slots=6), rounds=6
     ),
     "small maps of large batches": Shape(
@@ -148,7 +148,9 @@ SHAPES = {
     ),
     "no timestamps": Shape(timeless=0.5, tombstones=0.3),
     "headers and leader epochs": Shape(headers=0.5, leader_changes=0.3),
-    "compaction lag": Shape(settings=_settings(min_compaction_lag_ms=2000), segments=(4, 8)),
+    "compaction lag": Shape(
+        settings=_settings(min_compaction_lag_ms=2000), segments=(4, 8), waits_ms=(500, 600, 800)
+    ),
     "small buffers": Shape(
         value_bytes=(0, 3000), settings=_settings(io_buffer_bytes=400, message_bytes_max=900)
     ),

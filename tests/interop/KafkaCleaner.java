@@ -147,7 +147,7 @@ public final class KafkaCleaner {
         clock.nowMs = asked.get("now_ms").asLong();
         ArrayNode complaints = answer.putArray("complaints");
         LogConfig config = config(asked.get("config"));
-        for (Path path : segmentLogs(folder)) {
+        for (Path path : filesOf(folder, ".log")) {
             long baseOffset = UnifiedLog.offsetFromFile(path.toFile());
             LogSegment segment = LogSegment.open(folder, baseOffset, config, clock, true, 0, false, "");
             segment.sanityCheck(false);
@@ -225,16 +225,19 @@ public final class KafkaCleaner {
         }
     }
 
-    private static List<Path> segmentLogs(File folder) throws IOException {
+    private static List<Path> filesOf(File folder, String suffix) throws IOException {
         try (Stream<Path> paths = Files.list(folder.toPath())) {
-            return paths.filter(path -> path.toString().endsWith(".log")).sorted().toList();
+            return paths.filter(path -> path.toString().endsWith(suffix)).sorted().toList();
         }
     }
 
     private static void copySegments(File folder, Path to) throws IOException {
         Files.createDirectories(to);
-        for (Path log : segmentLogs(folder)) {
-            Files.copy(log, to.resolve(log.getFileName()), StandardCopyOption.COPY_ATTRIBUTES);
+        for (String suffix : List.of(".log", ".txnindex")) {
+            for (Path file : filesOf(folder, suffix)) {
+                Path copy = to.resolve(file.getFileName());
+                Files.copy(file, copy, StandardCopyOption.COPY_ATTRIBUTES);
+            }
         }
     }
 
