@@ -237,16 +237,13 @@ class PartitionLog(ReadableLog):
                 raise self._no_room(error) from error
             return True
 
-    def roll_if_due(self, now_ms: int, *, roll_ms_max: int | None = None) -> bool:
-        """Rolls an active segment that is older than `segment.ms`, or `roll_ms_max`, by the clock.
+    def roll_if_due(self, now_ms: int) -> bool:
+        """Rolls an active segment that is older than it may be by the clock; whether it did.
 
         Kafka rolls by time only when a batch comes, so an idle log keeps what its last segment
-        holds for ever.
+        holds for ever. Raises StorageFull and StorageFailed.
         """
-        roll_ms = self._config.segment_ms
-        if roll_ms_max is not None:
-            roll_ms = min(roll_ms, roll_ms_max)
-        return self._active.is_overdue(now_ms, roll_ms) and self.roll()
+        return self._active.is_overdue(now_ms) and self.roll()
 
     def _roll(self, *, base_offset: int) -> None:
         old = self._active
@@ -372,7 +369,7 @@ class PartitionLog(ReadableLog):
             kept = [self._made_segment(offset_next)]
         for segment in reversed(dropped):  # From the end, so that a crash leaves no hole.
             self._unsynced.pop(segment.base_offset, None)
-            segment.unlink()
+            segment.remove_files()
             self._unsynced_folders.append(self.folder)
         self.segments, self._active = kept, kept[-1]
         if self._active.offset_next > offset_next:
@@ -393,7 +390,7 @@ def _may_pass(error: OSError) -> bool:
 
 def _jitter_ms(config: LogConfig, random: Random | None) -> int:
     """How much earlier a segment rolls, so that not all do at once; needs chance."""
-    jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
+    jitter_ms = min(config.segment_jitter_ms, config.roll_ms)
     return random.randrange(jitter_ms) if random and jitter_ms else 0
 
 

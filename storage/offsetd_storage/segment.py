@@ -158,7 +158,7 @@ class Segment:
         self._tail_found = files.size(self.path) > 0
         self._waking_bytes: int | None = None  # Of the time index before it rested; None awake.
         self._timeless_since_ms = sys.maxsize  # When it was first asked for room without one.
-        self._seen_filled_ms = sys.maxsize  # When a clock first found that it holds something.
+        self._seen_filled_ms: int | None = None  # When a clock first found that it holds batches.
         self._index_after_bytes = config.index_interval_bytes
 
     def take_scan(self, scan: SegmentScan) -> None:
@@ -240,22 +240,24 @@ class Segment:
             waited_ms = now_ms - self._timeless_since_ms
         return (
             self.size_bytes > self._config.segment_bytes_max - batch_bytes
-            or waited_ms > self._config.segment_ms - self._jitter_ms
+            or waited_ms > self._config.roll_ms - self._jitter_ms
             or self._index_is_full()
         )
 
-    def is_overdue(self, now_ms: int, roll_ms: int) -> bool:
-        """Whether it holds batches for longer than `roll_ms`, by the clock.
+    def is_overdue(self, now_ms: int) -> bool:
+        """Whether it holds batches for longer than it may, by the clock.
 
-        A batch that is from the future is as old as its segment is known to be.
+        What time its records are of does not matter: they may have been written long before they
+        were appended, or be from the future. It counts from when it was first seen to hold any, or
+        was last written before that.
         """
         if self.size_bytes == 0:
             return False
-        self._seen_filled_ms = min(self._seen_filled_ms, now_ms)
-        since_ms = self._seen_filled_ms
-        if self.first_timestamp_ms >= 0:
-            since_ms = min(since_ms, self.first_timestamp_ms)
-        return now_ms - since_ms > roll_ms - self._jitter_ms
+        if self._seen_filled_ms is None:
+            self._seen_filled_ms = now_ms
+            if self.written_bytes:
+                self._seen_filled_ms = min(now_ms, self._files.modified_ms(self.path))
+        return now_ms - self._seen_filled_ms > self._config.roll_ms - self._jitter_ms
 
     def _index_is_full(self) -> bool:
         # A time index keeps one slot free, for the entry that it gets at rest.
@@ -271,7 +273,7 @@ class Segment:
         if self.size_bytes == 0:
             self.first_timestamp_ms = max_timestamp_ms
         if self.first_timestamp_ms >= 0:
-            self.roll_after_ms = self.first_timestamp_ms + self._config.segment_ms - self._jitter_ms
+            self.roll_after_ms = self.first_timestamp_ms + self._config.roll_ms - self._jitter_ms
         else:
             self.roll_after_ms = NO_TIMESTAMP - 1  # Every batch takes another look at the clock.
             self._timeless_since_ms = min(self._timeless_since_ms, now_ms)
@@ -422,7 +424,7 @@ class Segment:
                 self._time_file.path = target
         return True
 
-    def unlink(self, state: str = "") -> None:
+    def remove_files(self, state: str = "") -> None:
         """Removes its files, in whatever state they are; what owns the others, last."""
         self.close()
         for path in reversed(self.paths(state)):

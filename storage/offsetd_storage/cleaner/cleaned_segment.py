@@ -130,7 +130,7 @@ class CleanedSegmentWriter:
         segment, self._segment = self._segment, None
         if segment is not None:
             with suppress(OSError):
-                segment.unlink(CLEANED_STATE)
+                segment.remove_files(CLEANED_STATE)
 
     def _path(self, suffix: str) -> Path:
         return segment_path(self._folder, self._base_offset, suffix + CLEANED_STATE)

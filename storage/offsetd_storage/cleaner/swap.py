@@ -121,7 +121,7 @@ def _begin(files: Files, folder: Path, cleaned: Sequence[Segment]) -> None:
         with _failing(f"{folder}: cleaned segments could not be given up"):
             for state in (SWAP_STATE, CLEANED_STATE):
                 for segment in cleaned:
-                    segment.unlink(state)
+                    segment.remove_files(state)
                 files.sync_folder(folder)
         raise StorageFull(f"{folder}: no room for the names of cleaned segments") from error
 
@@ -151,7 +151,7 @@ def _discard(segments: Sequence[Segment], discard: Callable[[Sequence[Path]], No
         discard([path for segment in segments for path in segment.paths(DELETED_STATE)])
         return
     for segment in segments:
-        segment.unlink(DELETED_STATE)
+        segment.remove_files(DELETED_STATE)
 
 
 @contextmanager
