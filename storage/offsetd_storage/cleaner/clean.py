@@ -152,7 +152,7 @@ def clean_log(
         bytes_written=stats.bytes_retained,
         messages_read=stats.messages_read,
         messages_written=stats.messages_retained,
-        invalid_messages=stats.invalid_messages,
+        invalid_messages=mapped.invalid_messages + stats.invalid_messages,
         segments_before=cleaning.segments_before,
         segments_after=cleaning.segments_after,
         segments_left_alone=cleaning.segments_left_alone,
@@ -396,4 +396,7 @@ def _open_folder(folder: Path, files: Files, config: LogConfig, *, settles: bool
         offset_min = scan.offset_next
     if not scans:
         raise FolderMismatch(f"{folder} has no segments")
-    return PartitionLog.open(files, folder, topic_partition, config, scans, synced=settles)
+    log = PartitionLog.open(files, folder, topic_partition, config, scans, synced=settles)
+    if settles:
+        log.sync()  # Indexes that were not what the batches say, or not there.
+    return log
