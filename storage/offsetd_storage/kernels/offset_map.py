@@ -71,7 +71,7 @@ STATE_SLOTS: Final = 15
 
 ENTRY_WORDS: Final = 3
 OPEN_COLUMNS: Final = 2  # producer's id, whether its transaction is aborted
-QUEUE_ROWS: Final = 32
+QUEUE_ROWS: Final = 16  # Deeper ones were slower, in trials.
 QUEUE_COLUMNS: Final = 8  # hash, hash, entry, offset, and two for who looks up
 _BLOCK_WORDS: Final = 128
 # For the length, for what comes from the block before, for each word of a block, for the entry.

@@ -176,6 +176,31 @@ def test_keys_are_placed_by_the_secret_and_anew_in_every_round():
     assert len({tuple(place) for place in places}) == 3
 
 
+@pytest.mark.parametrize(
+    "key_of",
+    [
+        pytest.param(lambda n: struct.pack(">Q", n), id="short"),
+        pytest.param(lambda n: struct.pack(">QQ", n, 0), id="first word"),
+        pytest.param(lambda n: struct.pack(">QQ", 0, n), id="second word"),
+        pytest.param(lambda n: struct.pack(">QQ", n, n), id="the same word twice"),
+        pytest.param(lambda n: struct.pack(">QQ", n, 2**64 - 1 - n), id="and its complement"),
+        pytest.param(lambda n: struct.pack(">QQ", n << 48, n << 48), id="high bits"),
+        pytest.param(bytes, id="length"),
+        pytest.param(lambda n: struct.pack(">64xQ48xQ", n, n), id="far apart"),
+    ],
+)
+def test_keys_that_are_alike_spread_over_the_table(key_of):
+    """No eighth of the table gets more than its share, by far; so no search is long."""
+    count = 2000
+    batches = [batch(attrs.evolve(rec(n, "x"), key=key_of(n))) for n in range(count)]
+    offset_map = map_of(10_000)
+    assert mapped(offset_map, segments(batches)).keys == count
+    used = offset_map.table.reshape(-1, 3)[:, 2] != 0
+    assert max(each.sum() for each in np.array_split(used, 8)) < count / 8 + 100
+    full = np.flatnonzero(~used)
+    assert np.diff(full).max() < 50  # The longest row of entries.
+
+
 def test_the_hash_is_the_sum_of_products_that_the_module_promises():
     key = bytes(range(1, 41))
     offset_map = map_of()
