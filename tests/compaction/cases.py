@@ -154,6 +154,26 @@ SHAPES = {
     "small buffers": Shape(
         value_bytes=(0, 3000), settings=_settings(io_buffer_bytes=400, message_bytes_max=900)
     ),
+    "more than a read takes": Shape(
+        keys=500,
+        batches=60,
+        records=(20, 60),
+        value_bytes=(0, 2500),
+        segments=(1, 3),
+        tombstones=0.02,
+        unkeyed=0.01,
+        compressions=(*NONE, *NONE, *NONE, Compression.ZSTD),
+        rounds=2,
+        settings=_settings(segment_bytes=1 << 23),
+    ),
+    "batches larger than a read": Shape(
+        keys=4,
+        batches=7,
+        records=(1, 3),
+        value_bytes=(100_000, 700_000),
+        rounds=2,
+        settings=_settings(segment_bytes=1 << 23, message_bytes_max=1 << 22),
+    ),
     "no retention": Shape(tombstones=0.4, settings=CleanerSettings(delete_retention_ms=0)),
     "everything": EVERYTHING,
     "everything in small maps": attrs.evolve(

@@ -192,6 +192,7 @@ def test_our_cleaner_leaves_what_kafka_leaves(
         for base, batches in segments_in(folder).items():
             if batches != before[base]:
                 assert modified_ms(folder, base) == modified_ms(states[number + 1], base)
+        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")
