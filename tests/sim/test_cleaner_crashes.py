@@ -145,6 +145,35 @@ def test_a_crash_before_every_operation_of_a_swap_changes_nothing_that_the_log_s
     assert explorer.states > 5
 
 
+def logs_in(files: SimulatedFiles, ending: str) -> list[str]:
+    """Logs in use (`.log`), or the files of another state."""
+    return [name for name in files.list_folder(FOLDER) if name.endswith(ending)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_step_of_a_swap_is_durable_before_the_next(name: str) -> None:
+    case = CASES[name]
+    files = SimulatedFiles()
+    log = keyed_log(files, case.words)
+    steps: list[str] = []
+
+    def look(running: SimulatedFiles, operation: Operation) -> None:
+        if operation.target is None:
+            return
+        step = operation.target.suffix
+        after = running.power_cut()
+        if step == ".deleted":
+            assert logs_in(after, ".swap") == logs_in(running, ".swap")
+            assert not logs_in(after, ".cleaned")
+        elif operation.path.name.endswith(".log.swap"):
+            assert logs_in(after, ".log") == logs_in(running, ".log")
+        steps.append(step)
+
+    files.before_operation = look
+    clean(files, log, case)
+    assert steps
+
+
 def test_what_is_cleaned_twice_says_the_same_after_a_crash_anywhere() -> None:
     seed = Random().randrange(1 << 32)
     print(f"seed {seed}")
