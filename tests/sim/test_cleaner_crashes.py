@@ -16,7 +16,12 @@ from cleaned_logs import (
     recovered,
     replayed,
 )
+from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
+from offsetd_storage.cleaner.clean import CleanerTools, clean_and_checkpoint
+from offsetd_storage.cleaner.offset_map import OffsetMap
+from offsetd_storage.cleaner.plan import LogToClean
 from offsetd_storage.cleaner.swap import delete_oldest, install
+from offsetd_storage.clock import ManualClock
 from offsetd_storage.segment import segment_path
 from offsetd_storage.simulated_files import SimulatedFiles
 from partition_logs import FOLDER, bases, contents, everything
@@ -172,6 +177,41 @@ def test_each_step_of_a_swap_is_durable_before_the_next(name: str) -> None:
     files.before_operation = look
     clean(files, log, case)
     assert steps
+
+
+def test_the_checkpoint_says_that_a_log_is_clean_only_when_it_is() -> None:
+    files = SimulatedFiles()
+    log = keyed_log(files, ["aab", "abc", "ca", "b"])
+    checkpoint = CleanerCheckpoint(files, FOLDER.parent)
+    found = LogToClean(
+        topic_partition=log.topic_partition,
+        first_dirty=0,
+        checkpoint_was_reset=False,
+        first_uncleanable=8,
+        clean_bytes=0,
+        cleanable_bytes=1,
+        overdue_ms=0,
+        is_dirty=True,
+        horizon_is_due=False,
+    )
+    states: list[SimulatedFiles] = []
+
+    def look(running: SimulatedFiles, _: Operation) -> None:
+        states.extend([*running.crash_states(samples=4, random=Random(1)), running.kill()])
+
+    files.before_operation = look
+    offset_map = OffsetMap(240, load_factor=1.0, hash_key=bytes(16), bitmap_bytes_max=64)
+    tools = CleanerTools(files=files, offset_map=offset_map, clock=ManualClock())
+    clean_and_checkpoint(log, tools, found, checkpoint)
+    states += [files.power_cut(), files.kill()]
+    said = {
+        (
+            CleanerCheckpoint(state, FOLDER.parent).first_dirty(log.topic_partition),
+            everything(recovered(state)) == everything(log),
+        )
+        for state in states
+    }
+    assert said == {(None, False), (None, True), (8, True)}
 
 
 def test_what_is_cleaned_twice_says_the_same_after_a_crash_anywhere() -> None:

@@ -8,7 +8,7 @@ import attrs
 from cleaned_logs import offsets_of, record_batch, replayed
 from log_stores import FOLDER, P0, P1, P2, SMALL, SMALL_LOG, log_bytes, opened, seeded
 from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
-from offsetd_storage.cleaner.clean import CleanerTools, clean_log
+from offsetd_storage.cleaner.clean import CleanerTools, clean_and_checkpoint
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
 from offsetd_storage.cleaner.plan import LogToClean, log_to_clean
 from offsetd_storage.cleaner.summaries import log_summary
@@ -107,14 +107,9 @@ class Run:
         topic_partition = self.random.choice(COMPACTED)
         found = self.plan(topic_partition)
         with self.store.latching():
-            report = clean_log(
-                self.store.logs[topic_partition],
-                self.tools,
-                first_dirty=found.first_dirty,
-                first_uncleanable=found.first_uncleanable,
-            )
+            log = self.store.logs[topic_partition]
+            report = clean_and_checkpoint(log, self.tools, found, self.checkpoint)
         self.cleaned += report.segments_before - report.segments_left_alone
-        self.checkpoint.advance(topic_partition, report.offset_next)
         self.clock.advance(self.random.choice((0, RETENTION_MS // 2, RETENTION_MS)))
 
     def delete(self) -> None:

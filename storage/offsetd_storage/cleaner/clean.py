@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -28,6 +28,7 @@ from offsetd_storage.errors import (
     CorruptBatch,
     FolderMismatch,
     StorageFailed,
+    StorageFull,
     is_unreadable,
 )
 from offsetd_storage.partition_log import PartitionLog
@@ -44,8 +45,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
     from offsetd_storage.cleaner.offset_map import MappedRange, OffsetMap
-    from offsetd_storage.cleaner.plan import SegmentSummary
+    from offsetd_storage.cleaner.plan import LogToClean, SegmentSummary
     from offsetd_storage.clock import Clock
     from offsetd_storage.files import Files
     from offsetd_storage.log_config import LogConfig
@@ -160,6 +162,34 @@ def clean_log(
         index_ms=mapped_ms - started_ms,
         elapsed_ms=clock.monotonic_ms() - started_ms,
     )
+
+
+def clean_and_checkpoint(
+    log: PartitionLog,
+    tools: CleanerTools,
+    found: LogToClean,
+    checkpoint: CleanerCheckpoint,
+    *,
+    history: ProducerHistory | None = None,
+) -> CleanReport:
+    """Cleans what was found, and then, as its swaps are durable, says up to where it is clean.
+
+    Raises what `clean_log` does. Where there is no room for the checkpoint, it stays behind, which
+    only means that more is mapped again after a restart.
+    """
+    if found.checkpoint_was_reset:
+        with suppress(StorageFull):
+            checkpoint.advance(log.topic_partition, found.first_dirty)
+    report = clean_log(
+        log,
+        tools,
+        first_dirty=found.first_dirty,
+        first_uncleanable=found.first_uncleanable,
+        history=history,
+    )
+    with suppress(StorageFull):
+        checkpoint.advance(log.topic_partition, report.offset_next)
+    return report
 
 
 def _forget_failed_round(log: PartitionLog, files: Files) -> None:
