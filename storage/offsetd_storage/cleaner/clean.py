@@ -319,7 +319,8 @@ class _Round:
         self, segments: Sequence[Segment], offset_next: int, writer: CleanedSegmentWriter
     ) -> KeepStats:
         stats = KeepStats()
-        for source in _opened(segments, offset_next):
+        for segment, source in zip(segments, _opened(segments, offset_next), strict=True):
+            writer.begin_source(segment, source)
             stats += filter_segment(
                 source,
                 self._tools.offset_map,

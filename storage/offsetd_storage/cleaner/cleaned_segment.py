@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
+import numpy as np
 
 from offsetd_storage.errors import CorruptBatch, StorageFailed, StorageFull, is_no_room
 from offsetd_storage.segment import (
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    import numpy as np
     import numpy.typing as npt
 
+    from offsetd_storage.cleaner.segment_bytes import SegmentBytes
     from offsetd_storage.cleaner.transactions import AbortedTransaction
     from offsetd_storage.files import Files
     from offsetd_storage.log_config import LogConfig
@@ -34,25 +35,72 @@ TRANSACTION_ENTRY: Final = struct.Struct(">hqqqq")
 assert TRANSACTION_ENTRY.size == 34, "an entry of .txnindex is 34 bytes"
 
 _RESERVE_STEP_BYTES: Final = 1 << 20
+_COPY_BYTES: Final = 1 << 20
 
 
 class CleanedSegmentWriter:
-    """Makes no file before there is something to write.
+    """Makes no file as long as what stays is what was read, byte for byte.
 
-    Blocks are reserved ahead: so a full disk refuses a write, and fails no sync. What was begun is
-    either finished or discarded.
+    So a group with nothing to gain costs the disk nothing. Blocks are reserved ahead: so a full
+    disk refuses a write, and fails no sync. What was begun is either finished or discarded.
     """
 
     def __init__(self, files: Files, folder: Path, base_offset: int, config: LogConfig) -> None:
-        self.size_bytes = 0
+        self.size_bytes = 0  # Of what stays.
         self._files = files
         self._folder = folder
         self._base_offset = base_offset
         self._config = attrs.evolve(config, preallocate_step_bytes=_RESERVE_STEP_BYTES)
         self._segment: Segment | None = None
+        self._is_copying = True  # It was all found in the sources.
+        self._sources: list[Segment] = []
+        self._source: SegmentBytes | None = None  # The last one of those, which is open.
+        self._source_position = 0
+        self._buffer: npt.NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
+
+    def begin_source(self, segment: Segment, source: SegmentBytes) -> None:
+        """From here on come the batches of this segment, which the caller keeps open."""
+        if self._source is not None and self._source_position < self._source.size_bytes:
+            self._stop_copying()  # Its last batches went.
+        self._sources.append(segment)
+        self._source, self._source_position = source, 0
 
     def write(self, batches: npt.NDArray[np.uint8]) -> None:
-        """Adds whole batches. Raises StorageFull, StorageFailed."""
+        """Adds whole batches. Raises StorageFull, StorageFailed; OSError where a source fails."""
+        if self._is_copying:
+            if self._is_next_in_source(batches):
+                self._source_position += batches.size
+                self.size_bytes += batches.size
+                return
+            self._stop_copying()
+        self._append(batches)
+
+    def _is_next_in_source(self, batches: npt.NDArray[np.uint8]) -> bool:
+        if self._source is None:
+            return False
+        if self._buffer.size < batches.size:
+            self._buffer = np.empty(batches.size, dtype=np.uint8)
+        read = self._source.file.pread_into(self._buffer, batches.size, self._source_position)
+        return np.array_equal(self._buffer[:read], batches)
+
+    def _stop_copying(self) -> None:
+        """Makes the file, with what was found in the sources so far."""
+        if not self._is_copying:
+            return
+        self._is_copying = False
+        left, self.size_bytes = self.size_bytes, 0
+        buffer = np.empty(_COPY_BYTES, dtype=np.uint8)
+        for segment in self._sources:
+            end = min(left, segment.written_bytes)
+            left -= end
+            with segment.reader() as reader:
+                for position in range(0, end, _COPY_BYTES):
+                    size = min(_COPY_BYTES, end - position)
+                    if reader.file.pread_into(buffer, size, position) < size:
+                        raise CorruptBatch(f"{segment.path.name} ends early", position=position)
+                    self._append(buffer[:size])
+
+    def _append(self, batches: npt.NDArray[np.uint8]) -> None:
         if not batches.size:
             return
         end = self.size_bytes + batches.size
@@ -79,6 +127,7 @@ class CleanedSegmentWriter:
 
         Every batch of it is checked. Raises CorruptBatch, StorageFull, StorageFailed.
         """
+        self._stop_copying()
         segment = self._segment
         if segment is None:
             return None

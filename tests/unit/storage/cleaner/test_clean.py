@@ -164,12 +164,42 @@ def test_what_has_nothing_to_gain_is_not_rewritten() -> None:
         config=attrs.evolve(CONFIG, segment_bytes_max=900),
     )
     before, sources = contents(files), list(log.segments)
+    operations = files.operations
     report = clean(log, tools_of(files))
+    assert files.operations == operations
     assert (report.segments_before, report.segments_left_alone) == (3, 3)
     assert report.segments_after == 3
     assert report.bytes_written == report.bytes_read
     assert log.segments == sources
     assert contents(files) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["abcdef", "ghiaj", "x"],  # The first batch goes.
+        ["abcdef", "ghibj", "x"],
+        ["abcdef", "ghifj", "x"],  # The last one of a segment does.
+        ["abcdef", "ghijj", "x"],
+        ["abcdef", "ghjij", "k", "x"],
+        ["aaaaaa", "bcdef", "x"],
+        ["abcdef", "aabbccddeeff", "x"],
+    ],
+)
+def test_what_is_rewritten_holds_what_was_read_before_the_first_change(words: list[str]) -> None:
+    files = SimulatedFiles()
+    log = log_of(files, *words)
+    before = replayed(everything(log))
+    raws = {each.base_offset: each for each in decode_batches(everything(log))}
+    report = clean(log, tools_of(files))
+    assert report.segments_left_alone == 0
+    after = list(decode_batches(everything(log)))
+    assert [each.base_offset for each in after] == sorted(
+        max(o for o, each in raws.items() if each.records[0].key == key)
+        for key in {each.records[0].key for each in raws.values()}
+    )
+    assert all(each == raws[each.base_offset] for each in after)
+    assert replayed(everything(log)) == before
 
 
 def test_small_segments_with_nothing_to_lose_are_joined() -> None:
