@@ -71,26 +71,37 @@ class ReadableLog:
     ) -> Iterator[tuple[npt.NDArray[np.uint8], int]]:
         """Yields (buffer, end): `buffer[:end]` holds whole batches, from the one with `offset` on.
 
-        With `offset_limit` only batches that end below it come, else all that are written.
-        Chunks have about `chunk_bytes`, more where one batch does. The buffer is padded for the
-        kernels, and used again for the next chunk. Raises CorruptBatch where a file ends early.
+        With `offset_limit` only batches that end below it come, else all that are written, also
+        those that are while others are read: so whatever took the place of a record that was
+        cleaned away comes, too. Chunks have about `chunk_bytes`, more where one batch does.
+        The buffer is padded for the kernels, and used again for the next chunk. Raises CorruptBatch
+        where a file ends early.
         """
         buffer = padded_buffer(chunk_bytes)
+        offset = max(offset, self.log_start_offset)
         limit = self.offset_next_written if offset_limit is None else offset_limit
-        for reader, start_offset in self._readers_from(max(offset, self.log_start_offset)):
+        while offset < limit:
+            for reader, start, end in self._parts(offset, limit):
+                position = start
+                while position < end:
+                    chunk_end = reader.chunk_end(position, end, chunk_bytes)
+                    size = chunk_end - position
+                    if buffer.size < size + PADDING_BYTES:
+                        buffer = padded_buffer(size)
+                    if reader.file.pread_into(buffer, size, position) < size:
+                        raise CorruptBatch(f"{reader.file_name} ends early", position=position)
+                    yield buffer, size
+                    position = chunk_end
+            offset = limit
+            if offset_limit is None:
+                limit = self.offset_next_written
+
+    def _parts(self, offset: int, limit: int) -> Iterator[tuple[SegmentReader, int, int]]:
+        """Where the batches between these offsets lie: a reader, and positions in its segment."""
+        for reader, start_offset in self._readers_from(offset):
             if start_offset >= limit:
                 return
-            position = reader.position_of(start_offset)
-            end = reader.position_of(limit)
-            while position < end:
-                chunk_end = reader.chunk_end(position, end, chunk_bytes)
-                size = chunk_end - position
-                if buffer.size < size + PADDING_BYTES:
-                    buffer = padded_buffer(size)
-                if reader.file.pread_into(buffer, size, position) < size:
-                    raise CorruptBatch(f"{reader.file_name} ends early", position=position)
-                yield buffer, size
-                position = chunk_end
+            yield reader, reader.position_of(start_offset), reader.position_of(limit)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
         """Offset of the first record that is written with that time or a later one, if any."""
