@@ -268,16 +268,16 @@ def segments_are_grouped_by_their_sizes_before() -> Example:
 @_example
 def a_group_spans_no_more_offsets_than_an_index_holds() -> Example:
     log = LogWriter()
-    for _ in range(3):
-        log.put((b"a", b"1"))
-        log.skip(2**30 - 1)
+    for number in range(3):
+        log.put((b"same", b"1"), (b"key-%d" % number, b"1"))
+        log.skip(2**30 - 2)
         log.roll()
+    joined = ["0-1: 1", f"{2**30}-{2**30 + 1}: {2**30 + 1}"]
+    apart = [f"{2**31}-{2**31 + 1}: {2**31} {2**31 + 1}"]
     return Example(
+        # The second ends at 2^31 - 1, as far from 0 as can be; the third begins at 2^31.
         case=_case(log, _at(1)),
-        expected=[
-            # The second ends at 2^31 - 1, as far from 0 as can be; the third begins at 2^31.
-            Expected(next_first_dirty=3 * 2**30, segments=[[], [f"{2**31}-{2**31}: {2**31}"]])
-        ],
+        expected=[Expected(next_first_dirty=3 * 2**30, segments=[joined, apart])],
     )
 
 
