@@ -38,6 +38,7 @@ class Shape:
     batches: int = 60
     segments: tuple[int, int] = (3, 7)
     records: tuple[int, int] = (1, 4)  # Of a batch.
+    key_step_bytes: int = 0  # Key n is n times as long; key 0 is empty.
     value_bytes: tuple[int, int] = (0, 30)
     tombstones: float = 0.1  # Of the records.
     unkeyed: float = 0.0  # Of the records.
@@ -91,6 +92,7 @@ SHAPES = {
     "many keys": Shape(keys=200, batches=120),
     "few keys": Shape(keys=2),
     "one key": Shape(keys=1, tombstones=0.3),
+    "keys of many lengths": Shape(keys=14, key_step_bytes=211, unkeyed=0.1),
     "distinct keys": Shape(keys=10**9),
     "tombstones": Shape(tombstones=0.6),
     "no tombstones": Shape(tombstones=0),
@@ -307,10 +309,16 @@ class _Draw:
 
     def _key_value(self) -> KeyValue:
         number = int(self.shape.keys * self.random.random() ** 2)  # Some keys come more often.
-        key = None if self._is(self.shape.unkeyed) else b"key-%d" % number
+        key = None if self._is(self.shape.unkeyed) else self._key(number)
         if self._is(self.shape.tombstones):
             return key, None
         return key, self.random.randbytes(self.random.randint(*self.shape.value_bytes))
+
+    def _key(self, number: int) -> bytes:
+        if not self.shape.key_step_bytes:
+            return b"key-%d" % number
+        size_bytes = number * self.shape.key_step_bytes
+        return (b"%d " % number * size_bytes)[:size_bytes]
 
     def _timestamps_ms(self, count: int) -> list[int]:
         if self._is(self.shape.timeless):
