@@ -23,7 +23,7 @@ from offsetd_storage.record_batch import NO_TIMESTAMP
 from offsetd_storage.segment_reader import SegmentReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from offsetd_storage.files import File, Files
@@ -424,15 +424,15 @@ class Segment:
                 self._time_file.path = target
         return True
 
-    def remove_files(self, state: str = "") -> None:
+    def remove_files(self, state: str = "", *, suffixes: Sequence[str] = SEGMENT_SUFFIXES) -> None:
         """Removes its files, in whatever state they are; what owns the others, last."""
         self.close()
-        for path in reversed(self.paths(state)):
+        for path in reversed(self.paths(state, suffixes=suffixes)):
             self._files.unlink(path)
 
-    def paths(self, state: str) -> list[Path]:
+    def paths(self, state: str, *, suffixes: Sequence[str] = SEGMENT_SUFFIXES) -> list[Path]:
         """Its files that are there in a state; the log first."""
-        paths = [self._path_of(suffix, state) for suffix in SEGMENT_SUFFIXES]
+        paths = [self._path_of(suffix, state) for suffix in suffixes]
         return [path for path in paths if self._files.exists(path)]
 
     def _path_of(self, suffix: str, state: str) -> Path:

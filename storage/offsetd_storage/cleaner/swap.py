@@ -91,7 +91,7 @@ def delete_oldest(
         return
     with _failing(f"{log.topic_partition}: segments could not be deleted"):
         for segment in taken:
-            _rename(segment, "", DELETED_STATE)
+            _mark_deleted(segment)
         files.sync_folder(log.folder)
         _discard(taken, discard)
 
@@ -130,13 +130,24 @@ def _delete(files: Files, folder: Path, segments: Sequence[Segment], *, covered_
     """Step 4. A crash in it leaves some last ones of those at and above `covered_next`."""
     covered = [each for each in segments if each.base_offset < covered_next]
     for segment in covered:
-        _rename(segment, "", DELETED_STATE)
+        _mark_deleted(segment)
     if covered:
         files.sync_folder(folder)
     for segment in segments[len(covered) :]:
-        segment.rename(LOG_SUFFIX, "", DELETED_STATE)
+        _mark_deleted(segment, suffixes=(LOG_SUFFIX,))
         files.sync_folder(folder)
-        _rename(segment, "", DELETED_STATE, suffixes=SEGMENT_SUFFIXES[1:])
+        _mark_deleted(segment, suffixes=SEGMENT_SUFFIXES[1:])
+
+
+def _mark_deleted(segment: Segment, *, suffixes: Sequence[str] = SEGMENT_SUFFIXES) -> None:
+    """Where a full disk has no room for a longer name, the file goes at once."""
+    for suffix in suffixes:
+        try:
+            segment.rename(suffix, "", DELETED_STATE)
+        except OSError as error:
+            if not is_no_room(error):
+                raise
+            segment.remove_files(suffixes=(suffix,))
 
 
 def _rename(

@@ -239,10 +239,21 @@ def test_no_room_for_names_leaves_the_log_as_it_was(kind: OperationKind) -> None
     assert bases(log) == [0, 8]
 
 
-@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-def test_a_failure_behind_the_point_of_no_return_ends_the_process_and_a_start_heals_it(
-    number: int,
-) -> None:
+def test_no_room_for_the_names_of_deleted_files_lets_them_go_at_once() -> None:
+    files = SimulatedFiles()
+    log = keyed_log(files, WORDS)
+    before = replayed(everything(log))
+    group = log.segments[:3]
+    cleaned = clean_group(files, group, last_offsets(log, 8))
+    assert cleaned is not None
+    files.faults.append(Fault(errno=errno.ENOSPC, kind=OperationKind.RENAME, path="*[gx]"))
+    install(files, log, [cleaned], group)
+    assert bases(log) == [0, 8]
+    assert not [name for name in files.list_folder(FOLDER) if name.endswith(".deleted")]
+    assert replayed(everything(recovered(files.power_cut()))) == before
+
+
+def test_a_failure_behind_the_point_of_no_return_ends_the_process_and_a_start_heals_it() -> None:
     rehearsal = SimulatedFiles()
     rehearsed = keyed_log(rehearsal, WORDS)
     before = rehearsal.operations
@@ -252,7 +263,7 @@ def test_a_failure_behind_the_point_of_no_return_ends_the_process_and_a_start_he
         files = SimulatedFiles()
         log = keyed_log(files, WORDS)
         said = replayed(everything(log))
-        files.faults.append(Fault(errno=number, nth=nth))
+        files.faults.append(Fault(errno=errno.EIO, nth=nth))
         with pytest.raises((StorageFailed, StorageFull)) as raised:
             swap(files, log, 0, 3)
         failed += isinstance(raised.value, StorageFailed)
