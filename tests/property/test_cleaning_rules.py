@@ -1,4 +1,4 @@
-"""Our cleaner leaves of drawn logs what the reference of Kafka's rules leaves of them."""
+"""Whole rounds over folders leave the segments that the reference of Kafka's rules leaves."""
 
 from __future__ import annotations
 
