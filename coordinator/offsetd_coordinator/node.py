@@ -10,6 +10,7 @@ from offsetd_coordinator.errors import CoordinatorLoadInProgress, CoordinatorNot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from offsetd_coordinator.errors import CoordinatorError
     from offsetd_coordinator.runtime import Runtime
 
 
@@ -54,10 +55,16 @@ class Node:
         return lambda: self._on_drain.discard(callback)
 
     def serving(self) -> Runtime:
-        """The runtime. Raises CoordinatorLoadInProgress, CoordinatorNotAvailable."""
+        """The runtime. Raises CoordinatorLoadInProgress, and what `refusal_of_drain` says."""
         if self.state is not NodeState.SERVING:
             if self.state is NodeState.DRAINING:
-                raise CoordinatorNotAvailable("the server is stopping")
+                raise self.refusal_of_drain()
             raise CoordinatorLoadInProgress("the server is loading its log")
         assert self.runtime is not None, "a node that serves has a runtime"
         return self.runtime
+
+    def refusal_of_drain(self) -> CoordinatorError:
+        """Why nothing is taken: CoordinatorNotAvailable, or StorageUnavailable after a failure."""
+        if self.runtime is not None and self.runtime.failed is not None:
+            return self.runtime.unavailable()
+        return CoordinatorNotAvailable("the server is stopping")

@@ -153,6 +153,11 @@ class Runtime:
         """What is wrong with a log partition, if anything is."""
         return self.store.quarantined.get(TopicPartition(OFFSETS_TOPIC, partition))
 
+    def unavailable(self) -> StorageUnavailable:
+        """What every call gets once it has `failed`."""
+        assert self.failed is not None, "asked before there was a failure"
+        return _unavailable(self.failed)
+
     def durable(self, ticket: int) -> asyncio.Future[None] | None:
         """None if the ticket is durable, else a future that ends when it is.
 
@@ -162,7 +167,7 @@ class Runtime:
             return None
         future: asyncio.Future[None] = self._loop.create_future()
         if self.failed is not None:
-            future.set_exception(_unavailable(self.failed))
+            future.set_exception(self.unavailable())
         else:
             # Older tickets behind newer ones wait for those: at most one flush longer.
             self._waiting.append((ticket, future))
@@ -187,7 +192,7 @@ class Runtime:
 
     def _shard_of(self, partition: int) -> Shard:
         if self.failed is not None:
-            raise _unavailable(self.failed)
+            raise self.unavailable()
         shard = self._shards.get(partition)
         if shard is None or self._topic_partitions[partition] in self.store.quarantined:
             raise LogPartitionQuarantined(

@@ -18,13 +18,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import grpc
 import grpc.aio
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from offsetd_storage.errors import StorageError, StorageFailed
-from offsetd_storage.log_config import LogConfig
+from offsetd_storage.log_config import OFFSETS_TOPIC_LOG_CONFIG
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
 from offsetd_storage.store_config import OFFSETS_PARTITIONS_DEFAULT
 
@@ -349,7 +350,8 @@ def store_config(settings: Settings, threads: int) -> LogStoreConfig:
     """What the settings say to the store."""
     return LogStoreConfig(
         partitions=settings.offsets_topic_num_partitions,
-        log=LogConfig(
+        log=attrs.evolve(
+            OFFSETS_TOPIC_LOG_CONFIG,
             segment_bytes_max=settings.offsets_topic_segment_bytes,
             segment_ms=settings.segment_ms,
             segment_jitter_ms=settings.segment_jitter_ms,

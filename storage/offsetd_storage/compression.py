@@ -6,6 +6,7 @@ clients) or bare (others); LZ4 frames; zstd. Each may be several streams one beh
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import struct
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 # Far above what a broker takes in a batch, and small enough that a hostile one does no harm.
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
+
+_ROOM_BYTES: Final = 32 * 1024
+_ROOM_GROWTH: Final = 8
 
 _XERIAL_HEADER: Final = struct.Struct(">8sii")  # magic, version, lowest compatible version
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
@@ -76,7 +80,14 @@ def decompress(
 
 
 def _decompress_into(into: Callable[[bytes, Any], int], content: bytes, size_max: int) -> bytes:
-    # The system gives pages as they are written to, so room for the most costs nothing.
+    small = min(size_max, max(_ROOM_BYTES, _ROOM_GROWTH * len(content)))
+    if small < size_max:  # Nearly always enough, and far cheaper than room for the most.
+        room = np.empty(small, dtype=np.uint8)
+        with contextlib.suppress(cramjam.DecompressionError):
+            size = into(content, room)
+            if size < small:
+                return room[:size].tobytes()
+    # The system gives pages as they are written to.
     room = np.empty(size_max, dtype=np.uint8)
     try:
         size = into(content, room)

@@ -35,6 +35,10 @@ class CorruptBatch(StorageError):
         self.position = position
 
 
+class OldMessageFormat(StorageError):
+    """Messages of Kafka's formats v0 or v1, from before 0.11: they are neither read nor cleaned."""
+
+
 class CorruptCheckpoint(StorageError):
     """A checkpoint file that is not in Kafka's text format."""
 
@@ -63,8 +67,42 @@ class PartitionQuarantined(StorageError):
     """The partition is damaged: it neither answers nor changes until an operator has seen to it."""
 
 
+class SegmentRetired(StorageError):
+    """Another segment holds, or nothing does any more, what this one held: look it up again."""
+
+    retriable = True
+
+
+class CleaningAborted(StorageError):
+    """A round of cleaning was told to stop; the log is as it was, or partly cleaned."""
+
+    retriable = True
+
+
+class OffsetOutOfRange(StorageError):
+    """An offset that is not between the log's start and its durable end."""
+
+
 class RecordTooLarge(StorageError):
     """A batch larger than `max.message.bytes`."""
+
+
+class InvalidSetting(StorageError, ValueError):
+    """A setting that does not exist, or a value that it cannot have."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name}: {reason}")
+        self.name = name
+        self.reason = reason
+
+
+class InvalidTimestamp(StorageError):
+    """A record's timestamp is too far from the clock (Kafka's error 32, INVALID_TIMESTAMP)."""
+
+    def __init__(self, reason: str, *, timestamp_ms: int, record: int) -> None:
+        super().__init__(f"record {record} of the batch: {reason}")
+        self.timestamp_ms = timestamp_ms
+        self.record = record  # Its place in the batch, from 0.
 
 
 class StorageFull(StorageError):

@@ -111,6 +111,9 @@ class Files(Protocol):
     def modified_ms(self, path: Path) -> int:
         """When a file was last written, in milliseconds since 1970, UTC."""
 
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        """Says when a file was last written; durable with the file's next `sync`."""
+
     def free_bytes(self, path: Path) -> int:
         """Room left on the file system that holds `path`."""
 
@@ -291,6 +294,10 @@ class OsFiles:
     def modified_ms(self, path: Path) -> int:
         """When a file was last written, in milliseconds since 1970, UTC."""
         return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        """Says when a file was last written; durable with the file's next `sync`."""
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
 
     def free_bytes(self, path: Path) -> int:
         """Room left, for a user without privileges, on the file system that holds `path`."""

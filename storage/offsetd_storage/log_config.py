@@ -2,42 +2,228 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import enum
+from typing import Final
 
 import attrs
 
-_INT32_MAX: Final = 2**31 - 1
-_INT64_MAX: Final = 2**63 - 1
+from offsetd_storage.errors import InvalidSetting
+from offsetd_storage.record_batch import TimestampType
+from offsetd_storage.settings import INT32_MAX, INT64_MAX, choice, choices, flag, real, whole
 
 
-def _setting(default: int, kafka_name: str | None, *, least: int, most: int) -> Any:
-    """An integer between `least` and `most`, known to Kafka as `kafka_name`."""
-    return attrs.field(
-        default=default,
-        validator=[attrs.validators.ge(least), attrs.validators.le(most)],
-        metadata={"kafka_name": kafka_name, "least": least, "most": most},
-    )
+class CleanupPolicy(enum.Enum):
+    """What happens to old records. Both at once, one of them, or (nothing goes) none."""
+
+    DELETE = "delete"  # Whole segments go, by age and by size.
+    COMPACT = "compact"  # Records go whose key has a later one.
+
+
+DELETE: Final = frozenset((CleanupPolicy.DELETE,))
+COMPACT: Final = frozenset((CleanupPolicy.COMPACT,))
+
+_POLICIES: Final = {each.value: each for each in (CleanupPolicy.COMPACT, CleanupPolicy.DELETE)}
+_TIMESTAMP_TYPES: Final = {
+    "CreateTime": TimestampType.CREATE_TIME,
+    "LogAppendTime": TimestampType.LOG_APPEND_TIME,
+}
 
 
 @attrs.frozen(kw_only=True)
 class LogConfig:
-    """How a log rolls, indexes and bounds its batches. A value out of bounds is a `ValueError`.
+    """How a log rolls, indexes, bounds its batches and forgets.
 
-    Defaults are Kafka 4.1.1's. Its lower bounds are not repeated here (`segment.bytes` may be
-    small in tests); whoever reads settings from an operator applies those.
+    A value out of bounds is an `InvalidSetting`. Defaults and bounds are Kafka 4.1.1's, but where
+    a comment says otherwise. Limits that can be off are off below 0.
     """
 
-    segment_bytes_max: int = _setting(2**30, "segment.bytes", least=61, most=_INT32_MAX)
-    segment_ms: int = _setting(604_800_000, "segment.ms", least=1, most=_INT64_MAX)
-    segment_jitter_ms: int = _setting(0, "segment.jitter.ms", least=0, most=_INT64_MAX)
-    segment_index_bytes_max: int = _setting(
-        10_485_760, "segment.index.bytes", least=24, most=_INT32_MAX
+    # Segments.
+    segment_bytes_max: int = whole(
+        2**30,
+        "segment.bytes",
+        unit="bytes",
+        least=61,  # Tests have small ones.
+        kafka_least=1_048_576,
+        most=INT32_MAX,
+        server_name="log.segment.bytes",
+        reason="A segment is closed at this size; only closed ones are cleaned.",
     )
-    index_interval_bytes: int = _setting(4096, "index.interval.bytes", least=0, most=_INT32_MAX)
-    message_bytes_max: int = _setting(1_048_588, "max.message.bytes", least=0, most=_INT32_MAX)
-    # Ours: blocks are reserved this far ahead of the log's end, so that a full disk shows when a
-    # batch is taken, not when it is written; small, since 50 partitions each hold that much.
-    preallocate_step_bytes: int = _setting(65_536, None, least=1, most=_INT32_MAX)
+    segment_ms: int = whole(
+        604_800_000,
+        "segment.ms",
+        unit="ms",
+        least=1,
+        server_name="log.roll.ms",
+        reason="A segment is closed at this age.",
+    )
+    segment_jitter_ms: int = whole(
+        0,
+        "segment.jitter.ms",
+        unit="ms",
+        least=0,
+        server_name="log.roll.jitter.ms",
+        reason="Spreads the closing of segments over time.",
+    )
+    segment_index_bytes_max: int = whole(
+        10_485_760,
+        "segment.index.bytes",
+        unit="bytes",
+        least=24,  # Kafka takes 4, which holds no entry: then every batch gets a segment.
+        most=INT32_MAX,
+        server_name="log.index.size.max.bytes",
+        reason="A segment is closed when one of its indexes is this large.",
+    )
+    index_interval_bytes: int = whole(
+        4096,
+        "index.interval.bytes",
+        unit="bytes",
+        least=0,
+        most=INT32_MAX,
+        server_name="log.index.interval.bytes",
+        reason="One index entry for so many bytes of log.",
+    )
+    message_bytes_max: int = whole(
+        1_048_588,
+        "max.message.bytes",
+        unit="bytes",
+        least=0,
+        most=INT32_MAX,
+        server_name="message.max.bytes",
+        reason="The largest record batch.",
+    )
+    preallocate_step_bytes: int = whole(
+        65_536,
+        "preallocate.step.bytes",
+        unit="bytes",
+        least=1,
+        most=INT32_MAX,
+        reason="Ours. Blocks are reserved this far ahead of the log's end, so that a full disk"
+        " shows when a batch is taken, not when it is written; small, since 50 partitions each"
+        " hold that much.",
+    )
+
+    # What goes.
+    cleanup_policy: frozenset[CleanupPolicy] = choices(
+        DELETE,
+        "cleanup.policy",
+        _POLICIES,
+        server_name="log.cleanup.policy",
+        reason="delete: old segments go. compact: the last record of each key stays.",
+    )
+    retention_ms: int = whole(
+        604_800_000,
+        "retention.ms",
+        unit="ms",
+        least=-1,
+        reason="A segment goes when its newest record is older (policy delete). -1: never.",
+    )
+    retention_bytes: int = whole(
+        -1,
+        "retention.bytes",
+        unit="bytes",
+        least=None,
+        reason="The oldest segments go while what stays is no less (policy delete). -1: never.",
+    )
+    retention_age_from_roll: bool = flag(
+        True,
+        "retention.age.from.roll",
+        reason="Ours. A segment's age counts from when it was last written at the latest, so that"
+        " a timestamp in the future holds nothing back. false: by timestamps alone, as Kafka.",
+    )
+    file_delete_delay_ms: int = whole(
+        0,  # Kafka: 60,000.
+        "file.delete.delay.ms",
+        unit="ms",
+        least=0,
+        server_name="log.segment.delete.delay.ms",
+        reason="Files that are no longer needed wait so long. 0, since our readers hold"
+        " descriptors, and since a cleaner that is quick would else fill the disk.",
+    )
+
+    # Compaction.
+    dirty_ratio_min: float = real(
+        0.5,
+        "min.cleanable.dirty.ratio",
+        unit="",
+        least=0,
+        most=1,
+        server_name="log.cleaner.min.cleanable.ratio",
+        reason="A log is cleaned when more than this share of it is new since the last time.",
+    )
+    compaction_lag_ms_min: int = whole(
+        0,
+        "min.compaction.lag.ms",
+        unit="ms",
+        least=0,
+        server_name="log.cleaner.min.compaction.lag.ms",
+        reason="Younger records are not cleaned.",
+    )
+    compaction_lag_ms_max: int = whole(
+        INT64_MAX,
+        "max.compaction.lag.ms",
+        unit="ms",
+        least=1,
+        server_name="log.cleaner.max.compaction.lag.ms",
+        reason="A log with an older record that was not cleaned yet is cleaned at any ratio.",
+    )
+    delete_retention_ms: int = whole(
+        86_400_000,
+        "delete.retention.ms",
+        unit="ms",
+        least=0,
+        server_name="log.cleaner.delete.retention.ms",
+        reason="Tombstones stay so long after their first cleaning, for readers from the start.",
+    )
+
+    # Timestamps.
+    timestamp_type: TimestampType = choice(  # noqa: RUF009  It is an attrs field, like the others.
+        TimestampType.CREATE_TIME,
+        "message.timestamp.type",
+        _TIMESTAMP_TYPES,
+        server_name="log.message.timestamp.type",
+        reason="CreateTime: as the writer says. LogAppendTime: the clock's at the append.",
+    )
+    timestamp_before_ms_max: int = whole(
+        INT64_MAX,
+        "message.timestamp.before.max.ms",
+        unit="ms",
+        least=0,
+        server_name="log.message.timestamp.before.max.ms",
+        reason="Records that are older at the append are refused (CreateTime).",
+    )
+    timestamp_after_ms_max: int = whole(
+        3_600_000,
+        "message.timestamp.after.max.ms",
+        unit="ms",
+        least=0,
+        server_name="log.message.timestamp.after.max.ms",
+        reason="Records from further in the future are refused (CreateTime).",
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.compaction_lag_ms_min > self.compaction_lag_ms_max:
+            raise InvalidSetting(
+                "min.compaction.lag.ms",
+                f"{self.compaction_lag_ms_min} ms is above max.compaction.lag.ms,"
+                f" {self.compaction_lag_ms_max} ms",
+            )
+
+    @property
+    def roll_ms(self) -> int:
+        """A segment is closed at this age: what is not closed is not cleaned in time either."""
+        if self.is_compacted:
+            return min(self.segment_ms, self.compaction_lag_ms_max)
+        return self.segment_ms
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the cleaner sees to the log, to its retention too."""
+        return CleanupPolicy.COMPACT in self.cleanup_policy
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether segments go by age and by size."""
+        return CleanupPolicy.DELETE in self.cleanup_policy
 
 
-OFFSETS_TOPIC_LOG_CONFIG: Final = LogConfig(segment_bytes_max=104_857_600)
+OFFSETS_TOPIC_LOG_CONFIG: Final = LogConfig(segment_bytes_max=104_857_600, cleanup_policy=COMPACT)

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from offsetd_storage.cleaner.swap import delete_oldest
 from offsetd_storage.errors import (
+    OffsetOutOfRange,
     PartitionQuarantined,
     RecordTooLarge,
     StorageFailed,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.clock import Clock
     from offsetd_storage.files import Files
+    from offsetd_storage.partition_log import PartitionLog
     from offsetd_storage.recovery_report import RecoveryProgress
     from offsetd_storage.topic_partition import TopicPartition
 
@@ -53,9 +56,15 @@ class LogStore:
     """
 
     def __init__(
-        self, recovered: RecoveredFolder, config: LogStoreConfig, clock: Clock, cleanup: ExitStack
+        self,
+        files: Files,
+        recovered: RecoveredFolder,
+        config: LogStoreConfig,
+        clock: Clock,
+        cleanup: ExitStack,
     ) -> None:
         """For `open`."""
+        self._files = files
         self.logs = recovered.logs
         self.quarantined = recovered.quarantined
         self.report = recovered.report
@@ -110,7 +119,7 @@ class LogStore:
             except OSError as error:
                 failure = StorageFull if is_no_room(error) else StorageFailed
                 raise failure(f"{folder} could not be recovered: {error}") from error
-            return cls(recovered, config, clock, cleanup.pop_all())
+            return cls(files, recovered, config, clock, cleanup.pop_all())
 
     # Appending -------------------------------------------------------------------------------
 
@@ -129,10 +138,7 @@ class LogStore:
         """
         with self._pending_lock:
             self._refuse_if_failed()
-            log = self.logs.get(topic_partition)
-            if log is None:
-                damage = self.quarantined.get(topic_partition, "there is no such partition")
-                raise PartitionQuarantined(f"{topic_partition}: {damage}")
+            log = self._log(topic_partition)
             bytes_max = min(log.batch_bytes_max, self._batch_bytes_max)
             if len(batch) > bytes_max:
                 raise RecordTooLarge(
@@ -244,19 +250,28 @@ class LogStore:
         return True
 
     def _points_to_reach(self) -> dict[TopicPartition, RecoveryPoint]:
-        """Recovery points where the journal ends now, of the partitions that are not there yet."""
-        durable = self._journal.points
-        return {
-            topic_partition: attrs.evolve(
-                durable[topic_partition],
-                offset=last.offset_next,
-                segment_base_offset=last.segment_base_offset,
-                segment_bytes=last.segment_bytes,
-                log_start_offset=self.logs[topic_partition].log_start_offset,
-            )
-            for topic_partition, last in self._journaled.items()
-            if last.offset_next > durable[topic_partition].offset
-        }
+        """Recovery points where the journal ends now, of the partitions that are not there yet.
+
+        One that cannot move still says anew where its log starts. If its log has rolled right
+        there, it leaves the old segment, which can be cleaned then.
+        """
+        points = {}
+        for topic_partition, log in self.logs.items():
+            durable = self._journal.points[topic_partition]
+            last = self._journaled.get(topic_partition)
+            point = attrs.evolve(durable, log_start_offset=log.log_start_offset)
+            if last is not None and last.offset_next > durable.offset:
+                point = attrs.evolve(
+                    point,
+                    offset=last.offset_next,
+                    segment_base_offset=last.segment_base_offset,
+                    segment_bytes=last.segment_bytes,
+                )
+            if log.segments_from(point.offset)[0].base_offset == point.offset:
+                point = attrs.evolve(point, segment_base_offset=point.offset, segment_bytes=0)
+            if point != durable:
+                points[topic_partition] = point
+        return points
 
     def _durable_offsets(self) -> dict[TopicPartition, int]:
         points = self._journal.points.values()
@@ -273,6 +288,66 @@ class LogStore:
         Above 1, a flush may have to wait for `advance_recovery_points`, so that is due before.
         """
         return (self._journaled_bytes - self._released_bytes) / self._journal.capacity_bytes
+
+    # Rolling and deleting ----------------------------------------------------------------------
+
+    def roll(self, topic_partition: TopicPartition, *, only_if_due: bool = False) -> bool:
+        """Begins a new active segment, unless the active one is empty; whether it did.
+
+        So what it held can be cleaned and deleted, once `flush` and `advance_recovery_points` have
+        moved the point to the new one. `only_if_due`: only if it is old enough by the clock.
+        Raises StorageFull and StorageFailed.
+        """
+        with self._pending_lock:
+            self._refuse_if_failed()
+            log = self._log(topic_partition)
+            with self.latching():
+                return log.roll_if_due(self._clock.now_ms()) if only_if_due else log.roll()
+
+    def raise_log_start_offset(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Hides what lies below `offset`, durably; never lowers the start.
+
+        Raises OffsetOutOfRange above the recovery point, to which a crash may set back the log.
+        """
+        log = self._log(topic_partition)
+        recovery_point = self.recovery_point(topic_partition).offset
+        if offset > recovery_point:
+            raise OffsetOutOfRange(
+                f"{topic_partition} is durable up to {recovery_point}, and cannot start at {offset}"
+            )
+        log.raise_log_start_offset(offset)
+        while self.recovery_point(topic_partition).log_start_offset < offset:
+            self.advance_recovery_points()
+
+    def delete_oldest(
+        self,
+        topic_partition: TopicPartition,
+        count: int,
+        *,
+        discard: Callable[[Sequence[Path]], None] | None = None,
+    ) -> None:
+        """Takes away the oldest segments, all of them below the durable start of the log.
+
+        Raises OffsetOutOfRange for others; StorageFailed.
+        """
+        log, point = self._log(topic_partition), self.recovery_point(topic_partition)
+        segments = log.segments[: count + 1]
+        if len(segments) <= count or segments[count].base_offset > min(
+            point.log_start_offset, point.segment_base_offset
+        ):
+            raise OffsetOutOfRange(
+                f"{topic_partition} durably starts at {point.log_start_offset}, and cannot lose"
+                f" {count} segments"
+            )
+        with self.latching():
+            delete_oldest(self._files, log, count, discard=discard)
+
+    def _log(self, topic_partition: TopicPartition) -> PartitionLog:
+        log = self.logs.get(topic_partition)
+        if log is None:
+            damage = self.quarantined.get(topic_partition, "there is no such partition")
+            raise PartitionQuarantined(f"{topic_partition}: {damage}")
+        return log
 
     # Ending ----------------------------------------------------------------------------------
 
@@ -302,6 +377,18 @@ class LogStore:
         except OSError as error:
             raise self._latch(error) from error
         except BaseException as error:
+            self._latch(error)
+            raise
+
+    @contextmanager
+    def latching(self) -> Iterator[None]:
+        """For what changes segments beside the store: it is refused after a failure, and a
+        StorageFailed in the block is one of the whole store. Other errors just pass.
+        """
+        self._refuse_if_failed()
+        try:
+            yield
+        except StorageFailed as error:
             self._latch(error)
             raise
 

@@ -4,35 +4,19 @@ from __future__ import annotations
 
 import errno
 import threading
-from bisect import bisect_right
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.checkpoints import write_leader_epochs
-from offsetd_storage.errors import (
-    CorruptBatch,
-    FolderMismatch,
-    StorageFailed,
-    StorageFull,
-    is_no_room,
-)
-from offsetd_storage.kernels import PADDING_BYTES, padded_buffer
+from offsetd_storage.errors import FolderMismatch, StorageFailed, StorageFull, is_no_room
 from offsetd_storage.leader_epochs import LEADER_EPOCHS_FILE, found_leader_epochs
-from offsetd_storage.record_batch import decode_batch
-from offsetd_storage.segment import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    Segment,
-    segment_path,
-)
+from offsetd_storage.readable_log import ReadableLog
+from offsetd_storage.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
     from random import Random
-
-    import numpy as np
-    import numpy.typing as npt
 
     from offsetd_storage.files import Files
     from offsetd_storage.log_config import LogConfig
@@ -42,11 +26,12 @@ if TYPE_CHECKING:
 _NO_FILE: Final = frozenset((errno.EFBIG, errno.EMFILE, errno.ENFILE))
 
 
-class PartitionLog:
+class PartitionLog(ReadableLog):
     """Appends to, reads and syncs the segments of one partition.
 
-    One thread appends (`append`), one writes (`write`), one syncs (`sync`); these may be three.
-    Any thread reads, and sees what is written. The rest (`truncate`, `close`, `abandon`) is for
+    One thread appends (`append`, `roll`), one writes (`write`), one syncs (`sync`), one cleans or
+    deletes (`replace_segments`, `take_oldest`); these may be four. Any thread reads, and sees what
+    is written. The rest (`truncate`, `close`, `abandon`) is for
     one thread that has the log to itself. An OSError out of `write`, `sync`, `truncate` or
     `close` means that what the disk holds is unknown: nothing may be tried again.
     """
@@ -64,11 +49,10 @@ class PartitionLog:
         """For `create` and `open`."""
         self.topic_partition = topic_partition
         self.folder = folder
-        # By base offset; the last is active. Replaced as a whole, so that readers can hold it.
         self.segments = segments
         self.log_start_offset = segments[0].base_offset
         self.offset_next = segments[-1].offset_next  # Of the next append.
-        self.offset_next_written = self.offset_next  # Behind what is in the files.
+        self.offset_next_written = self.offset_next
         self._files = files
         self._config = config
         self._random = random
@@ -232,9 +216,34 @@ class PartitionLog:
                 batch_bytes=size, max_timestamp_ms=max_timestamp_ms, now_ms=now_ms
             )
         except OSError as error:
-            failure = StorageFull if _may_pass(error) else StorageFailed
-            raise failure(f"{self.topic_partition}: no room for a batch: {error}") from error
+            raise self._no_room(error) from error
         return self._active
+
+    def _no_room(self, error: OSError) -> StorageFull | StorageFailed:
+        failure = StorageFull if _may_pass(error) else StorageFailed
+        return failure(f"{self.topic_partition}: no room for a batch: {error}")
+
+    def roll(self) -> bool:
+        """Begins a new active segment at the log's end, unless the active one holds nothing.
+
+        Returns whether it did. Raises StorageFull and StorageFailed; then nothing has changed.
+        """
+        with self._lock:
+            if self._active.size_bytes == 0:
+                return False
+            try:
+                self._roll(base_offset=self.offset_next)
+            except OSError as error:
+                raise self._no_room(error) from error
+            return True
+
+    def roll_if_due(self, now_ms: int) -> bool:
+        """Rolls an active segment that is older than it may be by the clock; whether it did.
+
+        Kafka rolls by time only when a batch comes, so an idle log keeps what its last segment
+        holds for ever. Raises StorageFull and StorageFailed.
+        """
+        return self._active.is_overdue(now_ms) and self.roll()
 
     def _roll(self, *, base_offset: int) -> None:
         old = self._active
@@ -315,6 +324,37 @@ class PartitionLog:
         for segment in self.segments:
             segment.close()
 
+    # Cleaning and deleting. What happens to files is for the caller (`cleaner.swap`).
+
+    def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
+        """Puts `new` in the place of `old`, neighbours in the row, all of them durable.
+
+        From then on nobody opens an old one. None of them is active.
+        """
+        with self._lock:
+            start = bisect_left(self.segments, old[0].base_offset, key=_base_offset)
+            end = start + len(old)
+            assert self.segments[start:end] == list(old), "these are not neighbours in the log"
+            assert self._active not in old, "the active segment takes appends"
+            assert not any(each.base_offset in self._unsynced for each in old), "not durable yet"
+            self.segments = [*self.segments[:start], *new, *self.segments[end:]]
+        for segment in old:
+            segment.retire()
+
+    def take_oldest(self, count: int) -> list[Segment]:
+        """Takes the oldest segments out of the row; all of them lie below `log_start_offset`."""
+        taken = self.segments[:count]
+        if taken:
+            assert self.segments[count].base_offset <= self.log_start_offset
+            self.replace_segments(taken, [])
+        return taken
+
+    def raise_log_start_offset(self, offset: int) -> None:
+        """Hides what lies below `offset`. Never lowers the start, nor raises it above the end."""
+        with self._lock:
+            assert offset <= self.offset_next_written, "a log starts where it has batches"
+            self.log_start_offset = max(self.log_start_offset, offset)
+
     # Recovery.
 
     def truncate(self, offset_next: int) -> None:
@@ -329,7 +369,8 @@ class PartitionLog:
             kept = [self._made_segment(offset_next)]
         for segment in reversed(dropped):  # From the end, so that a crash leaves no hole.
             self._unsynced.pop(segment.base_offset, None)
-            self._unlink(segment)
+            segment.remove_files()
+            self._unsynced_folders.append(self.folder)
         self.segments, self._active = kept, kept[-1]
         if self._active.offset_next > offset_next:
             self._active.truncate(offset_next)
@@ -341,93 +382,6 @@ class PartitionLog:
             self._leader_epochs = epochs or [(0, offset_next)]
             self._leader_epochs_changed = True
 
-    def _unlink(self, segment: Segment) -> None:
-        segment.close()
-        for suffix in (TIME_INDEX_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX):  # What owns the others, last.
-            path = segment_path(self.folder, segment.base_offset, suffix)
-            if self._files.exists(path):
-                self._files.unlink(path)
-        self._unsynced_folders.append(self.folder)
-
-    # Reading.
-
-    def segments_from(self, offset: int) -> list[Segment]:
-        """The segments that hold `offset` and what follows it."""
-        segments = self.segments
-        slot = bisect_right(segments, offset, key=lambda segment: segment.base_offset)
-        return segments[max(slot - 1, 0) :]
-
-    def read(self, offset: int, *, bytes_max: int) -> bytes:
-        """Whole batches from the one that holds `offset`, or from the first behind it.
-
-        At most `bytes_max` bytes, but at least one batch; empty at the end of what is written.
-        Nothing below `log_start_offset` is asked for. Raises CorruptBatch.
-        """
-        offset = max(offset, self.log_start_offset)
-        for segment in self.segments_from(offset):
-            with segment.reader() as reader:
-                start = reader.position_of(offset)
-                end = reader.batches_end(start, bytes_max)
-                if end > start:
-                    return reader.file.pread(end - start, start)
-        return b""
-
-    def read_chunks(
-        self, chunk_bytes: int, *, offset: int = 0, offset_limit: int | None = None
-    ) -> Iterator[tuple[npt.NDArray[np.uint8], int]]:
-        """Yields (buffer, end): `buffer[:end]` holds whole batches, from the one with `offset` on.
-
-        With `offset_limit` only batches that end below it come, else all that are written.
-        Chunks have about `chunk_bytes`, more where one batch does. The buffer is padded for the
-        kernels, and used again for the next chunk. Raises CorruptBatch where a file ends early.
-        """
-        buffer = padded_buffer(chunk_bytes)
-        offset = max(offset, self.log_start_offset)
-        limit = self.offset_next_written if offset_limit is None else offset_limit
-        for segment in self.segments_from(offset):
-            if segment.base_offset >= limit:
-                return
-            with segment.reader() as reader:
-                position = reader.position_of(offset)
-                end = reader.position_of(limit)
-                while position < end:
-                    chunk_end = reader.chunk_end(position, end, chunk_bytes)
-                    size = chunk_end - position
-                    if buffer.size < size + PADDING_BYTES:
-                        buffer = padded_buffer(size)
-                    if reader.file.pread_into(buffer, size, position) < size:
-                        raise CorruptBatch(f"{segment.path.name} ends early", position=position)
-                    yield buffer, size
-                    position = chunk_end
-
-    def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
-        """Offset of the first record that is written with that time or a later one, if any."""
-        for segment in self.segments:
-            if segment.largest_timestamp_ms < timestamp_ms:
-                continue
-            with self._lock:  # The last entry goes when the segment takes appends again.
-                offset = segment.time_index.lookup(timestamp_ms).offset
-            start = segment.offset_index.lookup(offset).position
-            found = self._first_record_since(segment, start, timestamp_ms)
-            if found is not None:
-                return found
-        return None
-
-    def _first_record_since(self, segment: Segment, start: int, timestamp_ms: int) -> int | None:
-        """The same in one segment, from a batch's `start` on."""
-        with segment.reader() as reader:
-            for position, header in reader.headers(start, segment.written_bytes):
-                if header.max_timestamp_ms < timestamp_ms:
-                    continue
-                batch = decode_batch(reader.file.pread(header.size_bytes, position))
-                for record in batch.records:
-                    if (
-                        record.timestamp_ms >= timestamp_ms
-                        and record.offset >= self.log_start_offset
-                    ):
-                        return record.offset
-        return None
-
 
 def _may_pass(error: OSError) -> bool:
     """Whether it was room, file size or descriptors that lacked; else the disk is broken."""
@@ -436,5 +390,9 @@ def _may_pass(error: OSError) -> bool:
 
 def _jitter_ms(config: LogConfig, random: Random | None) -> int:
     """How much earlier a segment rolls, so that not all do at once; needs chance."""
-    jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
+    jitter_ms = min(config.segment_jitter_ms, config.roll_ms)
     return random.randrange(jitter_ms) if random and jitter_ms else 0
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset

@@ -48,7 +48,7 @@ NO_TIMESTAMP: Final = -1
 NO_PRODUCER_ID: Final = -1
 
 _COMPRESSION_BITS: Final = 0x07
-_LOG_APPEND_TIME: Final = 0x08
+LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 _DELETE_HORIZON: Final = 0x40
@@ -96,7 +96,7 @@ class BatchHeader:
 
     @property
     def timestamp_type(self) -> TimestampType:
-        return TimestampType(bool(self.attributes & _LOG_APPEND_TIME))
+        return TimestampType(bool(self.attributes & LOG_APPEND_TIME))
 
     @property
     def is_transactional(self) -> bool:
@@ -127,6 +127,11 @@ class RecordBatch(BatchHeader):
 
 
 _HEADER_FIELDS: Final = tuple(field.name for field in attrs.fields(BatchHeader))
+
+
+def with_delete_horizon(attributes: int, has_delete_horizon: bool) -> int:
+    """The attributes of a batch, with the bit that says what the base timestamp is, or without."""
+    return attributes & ~_DELETE_HORIZON | (_DELETE_HORIZON if has_delete_horizon else 0)
 
 
 def batch_header(buffer: Bytes, position: int = 0) -> BatchHeader:
@@ -323,7 +328,7 @@ def encode_batch(
         max_timestamp_ms = max((each.timestamp_ms for each in records), default=NO_TIMESTAMP)
     attributes = (
         compression
-        | (_LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
         | (_TRANSACTIONAL if is_transactional else 0)
         | (_CONTROL if is_control else 0)
         | (_DELETE_HORIZON if delete_horizon_ms is not None else 0)
@@ -332,20 +337,41 @@ def encode_batch(
     for each in records:
         _put_record(content, each, base_offset=base_offset, base_timestamp_ms=base_timestamp_ms)
     body = compress(compression, bytes(content))
+    return seal_records(
+        body,
+        BatchHeader(
+            base_offset=base_offset,
+            size_bytes=BATCH_HEADER_BYTES + len(body),
+            partition_leader_epoch=leader_epoch,
+            crc=0,
+            attributes=attributes,
+            last_offset=last_offset,
+            base_timestamp_ms=base_timestamp_ms,
+            max_timestamp_ms=max_timestamp_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            count=len(records),
+        ),
+    )
+
+
+def seal_records(body: bytes, header: BatchHeader) -> bytes:
+    """The batch of `header`, of which size and checksum are computed, and the encoded records."""
     fields: list[Any] = [
-        base_offset,
+        header.base_offset,
         BATCH_HEADER_BYTES - LENGTH_EXCLUDES_BYTES + len(body),
-        leader_epoch,
+        header.partition_leader_epoch,
         MAGIC,
         0,
-        attributes,
-        last_offset - base_offset,
-        base_timestamp_ms,
-        max_timestamp_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
+        header.attributes,
+        header.last_offset - header.base_offset,
+        header.base_timestamp_ms,
+        header.max_timestamp_ms,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.count,
     ]
     fields[4] = computed_crc(BATCH_HEADER.pack(*fields) + body)
     return BATCH_HEADER.pack(*fields) + body

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from offsetd_storage.errors import SegmentRetired
 from offsetd_storage.indexes import (
     OFFSET_ENTRY,
     TIME_ENTRY,
@@ -21,7 +23,7 @@ from offsetd_storage.record_batch import NO_TIMESTAMP
 from offsetd_storage.segment_reader import SegmentReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from offsetd_storage.files import File, Files
@@ -31,6 +33,13 @@ if TYPE_CHECKING:
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
+SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+
+# What follows these in the names of files that are not in use.
+DELETED_STATE: Final = ".deleted"
+CLEANED_STATE: Final = ".cleaned"
+SWAP_STATE: Final = ".swap"
 
 OFFSET_MAX: Final = 2**63 - 1
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # What an index entry can hold.
@@ -64,16 +73,22 @@ class Segment:
     Blocks are reserved ahead while it takes appends. At rest (closed, or no longer the active
     one) it reserves none, and its time index has the last entry that Kafka gives it then. From its
     first change on it holds a descriptor, until it is synced and no longer the active one.
+
+    It is retired when it leaves the log. Whoever reads it then goes on with the file that he has
+    open; nobody opens one for it any more, as the name may be that of another segment's by now.
     """
 
     __slots__ = (
         "_config",
         "_file",
         "_files",
+        "_folder",
         "_index_after_bytes",
         "_jitter_ms",
+        "_name_lock",
         "_offset_file",
         "_reserved_bytes",
+        "_seen_filled_ms",
         "_tail_found",
         "_time_file",
         "_timeless_since_ms",
@@ -82,6 +97,7 @@ class Segment:
         "base_offset",
         "first_timestamp_ms",
         "index_problems",
+        "is_retired",
         "largest_timestamp_ms",
         "largest_timestamp_offset",
         "last_offset_max",
@@ -104,10 +120,15 @@ class Segment:
         *,
         create: bool = False,
         jitter_ms: int = 0,
+        state: str = "",
     ) -> None:
-        """The log file is taken to be empty; `take_scan` says what is in it."""
+        """The log file is taken to be empty; `take_scan` says what is in it.
+
+        `state` ends the names of its files until they are renamed; it is empty for one in use.
+        """
         self.base_offset = base_offset
-        self.path = segment_path(folder, base_offset)
+        self.path = segment_path(folder, base_offset, LOG_SUFFIX + state)
+        self.is_retired = False
         self.size_bytes = 0  # Queued batches included.
         self.written_bytes = 0  # In the file.
         self.offset_next = base_offset  # Behind the last batch, queued ones included.
@@ -124,17 +145,20 @@ class Segment:
         self.last_offset_max = base_offset + _RELATIVE_OFFSET_MAX
 
         self._files = files
+        self._folder = folder
+        self._name_lock = threading.Lock()  # Of `path`, and `is_retired`.
         self._file = files.open(self.path, create=True) if create else None
         self._config = config
         self._jitter_ms = jitter_ms
-        self._offset_file = IndexFile(files, segment_path(folder, base_offset, INDEX_SUFFIX))
-        self._time_file = IndexFile(files, segment_path(folder, base_offset, TIME_INDEX_SUFFIX))
+        self._offset_file = IndexFile(files, self._path_of(INDEX_SUFFIX, state))
+        self._time_file = IndexFile(files, self._path_of(TIME_INDEX_SUFFIX, state))
         self._unwritten: list[bytes] = []
         self._reserved_bytes = 0  # Blocks that we know of.
         # Whether the file has bytes that are none of the log's.
         self._tail_found = files.size(self.path) > 0
         self._waking_bytes: int | None = None  # Of the time index before it rested; None awake.
         self._timeless_since_ms = sys.maxsize  # When it was first asked for room without one.
+        self._seen_filled_ms: int | None = None  # When a clock first found that it holds batches.
         self._index_after_bytes = config.index_interval_bytes
 
     def take_scan(self, scan: SegmentScan) -> None:
@@ -216,9 +240,24 @@ class Segment:
             waited_ms = now_ms - self._timeless_since_ms
         return (
             self.size_bytes > self._config.segment_bytes_max - batch_bytes
-            or waited_ms > self._config.segment_ms - self._jitter_ms
+            or waited_ms > self._config.roll_ms - self._jitter_ms
             or self._index_is_full()
         )
+
+    def is_overdue(self, now_ms: int) -> bool:
+        """Whether it holds batches for longer than it may, by the clock.
+
+        What time its records are of does not matter: they may have been written long before they
+        were appended, or be from the future. It counts from when it was first seen to hold any, or
+        was last written before that.
+        """
+        if self.size_bytes == 0:
+            return False
+        if self._seen_filled_ms is None:
+            self._seen_filled_ms = now_ms
+            if self.written_bytes:
+                self._seen_filled_ms = min(now_ms, self._files.modified_ms(self.path))
+        return now_ms - self._seen_filled_ms > self._config.roll_ms - self._jitter_ms
 
     def _index_is_full(self) -> bool:
         # A time index keeps one slot free, for the entry that it gets at rest.
@@ -230,17 +269,17 @@ class Segment:
 
     def make_room(self, *, batch_bytes: int, max_timestamp_ms: int, now_ms: int) -> None:
         """Readies the segment for a batch. Raises OSError where no blocks are to be had for it."""
-        self._reserve(self.size_bytes + batch_bytes)
+        self.reserve(self.size_bytes + batch_bytes)
         if self.size_bytes == 0:
             self.first_timestamp_ms = max_timestamp_ms
         if self.first_timestamp_ms >= 0:
-            self.roll_after_ms = self.first_timestamp_ms + self._config.segment_ms - self._jitter_ms
+            self.roll_after_ms = self.first_timestamp_ms + self._config.roll_ms - self._jitter_ms
         else:
             self.roll_after_ms = NO_TIMESTAMP - 1  # Every batch takes another look at the clock.
             self._timeless_since_ms = min(self._timeless_since_ms, now_ms)
         self.room_bytes = min(self._reserved_bytes, self._config.segment_bytes_max)
 
-    def _reserve(self, end_bytes: int) -> None:
+    def reserve(self, end_bytes: int) -> None:
         """Blocks for the log up to `end_bytes` or somewhat more, and for its index entries."""
         config = self._config
         self.cut_tail()
@@ -348,12 +387,56 @@ class Segment:
         """Reads what is written, through a descriptor of the reader's own.
 
         So a log of thousands of segments holds few descriptors, and none is closed under a reader.
+        Raises SegmentRetired.
         """
-        file = self._files.open(self.path, read_only=True)
+        with self._name_lock:
+            if self.is_retired:
+                raise SegmentRetired(f"{self.path} has left the log")
+            file = self._files.open(self.path, read_only=True)
         try:
             yield SegmentReader(self, file)
         finally:
             file.close()
+
+    # Leaving the log, and coming into it: one thread, the cleaner's or the one of retention.
+
+    def retire(self) -> None:
+        """From now on nobody opens it any more; it is out of the log's row of segments."""
+        with self._name_lock:
+            self.is_retired = True
+        self.close()
+
+    def rename(self, suffix: str, old_state: str, state: str) -> bool:
+        """Gives one of its files, if it is there, the name of another state; whether it is there.
+
+        Not durable before the folder is synced.
+        """
+        source, target = self._path_of(suffix, old_state), self._path_of(suffix, state)
+        if not self._files.exists(source):
+            return False
+        with self._name_lock:
+            self._files.rename(source, target)
+            if suffix == LOG_SUFFIX:
+                self.path = target
+            elif suffix == INDEX_SUFFIX:
+                self._offset_file.path = target
+            elif suffix == TIME_INDEX_SUFFIX:
+                self._time_file.path = target
+        return True
+
+    def remove_files(self, state: str = "", *, suffixes: Sequence[str] = SEGMENT_SUFFIXES) -> None:
+        """Removes its files, in whatever state they are; what owns the others, last."""
+        self.close()
+        for path in reversed(self.paths(state, suffixes=suffixes)):
+            self._files.unlink(path)
+
+    def paths(self, state: str, *, suffixes: Sequence[str] = SEGMENT_SUFFIXES) -> list[Path]:
+        """Its files that are there in a state; the log first."""
+        paths = [self._path_of(suffix, state) for suffix in suffixes]
+        return [path for path in paths if self._files.exists(path)]
+
+    def _path_of(self, suffix: str, state: str) -> Path:
+        return segment_path(self._folder, self.base_offset, suffix + state)
 
     # Recovery: one thread has the log.
 

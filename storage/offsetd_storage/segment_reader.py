@@ -27,6 +27,11 @@ class SegmentReader:
         self._segment = segment
         self.file = file
 
+    @property
+    def file_name(self) -> str:
+        """What the segment's log file is called."""
+        return self._segment.path.name
+
     def headers(self, start: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
         """Walks the batches between two of their boundaries; yields (position, header).
 

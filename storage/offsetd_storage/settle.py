@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from offsetd_storage.quarantine import DamageFound
-from offsetd_storage.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from offsetd_storage.segment import (
+    CLEANED_STATE,
+    DELETED_STATE,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    SWAP_STATE,
+    TIME_INDEX_SUFFIX,
+)
 from offsetd_storage.segment_scan import scan_segment
 
 if TYPE_CHECKING:
@@ -23,17 +31,6 @@ if TYPE_CHECKING:
 
     from offsetd_storage.files import Files
 
-DELETED_SUFFIX: Final = ".deleted"
-CLEANED_SUFFIX: Final = ".cleaned"
-SWAP_SUFFIX: Final = ".swap"
-TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
-
-_SEGMENT_SUFFIXES: Final = (
-    LOG_SUFFIX,
-    INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-)
 _BASE_OFFSET_DIGITS: Final = 20
 _OFFSET_MAX: Final = 2**63 - 1
 
@@ -55,8 +52,8 @@ class SegmentFileName:
             return None
         if int(stem) > _OFFSET_MAX:
             return None
-        for suffix in _SEGMENT_SUFFIXES:
-            for state in ("", CLEANED_SUFFIX, SWAP_SUFFIX):
+        for suffix in SEGMENT_SUFFIXES:
+            for state in ("", CLEANED_STATE, SWAP_STATE):
                 if rest == suffix + state:
                     return cls(name=name, base_offset=int(stem), suffix=suffix, state=state)
         return None
@@ -78,19 +75,19 @@ def plan_settling(files: Files, folder: Path) -> Settling:
     Raises DamageFound where a swap is not whole.
     """
     names = files.list_folder(folder) if files.exists(folder) else []
-    deleted = [name for name in names if name.endswith(DELETED_SUFFIX)]
+    deleted = [name for name in names if name.endswith(DELETED_STATE)]
     found = _segment_files(names)
-    cleaned = [each for each in found if each.state == CLEANED_SUFFIX]
+    cleaned = [each for each in found if each.state == CLEANED_STATE]
     first_cleaned = min((each.base_offset for each in cleaned), default=None)
     unfinished = [
         each
         for each in found
-        if each.state == SWAP_SUFFIX
+        if each.state == SWAP_STATE
         and first_cleaned is not None
         and each.base_offset >= first_cleaned
     ]
     left = [each for each in found if each not in cleaned and each not in unfinished]
-    swaps = [each for each in left if each.state == SWAP_SUFFIX]
+    swaps = [each for each in left if each.state == SWAP_STATE]
     covered = [
         _covered(files, folder, swap.name, swap.base_offset)
         for swap in swaps
@@ -100,14 +97,15 @@ def plan_settling(files: Files, folder: Path) -> Settling:
     stale = [
         each
         for each in left
-        if (each.state == SWAP_SUFFIX and each.suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+        if (each.state == SWAP_STATE and each.suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX))
         or (each.state == "" and any(each.base_offset in offsets for offsets in covered))
     ]
     staying = [each for each in left if each not in stale]
-    # The log's own name comes last: until then it can be done again.
+    # The log gets its name first, when all that it replaces is gone: beside a swapped log, an index
+    # of transactions in use counts as one of what it replaces.
     renamed = sorted(
-        (each for each in staying if each.state == SWAP_SUFFIX),
-        key=lambda each: each.suffix == LOG_SUFFIX,
+        (each for each in staying if each.state == SWAP_STATE),
+        key=lambda each: each.suffix != LOG_SUFFIX,
     )
     return Settling(
         # Unfinished swaps first: without the `.cleaned` they would look whole.
@@ -125,7 +123,7 @@ def settle(files: Files, folder: Path, settling: Settling) -> None:
     for names in settling.unlinked:
         _unlink(files, folder, names)
     for name in settling.renamed:
-        files.rename(folder / name, folder / name.removesuffix(SWAP_SUFFIX))
+        files.rename(folder / name, folder / name.removesuffix(SWAP_STATE))
         files.sync_folder(folder)
 
 

@@ -188,6 +188,11 @@ class SimulatedFiles:
         with self._turn:
             return self._file(path).modified_ms
 
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        """Says when a file was last written: not an operation, and never lost."""
+        with self._turn:
+            self._file(path).modified_ms = modified_ms
+
     def free_bytes(self, path: Path) -> int:
         """Room left."""
         with self._turn:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-import attrs
 import pytest
 from offsetd_storage.files import OsFiles
 from offsetd_storage.log_config import OFFSETS_TOPIC_LOG_CONFIG, LogConfig
 from offsetd_storage.record_batch import batch_header, decode_batches
 from offsetd_storage.segment import segment_path
+from offsetd_storage.settings import with_settings
 from offsetd_storage.simulated_files import SimulatedFiles
 from partition_logs import (
     GOLDEN,
@@ -84,10 +84,7 @@ SEGMENT_CASES = sorted(path.name for path in KAFKA_SEGMENTS.iterdir() if path.is
 def kafka_config(path: Path) -> LogConfig:
     """The settings of a properties file, by Kafka's names."""
     settings = dict(line.split("=") for line in path.read_text().split())
-    names = {each.metadata["kafka_name"]: each.name for each in attrs.fields(LogConfig)}
-    return LogConfig(
-        **{names[key.removeprefix("internal.")]: int(value) for key, value in settings.items()}
-    )
+    return with_settings(LogConfig(), settings)
 
 
 @pytest.mark.parametrize("case", SEGMENT_CASES)

@@ -132,9 +132,12 @@ class KafkaBroker:
             self._jvm.kill()
             self._jvm = None
 
-    def create_topic(self, name: str, partitions: int) -> None:
+    def create_topic(
+        self, name: str, partitions: int, *, settings: Mapping[str, str] | None = None
+    ) -> None:
         """Makes a topic and waits until it can be used."""
-        future = self._admin.create_topics([NewTopic(name, partitions, 1)])[name]
+        topic = NewTopic(name, partitions, 1, config=dict(settings or {}))
+        future = self._admin.create_topics([topic])[name]
         future.result(CALL_S_MAX)
 
     def commit(self, group_id: str, offsets: Mapping[tuple[str, int], KafkaOffset]) -> None:

@@ -9,8 +9,9 @@ from random import Random
 import attrs
 import pytest
 from interop.kafka_broker import OFFSETS_PARTITIONS, OFFSETS_TOPIC, KafkaBroker
+from interop.kafka_dump import complaints, dump
 from interop.kafka_protocol import KafkaOffset
-from interop.kafka_runtime import Runtime, Said
+from interop.kafka_runtime import Runtime
 from interop.served_folder import OFFSETD, ServedFolder
 from interop.workload import Offsets, Workload, fetch_all
 
@@ -18,14 +19,6 @@ pytestmark = pytest.mark.kafka
 
 # Small, so that a log has several segments, and indexes have entries.
 SETTINGS = ("offsets.topic.segment.bytes=1048576", "index.interval.bytes=1024")
-COMPLAINTS = (
-    "Mismatches in",
-    "mismatch",
-    "out of order",
-    "Non-consecutive",
-    "invalid",
-    "Could not",
-)
 
 
 @attrs.frozen
@@ -56,18 +49,6 @@ def written(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Written:
     written = Written(folder / "data", workload.stored, workload.batches)
     assert len(written.files(".log")) > OFFSETS_PARTITIONS, "some log has several segments"
     return written
-
-
-def dump(runtime: Runtime, folder: Path, files: list[str], *options: str) -> Said:
-    return runtime.run(
-        "kafka.tools.DumpLogSegments", [*options, "--files", ",".join(files)], folder
-    )
-
-
-def complaints(said: Said) -> list[str]:
-    """The lines in which Kafka's tool says that something is wrong."""
-    lines = [*said.stdout.splitlines(), *said.stderr.splitlines()]
-    return [line for line in lines if any(word in line for word in COMPLAINTS)]
 
 
 def by_file(lines: list[str]) -> dict[str, list[str]]:

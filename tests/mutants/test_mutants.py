@@ -14,7 +14,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from mutants.planted import MUTANTS, Mutant
+from mutants.planted import MUTANTS as STORE_MUTANTS
+from mutants.planted import Mutant
+from mutants.planted_cleaner import CLEANER_MUTANTS
+from mutants.planted_swaps import SWAP_MUTANTS
+
+MUTANTS = (*STORE_MUTANTS, *CLEANER_MUTANTS, *SWAP_MUTANTS)
 
 ROOT = Path(__file__).parents[2]
 SOURCE_ROOTS = ("protos", "storage", "coordinator", "clients")

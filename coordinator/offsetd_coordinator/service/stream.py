@@ -17,7 +17,7 @@ import structlog
 from offsetd.v1 import offset_service_pb2
 
 from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE
-from offsetd_coordinator.errors import CoordinatorError, CoordinatorNotAvailable, InvalidField
+from offsetd_coordinator.errors import CoordinatorError, InvalidField
 from offsetd_coordinator.requests import CommitReply
 from offsetd_coordinator.service import calls, statuses
 from offsetd_coordinator.service.offsets import committed
@@ -140,7 +140,7 @@ class CommitStream:
             calls.refuse(self._context, self._status)
 
     def _drain(self, reader: asyncio.Task[None]) -> None:
-        self._end(statuses.status_of(CoordinatorNotAvailable("the server is stopping")))
+        self._end(statuses.status_of(self._node.refusal_of_drain()))
         reader.cancel()
 
     def _end(self, status: Status | None) -> None:

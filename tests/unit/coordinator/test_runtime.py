@@ -208,9 +208,8 @@ async def test_a_caller_that_goes_away_leaves_the_others_waiting_well(run: Run) 
     ],
 )
 async def test_what_the_store_refuses_changes_nothing(
-    error: StorageError, expected: type[CoordinatorError]
+    error: StorageError, expected: type[CoordinatorError], run: Run
 ) -> None:
-    run = Run()
     run.store.append_error = error
     with pytest.raises(expected):
         run.commit(group_in(0))

@@ -467,3 +467,18 @@ async def test_a_disk_that_fails_ends_the_stream_without_a_result() -> None:
         assert stream.context.code is grpc.StatusCode.UNAVAILABLE
         assert stream.context.reason == "STORAGE_FAILED"
         assert stream.context.writes == 1
+
+
+async def test_after_the_disk_failed_idle_and_new_streams_are_told_that() -> None:
+    async with serving_node() as serving:
+        idle = OpenStream(serving)
+        await settled()
+        serving.files.faults.append(Fault(kind=OperationKind.SYNC, errno=errno.EIO))
+        busy = OpenStream(serving)
+        busy.context.send((1, commit_request("g", 5)))
+        await busy.end()
+        serving.node.drain()
+        await idle.end()
+        late = OpenStream(serving)
+        await late.end()
+        assert idle.context.reason == late.context.reason == "STORAGE_FAILED"

@@ -33,6 +33,13 @@ def test_content_survives_compression(codec, content):
     assert decompress(codec, compress(codec, content)) == content
 
 
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", [32_767, 32_768, 32_769, 5_000_000])
+def test_content_that_grows_more_than_most_is_read_whole(codec, size):
+    content = bytes(size)
+    assert decompress(codec, compress(codec, content)) == content
+
+
 @pytest.mark.parametrize(
     ("codec", "compressed", "content"),
     [

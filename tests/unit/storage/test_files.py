@@ -269,6 +269,15 @@ def test_the_time_of_the_last_write_is_in_milliseconds(tmp_path: Path) -> None:
     assert FILES.modified_ms(tmp_path / "a") == 1_700_000_000_123
 
 
+@pytest.mark.parametrize("simulated", [False, True])
+def test_the_time_of_the_last_write_can_be_set(tmp_path: Path, simulated: bool) -> None:
+    files = SimulatedFiles() if simulated else FILES
+    path = Path("/a") if simulated else tmp_path / "a"
+    files.open(path, create=True).close()
+    files.set_modified_ms(path, 1_600_000_000_123)
+    assert files.modified_ms(path) == 1_600_000_000_123
+
+
 def test_free_room_is_that_of_an_ordinary_user(tmp_path: Path) -> None:
     status = os.statvfs(tmp_path)
     assert 0 < FILES.free_bytes(tmp_path) <= status.f_blocks * status.f_frsize

@@ -106,9 +106,11 @@ def test_a_crash_anywhere_while_settling_ends_the_same() -> None:
     left = {
         name(0, ".log.swap"): CLEANED,
         name(0, ".index.swap"): b"",
+        name(0, ".txnindex.swap"): b"new",
+        name(0, ".txnindex"): b"old",
         name(9, ".log.deleted"): b"",
     }
-    expected = {name(0): CLEANED, name(6): OLD[name(6)]}
+    expected = {name(0): CLEANED, name(0, ".txnindex"): b"new", name(6): OLD[name(6)]}
     files = disk(OLD | left)
     states: list[SimulatedFiles] = []
 

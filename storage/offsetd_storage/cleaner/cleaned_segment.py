@@ -1,0 +1,189 @@
+"""Writes what stays of a group of segments into one segment of state `.cleaned`."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+
+from offsetd_storage.errors import CorruptBatch, StorageFailed, StorageFull, is_no_room
+from offsetd_storage.segment import (
+    CLEANED_STATE,
+    LOG_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+    segment_path,
+)
+from offsetd_storage.segment_scan import scan_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import numpy.typing as npt
+
+    from offsetd_storage.cleaner.segment_bytes import SegmentBytes
+    from offsetd_storage.cleaner.transactions import AbortedTransaction
+    from offsetd_storage.files import Files
+    from offsetd_storage.log_config import LogConfig
+
+# Version 0, producer's id, first offset, last offset, last stable offset.
+TRANSACTION_ENTRY: Final = struct.Struct(">hqqqq")
+assert TRANSACTION_ENTRY.size == 34, "an entry of .txnindex is 34 bytes"
+
+_RESERVE_STEP_BYTES: Final = 1 << 20
+_COPY_BYTES: Final = 1 << 20
+
+
+class CleanedSegmentWriter:
+    """Makes no file as long as what stays is what was read, byte for byte.
+
+    So a group with nothing to gain costs the disk nothing. Blocks are reserved ahead: so a full
+    disk refuses a write, and fails no sync. What was begun is either finished or discarded.
+    """
+
+    def __init__(self, files: Files, folder: Path, base_offset: int, config: LogConfig) -> None:
+        self.size_bytes = 0  # Of what stays.
+        self._files = files
+        self._folder = folder
+        self._base_offset = base_offset
+        self._config = attrs.evolve(config, preallocate_step_bytes=_RESERVE_STEP_BYTES)
+        self._segment: Segment | None = None
+        self._is_copying = True  # It was all found in the sources.
+        self._sources: list[Segment] = []
+        self._source: SegmentBytes | None = None  # The last one of those, which is open.
+        self._source_position = 0
+        self._buffer: npt.NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
+
+    def begin_source(self, segment: Segment, source: SegmentBytes) -> None:
+        """From here on come the batches of this segment, which the caller keeps open."""
+        if self._source is not None and self._source_position < self._source.size_bytes:
+            self._stop_copying()  # Its last batches went.
+        self._sources.append(segment)
+        self._source, self._source_position = source, 0
+
+    def write(self, batches: npt.NDArray[np.uint8]) -> None:
+        """Adds whole batches. Raises StorageFull, StorageFailed; OSError where a source fails."""
+        if self._is_copying:
+            if self._is_next_in_source(batches):
+                self._source_position += batches.size
+                self.size_bytes += batches.size
+                return
+            self._stop_copying()
+        self._append(batches)
+
+    def _is_next_in_source(self, batches: npt.NDArray[np.uint8]) -> bool:
+        if self._source is None:
+            return False
+        if self._buffer.size < batches.size:
+            self._buffer = np.empty(batches.size, dtype=np.uint8)
+        read = self._source.file.pread_into(self._buffer, batches.size, self._source_position)
+        return np.array_equal(self._buffer[:read], batches)
+
+    def _stop_copying(self) -> None:
+        """Makes the file, with what was found in the sources so far."""
+        if not self._is_copying:
+            return
+        self._is_copying = False
+        left, self.size_bytes = self.size_bytes, 0
+        buffer = np.empty(_COPY_BYTES, dtype=np.uint8)
+        for segment in self._sources:
+            end = min(left, segment.written_bytes)
+            left -= end
+            with segment.reader() as reader:
+                for position in range(0, end, _COPY_BYTES):
+                    size = min(_COPY_BYTES, end - position)
+                    if reader.file.pread_into(buffer, size, position) < size:
+                        raise CorruptBatch(f"{segment.path.name} ends early", position=position)
+                    self._append(buffer[:size])
+
+    def _append(self, batches: npt.NDArray[np.uint8]) -> None:
+        if not batches.size:
+            return
+        end = self.size_bytes + batches.size
+        try:
+            if self._segment is None:
+                self._segment = Segment(
+                    self._files,
+                    self._folder,
+                    self._base_offset,
+                    self._config,
+                    create=True,
+                    state=CLEANED_STATE,
+                )
+            self._segment.reserve(end)
+            self._segment.file.pwrite([batches], self.size_bytes)
+        except OSError as error:
+            raise self._failure(error) from error
+        self.size_bytes = end
+
+    def finish(
+        self, *, modified_ms: int, aborted: Sequence[AbortedTransaction] = ()
+    ) -> Segment | None:
+        """The segment, with its indexes, durable but for its files' names; None: nothing stays.
+
+        Every batch of it is checked. Raises CorruptBatch, StorageFull, StorageFailed.
+        """
+        self._stop_copying()
+        segment = self._segment
+        if segment is None:
+            return None
+        try:
+            segment.file.truncate(self.size_bytes)  # Gives back what was reserved.
+            scan = scan_segment(
+                segment.file,
+                size=self.size_bytes,
+                base_offset=self._base_offset,
+                offset_min=self._base_offset,
+                index_interval_bytes=self._config.index_interval_bytes,
+            )
+            if scan.stop is not None:
+                raise CorruptBatch(
+                    f"{segment.path.name} got a batch that is none ({scan.stop.reason.name})",
+                    position=scan.stop.position,
+                )
+            segment.take_scan(scan)
+            segment.index_problems = ()  # That there are no files yet is none.
+            self._write_transactions(aborted)
+            # Kafka's retention counts by it where batches have no timestamps.
+            self._files.set_modified_ms(segment.path, modified_ms)
+            segment.sync(segment.take_unsynced(segment.offset_next, is_active=False))
+        except OSError as error:
+            raise self._failure(error) from error
+        self._segment = None
+        return segment
+
+    def _write_transactions(self, aborted: Sequence[AbortedTransaction]) -> None:
+        if not aborted:
+            return
+        entries = b"".join(
+            TRANSACTION_ENTRY.pack(
+                0, each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset
+            )
+            for each in aborted
+        )
+        path = self._path(TRANSACTION_INDEX_SUFFIX)
+        file = self._files.open(path, create=True)
+        try:
+            file.allocate(0, len(entries))
+            file.pwrite([entries], 0)
+            file.sync()
+        finally:
+            file.close()
+
+    def discard(self) -> None:
+        """Removes what was written, as far as it can be; a start of the server does the rest."""
+        segment, self._segment = self._segment, None
+        if segment is not None:
+            with suppress(OSError):
+                segment.remove_files(CLEANED_STATE)
+
+    def _path(self, suffix: str) -> Path:
+        return segment_path(self._folder, self._base_offset, suffix + CLEANED_STATE)
+
+    def _failure(self, error: OSError) -> StorageFull | StorageFailed:
+        failure = StorageFull if is_no_room(error) else StorageFailed
+        return failure(f"{self._path(LOG_SUFFIX)} could not be written: {error}")

@@ -1,0 +1,219 @@
+"""The latest offset of every key in the dirty range of a log, in memory of a fixed size."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+
+from offsetd_storage.cleaner.segment_bytes import CHUNK_BYTES, SegmentChunk
+from offsetd_storage.cleaner.transactions import CleanedTransactions
+from offsetd_storage.kernels import PADDING_BYTES, padded_copy, scan
+from offsetd_storage.kernels import offset_map as kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import numpy.typing as npt
+
+    from offsetd_storage.cleaner.segment_bytes import SegmentBytes
+    from offsetd_storage.cleaner.transactions import AbortedTransaction
+    from offsetd_storage.record_batch import BatchHeader
+
+SLOT_BYTES: Final = 24
+assert SLOT_BYTES == 8 * kernel.ENTRY_WORDS, "an entry is a hash of 16 bytes and an offset"
+_HASH_KEY_BYTES_MIN: Final = 16
+
+
+@attrs.frozen(kw_only=True)
+class MappedRange:
+    """What a map was built over: the offsets from `first_dirty` to `offset_next` (exclusive).
+
+    `offset_next` is Kafka's `endOffset`: the round cleans the segments that begin below it, and
+    it is the next first dirty offset.
+    """
+
+    first_dirty: int
+    offset_next: int
+    is_full: bool  # The map was full before the dirty range ended.
+    keys: int
+    slots: int
+    bytes_read: int
+    messages_read: int
+    invalid_messages: int  # Without a key.
+    tombstones: int
+    bits_end: int  # From `first_dirty` to here (exclusive) the bitmap knows.
+
+    @property
+    def latest_offset(self) -> int:
+        """The last offset that the map speaks for."""
+        return self.offset_next - 1
+
+    @property
+    def utilization(self) -> float:
+        """The part of the map's slots that is used, 0 to 1."""
+        return self.keys / self.slots
+
+
+class OffsetMap:
+    """`buffer_bytes` hold a slot of 24 bytes for every key, filled to `load_factor`.
+
+    `hash_key`: at least 16 random bytes that nobody outside can know. The bitmap, one bit an
+    offset of the dirty range, takes up to `bitmap_bytes_max` more; offsets beyond are looked up.
+    One thread uses a map at a time. Raises ValueError where there is room for no key.
+    """
+
+    def __init__(
+        self, buffer_bytes: int, *, load_factor: float, hash_key: bytes, bitmap_bytes_max: int
+    ) -> None:
+        self.slots = buffer_bytes // SLOT_BYTES
+        # A search ends at a free slot, so that one has to be left.
+        self.keys_max = min(int(self.slots * load_factor), self.slots - 1)
+        if self.keys_max < 1:
+            raise ValueError(
+                f"a buffer of {buffer_bytes} bytes filled to {load_factor} is too small"
+            )
+        if len(hash_key) < _HASH_KEY_BYTES_MIN:
+            raise ValueError(f"a hash key has {_HASH_KEY_BYTES_MIN} bytes or more")
+        self._hash_key = hash_key
+        self._bits_max = bitmap_bytes_max * 8
+        self._rounds = 0
+        # What the kernels take; see there.
+        self.table: npt.NDArray[np.int64] = np.zeros(
+            self.slots * kernel.ENTRY_WORDS, dtype=np.int64
+        )
+        self.bits: npt.NDArray[np.int64] = np.zeros(1, dtype=np.int64)
+        self.secret: npt.NDArray[np.int64] = np.zeros(kernel.SECRET_WORDS, dtype=np.int64)
+        self._queue = np.zeros((kernel.QUEUE_ROWS, kernel.QUEUE_COLUMNS), dtype=np.int64)
+        self._state = np.zeros(kernel.STATE_SLOTS, dtype=np.int64)
+
+    def build(
+        self,
+        source: Iterable[SegmentBytes],
+        *,
+        first_dirty: int,
+        first_uncleanable: int,
+        aborted: Sequence[AbortedTransaction] = (),
+        throttle: Callable[[int], None],
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> MappedRange:
+        """Forgets what was, and maps the keys of the segments in `source`, in order.
+
+        In go the records with a key, from `first_dirty` on, that are neither control records nor
+        of an aborted transaction. Stops at the first keyed record for which there is no more
+        room. `throttle(bytes)` is called for each chunk read: it may wait, and raise to end it.
+        Raises CorruptBatch (every batch is checked) and OldMessageFormat.
+        """
+        self._clear(first_dirty, first_uncleanable)
+        state = self._state
+        transactions = CleanedTransactions(aborted)
+        bytes_read = 0
+        is_full = False
+        for segment in source:
+            state[kernel.SEGMENT_BASE_OFFSET] = segment.base_offset
+            state[kernel.OFFSET_NEXT] = segment.base_offset
+            chunk = SegmentChunk(segment, chunk_bytes=chunk_bytes)
+            taken = 0
+            while not is_full and chunk.read_on(taken, throttle):
+                taken = self._map_chunk(chunk, transactions)
+                bytes_read += taken
+                is_full = state[kernel.REASON] == kernel.FULL
+            if is_full:
+                break
+            # Beyond the last batch, too: the offsets of this segment have been seen to their end.
+            state[kernel.LATEST_OFFSET] = max(state[kernel.LATEST_OFFSET], segment.offset_next - 1)
+        offset_next = int(state[kernel.LATEST_OFFSET]) + 1
+        return MappedRange(
+            first_dirty=first_dirty,
+            offset_next=offset_next,
+            is_full=bool(is_full),
+            keys=int(state[kernel.KEYS]),
+            slots=self.slots,
+            bytes_read=bytes_read,
+            messages_read=int(state[kernel.MESSAGES]),
+            invalid_messages=int(state[kernel.UNKEYED]),
+            tombstones=int(state[kernel.TOMBSTONES]),
+            bits_end=min(int(state[kernel.BITS_END]), offset_next),
+        )
+
+    def latest_offset(self, key: bytes) -> int:
+        """The latest offset of a key in the mapped range, or -1."""
+        return kernel.mapped_offset(padded_copy(key), len(key), self.secret, self.table, self.slots)
+
+    def _clear(self, first_dirty: int, first_uncleanable: int) -> None:
+        if self._state[kernel.KEYS]:
+            self.table.fill(0)
+        bits_max = max(0, min(first_uncleanable - first_dirty, self._bits_max))
+        words = bits_max // 64 + 1
+        if self.bits.size < words or self.bits.size > 2 * words:
+            self.bits = np.zeros(words, dtype=np.int64)
+        else:
+            self.bits.fill(0)
+        self._rounds += 1
+        # A secret of its own for each round, so that none is used for long.
+        expanded = hashlib.shake_256(self._hash_key + self._rounds.to_bytes(8, "big"))
+        self.secret[:] = np.frombuffer(expanded.digest(self.secret.nbytes), dtype=np.int64)
+        self._state[:] = 0
+        self._state[kernel.FIRST_DIRTY] = first_dirty
+        self._state[kernel.SLOTS] = self.slots
+        self._state[kernel.KEYS_MAX] = self.keys_max
+        self._state[kernel.BITS_END] = first_dirty + bits_max
+        self._state[kernel.LATEST_OFFSET] = first_dirty - 1
+
+    def _map_chunk(self, chunk: SegmentChunk, transactions: CleanedTransactions) -> int:
+        """Maps the whole batches in the chunk, or those up to a full map; returns their bytes."""
+        state = self._state
+        at = 0
+        while True:
+            state[kernel.OPEN_TRANSACTIONS] = transactions.open_count
+            at = kernel.map_batches(
+                chunk.buffer,
+                at,
+                chunk.end,
+                state,
+                self.secret,
+                self.table,
+                self.bits,
+                self._queue,
+                transactions.open_rows,
+            )
+            reason = int(state[kernel.REASON])
+            if reason in (scan.END, scan.INCOMPLETE, kernel.FULL):
+                return at
+            if reason not in (kernel.NEW_TRANSACTION, kernel.CONTROL, kernel.COMPRESSED):
+                chunk.fail(reason, at)
+            header = chunk.header(at)
+            if reason == kernel.NEW_TRANSACTION:
+                transactions.begin(header.producer_id, header.last_offset)
+                continue
+            if reason == kernel.CONTROL:
+                transactions.end(chunk.decoded(at))
+                state[kernel.MESSAGES] += 1
+            elif not self._map_compressed(chunk, at, header):
+                return at
+            if header.last_offset >= state[kernel.FIRST_DIRTY]:
+                state[kernel.LATEST_OFFSET] = header.last_offset
+            state[kernel.OFFSET_NEXT] = header.last_offset + 1
+            at += header.size_bytes
+
+    def _map_compressed(self, chunk: SegmentChunk, at: int, header: BatchHeader) -> bool:
+        """Maps the records of a compressed batch; False where the map is full."""
+        content = chunk.decompressed(at, header)
+        reason = kernel.map_decompressed(
+            content,
+            content.size - PADDING_BYTES,
+            header.base_offset,
+            header.last_offset - header.base_offset,
+            header.count,
+            self._state,
+            self.secret,
+            self.table,
+            self.bits,
+            self._queue,
+        )
+        self._state[kernel.REASON] = reason
+        if reason not in (scan.END, kernel.FULL):
+            chunk.fail(reason, at)
+        return bool(reason == scan.END)

@@ -1,0 +1,60 @@
+"""What `plan` plans with, taken from a log that is open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetd_storage.cleaner.plan import LogSummary, SegmentSummary
+from offsetd_storage.record_batch import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from offsetd_storage.cleaner.transactions import ProducerHistory
+    from offsetd_storage.files import Files
+    from offsetd_storage.journal_format import RecoveryPoint
+    from offsetd_storage.partition_log import PartitionLog
+    from offsetd_storage.segment import Segment
+
+
+def segment_summary(files: Files, segment: Segment) -> SegmentSummary:
+    """Of one segment. Raises OSError where it has no timestamp, and the disk has to be asked."""
+    largest_timestamp_ms = segment.largest_timestamp_ms
+    if largest_timestamp_ms == NO_TIMESTAMP:
+        largest_timestamp_ms = files.modified_ms(segment.path)
+    return SegmentSummary(
+        base_offset=segment.base_offset,
+        size_bytes=segment.size_bytes,
+        index_bytes=len(segment.offset_index.entries),
+        time_index_bytes=len(segment.time_index.entries),
+        first_timestamp_ms=segment.first_timestamp_ms,
+        largest_timestamp_ms=largest_timestamp_ms,
+    )
+
+
+def log_summary(
+    files: Files,
+    log: PartitionLog,
+    *,
+    recovery_point: RecoveryPoint | None,
+    history: ProducerHistory,
+    checkpoint: int | None,
+    delete_horizon_ms: int | None = None,
+) -> LogSummary:
+    """Of a whole log. Without a `recovery_point`, all that is in it is durable.
+
+    The point has to be one that a durable frame holds (`LogStore.recovery_point`).
+    """
+    segments = log.segments  # Once: they are replaced as a whole.
+    return LogSummary(
+        topic_partition=log.topic_partition,
+        segments=[segment_summary(files, each) for each in segments],
+        log_start_offset=log.log_start_offset,
+        recovery_point=log.offset_next if recovery_point is None else recovery_point.offset,
+        recovery_segment_base_offset=(
+            segments[-1].base_offset
+            if recovery_point is None
+            else recovery_point.segment_base_offset
+        ),
+        last_stable_offset=history.last_stable_offset(log.offset_next),
+        checkpoint=checkpoint,
+        delete_horizon_ms=delete_horizon_ms,
+    )

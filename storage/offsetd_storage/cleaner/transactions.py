@@ -1,0 +1,231 @@
+"""What cleaning has to know of producers and their transactions, in the order of offsets.
+
+The records of an aborted transaction go, whatever their keys; its marker, like that of a commit,
+goes only when a pass has met no batch of the transaction any more, and then by a delete horizon,
+like a tombstone. The last batch of an active producer stays, empty if need be: it says which
+sequence numbers were used.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+
+from offsetd_storage.cleaner.segment_bytes import CHUNK_BYTES, SegmentChunk
+from offsetd_storage.errors import CorruptBatch
+from offsetd_storage.kernels import offset_map, producers, scan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from offsetd_storage.cleaner.segment_bytes import SegmentBytes
+    from offsetd_storage.record_batch import RecordBatch
+
+_CONTROL_KEY: Final = struct.Struct(">hh")  # Version, type.
+_ROWS_MAX: Final = 4096
+
+
+@attrs.frozen(kw_only=True)
+class AbortedTransaction:
+    """As an entry of `.txnindex` has it: `last_offset` is that of the marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int  # Of the log, right behind the marker.
+
+
+@attrs.frozen(kw_only=True)
+class LastRecord:
+    """Where an active producer's last data batch ends (its last offset); None: there is none of
+    its epoch.
+    """
+
+    last_data_offset: int | None
+    producer_epoch: int
+    last_timestamp_ms: int
+
+
+@attrs.frozen(kw_only=True)
+class ProducerHistory:
+    """What the batches of a log say of its producers. Empty for a log that none of them wrote to.
+
+    `open_first_offsets`: where transactions begin that are not decided yet, by producer's id.
+    """
+
+    aborted: Sequence[AbortedTransaction] = ()
+    last_records: Mapping[int, LastRecord] = attrs.Factory(dict)
+    open_first_offsets: Mapping[int, int] = attrs.Factory(dict)
+
+    def last_stable_offset(self, offset_next: int) -> int:
+        """The log's last stable offset, where its end is `offset_next`."""
+        return min(self.open_first_offsets.values(), default=offset_next)
+
+    def active(self, *, now_ms: int, expiration_ms: int) -> Mapping[int, LastRecord]:
+        """The last records of the producers that are not forgotten by now, as Kafka's
+        `producer.id.expiration.ms` has it.
+        """
+        return {
+            producer_id: last
+            for producer_id, last in self.last_records.items()
+            if producer_id in self.open_first_offsets
+            or now_ms - last.last_timestamp_ms < expiration_ms
+        }
+
+
+def read_producers(source: Iterable[SegmentBytes]) -> ProducerHistory:
+    """Reads the headers of a whole log's batches. Raises CorruptBatch and OldMessageFormat."""
+    history = _HistorySoFar()
+    state = np.zeros(producers.STATE_SLOTS, dtype=np.int64)
+    rows = np.empty((_ROWS_MAX, producers.ROW_COLUMNS), dtype=np.int64)
+    for segment in source:
+        chunk = SegmentChunk(segment, chunk_bytes=CHUNK_BYTES)
+        taken = 0
+        while chunk.read_on(taken, _no_throttle):
+            taken = 0
+            state[producers.REASON] = scan.INDEX_FULL
+            while state[producers.REASON] == scan.INDEX_FULL:
+                taken = producers.find_producers(chunk.buffer, taken, chunk.end, state, rows)
+                for row in rows[: state[producers.ROWS]].tolist():
+                    history.take(*row)
+            if state[producers.REASON] not in (scan.END, scan.INCOMPLETE):
+                chunk.fail(int(state[producers.REASON]), taken)
+    return ProducerHistory(
+        aborted=tuple(history.aborted),
+        last_records=history.last_records,
+        open_first_offsets=history.open_first_offsets,
+    )
+
+
+def _no_throttle(_: int) -> None:
+    pass
+
+
+class _HistorySoFar:
+    """Kafka's `ProducerStateManager`, as far as cleaning asks it."""
+
+    def __init__(self) -> None:
+        self.aborted: list[AbortedTransaction] = []
+        self.last_records: dict[int, LastRecord] = {}
+        self.open_first_offsets: dict[int, int] = {}
+
+    def take(
+        self,
+        first_offset: int,
+        last_offset: int,
+        producer_id: int,
+        epoch: int,
+        kind: int,
+        timestamp_ms: int,
+    ) -> None:
+        """Takes a row of `find_producers`."""
+        if kind in (producers.EMPTY_CONTROL, producers.OTHER_CONTROL):
+            return  # Its transaction is cleaned away, or it ends none.
+        last_data_offset: int | None = last_offset
+        if kind in (producers.ABORT, producers.COMMIT):
+            self._end(first_offset, producer_id, is_aborted=kind == producers.ABORT)
+            before = self.last_records.get(producer_id)
+            # A marker of a later epoch makes Kafka forget the batches of those before.
+            is_known = before is not None and before.producer_epoch == epoch
+            last_data_offset = before.last_data_offset if before and is_known else None
+        elif kind == producers.TRANSACTIONAL:
+            self.open_first_offsets.setdefault(producer_id, first_offset)
+        self.last_records[producer_id] = LastRecord(
+            last_data_offset=last_data_offset,
+            producer_epoch=epoch,
+            last_timestamp_ms=timestamp_ms,
+        )
+
+    def _end(self, marker_offset: int, producer_id: int, *, is_aborted: bool) -> None:
+        first_offset = self.open_first_offsets.pop(producer_id, None)
+        if first_offset is not None and is_aborted:
+            stable = min(self.open_first_offsets.values(), default=marker_offset + 1)
+            self.aborted.append(
+                AbortedTransaction(
+                    producer_id=producer_id,
+                    first_offset=first_offset,
+                    last_offset=marker_offset,
+                    last_stable_offset=stable,
+                )
+            )
+
+
+class CleanedTransactions:
+    """Kafka's `CleanedTransactionMetadata`: one for each pass over a log, from its start on.
+
+    `open_rows`, of which `open_count` are in use, are for the kernels: the producers of which a
+    transactional batch was met since their last marker, and whether that transaction is aborted.
+    """
+
+    def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
+        self.open_rows: npt.NDArray[np.int64] = np.zeros(
+            (16, offset_map.OPEN_COLUMNS), dtype=np.int64
+        )
+        self.open_count = 0
+        self._aborted: dict[int, list[AbortedTransaction]] = {}
+        for each in sorted(aborted, key=lambda each: each.last_offset):
+            self._aborted.setdefault(each.producer_id, []).append(each)
+        self._retained_aborts: list[AbortedTransaction] = []
+
+    def begin(self, producer_id: int, last_offset: int) -> None:
+        """A transactional data batch, the first since the producer's last marker, was met."""
+        if self.open_count == len(self.open_rows):
+            self.open_rows = np.concatenate((self.open_rows, np.zeros_like(self.open_rows)))
+        is_aborted = self._aborted_at(producer_id, last_offset) is not None
+        self.open_rows[self.open_count] = producer_id, is_aborted
+        self.open_count += 1
+
+    def end(self, batch: RecordBatch) -> bool:
+        """A control batch was met; returns whether it can be discarded, sooner or later.
+
+        That is when no batch of its transaction was met, or when it is empty already. What is no
+        marker stays. Raises CorruptBatch for a key that no control record has.
+        """
+        if not batch.records:
+            return True
+        kind = _control_type(batch)
+        if kind not in (producers.ABORT, producers.COMMIT):
+            return False
+        is_open, was_aborted = self._close(batch.producer_id)
+        if not is_open:
+            return True
+        aborted = self._aborted_at(batch.producer_id, batch.last_offset)
+        if was_aborted and kind == producers.ABORT and aborted is not None:
+            self._retained_aborts.append(aborted)
+        return False
+
+    def take_retained_aborts(self) -> list[AbortedTransaction]:
+        """The aborted transactions of which batches and the marker were met since the last call:
+        what the `.txnindex` of the cleaned segment holds.
+        """
+        taken, self._retained_aborts = self._retained_aborts, []
+        return taken
+
+    def _aborted_at(self, producer_id: int, last_offset: int) -> AbortedTransaction | None:
+        aborted = self._aborted.get(producer_id, [])
+        at = bisect_left(aborted, last_offset, key=lambda each: each.last_offset)
+        if at < len(aborted) and aborted[at].first_offset <= last_offset:
+            return aborted[at]
+        return None
+
+    def _close(self, producer_id: int) -> tuple[bool, bool]:
+        rows = np.flatnonzero(self.open_rows[: self.open_count, 0] == producer_id)
+        if not rows.size:
+            return False, False
+        was_aborted = bool(self.open_rows[rows[0], 1])
+        self.open_count -= 1
+        self.open_rows[rows[0]] = self.open_rows[self.open_count]
+        return True, was_aborted
+
+
+def _control_type(batch: RecordBatch) -> int:
+    key = batch.records[0].key
+    if key is None or len(key) < _CONTROL_KEY.size or _CONTROL_KEY.unpack_from(key)[0] < 0:
+        raise CorruptBatch("a control record without its type", position=batch.base_offset)
+    return int(_CONTROL_KEY.unpack_from(key)[1])

@@ -1,0 +1,470 @@
+"""The cleaner's offset map: the latest offset of every key, and a bit for each record that has it.
+
+An entry is 24 bytes in a row: a 16-byte hash of the key, and the offset plus one (zero: free).
+Nobody compares keys, so the hash has to do. It is NH, of UMAC (RFC 4418), over 64-bit words with
+a sum of 128 bits: for any two keys of up to 1 KiB, at most one in 2**63 choices of the secret words
+takes one for the other, whoever chose them. Longer keys are hashed block by block.
+
+Between hash and entry lies a queue, so that the entry's line of memory is there when it is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from offsetd_storage.kernels.byte_order import load_i16, load_i32, load_i64
+from offsetd_storage.kernels.decode import load_record
+from offsetd_storage.kernels.encode import (
+    ATTRIBUTES_AT,
+    BASE_OFFSET_AT,
+    BATCH_HEADER_BYTES,
+    COUNT_AT,
+    LAST_OFFSET_DELTA_AT,
+    PRODUCER_ID_AT,
+)
+from offsetd_storage.kernels.registry import inline_kernel, kernel
+from offsetd_storage.kernels.scan import END, I32_MAX, batch_flaw, batch_size
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Bytes = npt.NDArray[np.uint8]
+    Numbers = npt.NDArray[np.int64]
+
+# Numba has types for some of what we use, depending on its version.
+_intrinsic: Final[Any] = intrinsic
+_types: Final[Any] = types
+
+# Why mapping stopped, beside what `scan` knows.
+FULL: Final = 20  # At a record with a key, when there is room for no more.
+COMPRESSED: Final = 21
+CONTROL: Final = 22
+NEW_TRANSACTION: Final = 23  # Its producer is in no row of `open_transactions`.
+BAD_RECORD: Final = 24
+
+# Slots of `state`: what is set before the first call ...
+FIRST_DIRTY: Final = 0
+SLOTS: Final = 1
+KEYS_MAX: Final = 2
+BITS_END: Final = 3  # The first offset that has no bit.
+# ... what is set for each segment ...
+SEGMENT_BASE_OFFSET: Final = 4
+# ... what runs through all calls ...
+OFFSET_NEXT: Final = 5  # the least offset that the next batch may have
+KEYS: Final = 6
+LATEST_OFFSET: Final = 7  # the last one that the map speaks for
+MESSAGES: Final = 8
+UNKEYED: Final = 9  # up to the latest offset
+TOMBSTONES: Final = 10
+OPEN_TRANSACTIONS: Final = 11  # rows in use
+# ... and what each call says.
+REASON: Final = 12
+# The queue, empty between calls.
+QUEUED: Final = 13  # hashes so far
+DONE: Final = 14  # of which in the table
+STATE_SLOTS: Final = 15
+
+ENTRY_WORDS: Final = 3
+OPEN_COLUMNS: Final = 2  # producer's id, whether its transaction is aborted
+QUEUE_ROWS: Final = 16  # Deeper ones were slower, in trials.
+QUEUE_COLUMNS: Final = 8  # hash, hash, entry, offset, and two for who looks up
+_BLOCK_WORDS: Final = 128
+# For the length, for what comes from the block before, for each word of a block, for the entry.
+_LENGTH_WORD: Final = 0
+_CHAIN_WORD: Final = 2
+_FIRST_WORD: Final = 4
+_ENTRY_WORD: Final = _FIRST_WORD + _BLOCK_WORDS
+SECRET_WORDS: Final = _ENTRY_WORD + 2
+
+COMPRESSION_BITS: Final = 0x07
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+
+
+def _wide_product(builder: Any, first: Any, second: Any) -> Any:
+    wide = ir.IntType(128)
+    return builder.mul(builder.zext(first, wide), builder.zext(second, wide))
+
+
+def _halves(builder: Any, wide: Any) -> tuple[Any, Any]:
+    word = ir.IntType(64)
+    high = builder.lshr(wide, ir.Constant(wide.type, 64))
+    return builder.trunc(wide, word), builder.trunc(high, word)
+
+
+def _add_product(typing_context: Any, low: Any, high: Any, first: Any, second: Any) -> Any:
+    del typing_context, low, high, first, second
+    pair = _types.UniTuple(types.int64, 2)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        low, high, first, second = arguments
+        wide = ir.IntType(128)
+        high = builder.shl(builder.zext(high, wide), ir.Constant(wide, 64))
+        total = builder.add(
+            builder.or_(high, builder.zext(low, wide)), _wide_product(builder, first, second)
+        )
+        return context.make_tuple(builder, signature.return_type, _halves(builder, total))
+
+    return pair(types.int64, types.int64, types.int64, types.int64), generate
+
+
+def _multiply_fold(typing_context: Any, first: Any, second: Any) -> Any:
+    del typing_context, first, second
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del context, signature
+        return builder.xor(*_halves(builder, _wide_product(builder, *arguments)))
+
+    return types.int64(types.int64, types.int64), generate
+
+
+def _multiply_high(typing_context: Any, first: Any, second: Any) -> Any:
+    del typing_context, first, second
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del context, signature
+        return _halves(builder, _wide_product(builder, *arguments))[1]
+
+    return types.int64(types.int64, types.int64), generate
+
+
+def _prefetch(typing_context: Any, table: Any, at: Any) -> Any:
+    del typing_context, at
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        pointer = builder.bitcast(
+            builder.gep(array.data, [arguments[1]]), ir.IntType(8).as_pointer()
+        )
+        number = ir.IntType(32)
+        prefetch = builder.module.declare_intrinsic(
+            "llvm.prefetch",
+            [pointer.type],
+            ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number]),
+        )
+        # For writing, to be used again, into the cache of data.
+        builder.call(prefetch, [pointer, number(1), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(table, types.int64), generate
+
+
+def _count_ones(typing_context: Any, value: Any) -> Any:
+    del typing_context, value
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del context, signature
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.int64), generate
+
+
+# (low, high, first, second) -> (low, high): the 128-bit sum with the product of two words.
+_add_product_to = _intrinsic(_add_product)
+# (first, second) -> the halves of the 128-bit product, xored; or the upper half.
+_fold = _intrinsic(_multiply_fold)
+_upper = _intrinsic(_multiply_high)
+# (table, at): the line of memory with that word will be needed.
+prefetch = _intrinsic(_prefetch)
+_ones = _intrinsic(_count_ones)
+
+
+@inline_kernel
+def _leading_bytes(word: int, size: int) -> int:
+    """The first `size` bytes, 1 to 8, of a big-endian word, and zeros behind them."""
+    return word & (-1 << (64 - 8 * size))
+
+
+@inline_kernel
+def hash_key(buffer: Bytes, start: int, size: int, secret: Numbers) -> tuple[int, int]:
+    """The 128-bit hash of `size` bytes of a padded buffer, as two words."""
+    low, high = _add_product_to(0, 0, size + secret[_LENGTH_WORD], secret[_LENGTH_WORD + 1])
+    word = _FIRST_WORD
+    while size > 16:
+        low, high = _add_product_to(
+            low,
+            high,
+            load_i64(buffer, start) + secret[word],
+            load_i64(buffer, start + 8) + secret[word + 1],
+        )
+        start += 16
+        size -= 16
+        word += 2
+        if word == _ENTRY_WORD:
+            low, high = _add_product_to(
+                0, 0, low + secret[_CHAIN_WORD], high + secret[_CHAIN_WORD + 1]
+            )
+            word = _FIRST_WORD
+    if size > 8:
+        first = load_i64(buffer, start)
+        second = _leading_bytes(load_i64(buffer, start + 8), size - 8)
+        low, high = _add_product_to(low, high, first + secret[word], second + secret[word + 1])
+    elif size > 0:
+        first = _leading_bytes(load_i64(buffer, start), size)
+        low, high = _add_product_to(low, high, first + secret[word], secret[word + 1])
+    return low, high
+
+
+@inline_kernel
+def entry_of(low: int, high: int, slots: int, secret: Numbers) -> int:
+    """Where in the table the search for a hash begins."""
+    mixed = _fold(low ^ secret[_ENTRY_WORD], high ^ secret[_ENTRY_WORD + 1])
+    return int(_upper(mixed, slots)) * ENTRY_WORDS
+
+
+@inline_kernel
+def find_entry(table: Numbers, entry: int, slots: int, low: int, high: int) -> int:
+    """Where the hash is in the table, or else the free entry where it belongs. One always is."""
+    end = slots * ENTRY_WORDS
+    while table[entry + 2] != 0 and (table[entry] != low or table[entry + 1] != high):
+        entry += ENTRY_WORDS
+        if entry == end:
+            entry = 0
+    return entry
+
+
+@inline_kernel
+def bits_in(bits: Numbers, first: int, last: int) -> int:
+    """How many bits are set from the `first` to the `last`."""
+    word = first >> 6
+    word_last = last >> 6
+    mask = -1 << (first & 63)
+    mask_last = ~(-2 << (last & 63))
+    if word == word_last:
+        return int(_ones(bits[word] & mask & mask_last))
+    found = int(_ones(bits[word] & mask))
+    for middle in range(word + 1, word_last):
+        found += int(_ones(bits[middle]))
+    return found + int(_ones(bits[word_last] & mask_last))
+
+
+@inline_kernel
+def has_bit(bits: Numbers, at: int) -> bool:
+    """Whether a bit is set."""
+    return bool((bits[at >> 6] >> (at & 63)) & 1 != 0)
+
+
+@inline_kernel
+def find_open_transaction(open_transactions: Numbers, rows: int, producer_id: int) -> int:
+    """The row of a producer, or -1."""
+    for row in range(rows):
+        if open_transactions[row, 0] == producer_id:
+            return row
+    return -1
+
+
+@inline_kernel
+def _put(state: Numbers, table: Numbers, bits: Numbers, queue: Numbers, row: int) -> None:
+    """Put a hash from the queue into the table; its record is now the latest of the key."""
+    slots = state[SLOTS]
+    low = queue[row, 0]
+    high = queue[row, 1]
+    offset = queue[row, 3]
+    entry = find_entry(table, queue[row, 2], slots, low, high)
+    before = table[entry + 2] - 1
+    first_dirty = state[FIRST_DIRTY]
+    bits_end = state[BITS_END]
+    if before < 0:
+        table[entry] = low
+        table[entry + 1] = high
+        state[KEYS] += 1
+    elif before < bits_end:
+        at = before - first_dirty
+        bits[at >> 6] &= ~(1 << (at & 63))
+    table[entry + 2] = offset + 1
+    if offset < bits_end:
+        at = offset - first_dirty
+        bits[at >> 6] |= 1 << (at & 63)
+
+
+@inline_kernel
+def _drain(state: Numbers, table: Numbers, bits: Numbers, queue: Numbers, left: int) -> None:
+    """Put what is in the queue into the table, but for the `left` hashes that came last."""
+    while state[QUEUED] - state[DONE] > left:
+        _put(state, table, bits, queue, state[DONE] & (QUEUE_ROWS - 1))
+        state[DONE] += 1
+
+
+@inline_kernel
+def _map_records(
+    buffer: Bytes,
+    position: int,
+    end: int,
+    base_offset: int,
+    last_offset_delta: int,
+    count: int,
+    state: Numbers,
+    secret: Numbers,
+    table: Numbers,
+    bits: Numbers,
+    queue: Numbers,
+) -> int:
+    """Queue the `count` records that fill the range; returns END, FULL or BAD_RECORD.
+
+    As in Kafka, a map with no room left stops at the next key even if that is in it already, and
+    records without one stop nothing.
+    """
+    first_dirty = state[FIRST_DIRTY]
+    slots = state[SLOTS]
+    unkeyed = 0
+    delta_before = -1
+    for _ in range(count):
+        record = load_record(buffer, position, end)
+        position = record[0]
+        offset_delta = record[2]
+        if position < 0 or offset_delta <= delta_before or offset_delta > last_offset_delta:
+            return BAD_RECORD
+        delta_before = offset_delta
+        offset = base_offset + offset_delta
+        if offset >= first_dirty and record[4] >= 0:
+            if state[KEYS] + state[QUEUED] - state[DONE] >= state[KEYS_MAX]:
+                _drain(state, table, bits, queue, 0)
+                if state[KEYS] >= state[KEYS_MAX]:
+                    return FULL
+            _drain(state, table, bits, queue, QUEUE_ROWS - 1)
+            low, high = hash_key(buffer, record[3], record[4], secret)
+            entry = entry_of(low, high, slots, secret)
+            prefetch(table, entry)
+            row = state[QUEUED] & (QUEUE_ROWS - 1)
+            queue[row, 0] = low
+            queue[row, 1] = high
+            queue[row, 2] = entry
+            queue[row, 3] = offset
+            state[QUEUED] += 1
+            state[LATEST_OFFSET] = offset
+            state[UNKEYED] += unkeyed
+            unkeyed = 0
+            if record[6] < 0:
+                state[TOMBSTONES] += 1
+        elif offset >= first_dirty:
+            unkeyed += 1
+        state[MESSAGES] += 1
+    if position != end:
+        return BAD_RECORD
+    state[UNKEYED] += unkeyed
+    return END
+
+
+@inline_kernel
+def _map_batch(
+    buffer: Bytes,
+    position: int,
+    state: Numbers,
+    secret: Numbers,
+    table: Numbers,
+    bits: Numbers,
+    queue: Numbers,
+    open_transactions: Numbers,
+) -> int:
+    """Map a batch that was checked; returns END, or why it could not be."""
+    attributes = load_i16(buffer, position + ATTRIBUTES_AT)
+    if attributes & CONTROL_BIT:
+        return CONTROL
+    count = load_i32(buffer, position + COUNT_AT)
+    if attributes & TRANSACTIONAL_BIT:
+        producer_id = load_i64(buffer, position + PRODUCER_ID_AT)
+        row = find_open_transaction(open_transactions, state[OPEN_TRANSACTIONS], producer_id)
+        if row < 0:
+            return NEW_TRANSACTION
+        if open_transactions[row, 1] != 0:
+            state[MESSAGES] += count
+            return END
+    if attributes & COMPRESSION_BITS:
+        return COMPRESSED
+    return _map_records(
+        buffer,
+        position + BATCH_HEADER_BYTES,
+        position + batch_size(buffer, position),
+        load_i64(buffer, position + BASE_OFFSET_AT),
+        load_i32(buffer, position + LAST_OFFSET_DELTA_AT),
+        count,
+        state,
+        secret,
+        table,
+        bits,
+        queue,
+    )
+
+
+@kernel(
+    "int64(uint8[::1], int64, int64, int64[::1], int64[::1], int64[::1], int64[::1],"
+    " int64[:, ::1], int64[:, ::1])"
+)
+def map_batches(
+    buffer: Bytes,
+    start: int,
+    end: int,
+    state: Numbers,
+    secret: Numbers,
+    table: Numbers,
+    bits: Numbers,
+    queue: Numbers,
+    open_transactions: Numbers,
+) -> int:
+    """Map the batches from `start` to `end`; returns where the first one begins that was not
+    mapped, or not to its end (or `end`); `state[REASON]` says why.
+
+    Every batch is checked as `scan_batches` does it, but for leader epochs.
+    """
+    position = start
+    offset_last_max = state[SEGMENT_BASE_OFFSET] + I32_MAX
+    state[QUEUED] = 0
+    state[DONE] = 0
+    reason = END
+    while position < end:
+        reason = batch_flaw(buffer, position, end, state[OFFSET_NEXT], offset_last_max, -1)
+        if reason != END:
+            break
+        reason = _map_batch(buffer, position, state, secret, table, bits, queue, open_transactions)
+        if reason != END:
+            break
+        last_offset = load_i64(buffer, position + BASE_OFFSET_AT)
+        last_offset += load_i32(buffer, position + LAST_OFFSET_DELTA_AT)
+        if last_offset >= state[FIRST_DIRTY]:
+            state[LATEST_OFFSET] = last_offset
+        state[OFFSET_NEXT] = last_offset + 1
+        position += batch_size(buffer, position)
+    _drain(state, table, bits, queue, 0)
+    state[REASON] = reason
+    return position
+
+
+@kernel(
+    "int64(uint8[::1], int64, int64, int64, int64, int64[::1], int64[::1], int64[::1], int64[::1],"
+    " int64[:, ::1])"
+)
+def map_decompressed(
+    content: Bytes,
+    end: int,
+    base_offset: int,
+    last_offset_delta: int,
+    count: int,
+    state: Numbers,
+    secret: Numbers,
+    table: Numbers,
+    bits: Numbers,
+    queue: Numbers,
+) -> int:
+    """Map the `count` records of a batch, `content` up to `end`; returns END, FULL or BAD_RECORD.
+    The caller steps over the batch.
+    """
+    state[QUEUED] = 0
+    state[DONE] = 0
+    reason = _map_records(
+        content, 0, end, base_offset, last_offset_delta, count, state, secret, table, bits, queue
+    )
+    _drain(state, table, bits, queue, 0)
+    return reason
+
+
+@kernel("int64(uint8[::1], int64, int64[::1], int64[::1], int64)")
+def mapped_offset(key: Bytes, size: int, secret: Numbers, table: Numbers, slots: int) -> int:
+    """The latest offset of a key of `size` bytes, or -1."""
+    low, high = hash_key(key, 0, size, secret)
+    entry = find_entry(table, entry_of(low, high, slots, secret), slots, low, high)
+    return int(table[entry + 2]) - 1

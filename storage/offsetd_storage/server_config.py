@@ -1,0 +1,194 @@
+"""What runs beside the appends, under the names of Kafka's broker settings."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from offsetd_storage.errors import InvalidSetting
+from offsetd_storage.settings import INT32_MAX, flag, real, whole
+
+if TYPE_CHECKING:
+    from offsetd_storage.log_config import LogConfig
+
+DEDUPE_BYTES_PER_THREAD_MIN: Final = 1_048_576  # Kafka wants more than this.
+
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 3_600_000
+
+
+@attrs.frozen(kw_only=True)
+class CleanerConfig:
+    """The threads that compact. Buffers are totals, which the threads share evenly."""
+
+    is_enabled: bool = flag(
+        True, "log.cleaner.enable", reason="false: nothing is compacted, and disks fill up."
+    )
+    threads: int = whole(
+        1,
+        "log.cleaner.threads",
+        unit="threads",
+        least=1,  # Kafka says 0, and fails on it.
+        most=1024,
+        reason="Each cleans one partition at a time.",
+    )
+    backoff_ms: int = whole(
+        15_000,
+        "log.cleaner.backoff.ms",
+        unit="ms",
+        least=0,
+        reason="How long a thread rests when it found nothing to clean.",
+    )
+    dedupe_buffer_bytes: int = whole(
+        134_217_728,
+        "log.cleaner.dedupe.buffer.size",
+        unit="bytes",
+        least=1,
+        reason="Memory for the keys of a round, 24 bytes each. Too small: a log takes more rounds.",
+    )
+    dedupe_load_factor: float = real(
+        0.9,
+        "log.cleaner.io.buffer.load.factor",
+        unit="",
+        least=0,
+        excludes_least=True,
+        most=1,  # Kafka has no bounds here, and its map fails above 1.
+        reason="How full that memory gets. Fuller: more keys, and slower.",
+    )
+    io_buffer_bytes: int = whole(
+        524_288,
+        "log.cleaner.io.buffer.size",
+        unit="bytes",
+        least=0,
+        most=INT32_MAX,
+        reason="Memory for reading and writing. A larger batch gets what it needs.",
+    )
+    io_bytes_per_second_max: float = real(
+        sys.float_info.max,
+        "log.cleaner.io.max.bytes.per.second",
+        unit="bytes per second",
+        least=0,
+        excludes_least=True,  # Kafka takes 0, and stands still.
+        most=sys.float_info.max,
+        reason="What all threads together read and write.",
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.dedupe_buffer_bytes // self.threads <= DEDUPE_BYTES_PER_THREAD_MIN:
+            raise InvalidSetting(
+                "log.cleaner.dedupe.buffer.size",
+                f"{self.dedupe_buffer_bytes} bytes for {self.threads} threads are not more than"
+                f" {DEDUPE_BYTES_PER_THREAD_MIN} bytes for each",
+            )
+
+
+@attrs.frozen(kw_only=True)
+class RetentionConfig:
+    """How long and how much all topics keep that do not say so themselves, and who looks."""
+
+    retention_hours: int = whole(
+        168,
+        "log.retention.hours",
+        unit="hours",
+        least=None,
+        most=INT32_MAX,
+        reason="The default of retention.ms, unless minutes or milliseconds are set.",
+    )
+    retention_minutes: int | None = whole(
+        None,
+        "log.retention.minutes",
+        unit="minutes",
+        least=None,
+        most=INT32_MAX,
+        reason="Goes before log.retention.hours.",
+    )
+    retention_ms: int | None = whole(
+        None,
+        "log.retention.ms",
+        unit="ms",
+        least=None,
+        reason="Goes before log.retention.minutes and log.retention.hours. Below 0: never.",
+    )
+    retention_bytes: int = whole(
+        -1,
+        "log.retention.bytes",
+        unit="bytes",
+        least=None,
+        reason="The default of retention.bytes. -1: no limit.",
+    )
+    check_interval_ms: int = whole(
+        300_000,
+        "log.retention.check.interval.ms",
+        unit="ms",
+        least=1,
+        reason="How often kafka-log-retention looks for segments that are due.",
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self._retention()[1] == 0:
+            raise InvalidSetting(self._retention()[0], "0 is neither -1, for never, nor 1 or more")
+
+    def _retention(self) -> tuple[str, int]:
+        """The setting that counts, and what it says in milliseconds."""
+        if self.retention_ms is not None:
+            return "log.retention.ms", self.retention_ms
+        if self.retention_minutes is not None:
+            return "log.retention.minutes", self.retention_minutes * _MINUTE_MS
+        return "log.retention.hours", self.retention_hours * _HOUR_MS
+
+    @property
+    def topic_retention_ms(self) -> int:
+        """The default of `retention.ms`; -1 for never."""
+        return max(self._retention()[1], -1)
+
+    def as_defaults(self, log: LogConfig) -> LogConfig:
+        """`log` with these limits."""
+        return attrs.evolve(
+            log, retention_ms=self.topic_retention_ms, retention_bytes=self.retention_bytes
+        )
+
+
+@attrs.frozen(kw_only=True)
+class BackgroundConfig:
+    """The periodic tasks."""
+
+    threads: int = whole(
+        10,
+        "background.threads",
+        unit="threads",
+        least=1,
+        most=1024,
+        reason="For the periodic tasks; there are never more than tasks.",
+    )
+    initial_delay_ms: int = whole(
+        30_000,
+        "log.initial.task.delay.ms",
+        unit="ms",
+        least=0,
+        reason="From the start to the first run of each task.",
+    )
+    flush_interval_ms: int = whole(
+        9_223_372_036_854_775_807,
+        "log.flush.scheduler.interval.ms",
+        unit="ms",
+        least=1,
+        reason="How often kafka-log-flusher looks. Never: the journal makes commits durable.",
+    )
+    recovery_point_interval_ms: int = whole(
+        60_000,
+        "log.flush.offset.checkpoint.interval.ms",
+        unit="ms",
+        least=1,
+        most=INT32_MAX,
+        reason="How often segments are synced and recovery points move.",
+    )
+    log_start_interval_ms: int = whole(
+        60_000,
+        "log.flush.start.offset.checkpoint.interval.ms",
+        unit="ms",
+        least=1,
+        most=INT32_MAX,
+        reason="How often log-start-offset-checkpoint is written.",
+    )

@@ -1,0 +1,148 @@
+"""Work that goes on whatever becomes of one run of it: counted, kept, tried again.
+
+`Supervised` is the state, without threads and without a clock. `SupervisedThreads` keeps a number
+of threads alive.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BACKOFF_MS_MIN: Final = 1000
+BACKOFF_MS_MAX: Final = 300_000
+_DOUBLINGS_MAX: Final = 40
+
+
+@attrs.frozen(kw_only=True)
+class RunStatus:
+    """How it went so far. Times by the wall clock; None where it has not been."""
+
+    name: str
+    is_running: bool
+    runs: int  # Ended, well or badly.
+    failures: int
+    failures_in_row: int
+    last_started_ms: int | None
+    last_duration_ms: int | None
+    last_succeeded_ms: int | None
+    last_failed_ms: int | None
+    last_error: str | None  # Kept when a run succeeds again.
+
+
+class Supervised:
+    """The bookkeeping of one piece of work. For one thread at a time."""
+
+    def __init__(self, name: str, *, backoff_ms_min: int, backoff_ms_max: int) -> None:
+        self._backoff_ms_min = backoff_ms_min
+        self._backoff_ms_max = backoff_ms_max
+        self._status = RunStatus(
+            name=name,
+            is_running=False,
+            runs=0,
+            failures=0,
+            failures_in_row=0,
+            last_started_ms=None,
+            last_duration_ms=None,
+            last_succeeded_ms=None,
+            last_failed_ms=None,
+            last_error=None,
+        )
+        self._started_monotonic_ms = 0
+
+    @property
+    def status(self) -> RunStatus:
+        """As it is now."""
+        return self._status
+
+    def begin(self, *, now_ms: int, monotonic_ms: int) -> None:
+        """A run begins."""
+        self._started_monotonic_ms = monotonic_ms
+        self._status = attrs.evolve(self._status, is_running=True, last_started_ms=now_ms)
+
+    def succeed(self, *, now_ms: int, monotonic_ms: int) -> None:
+        """The run ended well."""
+        self._status = attrs.evolve(
+            self._ended(monotonic_ms), failures_in_row=0, last_succeeded_ms=now_ms
+        )
+
+    def fail(self, error: BaseException, *, now_ms: int, monotonic_ms: int) -> int:
+        """The run raised `error`. Returns how long to wait before the next, in milliseconds."""
+        in_row = self._status.failures_in_row + 1
+        self._status = attrs.evolve(
+            self._ended(monotonic_ms),
+            failures=self._status.failures + 1,
+            failures_in_row=in_row,
+            last_failed_ms=now_ms,
+            last_error=f"{type(error).__name__}: {error}",
+        )
+        doubled_ms = self._backoff_ms_min << min(in_row - 1, _DOUBLINGS_MAX)
+        return min(doubled_ms, self._backoff_ms_max)
+
+    def _ended(self, monotonic_ms: int) -> RunStatus:
+        return attrs.evolve(
+            self._status,
+            is_running=False,
+            runs=self._status.runs + 1,
+            last_duration_ms=monotonic_ms - self._started_monotonic_ms,
+        )
+
+
+class SupervisedThreads:
+    """Threads that run `body`. It returns when it is to stop; one that dies of it is replaced."""
+
+    def __init__(self, name: str, count: int, body: Callable[[], None]) -> None:
+        self.replaced = 0
+        self.last_error: str | None = None  # Of what a thread died last.
+        self._name = name
+        self._count = count
+        self._body = body
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._is_stopping = False
+
+    @property
+    def alive(self) -> int:
+        """How many threads there are."""
+        with self._lock:
+            return sum(thread.is_alive() for thread in self._threads)
+
+    def ensure(self) -> None:
+        """Starts what is missing: all of them at first, and what could not be replaced later.
+
+        Raises RuntimeError where the system gives no thread.
+        """
+        with self._lock:
+            if self._is_stopping:
+                return
+            while len(self._threads) < self._count:
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                thread.start()
+                self._threads.append(thread)
+
+    def join(self) -> None:
+        """Starts no thread any more, and waits for those there are; not for the caller's own."""
+        with self._lock:
+            self._is_stopping = True
+            threads = self._threads
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._body()
+        except BaseException as error:  # noqa: BLE001  Whatever a thread dies of.
+            with self._lock:
+                self.last_error = f"{type(error).__name__}: {error}"
+                self.replaced += not self._is_stopping
+                with suppress(ValueError):
+                    self._threads.remove(threading.current_thread())
+            with suppress(RuntimeError):  # Else the next `ensure` starts it.
+                self.ensure()

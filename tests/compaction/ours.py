@@ -1,0 +1,53 @@
+"""Rounds of our own cleaner over the folder of a case."""
+
+from pathlib import Path
+
+from compaction.logs import Case
+from offsetd_storage.cleaner.clean import CleanerTools, CleanReport, clean_folder
+from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
+from offsetd_storage.clock import ManualClock
+from offsetd_storage.files import OsFiles
+from offsetd_storage.log_config import COMPACT, LogConfig
+
+HASH_KEY = bytes(range(16))
+BITMAP_BYTES = 128  # So that wide ranges are looked up where it ends.
+
+
+def config_of(case: Case) -> LogConfig:
+    """The case's settings of its topic."""
+    settings = case.settings
+    return LogConfig(
+        cleanup_policy=COMPACT,
+        segment_bytes_max=settings.segment_bytes,
+        segment_index_bytes_max=settings.segment_index_bytes,
+        index_interval_bytes=settings.index_interval_bytes,
+        message_bytes_max=settings.message_bytes_max,
+        delete_retention_ms=settings.delete_retention_ms,
+        compaction_lag_ms_min=settings.min_compaction_lag_ms,
+    )
+
+
+def clean_once(
+    folder: Path, case: Case, number: int, *, first_dirty: int | None, dry_run: bool = False
+) -> CleanReport:
+    """Round `number` (from 0) of the case, in place; from `first_dirty`, else the log's start."""
+    round_, settings = case.rounds[number], case.settings
+    tools = CleanerTools(
+        files=OsFiles(),
+        offset_map=OffsetMap(
+            settings.map_slots * SLOT_BYTES,
+            load_factor=settings.map_load_factor,
+            hash_key=HASH_KEY,
+            bitmap_bytes_max=BITMAP_BYTES,
+        ),
+        clock=ManualClock(round_.now_ms),
+        producer_expiration_ms=settings.producer_expiration_ms,
+    )
+    return clean_folder(
+        folder,
+        tools,
+        config_of(case),
+        first_dirty=first_dirty,
+        first_uncleanable=round_.end,
+        dry_run=dry_run,
+    )

@@ -1,0 +1,105 @@
+"""Bugs of the cleaner's map, judgement and bytes; `planted` has what a mutant is."""
+
+from __future__ import annotations
+
+from mutants.planted import Mutant
+
+_CLEANER = "storage/offsetd_storage/cleaner"
+_KERNELS = "storage/offsetd_storage/kernels"
+_KEEP = "tests/unit/storage/cleaner/test_keep.py"
+_OFFSET_MAP = "tests/unit/storage/cleaner/test_offset_map.py"
+_REFERENCE = "tests/property/test_cleaned_records.py"
+
+CLEANER_MUTANTS = (
+    Mutant(
+        name="the latest record of a key counts as superseded",
+        file=f"{_KERNELS}/judge.py",
+        replace="if queue[row, 3] < latest:",
+        by="if queue[row, 3] <= latest:",
+        caught_by=_REFERENCE,
+    ),
+    Mutant(
+        name="a tombstone goes without a horizon",
+        file=f"{_KERNELS}/judge.py",
+        replace="attributes & HORIZON_BIT != 0 and now >= horizon",
+        by="now >= horizon",
+        caught_by=_KEEP,
+    ),
+    Mutant(
+        name="a tombstone goes a millisecond early",
+        file=f"{_KERNELS}/judge.py",
+        replace="now >= horizon)",
+        by="now >= horizon - 1)",
+        caught_by=_KEEP,
+    ),
+    Mutant(
+        name="a tombstone is left without a horizon",
+        file=f"{_KERNELS}/keep.py",
+        replace="stamps = has_tombstones and not _has_horizon(buffer, position)",
+        by="stamps = False",
+        caught_by=_KEEP,
+    ),
+    Mutant(
+        name="a horizon is stamped anew",
+        file=f"{_KERNELS}/keep.py",
+        replace="stamps = has_tombstones and not _has_horizon(buffer, position)",
+        by="stamps = has_tombstones",
+        caught_by=_REFERENCE,
+    ),
+    Mutant(
+        name="an abort marker can go while its transaction has batches",
+        file=f"{_CLEANER}/transactions.py",
+        replace="        if not is_open:\n            return True\n",
+        by="        if not is_open or kind == producers.ABORT:\n            return True\n",
+        caught_by=_KEEP,
+    ),
+    Mutant(
+        name="a batch passed by its header does not count for its transaction",
+        file=f"{_KERNELS}/judge.py",
+        replace="            return NEW_TRANSACTION, 0\n",
+        by="            return END, 0\n",
+        caught_by=_REFERENCE,
+    ),
+    Mutant(
+        name="bits are trusted beyond the end of the map",
+        file=f"{_CLEANER}/offset_map.py",
+        replace="bits_end=min(int(state[kernel.BITS_END]), offset_next)",
+        by="bits_end=int(state[kernel.BITS_END])",
+        caught_by=_KEEP,
+    ),
+    Mutant(
+        name="records beyond the end of the map are looked up",
+        file=f"{_KERNELS}/judge.py",
+        replace="if offset < map_end:",
+        by="if offset <= map_end:",
+        caught_by=_REFERENCE,
+    ),
+    Mutant(
+        name="the bit of a superseded record stays",
+        file=f"{_KERNELS}/offset_map.py",
+        replace="bits[at >> 6] &= ~(1 << (at & 63))",
+        by="bits[at >> 6] &= -1",
+        caught_by=_OFFSET_MAP,
+    ),
+    Mutant(
+        name="the hash has no secret",
+        file=f"{_CLEANER}/offset_map.py",
+        replace="self.secret[:] = np.frombuffer",
+        by="self.secret[:] = 1 + 0 * np.frombuffer",
+        caught_by=_OFFSET_MAP,
+    ),
+    Mutant(
+        name="keys that begin alike have one hash",
+        file=f"{_KERNELS}/offset_map.py",
+        replace="while size > 16:\n",
+        by="while size > 16 and word < 6:\n",
+        caught_by=_OFFSET_MAP,
+    ),
+    Mutant(
+        name="what is rewritten is not checked first",
+        file=f"{_KERNELS}/keep.py",
+        replace="if not is_checked and not has_valid_checksum(buffer, position, size):",
+        by="if False:",
+        caught_by=_KEEP,
+    ),
+)
