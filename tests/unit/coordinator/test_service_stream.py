@@ -476,7 +476,7 @@ async def test_after_the_disk_failed_idle_and_new_streams_are_told_that() -> Non
         serving.files.faults.append(Fault(kind=OperationKind.SYNC, errno=errno.EIO))
         busy = OpenStream(serving)
         busy.context.send((1, commit_request("g", 5)))
-        await busy.end()
+        await asyncio.wait_for(busy.task, WAIT_SECONDS)
         serving.node.drain()
         await idle.end()
         late = OpenStream(serving)
