@@ -70,15 +70,17 @@ public final class KafkaCleaner {
         JSON.writeValue(new File(arguments[2]), answers);
     }
 
-    /** Cleans one folder, round after round; a copy of its files is kept before and after each. */
+    /** Cleans one folder, round after round; where asked, keeps its files before and after each. */
     private void clean(JsonNode asked, ObjectNode answer) throws Exception {
         File folder = new File(asked.get("folder").asText());
-        Path kept = Path.of(asked.get("kept").asText());
+        Optional<Path> kept = Optional.ofNullable(asked.get("kept")).map(path -> Path.of(path.asText()));
         ArrayNode rounds = answer.putArray("rounds");
         clock.nowMs = asked.get("rounds").get(0).get("now_ms").asLong();
         UnifiedLog log = opened(folder, asked, false);
         try {
-            copySegments(folder, kept.resolve("0"));
+            if (kept.isPresent()) {
+                copySegments(folder, kept.get().resolve("0"));
+            }
             Optional<Long> firstDirty = Optional.empty();
             int done = 0;
             for (JsonNode round : asked.get("rounds")) {
@@ -89,7 +91,10 @@ public final class KafkaCleaner {
                 }
                 ObjectNode report = rounds.addObject();
                 firstDirty = Optional.of(cleanOnce(log, asked, round, firstDirty, report));
-                copySegments(folder, kept.resolve(Integer.toString(++done)));
+                done++;
+                if (kept.isPresent()) {
+                    copySegments(folder, kept.get().resolve(Integer.toString(done)));
+                }
             }
         } finally {
             log.close();
@@ -117,6 +122,8 @@ public final class KafkaCleaner {
             report.put("next_first_dirty", toClean.firstDirtyOffset());
             return toClean.firstDirtyOffset();
         }
+        boolean isTimed = asked.path("is_timed").asBoolean();
+        Time time = isTimed ? Time.SYSTEM : clock;
         OffsetMap map = new SkimpyOffsetMap(asked.get("map_slots").asInt() * MAP_SLOT_BYTES);
         Cleaner cleaner = new Cleaner(
             0,
@@ -124,11 +131,19 @@ public final class KafkaCleaner {
             asked.get("io_buffer_bytes").asInt(),
             log.config().maxMessageSize(),
             asked.get("map_load_factor").asDouble(),
-            new Throttler(Double.MAX_VALUE, 300, "cleaner", "bytes", clock),
-            clock,
+            new Throttler(Double.MAX_VALUE, 300, "cleaner", "bytes", time),
+            time,
             partition -> { });
+        long startedNs = System.nanoTime();
         Map.Entry<Long, CleanerStats> cleaned = cleaner.clean(toClean);
+        long endedNs = System.nanoTime();
         CleanerStats figures = cleaned.getValue();
+        if (isTimed) {
+            ObjectNode times = report.putObject("times_s");
+            times.put("whole", (endedNs - startedNs) / 1e9);
+            times.put("reported", figures.elapsedSecs());
+            times.put("reported_index", figures.elapsedIndexSecs());
+        }
         report.put("next_first_dirty", cleaned.getKey());
         report.put("map_records_read", figures.mapMessagesRead());
         report.put("map_keys", map.size());
