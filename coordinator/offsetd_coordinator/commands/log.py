@@ -1,24 +1,28 @@
 """`offsetd log describe|dump|verify`: looks at a data folder without a server, and changes nothing.
 
-Beside a running server only what lies below the recovery points is looked at. A broker's folder
-is as good as one of ours.
+`clean`, which does, is in `log_clean`. Beside a running server only what lies below the recovery
+points is looked at. A broker's folder is as good as one of ours.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import chain
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from offsetd_storage.checkpoints import read_offset_checkpoint
-from offsetd_storage.errors import CorruptCheckpoint, StorageError
 from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_checkpoints import LOG_START_CHECKPOINT
-from offsetd_storage.folder_view import FolderView, LogView, read_folder
+from offsetd_storage.folder_view import FolderView, LogView
 from offsetd_storage.store_config import OFFSETS_TOPIC
 from offsetd_storage.topic_partition import TopicPartition
 
+from offsetd_coordinator.commands import log_clean
+from offsetd_coordinator.commands.log_folder import (
+    DEFAULT_FOLDER,
+    FolderOption,
+    PartitionOption,
+    failures_told,
+    log_starts,
+    looked_at,
+)
 from offsetd_coordinator.commands.terminal import ProgressReport, Terminal
 from offsetd_coordinator.dump import dump_log
 from offsetd_coordinator.log_description import describe_log
@@ -26,29 +30,13 @@ from offsetd_coordinator.verification.findings import Finding
 from offsetd_coordinator.verification.folder import folder_findings
 from offsetd_coordinator.verification.logs import LogVerifier
 
-FolderOption = Annotated[
-    Path,
-    typer.Option("--data-dir", metavar="DIR", help="The data folder, offsetd's or a broker's."),
-]
 TopicOption = Annotated[
     str, typer.Option("--topic", metavar="TOPIC", help="Whose partitions are looked at.")
-]
-PartitionOption = Annotated[
-    list[int] | None,
-    typer.Option(
-        "--partition",
-        "-p",
-        metavar="N",
-        min=0,
-        max=2**31 - 1,
-        help="Only this one; may be repeated.",
-    ),
 ]
 DecoderOption = Annotated[
     bool, typer.Option("--offsets-decoder", help="Show the records' keys and values, as JSON.")
 ]
 
-DEFAULT_FOLDER: Final = Path("offsetd-data")
 DESCRIBE_COLUMNS: Final = (
     "partition",
     "start_offset",
@@ -77,8 +65,8 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
 
         Every batch is checked; the first bad one is named under PROBLEM.
         """
-        with _failures_told(terminal):
-            view, logs = _selected(terminal, data_dir, topic, partition)
+        with failures_told(terminal):
+            view, logs = looked_at(terminal, data_dir, topic, partition)
             terminal.rows(DESCRIBE_COLUMNS, _descriptions(view, logs))
 
     @group.command("dump")
@@ -92,8 +80,8 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
 
         The lines are those of Kafka's DumpLogSegments, whatever --output says.
         """
-        with _failures_told(terminal):
-            _, logs = _selected(terminal, data_dir, topic, partition)
+        with failures_told(terminal):
+            _, logs = looked_at(terminal, data_dir, topic, partition)
             dumps = (dump_log(OsFiles(), log, decode_offsets=offsets_decoder) for log in logs)
             terminal.lines(chain.from_iterable(dumps))
 
@@ -108,50 +96,15 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         Where each group lies is checked too. Prints file, position and reason of everything that is
         wrong, and exits with 1 if there is anything.
         """
-        with _failures_told(terminal):
-            _verify(terminal, *_selected(terminal, data_dir, topic, partition))
+        with failures_told(terminal):
+            _verify(terminal, *looked_at(terminal, data_dir, topic, partition))
 
-
-@contextmanager
-def _failures_told(terminal: Terminal) -> Iterator[None]:
-    """A folder that cannot be read is one clear line."""
-    try:
-        yield
-    except StorageError as error:
-        terminal.fail(str(error))
-    except OSError as error:
-        terminal.fail(f"{error.filename or 'data folder'}: {error.strerror or error}")
-
-
-def _selected(
-    terminal: Terminal, folder: Path, topic: str, partitions: Sequence[int] | None
-) -> tuple[FolderView, list[LogView]]:
-    """The logs that were asked for; fails if one of them is not there."""
-    view = read_folder(OsFiles(), folder)
-    by_partition = {
-        log.topic_partition.partition: log
-        for log in view.logs
-        if log.topic_partition.topic == topic
-    }
-    if not by_partition:
-        terminal.fail(f"{folder} has no partition of {topic}")
-    for partition in partitions or ():
-        if partition not in by_partition:
-            terminal.fail(f"{folder} has no folder {topic}-{partition}")
-    if not view.is_settled:
-        terminal.note(
-            "a server has this folder open, or did not close it:"
-            " only what lies below its recovery points is looked at"
-        )
-    return view, [by_partition[each] for each in sorted(set(partitions or by_partition))]
+    log_clean.register(group, terminal)
 
 
 def _descriptions(view: FolderView, logs: Sequence[LogView]) -> Iterator[Mapping[str, object]]:
     files = OsFiles()
-    try:
-        starts = read_offset_checkpoint(files, view.folder / LOG_START_CHECKPOINT)
-    except CorruptCheckpoint:
-        starts = {}  # `verify` tells.
+    starts = log_starts(view)
     for log in logs:
         start_offset = starts.get(log.topic_partition, 0)
         description = describe_log(files, log, start_offset=start_offset)

@@ -31,6 +31,7 @@ from offsetd_storage.errors import (
     StorageFull,
     is_unreadable,
 )
+from offsetd_storage.folder_view import LogView
 from offsetd_storage.partition_log import PartitionLog
 from offsetd_storage.quarantine import DamageFound
 from offsetd_storage.segment import segment_base_offsets, segment_path
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from offsetd_storage.cleaner.plan import LogToClean, SegmentSummary
     from offsetd_storage.clock import Clock
     from offsetd_storage.files import Files
+    from offsetd_storage.journal_format import RecoveryPoint
     from offsetd_storage.log_config import LogConfig
     from offsetd_storage.segment import Segment
     from offsetd_storage.segment_scan import SegmentScan
@@ -134,7 +136,7 @@ def clean_log(
         if not dry_run:
             _forget_failed_round(log, tools.files)
         if history is None:
-            history = read_producers(_opened(log.segments, log.offset_next_written))
+            history = read_history(log)
         mapped = _map_dirty(log, tools, first_dirty, first_uncleanable, history)
         mapped_ms = clock.monotonic_ms()
         cleaning = _Round(log, tools, first_uncleanable, history, mapped, dry_run=dry_run)
@@ -190,6 +192,12 @@ def clean_and_checkpoint(
     with suppress(StorageFull):
         checkpoint.advance(log.topic_partition, report.offset_next)
     return report
+
+
+def read_history(log: PartitionLog) -> ProducerHistory:
+    """What the producers of a log wrote. Raises CorruptBatch, OldMessageFormat, and OSError."""
+    with _reading(log):
+        return read_producers(_opened(log.segments, log.offset_next_written))
 
 
 def _forget_failed_round(log: PartitionLog, files: Files) -> None:
@@ -366,10 +374,9 @@ def clean_folder(
     `first_dirty` (else the log's start) and `first_uncleanable`, at most its last stable offset
     and its active segment. Raises what `clean_log` does, DamageFound, FolderMismatch.
     """
-    log = _open_folder(folder, tools.files, config, settles=not dry_run)
+    log = open_folder(folder, tools.files, config, settles=not dry_run)
     try:
-        with _reading(log):
-            history = read_producers(_opened(log.segments, log.offset_next_written))
+        history = read_history(log)
         summary = log_summary(
             tools.files, log, recovery_point=None, history=history, checkpoint=first_dirty
         )
@@ -395,10 +402,24 @@ def clean_folder(
         log.abandon()
 
 
-def _open_folder(folder: Path, files: Files, config: LogConfig, *, settles: bool) -> PartitionLog:
+def open_folder(
+    folder: Path,
+    files: Files,
+    config: LogConfig,
+    *,
+    settles: bool,
+    recovery_point: RecoveryPoint | None = None,
+    log_start_offset: int = 0,
+) -> PartitionLog:
+    """Checks and opens the log in one partition's folder; only one that `settles` changes it.
+
+    What lies behind a `recovery_point` is left out; a log does not start behind its end. Raises
+    DamageFound, FolderMismatch.
+    """
     topic_partition = TopicPartition.of_folder(folder.name)
     if topic_partition is None or not files.is_folder(folder):
         raise FolderMismatch(f"{folder} is no partition's folder")
+    view = LogView(topic_partition=topic_partition, folder=folder, recovery_point=recovery_point)
     if settles:
         sync_segments(files, folder, drop_cache=False)
         settle(files, folder, plan_settling(files, folder))
@@ -406,11 +427,13 @@ def _open_folder(folder: Path, files: Files, config: LogConfig, *, settles: bool
     scans: dict[int, SegmentScan] = {}
     offset_min = 0
     for base_offset in segment_base_offsets(files, folder):
+        if recovery_point is not None and base_offset > recovery_point.segment_base_offset:
+            break
         file = files.open(segment_path(folder, base_offset), read_only=True)
         try:
             scan = scan_segment(
                 file,
-                size=file.size(),
+                size=view.readable_bytes(base_offset, file.size()),
                 base_offset=base_offset,
                 offset_min=max(offset_min, base_offset),
                 index_interval_bytes=config.index_interval_bytes,
@@ -427,7 +450,15 @@ def _open_folder(folder: Path, files: Files, config: LogConfig, *, settles: bool
         offset_min = scan.offset_next
     if not scans:
         raise FolderMismatch(f"{folder} has no segments")
-    log = PartitionLog.open(files, folder, topic_partition, config, scans, synced=settles)
+    log = PartitionLog.open(
+        files,
+        folder,
+        topic_partition,
+        config,
+        scans,
+        log_start_offset=min(log_start_offset, offset_min),
+        synced=settles,
+    )
     if settles:
         log.sync()  # Indexes that were not what the batches say, or not there.
     return log

@@ -4,14 +4,12 @@ import json
 import random
 import shutil
 from collections.abc import Callable
-from io import StringIO
 from pathlib import Path
 
 import attrs
 import pytest
-import typer
-from offsetd_clients.cli.terminal import OutputFormat, Terminal
-from offsetd_coordinator.commands import log
+from log_commands import offsetd_log
+from offsetd_clients.cli.terminal import OutputFormat
 from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.schemas.keys import OffsetKey, encode_key
 from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
@@ -20,36 +18,10 @@ from offsetd_storage.files import OsFiles
 from offsetd_storage.log_store import LogStore, LogStoreConfig
 from offsetd_storage.record_batch import Record, decode_batch, encode_batch
 from offsetd_storage.topic_partition import TopicPartition
-from typer.testing import CliRunner
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.1.1"
 BROKER = GOLDEN / "data"
 SEGMENT = "00000000000000000000"
-
-
-@attrs.frozen(kw_only=True)
-class Outcome:
-    """What a command printed, and how it ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def lines(self) -> list[str]:
-        return self.out.splitlines()
-
-
-def offsetd_log(*arguments: str, output: OutputFormat = OutputFormat.TABLE) -> Outcome:
-    out, err = StringIO(), StringIO()
-    terminal = Terminal(out, err)
-    terminal.output_format = output
-    app = typer.Typer()
-    log.register(app, terminal)
-    result = CliRunner().invoke(app, ["log", *arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return Outcome(code=result.exit_code, out=out.getvalue(), err=err.getvalue() + result.stderr)
 
 
 def golden_dump(*partitions: int) -> list[str]:

@@ -1,0 +1,84 @@
+"""What the commands of `offsetd log` ask alike: which folder, which partitions of it."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from offsetd_storage.checkpoints import read_offset_checkpoint
+from offsetd_storage.errors import CorruptCheckpoint, StorageError
+from offsetd_storage.files import OsFiles
+from offsetd_storage.folder_checkpoints import LOG_START_CHECKPOINT
+from offsetd_storage.folder_view import FolderView, LogView, read_folder
+from offsetd_storage.topic_partition import TopicPartition
+
+from offsetd_coordinator.commands.terminal import Terminal
+
+FolderOption = Annotated[
+    Path,
+    typer.Option("--data-dir", metavar="DIR", help="The data folder, offsetd's or a broker's."),
+]
+PartitionOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--partition",
+        "-p",
+        metavar="N",
+        min=0,
+        max=2**31 - 1,
+        help="Only this one; may be repeated.",
+    ),
+]
+
+DEFAULT_FOLDER: Final = Path("offsetd-data")
+
+
+@contextmanager
+def failures_told(terminal: Terminal) -> Iterator[None]:
+    """A folder that cannot be read is one clear line."""
+    try:
+        yield
+    except StorageError as error:
+        terminal.fail(str(error))
+    except OSError as error:
+        terminal.fail(f"{error.filename or 'data folder'}: {error.strerror or error}")
+
+
+def selected(
+    terminal: Terminal, folder: Path, topic: str, partitions: Sequence[int] | None
+) -> tuple[FolderView, list[LogView]]:
+    """The logs that were asked for; fails if one of them is not there."""
+    view = read_folder(OsFiles(), folder)
+    by_partition = {
+        log.topic_partition.partition: log
+        for log in view.logs
+        if log.topic_partition.topic == topic
+    }
+    if not by_partition:
+        terminal.fail(f"{folder} has no partition of {topic}")
+    for partition in partitions or ():
+        if partition not in by_partition:
+            terminal.fail(f"{folder} has no folder {topic}-{partition}")
+    return view, [by_partition[each] for each in sorted(set(partitions or by_partition))]
+
+
+def looked_at(
+    terminal: Terminal, folder: Path, topic: str, partitions: Sequence[int] | None
+) -> tuple[FolderView, list[LogView]]:
+    """The same for a command that takes no lock; says so where not all can be looked at."""
+    view, logs = selected(terminal, folder, topic, partitions)
+    if not view.is_settled:
+        terminal.note(
+            "a server has this folder open, or did not close it:"
+            " only what lies below its recovery points is looked at"
+        )
+    return view, logs
+
+
+def log_starts(view: FolderView) -> dict[TopicPartition, int]:
+    """The start offsets that the folder's checkpoint names."""
+    try:
+        return read_offset_checkpoint(OsFiles(), view.folder / LOG_START_CHECKPOINT)
+    except CorruptCheckpoint:
+        return {}  # `verify` tells.

@@ -1,0 +1,205 @@
+"""`log clean` without its printing: settings, and what becomes of each partition."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
+from offsetd_storage.cleaner.clean import CleanerTools
+from offsetd_storage.cleaner.offline import clean_partition, preview_partition, roll_active
+from offsetd_storage.cleaner.offset_map import OffsetMap
+from offsetd_storage.errors import InvalidSetting, StorageError, StorageFailed
+from offsetd_storage.log_config import LogConfig
+from offsetd_storage.quarantine import DamageFound
+from offsetd_storage.server_config import CleanerConfig
+from offsetd_storage.settings import settings_of, with_server_settings, with_settings
+
+from offsetd_coordinator.server import store_config
+from offsetd_coordinator.settings import SettingsError, declarations, load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from random import Random
+
+    from offsetd_storage.cleaner.clean import CleanReport
+    from offsetd_storage.clock import Clock
+    from offsetd_storage.files import Files
+    from offsetd_storage.folder_view import LogView
+    from offsetd_storage.log_store import LogStore, LogStoreConfig
+    from offsetd_storage.topic_partition import TopicPartition
+
+BITMAP_BYTES_MAX: Final = 16 << 20  # A bit for each of 134 M dirty offsets.
+_CLEANER_PREFIX: Final = "log.cleaner."
+_INTERNAL_PREFIX: Final = "internal."
+
+
+@attrs.frozen(kw_only=True)
+class CleaningSettings:
+    """How the folder is opened, and how its logs are cleaned."""
+
+    store: LogStoreConfig
+    cleaner: CleanerConfig
+
+
+@attrs.frozen(kw_only=True)
+class PartitionOutcome:
+    """What became of a partition: a report, or a problem, or (no segment may be cleaned) none."""
+
+    topic_partition: TopicPartition
+    report: CleanReport | None = None
+    problem: str | None = None
+
+
+def read_cleaning_settings(
+    assignments: Sequence[str], environment: Mapping[str, str]
+) -> CleaningSettings:
+    """Settings from `NAME=VALUE`: the server's, `log.cleaner.*`, and those of a topic.
+
+    The environment says the server's. Raises SettingsError and InvalidSetting.
+    """
+    cleaner_names = {each.name for each in settings_of(CleanerConfig).values()}
+    log_settings = settings_of(LogConfig).values()
+    topic_names = {each.name for each in log_settings}
+    default_names = {
+        each.server_name
+        for each in log_settings
+        if each.server_name is not None and each.server_name.startswith(_CLEANER_PREFIX)
+    }
+    server_names = {each.name for each in declarations()}
+    known = cleaner_names | topic_names | default_names | server_names
+    server: list[str] = []
+    texts: dict[str, str] = {}
+    for assignment in assignments:
+        name, equals, text = (part.strip() for part in assignment.partition("="))
+        if name == "data.dir":
+            raise SettingsError("data.dir (--set): the folder is told by --data-dir")
+        if name in server_names or not equals:
+            server.append(assignment)
+        elif name in known or name.removeprefix(_INTERNAL_PREFIX) in topic_names:
+            texts[name] = text
+        else:
+            (nearest,) = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+            raise SettingsError(f"unknown setting {name} (--set); did you mean {nearest}?")
+    settings = load_settings(environment=environment, assignments=server)
+    threads = settings.num_recovery_threads_per_data_dir or os.cpu_count() or 1
+    store = store_config(settings, threads)
+    cleaner_texts = {name: texts.pop(name) for name in cleaner_names & texts.keys()}
+    default_texts = {name: texts.pop(name) for name in default_names & texts.keys()}
+    log = with_settings(with_server_settings(store.log, default_texts), texts)
+    return CleaningSettings(
+        store=attrs.evolve(store, log=log),
+        cleaner=with_settings(CleanerConfig(), cleaner_texts),
+    )
+
+
+def cleaner_tools(
+    config: CleanerConfig,
+    *,
+    files: Files,
+    clock: Clock,
+    random: Random,
+    sleep: Callable[[float], None] = time.sleep,
+) -> CleanerTools:
+    """What one thread cleans with, which has the whole buffer. Raises InvalidSetting."""
+    try:
+        offset_map = OffsetMap(
+            config.dedupe_buffer_bytes,
+            load_factor=config.dedupe_load_factor,
+            hash_key=random.randbytes(16),
+            bitmap_bytes_max=BITMAP_BYTES_MAX,
+        )
+    except (ValueError, MemoryError) as error:
+        raise InvalidSetting("log.cleaner.dedupe.buffer.size", str(error)) from error
+    throttle = Throttle(config.io_bytes_per_second_max, clock=clock, sleep=sleep)
+    return CleanerTools(files=files, offset_map=offset_map, clock=clock, throttle=throttle)
+
+
+class Throttle:
+    """Waits, before more is read or written, until the rate is kept again."""
+
+    def __init__(
+        self, bytes_per_second_max: float, *, clock: Clock, sleep: Callable[[float], None]
+    ) -> None:
+        self._bytes_per_second_max = bytes_per_second_max
+        self._clock = clock
+        self._sleep = sleep
+        self._free_ms = 0.0  # When what was taken so far is paid for.
+
+    def __call__(self, size_bytes: int) -> None:
+        """Takes so many bytes."""
+        now_ms = self._clock.monotonic_ms()
+        if self._free_ms > now_ms:
+            self._sleep((self._free_ms - now_ms) / 1000)
+        self._free_ms = max(self._free_ms, now_ms) + 1000 * size_bytes / self._bytes_per_second_max
+
+
+def cleaned_partitions(
+    store: LogStore,
+    folder: Path,
+    partitions: Sequence[TopicPartition],
+    tools: CleanerTools,
+    *,
+    rolls_active: bool,
+) -> Iterator[PartitionOutcome]:
+    """Cleans one log after the other; one that is damaged, or cannot be cleaned, is told.
+
+    Raises StorageFull where no segment can be rolled; StorageFailed.
+    """
+    if rolls_active:
+        roll_active(store, [each for each in partitions if each in store.logs])
+    checkpoint = CleanerCheckpoint(tools.files, folder)
+    for topic_partition in partitions:
+        damage = store.quarantined.get(topic_partition)
+        if damage is not None:
+            yield PartitionOutcome(topic_partition=topic_partition, problem=str(damage))
+            continue
+        yield _outcome(
+            topic_partition, partial(clean_partition, store, topic_partition, tools, checkpoint)
+        )
+
+
+def previewed_partitions(
+    folder: Path,
+    logs: Sequence[LogView],
+    tools: CleanerTools,
+    config: LogConfig,
+    *,
+    log_starts: Mapping[TopicPartition, int],
+    rolls_active: bool,
+) -> Iterator[PartitionOutcome]:
+    """What `cleaned_partitions` would do, without a change to the folder."""
+    checkpoint = CleanerCheckpoint(tools.files, folder)
+    for log in logs:
+        topic_partition = log.topic_partition
+        yield _outcome(
+            topic_partition,
+            partial(
+                preview_partition,
+                log,
+                tools,
+                config,
+                first_dirty=checkpoint.first_dirty(topic_partition),
+                log_start_offset=log_starts.get(topic_partition, 0),
+                rolls_active=rolls_active,
+            ),
+        )
+
+
+def _outcome(
+    topic_partition: TopicPartition, clean: Callable[[], CleanReport | None]
+) -> PartitionOutcome:
+    try:
+        return PartitionOutcome(topic_partition=topic_partition, report=clean())
+    except StorageFailed:
+        raise
+    except DamageFound as found:
+        damage = found.of(topic_partition)
+        return PartitionOutcome(topic_partition=topic_partition, problem=str(damage))
+    except (StorageError, OSError) as error:
+        return PartitionOutcome(topic_partition=topic_partition, problem=str(error))
