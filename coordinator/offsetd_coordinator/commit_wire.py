@@ -71,20 +71,21 @@ class CommitReader:
         names = padded_copy(message)
         return self._read(message, names, 0, is_stream=False)[0].commit
 
-    def count_stream(self, message: bytes) -> tuple[int, bool]:
-        """How many commits a StreamCommitsRequest has, and whether `read_stream` can read it.
+    def count_stream(self, message: bytes) -> tuple[int, Bytes | None]:
+        """How many commits a StreamCommitsRequest has, and the padded copy for `read_stream`.
 
-        It cannot if what is around the commits is not plain: then there may be more of them.
+        None if what is around the commits is not plain: then there may be more of them, and
+        `read_stream` cannot read it.
         """
-        count = count_commits(padded_copy(message), len(message))
-        return (count, True) if count >= 0 else (-1 - count, False)
+        names = padded_copy(message)
+        count = count_commits(names, len(message))
+        return (count, names) if count >= 0 else (-1 - count, None)
 
-    def read_stream(self, message: bytes) -> Iterator[list[ReadCommit]]:
-        """The commits in a StreamCommitsRequest that `count_stream` found plain, a few at a time.
+    def read_stream(self, message: bytes, names: Bytes) -> Iterator[list[ReadCommit]]:
+        """The commits in a StreamCommitsRequest, a few at a time; `names` is of `count_stream`.
 
         Other messages may be read meanwhile.
         """
-        names = padded_copy(message)
         position = 0
         while position < len(message):
             read = self._read(message, names, position, is_stream=True)

@@ -14,6 +14,7 @@ from offsetd_coordinator.service import validation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from offsetd_coordinator.kernels.columns import Bytes
     from offsetd_coordinator.requests import CommitOffsets
 
 
@@ -56,16 +57,18 @@ class CommitParser:
         They are read as they are asked for, a few at a time, whatever else is read meanwhile.
         Raises InvalidRequest, and at once, if the message as a whole is none.
         """
-        count, is_plain = self._reader.count_stream(message)
+        count, names = self._reader.count_stream(message)
         check_commit_count(count)
-        if is_plain:
-            return self._plain_commits(message)
+        if names is not None:
+            return self._plain_commits(message, names)
         request = validation.parse(offset_service_pb2.StreamCommitsRequest, message)
         check_commit_count(len(request.commits))
         return ((each.sequence, self._outcome(each.commit)) for each in request.commits)
 
-    def _plain_commits(self, message: bytes) -> Iterator[tuple[int, CommitOffsets | InvalidField]]:
-        for each in chain.from_iterable(self._reader.read_stream(message)):
+    def _plain_commits(
+        self, message: bytes, names: Bytes
+    ) -> Iterator[tuple[int, CommitOffsets | InvalidField]]:
+        for each in chain.from_iterable(self._reader.read_stream(message, names)):
             yield each.sequence, each.commit or self._outcome(message[each.start : each.end])
 
     def _outcome(

@@ -34,10 +34,10 @@ def reader() -> CommitReader:
 def read_stream(message: bytes, by: CommitReader | None = None) -> list[ReadCommit] | None:
     """The commits of a stream's message, or None if what is around them is not plain."""
     stream_reader = by or reader()
-    count, is_plain = stream_reader.count_stream(message)
-    if not is_plain:
+    count, names = stream_reader.count_stream(message)
+    if names is None:
         return None
-    read = list(chain.from_iterable(stream_reader.read_stream(message)))
+    read = list(chain.from_iterable(stream_reader.read_stream(message, names)))
     assert len(read) == count
     return read
 
@@ -300,7 +300,9 @@ def test_a_stream_is_read_a_few_commits_at_a_time() -> None:
     message = StreamCommitsRequest(
         commits=[offset_service_pb2.SequencedCommit(commit=commit)] * 1000
     ).SerializeToString()
-    for read in shared.read_stream(message):
+    _, names = shared.count_stream(message)
+    assert names is not None
+    for read in shared.read_stream(message, names):
         assert 1 <= len(read) <= COMMITS_AT_ONCE
     assert shared.reserved_bytes < 1_000_000
 
