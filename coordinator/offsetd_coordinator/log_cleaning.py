@@ -17,7 +17,12 @@ from offsetd_storage.errors import InvalidSetting, StorageError, StorageFailed
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.quarantine import DamageFound
 from offsetd_storage.server_config import CleanerConfig
-from offsetd_storage.settings import settings_of, with_server_settings, with_settings
+from offsetd_storage.settings import (
+    INTERNAL_PREFIX,
+    settings_of,
+    with_server_settings,
+    with_settings,
+)
 
 from offsetd_coordinator.server import store_config
 from offsetd_coordinator.settings import SettingsError, declarations, load_settings
@@ -36,7 +41,6 @@ if TYPE_CHECKING:
 
 BITMAP_BYTES_MAX: Final = 16 << 20  # A bit for each of 134 M dirty offsets.
 _CLEANER_PREFIX: Final = "log.cleaner."
-_INTERNAL_PREFIX: Final = "internal."
 
 
 @attrs.frozen(kw_only=True)
@@ -81,7 +85,7 @@ def read_cleaning_settings(
             raise SettingsError("data.dir (--set): the folder is told by --data-dir")
         if name in server_names or not equals:
             server.append(assignment)
-        elif name in known or name.removeprefix(_INTERNAL_PREFIX) in topic_names:
+        elif name in known or name.removeprefix(INTERNAL_PREFIX) in topic_names:
             texts[name] = text
         else:
             (nearest,) = difflib.get_close_matches(name, known, n=1, cutoff=0.0)

@@ -276,7 +276,7 @@ class Runtime:
         self.failed = as_storage_failed(error)
         for _, future in self._waiting:
             if not future.done():
-                future.set_exception(_unavailable(self.failed))
+                future.set_exception(self.unavailable())
         self._waiting.clear()
         self._on_failed(self.failed)
 

@@ -25,7 +25,7 @@ INT64_MAX: Final = 2**63 - 1
 
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,25}", re.ASCII)
 _REAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", re.ASCII)
-_INTERNAL_PREFIX: Final = "internal."
+INTERNAL_PREFIX: Final = "internal."
 
 _Config = TypeVar("_Config", bound=attrs.AttrsInstance)
 _ChoiceT = TypeVar("_ChoiceT", bound=enum.Enum)
@@ -308,13 +308,13 @@ def with_server_settings(config: _Config, texts: Mapping[str, str]) -> _Config:
 def _changed(
     config: _Config, texts: Mapping[str, str], name_of: Callable[[Setting], str | None]
 ) -> _Config:
-    fields = {name_of(setting): name for name, setting in settings_of(type(config)).items()}
-    names = [name for name in fields if name]
     settings = settings_of(type(config))
+    fields = {name_of(setting): field for field, setting in settings.items()}
+    names = [name for name in fields if name]
     changes = {}
     for name, text in texts.items():
-        is_internal = name not in fields and name.startswith(_INTERNAL_PREFIX)
-        field = fields.get(name.removeprefix(_INTERNAL_PREFIX) if is_internal else name)
+        is_internal = name not in fields and name.startswith(INTERNAL_PREFIX)
+        field = fields.get(name.removeprefix(INTERNAL_PREFIX) if is_internal else name)
         if field is None:
             near = difflib.get_close_matches(name, names, n=1)
             raise InvalidSetting(name, "no such setting" + (f"; {near[0]}?" if near else ""))

@@ -22,7 +22,12 @@ from offsetd_coordinator.commands.log_folder import (
     looked_at,
     selected,
 )
-from offsetd_coordinator.commands.terminal import ProgressReport, Terminal
+from offsetd_coordinator.commands.terminal import (
+    PARTLY_DONE,
+    WRONG_USE,
+    ProgressReport,
+    Terminal,
+)
 from offsetd_coordinator.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -41,8 +46,6 @@ COLUMNS: Final = (
     "segments_after",
     "problem",
 )
-_WRONG_USE: Final = 2
-_PARTLY_DONE: Final = 3
 
 
 def register(group: typer.Typer, terminal: Terminal) -> None:
@@ -99,7 +102,7 @@ def _settings(
             settings.cleaner, files=OsFiles(), clock=SystemClock(), random=random.SystemRandom()
         )
     except (SettingsError, InvalidSetting) as error:
-        terminal.fail(str(error), code=_WRONG_USE)
+        terminal.fail(str(error), code=WRONG_USE)
     return settings, tools
 
 
@@ -242,7 +245,7 @@ def _conclude(
         names = ", ".join(each.topic_partition.folder_name for each in problems)
         terminal.fail(
             f"cannot be cleaned: {names}",
-            code=_PARTLY_DONE if len(problems) < len(outcomes) else 1,
+            code=PARTLY_DONE if len(problems) < len(outcomes) else 1,
         )
     if not reports:
         hint = "" if rolls else "; --roll-active ends those that take appends"

@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import structlog
 import typer
 
-from offsetd_coordinator.commands.terminal import Terminal
+from offsetd_coordinator.commands.terminal import WRONG_USE, Terminal
 from offsetd_coordinator.settings import Settings, SettingsError, declarations, load_settings
 
 if TYPE_CHECKING:
     from offsetd_coordinator.server import Server
 
 _log = structlog.get_logger(__name__)
-
-_WRONG_USE = 2
 
 
 def register(app: typer.Typer, terminal: Terminal) -> None:
@@ -86,7 +84,7 @@ def _read_settings(terminal: Terminal, config: Path | None, assignments: list[st
             assignments=assignments,
         )
     except (SettingsError, OSError, UnicodeDecodeError) as error:
-        terminal.fail(str(error), code=_WRONG_USE)
+        terminal.fail(str(error), code=WRONG_USE)
 
 
 def _run(settings: Settings, terminal: Terminal) -> None:

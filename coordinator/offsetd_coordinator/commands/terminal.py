@@ -2,7 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NoReturn, Protocol
+from typing import Final, NoReturn, Protocol
+
+# Exit codes, beside 0 (done) and 1 (failed).
+WRONG_USE: Final = 2
+PARTLY_DONE: Final = 3
 
 # Called with how much is done, how much there is (0: not known), and what is being done.
 ProgressReport = Callable[[int, int, str], None]
@@ -27,7 +31,7 @@ class Terminal(Protocol):
         """Prints what is not a result to stderr."""
 
     def fail(self, text: str, code: int = 1) -> NoReturn:
-        """Prints `error: text` to stderr and ends the command: 1 failed, 3 partly done."""
+        """Prints `error: text` to stderr and ends the command with `code`."""
 
     def progress(self, title: str) -> AbstractContextManager[ProgressReport]:
         """Yields a function to report progress with, from any thread."""

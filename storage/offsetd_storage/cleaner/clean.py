@@ -10,10 +10,9 @@ import attrs
 from offsetd_storage.cleaner.cleaned_segment import CleanedSegmentWriter
 from offsetd_storage.cleaner.keep import KeepRules, KeepStats, filter_segment
 from offsetd_storage.cleaner.plan import (
-    first_dirty_offset,
-    first_uncleanable_offset,
     group_segments,
     is_worth_rewriting,
+    log_to_clean,
 )
 from offsetd_storage.cleaner.segment_bytes import SegmentBytes
 from offsetd_storage.cleaner.summaries import log_summary, segment_summary
@@ -380,17 +379,12 @@ def clean_folder(
         summary = log_summary(
             tools.files, log, recovery_point=None, history=history, checkpoint=first_dirty
         )
-        first_dirty, _ = first_dirty_offset(summary)
-        bound = first_uncleanable_offset(
-            summary,
-            first_dirty=first_dirty,
-            lag_ms_min=config.compaction_lag_ms_min,
-            now_ms=tools.clock.now_ms(),
-        )
+        found = log_to_clean(summary, config, now_ms=tools.clock.now_ms())
+        bound = found.first_uncleanable
         report = clean_log(
             log,
             tools,
-            first_dirty=first_dirty,
+            first_dirty=found.first_dirty,
             first_uncleanable=bound if first_uncleanable is None else min(bound, first_uncleanable),
             history=history,
             dry_run=dry_run,
