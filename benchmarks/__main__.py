@@ -11,6 +11,7 @@ BENCHMARKS = {
     "load": "load of a large log to SERVING, beside Kafka on the same files",
     "memory": "anonymous memory per stored offset",
     "clean": "a round of cleaning, beside Kafka's own cleaner on the same files",
+    "soak": "keys overwritten at full speed while the log is cleaned: the disk, and p99",
     "start": "an empty server, from exec to SERVING",
     "commit_path": "durable commits beside a bare grpc.aio server",
 }

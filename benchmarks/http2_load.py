@@ -10,8 +10,11 @@ import selectors
 import socket
 import struct
 import time
+from array import array
 from collections import deque
 from typing import TYPE_CHECKING
+
+import attrs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,24 +45,27 @@ def grpc_message(message: bytes) -> bytes:
     return struct.pack(">BI", 0, len(message)) + message
 
 
-def count_results(message: bytes) -> int:
-    """Results in a StreamCommitsResponse, all of them commits that succeeded; else LoadFailed."""
-    position, count = 0, 0
+def result_sequences(message: bytes) -> list[int]:
+    """Of a StreamCommitsResponse, all of it commits that succeeded; else LoadFailed."""
+    position, sequences = 0, []
     while position < len(message):
         end = position + 2 + message[position + 1]
         if message[position] != 0x0A or message[position + 1] > 0x7F:
             raise LoadFailed("a result longer than a success is")
         position += 2
+        sequence = 0
         if message[position] == 0x08:  # The sequence, a varint; absent if 0.
-            position += 1
+            position, shift = position + 1, 0
             while message[position] & 0x80:
-                position += 1
+                sequence |= (message[position] & 0x7F) << shift
+                position, shift = position + 1, shift + 7
+            sequence |= message[position] << shift
             position += 1
         if message[position] != 0x12:
             raise LoadFailed("a commit failed")
         position = end
-        count += 1
-    return count
+        sequences.append(sequence)
+    return sequences
 
 
 def _literal_headers(path: str) -> bytes:
@@ -252,12 +258,86 @@ def stream_rate(
             answers = key.data.receive()
             if key.data.ended:
                 raise LoadFailed("the server ended a stream")
-            count = sum(map(count_results, answers)) if counted else len(answers)
+            count = (
+                sum(len(result_sequences(answer)) for answer in answers)
+                if counted
+                else len(answers)
+            )
             done += count
             credit[key.data] += count
     elapsed = time.perf_counter() - started
     _close(selector)
     return done / elapsed
+
+
+@attrs.frozen(kw_only=True)
+class Latencies:
+    """Commits in the order of their answers."""
+
+    ended: array[float]  # By the wall clock, in seconds since 1970.
+    seconds: array[float]  # From the sending to the answer.
+
+
+def stream_latencies(
+    address: tuple[str, int],
+    path: str,
+    messages: Iterable[tuple[int, bytes]],
+    *,
+    streams: int,
+    window: int,
+    seconds: float,
+) -> Latencies:
+    """Sends as `stream_rate` does, and tells how long each commit took.
+
+    A message holds one commit and comes with its sequence, of which a stream has no two unanswered.
+    """
+    source = iter(messages)
+    selector = selectors.DefaultSelector()
+    calls = [_StreamOfCommits(Connection(address, path), window) for _ in range(streams)]
+    for call in calls:
+        call.connection.socket.sendall(call.connection.open_call())
+        selector.register(call.connection.socket, selectors.EVENT_READ, call)
+    latencies = Latencies(ended=array("d"), seconds=array("d"))
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for call in calls:
+            call.send(source)
+        for key, _ in _ready(selector):
+            key.data.take_answers(latencies)
+    _close(selector)
+    return latencies
+
+
+class _StreamOfCommits:
+    """A stream, and when what is unanswered was sent, by sequence."""
+
+    def __init__(self, connection: Connection, window: int) -> None:
+        self.connection = connection
+        self._free = window
+        self._sent: dict[int, float] = {}
+        self._waiting: deque[bytes] = deque()
+
+    def send(self, source: Iterator[tuple[int, bytes]]) -> None:
+        """As much as the window has room for."""
+        now = time.perf_counter()
+        for _ in range(self._free):
+            sequence, message = next(source)
+            self._sent[sequence] = now
+            self._waiting.append(grpc_message(message))
+        self._free = 0
+        _send_waiting(self.connection, self._waiting)
+
+    def take_answers(self, latencies: Latencies) -> None:
+        """Waits for some."""
+        answers = self.connection.receive()
+        if self.connection.ended:
+            raise LoadFailed("the server ended a stream")
+        now, wall = time.perf_counter(), time.time()
+        for answer in answers:
+            for sequence in result_sequences(answer):
+                latencies.ended.append(wall)
+                latencies.seconds.append(now - self._sent.pop(sequence))
+                self._free += 1
 
 
 def _send_call(connection: Connection, message: bytes) -> None:
@@ -283,5 +363,5 @@ def _ready(selector: selectors.BaseSelector) -> list[tuple[selectors.SelectorKey
 
 def _close(selector: selectors.BaseSelector) -> None:
     for key in list(selector.get_map().values()):
-        key.data.socket.close()
+        key.fileobj.close()
     selector.close()
