@@ -13,6 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from offsetd_storage.durations import Durations
 from offsetd_storage.errors import StorageFailed
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Flusher:
             threading.Thread(target=self._guard, args=(body,), name=name, daemon=True)
             for name, body in (("flush", self._flush), ("recovery-points", self._move_points))
         ]
+        self.flush_durations = Durations()
         self.appended = 0
         """The newest ticket. Raised by the one thread that appends, after the append."""
 
@@ -110,6 +112,7 @@ class Flusher:
                 self._store.flush()
                 if self._failed:
                     return
+                self.flush_durations.note(time.perf_counter() - begun_seconds)
                 durable = ticket
                 self._on_durable(ticket)
                 if covered > 1 or self.appended > ticket:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from offsetd_storage.clock import Clock
+    from offsetd_storage.durations import Durations
     from offsetd_storage.log_store import LogStore
     from offsetd_storage.quarantine import Damage
 
@@ -176,6 +177,16 @@ class Runtime:
     def is_durable(self, ticket: int) -> bool:
         """Whether an answer with this ticket may leave."""
         return ticket <= self._durable
+
+    @property
+    def batches_not_durable(self) -> int:
+        """Batches that were appended and wait for their flush. For any thread."""
+        return self._flusher.appended - self._durable
+
+    @property
+    def flush_durations(self) -> Durations:
+        """How long flushes took: the segments' writes and the journal's."""
+        return self._flusher.flush_durations
 
     def partition_of(self, group_id: bytes) -> int:
         """The log partition that a group lives in."""

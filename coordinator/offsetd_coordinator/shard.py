@@ -207,6 +207,21 @@ class Shard:
             table_bytes=state.offsets.reserved_bytes,
         )
 
+    @property
+    def offset_count(self) -> int:
+        """How many offsets there are. Like the others below, for any thread, at any time."""
+        return self._state.offsets.size
+
+    @property
+    def groups_with_offsets(self) -> int:
+        """How many groups have offsets; unlike `counters`, it walks nothing."""
+        return self._state.offsets.group_count
+
+    @property
+    def useless_records(self) -> int:
+        """Records in its log whose type is unknown, or whose bytes cannot be decoded."""
+        return self._state.unknown_records + self._state.undecodable_records
+
     def misplaced_groups(self) -> list[bytes]:
         """Groups that are here although their hash belongs to another partition."""
         return self._state.misplaced_groups(self.partition, self.config.partitions)

@@ -7,10 +7,12 @@ the disk may raise OSError, after which nothing may be written any more.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from offsetd_storage.durations import Durations
 from offsetd_storage.errors import FolderMismatch
 from offsetd_storage.journal_format import (
     COUNT,
@@ -110,6 +112,7 @@ class Journal:
         self._journal_ends: dict[TopicPartition, int] = {}
         self._points_frame_bytes = 0
         self.capacity_bytes = 0  # Of one file, for frames of batches.
+        self.sync_durations = Durations()  # Of each frame's fdatasync.
         self._buffer = padded_buffer(1 << 16)
 
     # What it holds ---------------------------------------------------------------------------
@@ -358,7 +361,9 @@ class Journal:
         )
         file = self._file(self._place)
         file.pwrite([self._buffer[:size]], self._position)
+        begun_seconds = time.perf_counter()
         file.datasync()
+        self.sync_durations.note(time.perf_counter() - begun_seconds)
 
     def _fits(self, size: int, *, keep: int) -> bool:
         """Whether a frame fits in front of room for `keep` frames of recovery points.

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offsetd_storage.clock import Clock
+    from offsetd_storage.durations import Durations
     from offsetd_storage.files import Files
     from offsetd_storage.partition_log import PartitionLog
     from offsetd_storage.recovery_report import RecoveryProgress
@@ -288,6 +289,11 @@ class LogStore:
         Above 1, a flush may have to wait for `advance_recovery_points`, so that is due before.
         """
         return (self._journaled_bytes - self._released_bytes) / self._journal.capacity_bytes
+
+    @property
+    def journal_sync_durations(self) -> Durations:
+        """How long the journal's fdatasyncs took in this life."""
+        return self._journal.sync_durations
 
     # Rolling and deleting ----------------------------------------------------------------------
 

@@ -94,7 +94,10 @@ class CleanReport:
     first_dirty: int
     first_uncleanable: int
     offset_next: int  # Kafka's end offset: the first dirty one of the next round.
-    started_ms: int  # By the wall clock.
+    started_ms: int  # By the wall clock, once the map was built.
+    last_modified_ms: int  # Of the last segment that was read; 0 if none was.
+    # Tombstones that an earlier round met before this time went (`delete.retention.ms` ago).
+    tombstones_until_ms: int
     map_is_full: bool  # So the round ended before the first uncleanable offset.
     map_utilization: float  # 0 to 1.
     map_bytes_read: int
@@ -147,6 +150,8 @@ def clean_log(
         first_uncleanable=first_uncleanable,
         offset_next=mapped.offset_next,
         started_ms=cleaning.rules.now_ms,
+        last_modified_ms=cleaning.last_modified_ms,
+        tombstones_until_ms=cleaning.rules.now_ms - cleaning.rules.delete_retention_ms,
         map_is_full=mapped.is_full,
         map_utilization=mapped.utilization,
         map_bytes_read=mapped.bytes_read,
@@ -275,6 +280,8 @@ class _Round:
         # Where the dirty range begins within a segment that is not to be cleaned, neither is that.
         end = min(mapped.offset_next, first_uncleanable)
         self._segments = [each for each in log.segments if each.base_offset < end]
+        last = self._segments[-1:]
+        self.last_modified_ms = tools.files.modified_ms(last[0].path) if last else 0
 
     def clean_groups(self) -> None:
         """Does all there is to do."""
