@@ -112,6 +112,14 @@ class GroupSubscribedToTopic(GroupRefused):
     """Members of the group still consume the topic."""
 
 
+class PolicyViolation(OffsetdError):
+    """The topic's `cleanup.policy` does not allow it; nothing happened."""
+
+
+class OffsetOutOfRange(OffsetdError):
+    """The log ends below the offset; nothing happened."""
+
+
 class CommitConflict(OffsetdError):
     """A commit's condition does not hold; nothing was stored.
 
@@ -181,6 +189,7 @@ BY_REASON: Mapping[str, type[OffsetdError]] = {
     "NON_EMPTY_GROUP": GroupNotEmpty,
     "UNKNOWN_MEMBER_ID": UnknownMember,
     "GROUP_SUBSCRIBED_TO_TOPIC": GroupSubscribedToTopic,
+    "POLICY_VIOLATION": PolicyViolation,
     "OFFSET_CONFLICT": OffsetConflict,
     "OFFSET_NOT_MONOTONIC": OffsetNotMonotonic,
     "UNSTABLE_OFFSET_COMMIT": UnstableOffsets,
@@ -194,6 +203,7 @@ BY_CODE: Mapping[str, type[OffsetdError]] = {
     "UNAVAILABLE": Unavailable,
     "RESOURCE_EXHAUSTED": OverLimit,
     "DATA_LOSS": OffsetsDamaged,
+    "OUT_OF_RANGE": OffsetOutOfRange,
     "DEADLINE_EXCEEDED": DeadlineExceeded,
 }
 

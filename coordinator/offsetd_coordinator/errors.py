@@ -117,6 +117,12 @@ class InvalidCommitSize(InvalidField):
     reason = "INVALID_COMMIT_SIZE"
 
 
+class InvalidConfig(InvalidField):
+    """A setting that does not exist or cannot be changed, or a value that it cannot have."""
+
+    reason = "INVALID_CONFIG"
+
+
 class GroupIdNotFound(CoordinatorError):
     """The group does not exist."""
 
@@ -139,6 +145,12 @@ class GroupSubscribedToTopic(CoordinatorError):
     """A member of the group is subscribed to a topic whose offsets are to be deleted."""
 
     reason = "GROUP_SUBSCRIBED_TO_TOPIC"
+
+
+class PolicyViolation(CoordinatorError):
+    """The topic's `cleanup.policy` does not allow what is asked."""
+
+    reason = "POLICY_VIOLATION"
 
 
 @attrs.frozen(kw_only=True)
@@ -252,6 +264,12 @@ class RecordUndecodable(CoordinatorError):
     """What is stored there cannot be read, until it is written again."""
 
     reason = "RECORD_UNDECODABLE"
+
+
+class OffsetOutOfRange(CoordinatorError):
+    """The log ends below the offset that is asked for."""
+
+    reason = "OFFSET_OUT_OF_RANGE"
 
 
 class DeadlineSpent(CoordinatorError):

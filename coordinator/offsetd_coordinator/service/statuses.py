@@ -51,10 +51,12 @@ CODE_BY_REASON: Final[dict[str, int]] = {
     "INVALID_REQUEST": _INVALID,
     "INVALID_PAGE_TOKEN": _INVALID,
     "INVALID_COMMIT_SIZE": _INVALID,
+    "INVALID_CONFIG": _INVALID,
     "GROUP_ID_NOT_FOUND": Code.NOT_FOUND,
     "NON_EMPTY_GROUP": _PRECONDITION,
     "UNKNOWN_MEMBER_ID": _PRECONDITION,
     "GROUP_SUBSCRIBED_TO_TOPIC": _PRECONDITION,
+    "POLICY_VIOLATION": _PRECONDITION,
     "OFFSET_CONFLICT": Code.ABORTED,
     "OFFSET_NOT_MONOTONIC": Code.ABORTED,
     "COORDINATOR_LOAD_IN_PROGRESS": Code.UNAVAILABLE,
@@ -68,6 +70,7 @@ CODE_BY_REASON: Final[dict[str, int]] = {
     "DISK_FULL": _EXHAUSTED,
     "PARTITION_QUARANTINED": Code.DATA_LOSS,
     "RECORD_UNDECODABLE": Code.DATA_LOSS,
+    "OFFSET_OUT_OF_RANGE": Code.OUT_OF_RANGE,
     "DEADLINE_SPENT": Code.DEADLINE_EXCEEDED,
     "INTERNAL": Code.INTERNAL,
 }
@@ -114,7 +117,9 @@ def _further_details(error: CoordinatorError, message: str) -> list[Message]:
     details: list[Message] = []
     if code in (_PRECONDITION, Code.ABORTED):
         violation = error_details_pb2.PreconditionFailure.Violation(
-            type=reason, subject="group", description=message
+            type=reason,
+            subject="topic" if reason == "POLICY_VIOLATION" else "group",
+            description=message,
         )
         details.append(error_details_pb2.PreconditionFailure(violations=[violation]))
     if code == _EXHAUSTED:

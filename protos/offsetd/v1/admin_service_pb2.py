@@ -22,34 +22,76 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from offsetd.v1 import types_pb2 as offsetd_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eoffsetd/v1/admin_service.proto\x12\noffsetd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x16\n\x14GetServerInfoRequest\"\xc7\x02\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x11\n\tfolder_id\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12.\n\nstart_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0elog_partitions\x18\x05 \x01(\x05\x12&\n\x05state\x18\x06 \x01(\x0e\x32\x17.offsetd.v1.ServerState\x12\x13\n\x0bgroup_count\x18\x07 \x01(\x03\x12\x14\n\x0coffset_count\x18\x08 \x01(\x03\x12\x1c\n\x14unknown_record_count\x18\t \x01(\x03\x12 \n\x18undecodable_record_count\x18\n \x01(\x03\x12\x1e\n\x16quarantined_partitions\x18\x0b \x03(\x05\"*\n\x16\x46indCoordinatorRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\"R\n\x17\x46indCoordinatorResponse\x12\x15\n\rlog_partition\x18\x01 \x01(\x05\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"(\n\x12\x44\x65scribeLogRequest\x12\x12\n\npartitions\x18\x01 \x03(\x05\"C\n\x13\x44\x65scribeLogResponse\x12,\n\npartitions\x18\x01 \x03(\x0b\x32\x18.offsetd.v1.LogPartition\"\xc4\x01\n\x0cLogPartition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x18\n\x10log_start_offset\x18\x02 \x01(\x03\x12\x16\n\x0elog_end_offset\x18\x03 \x01(\x03\x12\x16\n\x0erecovery_point\x18\x04 \x01(\x03\x12\x12\n\nsize_bytes\x18\x05 \x01(\x03\x12(\n\x08segments\x18\x06 \x03(\x0b\x32\x16.offsetd.v1.LogSegment\x12\x19\n\x11quarantine_reason\x18\x07 \x01(\t\"g\n\nLogSegment\x12\x13\n\x0b\x62\x61se_offset\x18\x01 \x01(\x03\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\x30\n\x0clargest_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*z\n\x0bServerState\x12\x1c\n\x18SERVER_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14SERVER_STATE_LOADING\x10\x01\x12\x18\n\x14SERVER_STATE_SERVING\x10\x02\x12\x19\n\x15SERVER_STATE_DRAINING\x10\x03\x32\x90\x02\n\x0c\x41\x64minService\x12T\n\rGetServerInfo\x12 .offsetd.v1.GetServerInfoRequest\x1a!.offsetd.v1.GetServerInfoResponse\x12Z\n\x0f\x46indCoordinator\x12\".offsetd.v1.FindCoordinatorRequest\x1a#.offsetd.v1.FindCoordinatorResponse\x12N\n\x0b\x44\x65scribeLog\x12\x1e.offsetd.v1.DescribeLogRequest\x1a\x1f.offsetd.v1.DescribeLogResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eoffsetd/v1/admin_service.proto\x12\noffsetd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x16offsetd/v1/types.proto\"\x16\n\x14GetServerInfoRequest\"\xc7\x02\n\x15GetServerInfoResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x11\n\tfolder_id\x18\x02 \x01(\t\x12\x0f\n\x07node_id\x18\x03 \x01(\t\x12.\n\nstart_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0elog_partitions\x18\x05 \x01(\x05\x12&\n\x05state\x18\x06 \x01(\x0e\x32\x17.offsetd.v1.ServerState\x12\x13\n\x0bgroup_count\x18\x07 \x01(\x03\x12\x14\n\x0coffset_count\x18\x08 \x01(\x03\x12\x1c\n\x14unknown_record_count\x18\t \x01(\x03\x12 \n\x18undecodable_record_count\x18\n \x01(\x03\x12\x1e\n\x16quarantined_partitions\x18\x0b \x03(\x05\"*\n\x16\x46indCoordinatorRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\"R\n\x17\x46indCoordinatorResponse\x12\x15\n\rlog_partition\x18\x01 \x01(\x05\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\"7\n\x12\x44\x65scribeLogRequest\x12\x12\n\npartitions\x18\x01 \x03(\x05\x12\r\n\x05topic\x18\x02 \x01(\t\"R\n\x13\x44\x65scribeLogResponse\x12,\n\npartitions\x18\x01 \x03(\x0b\x32\x18.offsetd.v1.LogPartition\x12\r\n\x05topic\x18\x02 \x01(\t\"\xa8\x02\n\x0cLogPartition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x18\n\x10log_start_offset\x18\x02 \x01(\x03\x12\x16\n\x0elog_end_offset\x18\x03 \x01(\x03\x12\x16\n\x0erecovery_point\x18\x04 \x01(\x03\x12\x12\n\nsize_bytes\x18\x05 \x01(\x03\x12(\n\x08segments\x18\x06 \x03(\x0b\x32\x16.offsetd.v1.LogSegment\x12\x19\n\x11quarantine_reason\x18\x07 \x01(\t\x12)\n\x08\x63leaning\x18\x08 \x01(\x0b\x32\x17.offsetd.v1.LogCleaning\x12\x37\n\x11\x62locked_retention\x18\t \x01(\x0b\x32\x1c.offsetd.v1.BlockedRetention\"g\n\nLogSegment\x12\x13\n\x0b\x62\x61se_offset\x18\x01 \x01(\x03\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\x30\n\x0clargest_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xd4\x03\n\x0bLogCleaning\x12(\n\x05state\x18\x01 \x01(\x0e\x32\x19.offsetd.v1.CleaningState\x12\x1a\n\x12\x66irst_dirty_offset\x18\x02 \x01(\x03\x12 \n\x18\x66irst_uncleanable_offset\x18\x03 \x01(\x03\x12\x1a\n\x12last_stable_offset\x18\x04 \x01(\x03\x12\x13\n\x0b\x63lean_bytes\x18\x05 \x01(\x03\x12\x17\n\x0f\x63leanable_bytes\x18\x06 \x01(\x03\x12\x13\n\x0b\x64irty_ratio\x18\x07 \x01(\x01\x12\x33\n\x10oldest_dirty_age\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07overdue\x18\t \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x37\n\x13\x64\x65lete_horizon_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x0buncleanable\x18\x0b \x01(\x0b\x32 .offsetd.v1.UncleanablePartition\x12-\n\nlast_round\x18\x0c \x01(\x0b\x32\x19.offsetd.v1.CleaningRound\"\xf7\x01\n\x14UncleanablePartition\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x12\n\nis_damaged\x18\x02 \x01(\x08\x12\x17\n\x0f\x66\x61ilures_in_row\x18\x03 \x01(\x05\x12\x36\n\x12\x66irst_failure_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x11last_failure_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0fnext_retry_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xd4\x02\n\rCleaningRound\x12.\n\nstart_time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12+\n\x08\x64uration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1a\n\x12\x66irst_dirty_offset\x18\x03 \x01(\x03\x12\x12\n\nend_offset\x18\x04 \x01(\x03\x12\x14\n\x0c\x62ytes_before\x18\x05 \x01(\x03\x12\x13\n\x0b\x62ytes_after\x18\x06 \x01(\x03\x12\x16\n\x0erecords_before\x18\x07 \x01(\x03\x12\x15\n\rrecords_after\x18\x08 \x01(\x03\x12\x17\n\x0fsegments_before\x18\t \x01(\x05\x12\x16\n\x0esegments_after\x18\n \x01(\x05\x12\x17\n\x0fmap_utilization\x18\x0b \x01(\x01\x12\x12\n\nis_partial\x18\x0c \x01(\x08\"\xb9\x01\n\x10\x42lockedRetention\x12\x13\n\x0b\x62\x61se_offset\x18\x01 \x01(\x03\x12-\n\ttimestamp\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x36\n\x12\x62locked_until_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rheld_segments\x18\x04 \x01(\x05\x12\x12\n\nheld_bytes\x18\x05 \x01(\x03\"\x86\x01\n\x11\x43ompactLogRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\x12\x13\n\x0broll_active\x18\x03 \x01(\x08\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\x12\x0e\n\x06reason\x18\x06 \x01(\t\"p\n\x12\x43ompactLogResponse\x12\x32\n\npartitions\x18\x01 \x03(\x0b\x32\x1e.offsetd.v1.CompactedPartition\x12&\n\x08revision\x18\x02 \x01(\x0b\x32\x14.offsetd.v1.Revision\"b\n\x12\x43ompactedPartition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12(\n\x05round\x18\x02 \x01(\x0b\x32\x19.offsetd.v1.CleaningRound\x12\x0f\n\x07\x66\x61ilure\x18\x03 \x01(\t\"t\n\x15RetryPartitionRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x15\n\rvalidate_only\x18\x04 \x01(\x08\x12\x0e\n\x06reason\x18\x05 \x01(\t\"w\n\x16RetryPartitionResponse\x12\x35\n\x0buncleanable\x18\x01 \x01(\x0b\x32 .offsetd.v1.UncleanablePartition\x12&\n\x08revision\x18\x02 \x01(\x0b\x32\x14.offsetd.v1.Revision\"\x9d\x01\n\x14\x44\x65leteRecordsRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x10\n\x06offset\x18\x03 \x01(\x03H\x00\x12\r\n\x03\x65nd\x18\x04 \x01(\x08H\x00\x12\x12\n\nrequest_id\x18\x05 \x01(\t\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\x12\x0e\n\x06reason\x18\x07 \x01(\tB\x07\n\x05until\"p\n\x15\x44\x65leteRecordsResponse\x12\x18\n\x10log_start_offset\x18\x01 \x01(\x03\x12\x15\n\rdeleted_bytes\x18\x02 \x01(\x03\x12&\n\x08revision\x18\x03 \x01(\x0b\x32\x14.offsetd.v1.Revision\"\xb5\x01\n\rConfigSetting\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x15\n\rdefault_value\x18\x03 \x01(\t\x12(\n\x06source\x18\x04 \x01(\x0e\x32\x18.offsetd.v1.ConfigSource\x12\x0c\n\x04unit\x18\x05 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x06 \x01(\t\x12\x12\n\nis_dynamic\x18\x07 \x01(\x08\x12\x0f\n\x07problem\x18\x08 \x01(\t\"5\n\x15\x44\x65scribeConfigRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\r\n\x05names\x18\x02 \x03(\t\"E\n\x16\x44\x65scribeConfigResponse\x12+\n\x08settings\x18\x01 \x03(\x0b\x32\x19.offsetd.v1.ConfigSetting\"\xd2\x01\n\x13UpdateConfigRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x35\n\x03set\x18\x02 \x03(\x0b\x32(.offsetd.v1.UpdateConfigRequest.SetEntry\x12\x0e\n\x06remove\x18\x03 \x03(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\x12\x0e\n\x06reason\x18\x06 \x01(\t\x1a*\n\x08SetEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"k\n\x14UpdateConfigResponse\x12&\n\x08revision\x18\x01 \x01(\x0b\x32\x14.offsetd.v1.Revision\x12+\n\x08settings\x18\x02 \x03(\x0b\x32\x19.offsetd.v1.ConfigSetting*z\n\x0bServerState\x12\x1c\n\x18SERVER_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14SERVER_STATE_LOADING\x10\x01\x12\x18\n\x14SERVER_STATE_SERVING\x10\x02\x12\x19\n\x15SERVER_STATE_DRAINING\x10\x03*\x9f\x01\n\rCleaningState\x12\x1e\n\x1a\x43LEANING_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43LEANING_STATE_IDLE\x10\x01\x12\x1e\n\x1a\x43LEANING_STATE_IN_PROGRESS\x10\x02\x12\x1a\n\x16\x43LEANING_STATE_ABORTED\x10\x03\x12\x19\n\x15\x43LEANING_STATE_PAUSED\x10\x04*\xed\x01\n\x0c\x43onfigSource\x12\x1d\n\x19\x43ONFIG_SOURCE_UNSPECIFIED\x10\x00\x12\x1f\n\x1b\x43ONFIG_SOURCE_DYNAMIC_TOPIC\x10\x01\x12 \n\x1c\x43ONFIG_SOURCE_DYNAMIC_SERVER\x10\x02\x12\x1e\n\x1a\x43ONFIG_SOURCE_STATIC_TOPIC\x10\x03\x12\x1f\n\x1b\x43ONFIG_SOURCE_TOPIC_DEFAULT\x10\x04\x12\x1f\n\x1b\x43ONFIG_SOURCE_STATIC_SERVER\x10\x05\x12\x19\n\x15\x43ONFIG_SOURCE_DEFAULT\x10\x06\x32\xb8\x05\n\x0c\x41\x64minService\x12T\n\rGetServerInfo\x12 .offsetd.v1.GetServerInfoRequest\x1a!.offsetd.v1.GetServerInfoResponse\x12Z\n\x0f\x46indCoordinator\x12\".offsetd.v1.FindCoordinatorRequest\x1a#.offsetd.v1.FindCoordinatorResponse\x12N\n\x0b\x44\x65scribeLog\x12\x1e.offsetd.v1.DescribeLogRequest\x1a\x1f.offsetd.v1.DescribeLogResponse\x12K\n\nCompactLog\x12\x1d.offsetd.v1.CompactLogRequest\x1a\x1e.offsetd.v1.CompactLogResponse\x12W\n\x0eRetryPartition\x12!.offsetd.v1.RetryPartitionRequest\x1a\".offsetd.v1.RetryPartitionResponse\x12T\n\rDeleteRecords\x12 .offsetd.v1.DeleteRecordsRequest\x1a!.offsetd.v1.DeleteRecordsResponse\x12W\n\x0e\x44\x65scribeConfig\x12!.offsetd.v1.DescribeConfigRequest\x1a\".offsetd.v1.DescribeConfigResponse\x12Q\n\x0cUpdateConfig\x12\x1f.offsetd.v1.UpdateConfigRequest\x1a .offsetd.v1.UpdateConfigResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'offsetd.v1.admin_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SERVERSTATE']._serialized_start=976
-  _globals['_SERVERSTATE']._serialized_end=1098
-  _globals['_GETSERVERINFOREQUEST']._serialized_start=79
-  _globals['_GETSERVERINFOREQUEST']._serialized_end=101
-  _globals['_GETSERVERINFORESPONSE']._serialized_start=104
-  _globals['_GETSERVERINFORESPONSE']._serialized_end=431
-  _globals['_FINDCOORDINATORREQUEST']._serialized_start=433
-  _globals['_FINDCOORDINATORREQUEST']._serialized_end=475
-  _globals['_FINDCOORDINATORRESPONSE']._serialized_start=477
-  _globals['_FINDCOORDINATORRESPONSE']._serialized_end=559
-  _globals['_DESCRIBELOGREQUEST']._serialized_start=561
-  _globals['_DESCRIBELOGREQUEST']._serialized_end=601
-  _globals['_DESCRIBELOGRESPONSE']._serialized_start=603
-  _globals['_DESCRIBELOGRESPONSE']._serialized_end=670
-  _globals['_LOGPARTITION']._serialized_start=673
-  _globals['_LOGPARTITION']._serialized_end=869
-  _globals['_LOGSEGMENT']._serialized_start=871
-  _globals['_LOGSEGMENT']._serialized_end=974
-  _globals['_ADMINSERVICE']._serialized_start=1101
-  _globals['_ADMINSERVICE']._serialized_end=1373
+  _globals['_UPDATECONFIGREQUEST_SETENTRY']._loaded_options = None
+  _globals['_UPDATECONFIGREQUEST_SETENTRY']._serialized_options = b'8\001'
+  _globals['_SERVERSTATE']._serialized_start=3910
+  _globals['_SERVERSTATE']._serialized_end=4032
+  _globals['_CLEANINGSTATE']._serialized_start=4035
+  _globals['_CLEANINGSTATE']._serialized_end=4194
+  _globals['_CONFIGSOURCE']._serialized_start=4197
+  _globals['_CONFIGSOURCE']._serialized_end=4434
+  _globals['_GETSERVERINFOREQUEST']._serialized_start=135
+  _globals['_GETSERVERINFOREQUEST']._serialized_end=157
+  _globals['_GETSERVERINFORESPONSE']._serialized_start=160
+  _globals['_GETSERVERINFORESPONSE']._serialized_end=487
+  _globals['_FINDCOORDINATORREQUEST']._serialized_start=489
+  _globals['_FINDCOORDINATORREQUEST']._serialized_end=531
+  _globals['_FINDCOORDINATORRESPONSE']._serialized_start=533
+  _globals['_FINDCOORDINATORRESPONSE']._serialized_end=615
+  _globals['_DESCRIBELOGREQUEST']._serialized_start=617
+  _globals['_DESCRIBELOGREQUEST']._serialized_end=672
+  _globals['_DESCRIBELOGRESPONSE']._serialized_start=674
+  _globals['_DESCRIBELOGRESPONSE']._serialized_end=756
+  _globals['_LOGPARTITION']._serialized_start=759
+  _globals['_LOGPARTITION']._serialized_end=1055
+  _globals['_LOGSEGMENT']._serialized_start=1057
+  _globals['_LOGSEGMENT']._serialized_end=1160
+  _globals['_LOGCLEANING']._serialized_start=1163
+  _globals['_LOGCLEANING']._serialized_end=1631
+  _globals['_UNCLEANABLEPARTITION']._serialized_start=1634
+  _globals['_UNCLEANABLEPARTITION']._serialized_end=1881
+  _globals['_CLEANINGROUND']._serialized_start=1884
+  _globals['_CLEANINGROUND']._serialized_end=2224
+  _globals['_BLOCKEDRETENTION']._serialized_start=2227
+  _globals['_BLOCKEDRETENTION']._serialized_end=2412
+  _globals['_COMPACTLOGREQUEST']._serialized_start=2415
+  _globals['_COMPACTLOGREQUEST']._serialized_end=2549
+  _globals['_COMPACTLOGRESPONSE']._serialized_start=2551
+  _globals['_COMPACTLOGRESPONSE']._serialized_end=2663
+  _globals['_COMPACTEDPARTITION']._serialized_start=2665
+  _globals['_COMPACTEDPARTITION']._serialized_end=2763
+  _globals['_RETRYPARTITIONREQUEST']._serialized_start=2765
+  _globals['_RETRYPARTITIONREQUEST']._serialized_end=2881
+  _globals['_RETRYPARTITIONRESPONSE']._serialized_start=2883
+  _globals['_RETRYPARTITIONRESPONSE']._serialized_end=3002
+  _globals['_DELETERECORDSREQUEST']._serialized_start=3005
+  _globals['_DELETERECORDSREQUEST']._serialized_end=3162
+  _globals['_DELETERECORDSRESPONSE']._serialized_start=3164
+  _globals['_DELETERECORDSRESPONSE']._serialized_end=3276
+  _globals['_CONFIGSETTING']._serialized_start=3279
+  _globals['_CONFIGSETTING']._serialized_end=3460
+  _globals['_DESCRIBECONFIGREQUEST']._serialized_start=3462
+  _globals['_DESCRIBECONFIGREQUEST']._serialized_end=3515
+  _globals['_DESCRIBECONFIGRESPONSE']._serialized_start=3517
+  _globals['_DESCRIBECONFIGRESPONSE']._serialized_end=3586
+  _globals['_UPDATECONFIGREQUEST']._serialized_start=3589
+  _globals['_UPDATECONFIGREQUEST']._serialized_end=3799
+  _globals['_UPDATECONFIGREQUEST_SETENTRY']._serialized_start=3757
+  _globals['_UPDATECONFIGREQUEST_SETENTRY']._serialized_end=3799
+  _globals['_UPDATECONFIGRESPONSE']._serialized_start=3801
+  _globals['_UPDATECONFIGRESPONSE']._serialized_end=3908
+  _globals['_ADMINSERVICE']._serialized_start=4437
+  _globals['_ADMINSERVICE']._serialized_end=5133
 # @@protoc_insertion_point(module_scope)

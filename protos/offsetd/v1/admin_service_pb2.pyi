@@ -1,6 +1,8 @@
 import datetime
 
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from offsetd.v1 import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -16,10 +18,40 @@ class ServerState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SERVER_STATE_LOADING: _ClassVar[ServerState]
     SERVER_STATE_SERVING: _ClassVar[ServerState]
     SERVER_STATE_DRAINING: _ClassVar[ServerState]
+
+class CleaningState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CLEANING_STATE_UNSPECIFIED: _ClassVar[CleaningState]
+    CLEANING_STATE_IDLE: _ClassVar[CleaningState]
+    CLEANING_STATE_IN_PROGRESS: _ClassVar[CleaningState]
+    CLEANING_STATE_ABORTED: _ClassVar[CleaningState]
+    CLEANING_STATE_PAUSED: _ClassVar[CleaningState]
+
+class ConfigSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CONFIG_SOURCE_UNSPECIFIED: _ClassVar[ConfigSource]
+    CONFIG_SOURCE_DYNAMIC_TOPIC: _ClassVar[ConfigSource]
+    CONFIG_SOURCE_DYNAMIC_SERVER: _ClassVar[ConfigSource]
+    CONFIG_SOURCE_STATIC_TOPIC: _ClassVar[ConfigSource]
+    CONFIG_SOURCE_TOPIC_DEFAULT: _ClassVar[ConfigSource]
+    CONFIG_SOURCE_STATIC_SERVER: _ClassVar[ConfigSource]
+    CONFIG_SOURCE_DEFAULT: _ClassVar[ConfigSource]
 SERVER_STATE_UNSPECIFIED: ServerState
 SERVER_STATE_LOADING: ServerState
 SERVER_STATE_SERVING: ServerState
 SERVER_STATE_DRAINING: ServerState
+CLEANING_STATE_UNSPECIFIED: CleaningState
+CLEANING_STATE_IDLE: CleaningState
+CLEANING_STATE_IN_PROGRESS: CleaningState
+CLEANING_STATE_ABORTED: CleaningState
+CLEANING_STATE_PAUSED: CleaningState
+CONFIG_SOURCE_UNSPECIFIED: ConfigSource
+CONFIG_SOURCE_DYNAMIC_TOPIC: ConfigSource
+CONFIG_SOURCE_DYNAMIC_SERVER: ConfigSource
+CONFIG_SOURCE_STATIC_TOPIC: ConfigSource
+CONFIG_SOURCE_TOPIC_DEFAULT: ConfigSource
+CONFIG_SOURCE_STATIC_SERVER: ConfigSource
+CONFIG_SOURCE_DEFAULT: ConfigSource
 
 class GetServerInfoRequest(_message.Message):
     __slots__ = ()
@@ -68,19 +100,23 @@ class FindCoordinatorResponse(_message.Message):
     def __init__(self, log_partition: _Optional[int] = ..., node_id: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class DescribeLogRequest(_message.Message):
-    __slots__ = ("partitions",)
+    __slots__ = ("partitions", "topic")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+    topic: str
+    def __init__(self, partitions: _Optional[_Iterable[int]] = ..., topic: _Optional[str] = ...) -> None: ...
 
 class DescribeLogResponse(_message.Message):
-    __slots__ = ("partitions",)
+    __slots__ = ("partitions", "topic")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[LogPartition]
-    def __init__(self, partitions: _Optional[_Iterable[_Union[LogPartition, _Mapping]]] = ...) -> None: ...
+    topic: str
+    def __init__(self, partitions: _Optional[_Iterable[_Union[LogPartition, _Mapping]]] = ..., topic: _Optional[str] = ...) -> None: ...
 
 class LogPartition(_message.Message):
-    __slots__ = ("partition", "log_start_offset", "log_end_offset", "recovery_point", "size_bytes", "segments", "quarantine_reason")
+    __slots__ = ("partition", "log_start_offset", "log_end_offset", "recovery_point", "size_bytes", "segments", "quarantine_reason", "cleaning", "blocked_retention")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -88,6 +124,8 @@ class LogPartition(_message.Message):
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     QUARANTINE_REASON_FIELD_NUMBER: _ClassVar[int]
+    CLEANING_FIELD_NUMBER: _ClassVar[int]
+    BLOCKED_RETENTION_FIELD_NUMBER: _ClassVar[int]
     partition: int
     log_start_offset: int
     log_end_offset: int
@@ -95,7 +133,9 @@ class LogPartition(_message.Message):
     size_bytes: int
     segments: _containers.RepeatedCompositeFieldContainer[LogSegment]
     quarantine_reason: str
-    def __init__(self, partition: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., recovery_point: _Optional[int] = ..., size_bytes: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[LogSegment, _Mapping]]] = ..., quarantine_reason: _Optional[str] = ...) -> None: ...
+    cleaning: LogCleaning
+    blocked_retention: BlockedRetention
+    def __init__(self, partition: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., recovery_point: _Optional[int] = ..., size_bytes: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[LogSegment, _Mapping]]] = ..., quarantine_reason: _Optional[str] = ..., cleaning: _Optional[_Union[LogCleaning, _Mapping]] = ..., blocked_retention: _Optional[_Union[BlockedRetention, _Mapping]] = ...) -> None: ...
 
 class LogSegment(_message.Message):
     __slots__ = ("base_offset", "size_bytes", "largest_time")
@@ -106,3 +146,238 @@ class LogSegment(_message.Message):
     size_bytes: int
     largest_time: _timestamp_pb2.Timestamp
     def __init__(self, base_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ..., largest_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class LogCleaning(_message.Message):
+    __slots__ = ("state", "first_dirty_offset", "first_uncleanable_offset", "last_stable_offset", "clean_bytes", "cleanable_bytes", "dirty_ratio", "oldest_dirty_age", "overdue", "delete_horizon_time", "uncleanable", "last_round")
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_DIRTY_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    FIRST_UNCLEANABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_STABLE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CLEAN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CLEANABLE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DIRTY_RATIO_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_DIRTY_AGE_FIELD_NUMBER: _ClassVar[int]
+    OVERDUE_FIELD_NUMBER: _ClassVar[int]
+    DELETE_HORIZON_TIME_FIELD_NUMBER: _ClassVar[int]
+    UNCLEANABLE_FIELD_NUMBER: _ClassVar[int]
+    LAST_ROUND_FIELD_NUMBER: _ClassVar[int]
+    state: CleaningState
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    last_stable_offset: int
+    clean_bytes: int
+    cleanable_bytes: int
+    dirty_ratio: float
+    oldest_dirty_age: _duration_pb2.Duration
+    overdue: _duration_pb2.Duration
+    delete_horizon_time: _timestamp_pb2.Timestamp
+    uncleanable: UncleanablePartition
+    last_round: CleaningRound
+    def __init__(self, state: _Optional[_Union[CleaningState, str]] = ..., first_dirty_offset: _Optional[int] = ..., first_uncleanable_offset: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., clean_bytes: _Optional[int] = ..., cleanable_bytes: _Optional[int] = ..., dirty_ratio: _Optional[float] = ..., oldest_dirty_age: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., overdue: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., delete_horizon_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., uncleanable: _Optional[_Union[UncleanablePartition, _Mapping]] = ..., last_round: _Optional[_Union[CleaningRound, _Mapping]] = ...) -> None: ...
+
+class UncleanablePartition(_message.Message):
+    __slots__ = ("reason", "is_damaged", "failures_in_row", "first_failure_time", "last_failure_time", "next_retry_time")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    IS_DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_IN_ROW_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FAILURE_TIME_FIELD_NUMBER: _ClassVar[int]
+    LAST_FAILURE_TIME_FIELD_NUMBER: _ClassVar[int]
+    NEXT_RETRY_TIME_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    is_damaged: bool
+    failures_in_row: int
+    first_failure_time: _timestamp_pb2.Timestamp
+    last_failure_time: _timestamp_pb2.Timestamp
+    next_retry_time: _timestamp_pb2.Timestamp
+    def __init__(self, reason: _Optional[str] = ..., is_damaged: bool = ..., failures_in_row: _Optional[int] = ..., first_failure_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_failure_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., next_retry_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class CleaningRound(_message.Message):
+    __slots__ = ("start_time", "duration", "first_dirty_offset", "end_offset", "bytes_before", "bytes_after", "records_before", "records_after", "segments_before", "segments_after", "map_utilization", "is_partial")
+    START_TIME_FIELD_NUMBER: _ClassVar[int]
+    DURATION_FIELD_NUMBER: _ClassVar[int]
+    FIRST_DIRTY_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BYTES_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    BYTES_AFTER_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_AFTER_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_AFTER_FIELD_NUMBER: _ClassVar[int]
+    MAP_UTILIZATION_FIELD_NUMBER: _ClassVar[int]
+    IS_PARTIAL_FIELD_NUMBER: _ClassVar[int]
+    start_time: _timestamp_pb2.Timestamp
+    duration: _duration_pb2.Duration
+    first_dirty_offset: int
+    end_offset: int
+    bytes_before: int
+    bytes_after: int
+    records_before: int
+    records_after: int
+    segments_before: int
+    segments_after: int
+    map_utilization: float
+    is_partial: bool
+    def __init__(self, start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., first_dirty_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., bytes_before: _Optional[int] = ..., bytes_after: _Optional[int] = ..., records_before: _Optional[int] = ..., records_after: _Optional[int] = ..., segments_before: _Optional[int] = ..., segments_after: _Optional[int] = ..., map_utilization: _Optional[float] = ..., is_partial: bool = ...) -> None: ...
+
+class BlockedRetention(_message.Message):
+    __slots__ = ("base_offset", "timestamp", "blocked_until_time", "held_segments", "held_bytes")
+    BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    BLOCKED_UNTIL_TIME_FIELD_NUMBER: _ClassVar[int]
+    HELD_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    HELD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    base_offset: int
+    timestamp: _timestamp_pb2.Timestamp
+    blocked_until_time: _timestamp_pb2.Timestamp
+    held_segments: int
+    held_bytes: int
+    def __init__(self, base_offset: _Optional[int] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., blocked_until_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., held_segments: _Optional[int] = ..., held_bytes: _Optional[int] = ...) -> None: ...
+
+class CompactLogRequest(_message.Message):
+    __slots__ = ("topic", "partitions", "roll_active", "request_id", "validate_only", "reason")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    ROLL_ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    roll_active: bool
+    request_id: str
+    validate_only: bool
+    reason: str
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ..., roll_active: bool = ..., request_id: _Optional[str] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class CompactLogResponse(_message.Message):
+    __slots__ = ("partitions", "revision")
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[CompactedPartition]
+    revision: _types_pb2.Revision
+    def __init__(self, partitions: _Optional[_Iterable[_Union[CompactedPartition, _Mapping]]] = ..., revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ...) -> None: ...
+
+class CompactedPartition(_message.Message):
+    __slots__ = ("partition", "round", "failure")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    round: CleaningRound
+    failure: str
+    def __init__(self, partition: _Optional[int] = ..., round: _Optional[_Union[CleaningRound, _Mapping]] = ..., failure: _Optional[str] = ...) -> None: ...
+
+class RetryPartitionRequest(_message.Message):
+    __slots__ = ("topic", "partition", "request_id", "validate_only", "reason")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    request_id: str
+    validate_only: bool
+    reason: str
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., request_id: _Optional[str] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class RetryPartitionResponse(_message.Message):
+    __slots__ = ("uncleanable", "revision")
+    UNCLEANABLE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    uncleanable: UncleanablePartition
+    revision: _types_pb2.Revision
+    def __init__(self, uncleanable: _Optional[_Union[UncleanablePartition, _Mapping]] = ..., revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ...) -> None: ...
+
+class DeleteRecordsRequest(_message.Message):
+    __slots__ = ("topic", "partition", "offset", "end", "request_id", "validate_only", "reason")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    offset: int
+    end: bool
+    request_id: str
+    validate_only: bool
+    reason: str
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., end: bool = ..., request_id: _Optional[str] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class DeleteRecordsResponse(_message.Message):
+    __slots__ = ("log_start_offset", "deleted_bytes", "revision")
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DELETED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    log_start_offset: int
+    deleted_bytes: int
+    revision: _types_pb2.Revision
+    def __init__(self, log_start_offset: _Optional[int] = ..., deleted_bytes: _Optional[int] = ..., revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ...) -> None: ...
+
+class ConfigSetting(_message.Message):
+    __slots__ = ("name", "value", "default_value", "source", "unit", "description", "is_dynamic", "problem")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_VALUE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    IS_DYNAMIC_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    default_value: str
+    source: ConfigSource
+    unit: str
+    description: str
+    is_dynamic: bool
+    problem: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., default_value: _Optional[str] = ..., source: _Optional[_Union[ConfigSource, str]] = ..., unit: _Optional[str] = ..., description: _Optional[str] = ..., is_dynamic: bool = ..., problem: _Optional[str] = ...) -> None: ...
+
+class DescribeConfigRequest(_message.Message):
+    __slots__ = ("topic", "names")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topic: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DescribeConfigResponse(_message.Message):
+    __slots__ = ("settings",)
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    settings: _containers.RepeatedCompositeFieldContainer[ConfigSetting]
+    def __init__(self, settings: _Optional[_Iterable[_Union[ConfigSetting, _Mapping]]] = ...) -> None: ...
+
+class UpdateConfigRequest(_message.Message):
+    __slots__ = ("topic", "set", "remove", "request_id", "validate_only", "reason")
+    class SetEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SET_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    set: _containers.ScalarMap[str, str]
+    remove: _containers.RepeatedScalarFieldContainer[str]
+    request_id: str
+    validate_only: bool
+    reason: str
+    def __init__(self, topic: _Optional[str] = ..., set: _Optional[_Mapping[str, str]] = ..., remove: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class UpdateConfigResponse(_message.Message):
+    __slots__ = ("revision", "settings")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    revision: _types_pb2.Revision
+    settings: _containers.RepeatedCompositeFieldContainer[ConfigSetting]
+    def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., settings: _Optional[_Iterable[_Union[ConfigSetting, _Mapping]]] = ...) -> None: ...

@@ -26,7 +26,9 @@ if _version_not_supported:
 
 
 class AdminServiceStub(object):
-    """The server and its log.
+    """The server and its log. Calls that change something write a record of it to the topic
+    `__offsetd_audit` first, durably: what happened is recorded; what is recorded may have been kept
+    from happening by a crash right then.
     """
 
     def __init__(self, channel):
@@ -50,10 +52,37 @@ class AdminServiceStub(object):
                 request_serializer=offsetd_dot_v1_dot_admin__service__pb2.DescribeLogRequest.SerializeToString,
                 response_deserializer=offsetd_dot_v1_dot_admin__service__pb2.DescribeLogResponse.FromString,
                 _registered_method=True)
+        self.CompactLog = channel.unary_unary(
+                '/offsetd.v1.AdminService/CompactLog',
+                request_serializer=offsetd_dot_v1_dot_admin__service__pb2.CompactLogRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_admin__service__pb2.CompactLogResponse.FromString,
+                _registered_method=True)
+        self.RetryPartition = channel.unary_unary(
+                '/offsetd.v1.AdminService/RetryPartition',
+                request_serializer=offsetd_dot_v1_dot_admin__service__pb2.RetryPartitionRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_admin__service__pb2.RetryPartitionResponse.FromString,
+                _registered_method=True)
+        self.DeleteRecords = channel.unary_unary(
+                '/offsetd.v1.AdminService/DeleteRecords',
+                request_serializer=offsetd_dot_v1_dot_admin__service__pb2.DeleteRecordsRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_admin__service__pb2.DeleteRecordsResponse.FromString,
+                _registered_method=True)
+        self.DescribeConfig = channel.unary_unary(
+                '/offsetd.v1.AdminService/DescribeConfig',
+                request_serializer=offsetd_dot_v1_dot_admin__service__pb2.DescribeConfigRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_admin__service__pb2.DescribeConfigResponse.FromString,
+                _registered_method=True)
+        self.UpdateConfig = channel.unary_unary(
+                '/offsetd.v1.AdminService/UpdateConfig',
+                request_serializer=offsetd_dot_v1_dot_admin__service__pb2.UpdateConfigRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_admin__service__pb2.UpdateConfigResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
-    """The server and its log.
+    """The server and its log. Calls that change something write a record of it to the topic
+    `__offsetd_audit` first, durably: what happened is recorded; what is recorded may have been kept
+    from happening by a crash right then.
     """
 
     def GetServerInfo(self, request, context):
@@ -70,7 +99,46 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DescribeLog(self, request, context):
-        """The partitions of the offsets log as they lie on the disk.
+        """The partitions of a topic's log as they lie on the disk, and how their cleaning goes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CompactLog(self, request, context):
+        """Compacts partitions once, however clean they are; answers when all of them are done. What was
+        begun goes on when the caller no longer waits. FAILED_PRECONDITION (POLICY_VIOLATION) for a
+        topic whose `cleanup.policy` lacks `compact`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RetryPartition(self, request, context):
+        """Lets a partition that could not be cleaned be tried again at once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteRecords(self, request, context):
+        """Raises the start of a partition's log; segments that lie below it go. FAILED_PRECONDITION
+        (POLICY_VIOLATION) for a topic whose `cleanup.policy` lacks `delete`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeConfig(self, request, context):
+        """Settings with their values, and where these come from.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateConfig(self, request, context):
+        """Changes settings while the server runs: all that are named or, on any error, none. They are
+        kept in the topic `__offsetd_config` and go before what the server was started with.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -94,6 +162,31 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=offsetd_dot_v1_dot_admin__service__pb2.DescribeLogRequest.FromString,
                     response_serializer=offsetd_dot_v1_dot_admin__service__pb2.DescribeLogResponse.SerializeToString,
             ),
+            'CompactLog': grpc.unary_unary_rpc_method_handler(
+                    servicer.CompactLog,
+                    request_deserializer=offsetd_dot_v1_dot_admin__service__pb2.CompactLogRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_admin__service__pb2.CompactLogResponse.SerializeToString,
+            ),
+            'RetryPartition': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryPartition,
+                    request_deserializer=offsetd_dot_v1_dot_admin__service__pb2.RetryPartitionRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_admin__service__pb2.RetryPartitionResponse.SerializeToString,
+            ),
+            'DeleteRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteRecords,
+                    request_deserializer=offsetd_dot_v1_dot_admin__service__pb2.DeleteRecordsRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_admin__service__pb2.DeleteRecordsResponse.SerializeToString,
+            ),
+            'DescribeConfig': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeConfig,
+                    request_deserializer=offsetd_dot_v1_dot_admin__service__pb2.DescribeConfigRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_admin__service__pb2.DescribeConfigResponse.SerializeToString,
+            ),
+            'UpdateConfig': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateConfig,
+                    request_deserializer=offsetd_dot_v1_dot_admin__service__pb2.UpdateConfigRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_admin__service__pb2.UpdateConfigResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'offsetd.v1.AdminService', rpc_method_handlers)
@@ -103,7 +196,9 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService(object):
-    """The server and its log.
+    """The server and its log. Calls that change something write a record of it to the topic
+    `__offsetd_audit` first, durably: what happened is recorded; what is recorded may have been kept
+    from happening by a crash right then.
     """
 
     @staticmethod
@@ -177,6 +272,141 @@ class AdminService(object):
             '/offsetd.v1.AdminService/DescribeLog',
             offsetd_dot_v1_dot_admin__service__pb2.DescribeLogRequest.SerializeToString,
             offsetd_dot_v1_dot_admin__service__pb2.DescribeLogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CompactLog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.AdminService/CompactLog',
+            offsetd_dot_v1_dot_admin__service__pb2.CompactLogRequest.SerializeToString,
+            offsetd_dot_v1_dot_admin__service__pb2.CompactLogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetryPartition(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.AdminService/RetryPartition',
+            offsetd_dot_v1_dot_admin__service__pb2.RetryPartitionRequest.SerializeToString,
+            offsetd_dot_v1_dot_admin__service__pb2.RetryPartitionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.AdminService/DeleteRecords',
+            offsetd_dot_v1_dot_admin__service__pb2.DeleteRecordsRequest.SerializeToString,
+            offsetd_dot_v1_dot_admin__service__pb2.DeleteRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeConfig(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.AdminService/DescribeConfig',
+            offsetd_dot_v1_dot_admin__service__pb2.DescribeConfigRequest.SerializeToString,
+            offsetd_dot_v1_dot_admin__service__pb2.DescribeConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateConfig(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.AdminService/UpdateConfig',
+            offsetd_dot_v1_dot_admin__service__pb2.UpdateConfigRequest.SerializeToString,
+            offsetd_dot_v1_dot_admin__service__pb2.UpdateConfigResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -18,6 +18,7 @@ EXPECTED = [
     ("INVALID_REQUEST", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
     ("INVALID_PAGE_TOKEN", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
     ("INVALID_COMMIT_SIZE", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
+    ("INVALID_CONFIG", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
     ("GROUP_ID_NOT_FOUND", "NOT_FOUND", errors.GroupNotFound, False, False),
     ("NON_EMPTY_GROUP", "FAILED_PRECONDITION", errors.GroupNotEmpty, False, False),
     ("UNKNOWN_MEMBER_ID", "FAILED_PRECONDITION", errors.UnknownMember, False, False),
@@ -28,6 +29,7 @@ EXPECTED = [
         False,
         False,
     ),
+    ("POLICY_VIOLATION", "FAILED_PRECONDITION", errors.PolicyViolation, False, False),
     ("OFFSET_CONFLICT", "ABORTED", errors.OffsetConflict, False, False),
     ("OFFSET_NOT_MONOTONIC", "ABORTED", errors.OffsetNotMonotonic, False, False),
     ("COORDINATOR_LOAD_IN_PROGRESS", "UNAVAILABLE", errors.Unavailable, True, False),
@@ -41,6 +43,7 @@ EXPECTED = [
     ("DISK_FULL", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
     ("PARTITION_QUARANTINED", "DATA_LOSS", errors.OffsetsDamaged, False, False),
     ("RECORD_UNDECODABLE", "DATA_LOSS", errors.OffsetsDamaged, False, False),
+    ("OFFSET_OUT_OF_RANGE", "OUT_OF_RANGE", errors.OffsetOutOfRange, False, False),
     ("DEADLINE_SPENT", "DEADLINE_EXCEEDED", errors.DeadlineExceeded, False, False),
     ("INTERNAL", "INTERNAL", errors.ServerDefect, False, True),
 ]
