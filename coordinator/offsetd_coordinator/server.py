@@ -32,6 +32,7 @@ from offsetd_storage.store_config import OFFSETS_PARTITIONS_DEFAULT
 from offsetd_coordinator.combined_settings import frame_bytes_max
 from offsetd_coordinator.flusher import FlushDefect
 from offsetd_coordinator.loader import load
+from offsetd_coordinator.metrics.figures import CallFigures
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.runtime import Runtime
 from offsetd_coordinator.service import handlers
@@ -94,6 +95,7 @@ class Server:
             node_id=settings.node_id, address=settings.address_told, start_ms=clock.now_ms()
         )
         self.admission = Admission(settings.queued_max_request_bytes)
+        self.figures = CallFigures()
         self.listening = asyncio.Event()
         self._files = files
         self._clock = clock
@@ -167,7 +169,7 @@ class Server:
         server = grpc.aio.server(options=_channel_options(settings))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, handlers.GenericOnly(server))
         server.add_generic_rpc_handlers(
-            handlers.generic_handlers(self.node, self.admission, settings)
+            handlers.generic_handlers(self.node, self.admission, settings, self.figures)
         )
         if _reflection_is_on(settings):
             handlers.add_reflection(server)

@@ -6,6 +6,7 @@ a little faster, but each adds a waiter that every arriving call has to re-arm.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
@@ -14,6 +15,7 @@ import structlog
 from google.rpc.code_pb2 import Code
 
 from offsetd_coordinator.errors import CoordinatorError, DeadlineSpent, RequestTooLarge
+from offsetd_coordinator.metrics.figures import CANCELLED, OK
 from offsetd_coordinator.service import statuses
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from google.rpc.status_pb2 import Status
 
+    from offsetd_coordinator.metrics.figures import MethodFigures
     from offsetd_coordinator.service.limits import Admission
 
     Context = grpc.aio.ServicerContext[bytes, bytes]
@@ -33,29 +36,35 @@ assert all(Code.Value(code.name) == number for number, code in _GRPC_CODES.items
 
 
 def unary(
-    answer: UnaryAnswer, admission: Admission, *, request_bytes_max: int
+    answer: UnaryAnswer, admission: Admission, figures: MethodFigures, *, request_bytes_max: int
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     """A handler that calls `answer` with the request's bytes and sends what it returns."""
 
     async def call(message: bytes, context: Context) -> bytes:
+        begun_seconds = time.perf_counter()
         size = len(message)
         try:
             check_deadline(context)
             check_size(size, request_bytes_max)
             admission.take(size)
         except CoordinatorError as error:
-            refuse(context, statuses.status_of(error))
+            figures.note(_refuse(context, error), time.perf_counter() - begun_seconds)
             return b""
+        code = CANCELLED  # Unless it ends otherwise.
         try:
-            return await answer(message)
+            response = await answer(message)
+            code = OK
         except CoordinatorError as error:
-            refuse(context, statuses.status_of(error))
+            code = _refuse(context, error)
         except Exception:  # noqa: BLE001  A defect of ours; the caller learns no more than that.
             _log.exception("a call failed for a defect", call=answer.__qualname__)
-            refuse(context, statuses.internal_status())
+            status = statuses.internal_status()
+            refuse(context, status)
+            code = status.code
         finally:
             admission.give_back(size)
-        return b""
+            figures.note(code, time.perf_counter() - begun_seconds)
+        return response if code == OK else b""
 
     return grpc.unary_unary_rpc_method_handler(call)
 
@@ -82,6 +91,13 @@ def refuse(context: Context, status: Status) -> None:
     context.set_code(_GRPC_CODES[status.code])
     context.set_details(status.message)
     context.set_trailing_metadata(((statuses.STATUS_KEY, status.SerializeToString()),))
+
+
+def _refuse(context: Context, error: CoordinatorError) -> int:
+    """Ends the call with an error's status; returns its code."""
+    status = statuses.status_of(error)
+    refuse(context, status)
+    return int(status.code)
 
 
 def service_handler(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any, Final
 
 from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     import grpc
     import grpc.aio
 
+    from offsetd_coordinator.metrics.figures import CallFigures
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.service.limits import Admission
     from offsetd_coordinator.settings import Settings
@@ -31,9 +31,9 @@ SERVICES: Final = (OFFSET_SERVICE, GROUP_SERVICE, ADMIN_SERVICE)
 
 
 def generic_handlers(
-    node: Node, admission: Admission, settings: Settings
+    node: Node, admission: Admission, settings: Settings, figures: CallFigures
 ) -> tuple[grpc.GenericRpcHandler, ...]:
-    """Every method of every service."""
+    """Every method of every service, counted in `figures`."""
     parser = CommitParser(
         metadata_units_max=settings.offset_metadata_max_bytes,
         message_bytes_max=settings.max_message_bytes,
@@ -42,11 +42,16 @@ def generic_handlers(
     groups = GroupService(node)
     admin = AdminService(node)
     request_bytes_max = settings.socket_request_max_bytes
-    unary = functools.partial(calls.unary, admission=admission, request_bytes_max=request_bytes_max)
+
+    def unary(answer: calls.UnaryAnswer) -> grpc.RpcMethodHandler[bytes, bytes]:
+        method = figures.method(method_name(answer.__name__))
+        return calls.unary(answer, admission, method, request_bytes_max=request_bytes_max)
+
     stream = stream_commits(
         node,
         admission,
         parser,
+        figures,
         unanswered_max=settings.stream_unanswered_commits_max,
         request_bytes_max=request_bytes_max,
     )
@@ -77,6 +82,11 @@ def generic_handlers(
             },
         ),
     )
+
+
+def method_name(function_name: str) -> str:
+    """The contract's name for what a function answers: `CommitOffsets` for `commit_offsets`."""
+    return "".join(word.capitalize() for word in function_name.split("_"))
 
 
 class GenericOnly:

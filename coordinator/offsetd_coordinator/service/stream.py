@@ -8,6 +8,7 @@ holds the client back. Refused it is not: commits sent again later would change 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +19,7 @@ from offsetd.v1 import offset_service_pb2
 
 from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE
 from offsetd_coordinator.errors import CoordinatorError, InvalidField
+from offsetd_coordinator.metrics.figures import CANCELLED, OK
 from offsetd_coordinator.requests import CommitReply
 from offsetd_coordinator.service import calls, statuses
 from offsetd_coordinator.service.offsets import committed
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from google.rpc.status_pb2 import Status
 
+    from offsetd_coordinator.metrics.figures import CallFigures, StreamFigures
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.requests import CommitOffsets, Reply
     from offsetd_coordinator.runtime import Runtime
@@ -42,9 +45,13 @@ _RESULTS_PER_MESSAGE_MAX = 1024
 class _Taken:
     """A message that is counted in, until its reader and all of its results have let go of it."""
 
-    def __init__(self, admission: Admission, size: int) -> None:
+    def __init__(
+        self, admission: Admission, size: int, figures: StreamFigures, begun_seconds: float
+    ) -> None:
         self._admission = admission
         self._size = size
+        self._figures = figures
+        self._begun_seconds = begun_seconds
         self._holders = 1
 
     def hold(self) -> None:
@@ -54,6 +61,7 @@ class _Taken:
         self._holders -= 1
         if not self._holders:
             self._admission.give_back(self._size)
+            self._figures.message_durations.note(time.perf_counter() - self._begun_seconds)
 
 
 class _Unanswered(NamedTuple):
@@ -70,22 +78,31 @@ def stream_commits(
     node: Node,
     admission: Admission,
     parser: CommitParser,
+    figures: CallFigures,
     *,
     unanswered_max: int,
     request_bytes_max: int,
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     """The handler of StreamCommits."""
+    method = figures.method("StreamCommits")
 
     async def call(_: object, context: calls.Context) -> None:
+        begun_seconds = time.perf_counter()
         stream = CommitStream(
             node,
             admission,
             parser,
             context,
+            figures.streams,
             unanswered_max=unanswered_max,
             request_bytes_max=request_bytes_max,
         )
-        await stream.run()
+        figures.streams.open_streams += 1
+        try:
+            await stream.run()
+        finally:
+            figures.streams.open_streams -= 1
+            method.note(stream.code, time.perf_counter() - begun_seconds)
 
     return grpc.stream_stream_rpc_method_handler(call)
 
@@ -99,10 +116,13 @@ class CommitStream:
         admission: Admission,
         parser: CommitParser,
         context: calls.Context,
+        figures: StreamFigures,
         *,
         unanswered_max: int,
         request_bytes_max: int,
     ) -> None:
+        self.code = CANCELLED  # With which the call ended, once `run` has returned.
+        self._figures = figures
         self._node = node
         self._admission = admission
         self._context = context
@@ -122,7 +142,7 @@ class CommitStream:
             calls.check_deadline(self._context)
             self._node.serving()
         except CoordinatorError as error:
-            calls.refuse(self._context, statuses.status_of(error))
+            self._finish(statuses.status_of(error))
             return
         reader = self._loop.create_task(self._read())
         forget = self._node.call_on_drain(lambda: self._drain(reader))
@@ -136,8 +156,12 @@ class CommitStream:
             reader.cancel()
             _let_go(self._unanswered)
             self._unanswered.clear()
-        if self._status is not None:
-            calls.refuse(self._context, self._status)
+        self._finish(self._status)
+
+    def _finish(self, status: Status | None) -> None:
+        self.code = OK if status is None else status.code
+        if status is not None:
+            calls.refuse(self._context, status)
 
     def _drain(self, reader: asyncio.Task[None]) -> None:
         self._end(statuses.status_of(self._node.refusal_of_drain()))
@@ -162,9 +186,10 @@ class CommitStream:
             self._end(None)
 
     async def _take(self, message: bytes) -> None:
+        begun_seconds = time.perf_counter()
         calls.check_size(len(message), self._request_bytes_max)
         await self._admission.take_in_turn(len(message))
-        taken = _Taken(self._admission, len(message))
+        taken = _Taken(self._admission, len(message), self._figures, begun_seconds)
         try:
             commits = self._parser.parse_stream(message)
             for number, (sequence, commit) in enumerate(commits, start=1):
@@ -209,7 +234,7 @@ class CommitStream:
             if waiting is not None:
                 await waiting
             answered = self._pop_durable(runtime)
-            response = offset_service_pb2.StreamCommitsResponse(results=map(_result, answered))
+            response = offset_service_pb2.StreamCommitsResponse(results=map(self._result, answered))
             try:
                 await self._context.write(response.SerializeToString())
             finally:
@@ -225,22 +250,22 @@ class CommitStream:
             durable.append(unanswered.popleft())
         return durable
 
+    def _result(self, answered: _Unanswered) -> offset_service_pb2.CommitResult:
+        if isinstance(answered.outcome, CommitReply):
+            self._figures.result_codes[OK] += 1
+            return offset_service_pb2.CommitResult(
+                sequence=answered.sequence,
+                committed=committed(answered.log_partition, answered.outcome),
+            )
+        assert isinstance(answered.outcome, CoordinatorError)
+        status = statuses.status_of(answered.outcome)
+        self._figures.result_codes[status.code] += 1
+        return offset_service_pb2.CommitResult(sequence=answered.sequence, error=status)
+
 
 def _let_go(answered: Iterable[_Unanswered]) -> None:
     for each in answered:
         each.message.let_go()
-
-
-def _result(answered: _Unanswered) -> offset_service_pb2.CommitResult:
-    if isinstance(answered.outcome, CommitReply):
-        return offset_service_pb2.CommitResult(
-            sequence=answered.sequence,
-            committed=committed(answered.log_partition, answered.outcome),
-        )
-    assert isinstance(answered.outcome, CoordinatorError)
-    return offset_service_pb2.CommitResult(
-        sequence=answered.sequence, error=statuses.status_of(answered.outcome)
-    )
 
 
 def _wake(waiting: asyncio.Future[None] | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import grpc
@@ -10,6 +11,7 @@ import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 from offsetd_coordinator.errors import GroupIdNotFound, TooManyBytesInFlight
+from offsetd_coordinator.metrics.figures import CODES, MethodFigures
 from offsetd_coordinator.service import calls
 from offsetd_coordinator.service.limits import Admission
 
@@ -42,9 +44,17 @@ class FakeContext:
         return Status.FromString(dict(self.trailers)["grpc-status-details-bin"])
 
 
-async def called(answer: Any, admission: Admission, context: FakeContext, message: bytes) -> bytes:
+async def called(
+    answer: Any,
+    admission: Admission,
+    context: FakeContext,
+    message: bytes,
+    figures: MethodFigures | None = None,
+) -> bytes:
     """What a handler makes of a message."""
-    handler: Any = calls.unary(answer, admission, request_bytes_max=REQUEST_BYTES_MAX)
+    handler: Any = calls.unary(
+        answer, admission, figures or MethodFigures(), request_bytes_max=REQUEST_BYTES_MAX
+    )
     response: bytes = await handler.unary_unary(message, context)
     return response
 
@@ -107,6 +117,33 @@ async def test_a_call_that_is_cancelled_gives_back_what_was_taken() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (admission.requests, admission.bytes_taken) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "size", "code"),
+    [
+        (None, 1, "OK"),
+        (GroupIdNotFound("no such group"), 1, "NOT_FOUND"),
+        (ValueError("a defect"), 1, "INTERNAL"),
+        (asyncio.CancelledError(), 1, "CANCELLED"),
+        (None, REQUEST_BYTES_MAX + 1, "RESOURCE_EXHAUSTED"),
+    ],
+)
+async def test_a_call_is_counted_once_by_the_code_it_ends_with(
+    error: BaseException | None, size: int, code: str
+) -> None:
+    async def answer(_: bytes) -> bytes:
+        if error is not None:
+            raise error
+        return b""
+
+    figures = MethodFigures()
+    with contextlib.suppress(asyncio.CancelledError):
+        await called(answer, Admission(100), FakeContext(), bytes(size), figures)
+    assert {name: count for name, count in zip(CODES, figures.codes, strict=True) if count} == {
+        code: 1
+    }
+    assert sum(figures.durations.counts) == 1
 
 
 async def test_a_call_beyond_the_budget_is_refused_before_it_is_read() -> None:

@@ -15,6 +15,7 @@ from google.rpc.status_pb2 import Status
 from offsetd.v1 import offset_service_pb2
 from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE
 from offsetd_coordinator.errors import InvalidGroupId
+from offsetd_coordinator.metrics.figures import CODES, StreamFigures
 from offsetd_coordinator.service.limits import Admission
 from offsetd_coordinator.service.stream import CommitStream
 from offsetd_storage.simulated_faults import Fault, OperationKind
@@ -103,12 +104,14 @@ class OpenStream:
     ) -> None:
         self.context = StreamContext()
         self.admission = Admission(bytes_max)
+        self.figures = StreamFigures()
         context: Any = self.context
         stream = CommitStream(
             serving.node,
             self.admission,
             serving.parser,
             context,
+            self.figures,
             unanswered_max=unanswered_max,
             request_bytes_max=request_bytes_max,
         )
@@ -167,6 +170,13 @@ async def test_commits_of_any_groups_share_a_message_and_fail_one_by_one() -> No
         assert results[3].error.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
         stream.context.half_close()
         await stream.end()
+        counted = dict(zip(CODES, stream.figures.result_codes, strict=True))
+        assert {code: count for code, count in counted.items() if count} == {
+            "OK": 1,
+            "ABORTED": 1,
+            "INVALID_ARGUMENT": 1,
+        }
+        assert sum(stream.figures.message_durations.counts) == 1
 
 
 async def test_what_one_flush_made_durable_leaves_in_one_message() -> None:

@@ -1,0 +1,55 @@
+"""What calls are counted in: plain numbers, so that to count costs a call next to nothing.
+
+The event loop's thread writes them. Other threads may read them at any time, one by one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from google.rpc.code_pb2 import Code
+from offsetd_storage.durations import Durations
+
+CODES: Final[tuple[str, ...]] = tuple(Code.Name(number) for number in sorted(Code.values()))
+"""gRPC's codes by their numbers."""
+
+OK: Final = CODES.index("OK")
+CANCELLED: Final = CODES.index("CANCELLED")
+
+
+class MethodFigures:
+    """The calls of one method that have ended."""
+
+    __slots__ = ("codes", "durations")
+
+    def __init__(self) -> None:
+        self.codes = [0] * len(CODES)
+        self.durations = Durations()
+
+    def note(self, code: int, seconds: float) -> None:
+        """A call ended with `code`."""
+        self.codes[code] += 1
+        self.durations.note(seconds)
+
+
+class StreamFigures:
+    """What came in over StreamCommits. A message lasts from its arrival to its last result."""
+
+    __slots__ = ("message_durations", "open_streams", "result_codes")
+
+    def __init__(self) -> None:
+        self.open_streams = 0
+        self.result_codes = [0] * len(CODES)
+        self.message_durations = Durations()
+
+
+class CallFigures:
+    """All methods' figures, and the streams'."""
+
+    def __init__(self) -> None:
+        self.methods: dict[str, MethodFigures] = {}
+        self.streams = StreamFigures()
+
+    def method(self, name: str) -> MethodFigures:
+        """The figures of a method, such as `CommitOffsets`; made when first asked for."""
+        return self.methods.setdefault(name, MethodFigures())

@@ -1,0 +1,24 @@
+"""The methods as they are registered."""
+
+from __future__ import annotations
+
+from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
+from offsetd_coordinator.metrics.figures import CallFigures
+from offsetd_coordinator.node import Node
+from offsetd_coordinator.service import handlers
+from offsetd_coordinator.service.limits import Admission
+from offsetd_coordinator.settings import load_settings
+
+
+def test_each_method_is_counted_under_its_name_in_the_contract() -> None:
+    figures = CallFigures()
+    node = Node(node_id="n", address="a:1", start_ms=0)
+    handlers.generic_handlers(node, Admission(1), load_settings(), figures)
+    contract = {
+        method.name
+        for file in (offset_service_pb2, group_service_pb2, admin_service_pb2)
+        for service in file.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    }
+    assert figures.methods
+    assert set(figures.methods) <= contract
