@@ -13,11 +13,11 @@ from offsetd_storage.record_batch import (
     BATCH_HEADER,
     LOG_APPEND_TIME,
     NO_TIMESTAMP,
-    TimestampType,
     batch_header,
     computed_crc,
     decode_batch,
 )
+from offsetd_storage.timestamp_type import TimestampType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

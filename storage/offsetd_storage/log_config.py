@@ -8,8 +8,9 @@ from typing import Final
 import attrs
 
 from offsetd_storage.errors import InvalidSetting
-from offsetd_storage.record_batch import TimestampType
-from offsetd_storage.settings import INT32_MAX, INT64_MAX, choice, choices, flag, real, whole
+from offsetd_storage.setting_kinds import INT32_MAX, INT64_MAX
+from offsetd_storage.settings import choice, choices, flag, real, whole
+from offsetd_storage.timestamp_type import TimestampType
 
 
 class CleanupPolicy(enum.Enum):
@@ -43,7 +44,7 @@ class LogConfig:
         "segment.bytes",
         unit="bytes",
         least=61,  # Tests have small ones.
-        kafka_least=1_048_576,
+        operator_least=1_048_576,
         most=INT32_MAX,
         server_name="log.segment.bytes",
         reason="A segment is closed at this size; only closed ones are cleaned.",
@@ -96,8 +97,10 @@ class LogConfig:
         "preallocate.step.bytes",
         unit="bytes",
         least=1,
-        most=INT32_MAX,
-        reason="Ours. Blocks are reserved this far ahead of the log's end, so that a full disk"
+        operator_least=4096,
+        most=2**30,
+        is_ours=True,
+        reason="Blocks are reserved this far ahead of the log's end, so that a full disk"
         " shows when a batch is taken, not when it is written; small, since 50 partitions each"
         " hold that much.",
     )
@@ -127,7 +130,8 @@ class LogConfig:
     retention_age_from_roll: bool = flag(
         True,
         "retention.age.from.roll",
-        reason="Ours. A segment's age counts from when it was last written at the latest, so that"
+        is_ours=True,
+        reason="A segment's age counts from when it was last written at the latest, so that"
         " a timestamp in the future holds nothing back. false: by timestamps alone, as Kafka.",
     )
     file_delete_delay_ms: int = whole(

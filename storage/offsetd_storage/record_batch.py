@@ -7,7 +7,6 @@ attributes on.
 
 from __future__ import annotations
 
-import enum
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +30,7 @@ from offsetd_storage.kernels.encode import (
     LENGTH_EXCLUDES_BYTES,
     MAGIC,
 )
+from offsetd_storage.timestamp_type import TimestampType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,13 +52,6 @@ LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 _DELETE_HORIZON: Final = 0x40
-
-
-class TimestampType(enum.IntEnum):
-    """Whose clock the timestamps of a batch are from."""
-
-    CREATE_TIME = 0
-    LOG_APPEND_TIME = 1
 
 
 @attrs.frozen(kw_only=True)

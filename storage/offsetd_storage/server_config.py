@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from offsetd_storage.errors import InvalidSetting
-from offsetd_storage.settings import INT32_MAX, flag, real, whole
+from offsetd_storage.setting_kinds import INT32_MAX
+from offsetd_storage.settings import flag, real, whole
 
 if TYPE_CHECKING:
     from offsetd_storage.log_config import LogConfig
@@ -191,4 +192,40 @@ class BackgroundConfig:
         least=1,
         most=INT32_MAX,
         reason="How often log-start-offset-checkpoint is written.",
+    )
+
+
+@attrs.frozen(kw_only=True)
+class DiskConfig:
+    """What is kept free, so that a full disk can be left again."""
+
+    reserve_bytes: int = whole(
+        # The largest segment of the offsets topic and its indexes: what stays of a group is
+        # written before the group goes. The rest is for deletions.
+        134_217_728,
+        "disk.reserve.bytes",
+        unit="bytes",
+        least=0,
+        is_ours=True,
+        reason="Room held back for cleaning and deletions when the disk is full; at most a"
+        " sixteenth of the file system. 0: none.",
+    )
+    free_bytes_min: int = whole(
+        # More than commits write from one check to the next.
+        67_108_864,
+        "disk.free.bytes.min",
+        unit="bytes",
+        least=0,
+        is_ours=True,
+        reason="With less free, commits are refused, the reserve is used and all is cleaned; at"
+        " most a thirty-second of the file system. 0: only when there is no room at all.",
+    )
+    check_interval_ms: int = whole(
+        1000,
+        "disk.check.interval.ms",
+        unit="ms",
+        least=1,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="How often offsetd-disk-space looks at what is free.",
     )

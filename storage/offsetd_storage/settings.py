@@ -9,43 +9,40 @@ from __future__ import annotations
 
 import difflib
 import enum
-import math
-import re
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
 
 import attrs
 
 from offsetd_storage.errors import InvalidSetting
+from offsetd_storage.setting_kinds import (
+    INT64_MAX,
+    Address,
+    Choice,
+    Flag,
+    Kind,
+    Listed,
+    Real,
+    Text,
+    Whole,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Unpack
 
-INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
-
-_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,25}", re.ASCII)
-_REAL: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?", re.ASCII)
 INTERNAL_PREFIX: Final = "internal."
 
+_METADATA: Final = "setting"
 _Config = TypeVar("_Config", bound=attrs.AttrsInstance)
 _ChoiceT = TypeVar("_ChoiceT", bound=enum.Enum)
 
 
-class Kind(Protocol):
-    """How a setting's values look as text, and which are allowed."""
+class _Names(TypedDict, total=False):
+    """What a setting is called elsewhere."""
 
-    @property
-    def allowed(self) -> str:
-        """The allowed values, for people."""
-
-    def parse(self, text: str) -> object:
-        """The value. Raises ValueError if the text is none of this kind."""
-
-    def render(self, value: Any) -> str:
-        """The text that Kafka shows for a value."""
-
-    def allows(self, value: Any) -> bool:
-        """Whether the value is within the bounds."""
+    server_name: str  # Of the broker's setting that is the default of all topics.
+    kafka_name: str  # Where Kafka calls it otherwise.
+    is_ours: bool  # Kafka has no such setting.
 
 
 @attrs.frozen(kw_only=True)
@@ -58,7 +55,8 @@ class Setting:
     kind: Kind
     operator_kind: Kind  # With the bounds for what an operator writes.
     default: object
-    server_name: str | None = None  # Of the broker's setting that is the default of all topics.
+    server_name: str | None  # Of the broker's setting that is the default of all topics.
+    kafka_name: str | None  # None: Kafka has no such setting.
 
     def check(self, value: object) -> None:
         """Raises InvalidSetting where a program passes what the engine cannot do."""
@@ -73,117 +71,20 @@ class Setting:
         except ValueError:
             raise InvalidSetting(self.name, self._refusal(repr(text), kind)) from None
         if not kind.allows(value):
-            raise InvalidSetting(self.name, self._refusal(text.strip(), kind))
+            raise InvalidSetting(self.name, self._refusal(text.strip() or repr(text), kind))
         return value
+
+    def of_server(self) -> Setting | None:
+        """The broker's setting that is the default of this topic's setting, if there is one."""
+        if self.server_name is None:
+            return None
+        return attrs.evolve(
+            self, name=self.server_name, kafka_name=self.server_name, server_name=None
+        )
 
     def _refusal(self, value: object, kind: Kind) -> str:
         unit = f" {self.unit}" if self.unit else ""
         return f"{value} is not {kind.allowed}{unit}"
-
-
-@attrs.frozen(kw_only=True)
-class _Whole:
-    least: int | None  # None: as far below 0 as the numbers of its size go.
-    most: int
-    is_optional: bool
-
-    @property
-    def allowed(self) -> str:
-        if self.least is None:
-            return f"a whole number up to {self.most}"
-        return f"a whole number from {self.least} to {self.most}"
-
-    def parse(self, text: str) -> int:
-        if not _WHOLE.fullmatch(text):
-            raise ValueError(text)
-        return int(text)
-
-    def render(self, value: int | None) -> str:
-        return "" if value is None else str(value)
-
-    def allows(self, value: Any) -> bool:
-        if value is None:
-            return self.is_optional
-        least = -self.most - 1 if self.least is None else self.least
-        return type(value) is int and least <= value <= self.most
-
-
-@attrs.frozen(kw_only=True)
-class _Real:
-    least: float
-    most: float
-    excludes_least: bool
-
-    @property
-    def allowed(self) -> str:
-        start = f"above {self.least:g}" if self.excludes_least else f"from {self.least:g}"
-        return f"a number {start}" + (f" to {self.most:g}" if self.most < 1e300 else "")
-
-    def parse(self, text: str) -> float:
-        if not _REAL.fullmatch(text):
-            raise ValueError(text)
-        return float(text)
-
-    def render(self, value: float) -> str:
-        return repr(float(value))
-
-    def allows(self, value: Any) -> bool:
-        if type(value) not in (int, float) or not math.isfinite(value):
-            return False
-        above = value > self.least if self.excludes_least else value >= self.least
-        return above and bool(value <= self.most)
-
-
-@attrs.frozen(kw_only=True)
-class _Flag:
-    @property
-    def allowed(self) -> str:
-        return "true or false"
-
-    def parse(self, text: str) -> bool:
-        if text.lower() not in ("true", "false"):
-            raise ValueError(text)
-        return text.lower() == "true"
-
-    def render(self, value: bool) -> str:
-        return str(value).lower()
-
-    def allows(self, value: Any) -> bool:
-        return type(value) is bool
-
-
-@attrs.frozen(kw_only=True)
-class _Choice:
-    """One of an enumeration's members, or with `is_set` any of them, joined by commas."""
-
-    names: Mapping[str, enum.Enum]
-    is_set: bool
-
-    @property
-    def allowed(self) -> str:
-        listed = ", ".join(self.names)
-        return f"a list out of {listed}" if self.is_set else f"one of {listed}"
-
-    def parse(self, text: str) -> object:
-        words = [word.strip() for word in text.split(",")] if self.is_set and text else [text]
-        if self.is_set and not text:
-            return frozenset()
-        if any(word not in self.names for word in words):
-            raise ValueError(text)
-        return frozenset(map(self.names.get, words)) if self.is_set else self.names[text]
-
-    def render(self, value: Any) -> str:
-        return ",".join(
-            name
-            for name, member in self.names.items()
-            if (member in value if self.is_set else member is value)
-        )
-
-    def allows(self, value: Any) -> bool:
-        members = frozenset(self.names.values())
-        return (isinstance(value, frozenset) and value <= members) or (
-            not self.is_set and value in members
-        )
 
 
 def whole(
@@ -192,26 +93,18 @@ def whole(
     *,
     unit: str,
     reason: str,
-    least: int | None,
+    least: int | None = 0,
     most: int = INT64_MAX,
-    kafka_least: int | None = None,
-    server_name: str | None = None,
+    operator_least: int | None = None,
+    **names: Unpack[_Names],
 ) -> Any:
     """An integer from `least` (None: however negative) to `most`; None only as a default.
 
-    `kafka_least` where the engine can do with less than Kafka lets an operator write.
+    `operator_least` where the engine can do with less than an operator may write.
     """
-    kind = _Whole(least=least, most=most, is_optional=default is None)
-    operator_kind = kind if kafka_least is None else attrs.evolve(kind, least=kafka_least)
-    return _field(
-        default,
-        name,
-        kind,
-        unit=unit,
-        reason=reason,
-        server_name=server_name,
-        operator_kind=operator_kind,
-    )
+    kind = Whole(least=least, most=most, is_optional=default is None)
+    operator_kind = kind if operator_least is None else attrs.evolve(kind, least=operator_least)
+    return _field(default, name, kind, operator_kind, unit=unit, reason=reason, **names)
 
 
 def real(
@@ -223,53 +116,75 @@ def real(
     least: float,
     most: float,
     excludes_least: bool = False,
-    server_name: str | None = None,
+    **names: Unpack[_Names],
 ) -> Any:
     """A finite number from `least` to `most`."""
-    kind = _Real(least=least, most=most, excludes_least=excludes_least)
-    return _field(default, name, kind, unit=unit, reason=reason, server_name=server_name)
+    kind = Real(least=least, most=most, excludes_least=excludes_least)
+    return _field(default, name, kind, unit=unit, reason=reason, **names)
 
 
-def flag(default: bool, name: str, *, reason: str) -> Any:
+def flag(default: bool, name: str, *, reason: str, **names: Unpack[_Names]) -> Any:
     """True or false."""
-    return _field(default, name, _Flag(), unit="", reason=reason, server_name=None)
+    return _field(default, name, Flag(), reason=reason, **names)
 
 
 def choice(
     default: _ChoiceT,
     name: str,
-    names: Mapping[str, _ChoiceT],
+    members: Mapping[str, _ChoiceT],
     *,
     reason: str,
-    server_name: str | None = None,
+    **names: Unpack[_Names],
 ) -> Any:
     """One of the named members."""
-    kind = _Choice(names=names, is_set=False)
-    return _field(default, name, kind, unit="", reason=reason, server_name=server_name)
+    return _field(default, name, Choice(names=members, is_set=False), reason=reason, **names)
 
 
 def choices(
     default: frozenset[_ChoiceT],
     name: str,
-    names: Mapping[str, _ChoiceT],
+    members: Mapping[str, _ChoiceT],
     *,
     reason: str,
-    server_name: str | None = None,
+    **names: Unpack[_Names],
 ) -> Any:
     """A set of the named members, which may be empty."""
-    kind = _Choice(names=names, is_set=True)
-    return _field(default, name, kind, unit="", reason=reason, server_name=server_name)
+    return _field(default, name, Choice(names=members, is_set=True), reason=reason, **names)
+
+
+def listed(
+    default: int | str,
+    name: str,
+    values: tuple[int, ...] | tuple[str, ...],
+    *,
+    reason: str,
+    **names: Unpack[_Names],
+) -> Any:
+    """One of a few numbers, or of a few words."""
+    return _field(default, name, Listed(values=values), reason=reason, **names)
+
+
+def text(default: str, name: str, *, reason: str, **names: Unpack[_Names]) -> Any:
+    """Any text."""
+    return _field(default, name, Text(), reason=reason, **names)
+
+
+def address(
+    default: str, name: str, *, reason: str, may_be_empty: bool = False, **names: Unpack[_Names]
+) -> Any:
+    """HOST:PORT, or gRPC's name for a Unix socket."""
+    return _field(default, name, Address(may_be_empty=may_be_empty), reason=reason, **names)
 
 
 def _field(
     default: object,
     name: str,
     kind: Kind,
-    *,
-    unit: str,
-    reason: str,
-    server_name: str | None,
     operator_kind: Kind | None = None,
+    *,
+    unit: str = "",
+    reason: str,
+    **names: Unpack[_Names],
 ) -> Any:
     setting = Setting(
         name=name,
@@ -278,18 +193,35 @@ def _field(
         kind=kind,
         operator_kind=operator_kind or kind,
         default=default,
-        server_name=server_name,
+        server_name=names.get("server_name"),
+        kafka_name=None if names.get("is_ours") else names.get("kafka_name", name),
     )
     return attrs.field(
         default=default,
         validator=lambda _, __, value: setting.check(value),
-        metadata={"setting": setting},
+        metadata={_METADATA: setting},
     )
 
 
 def settings_of(config_class: type[attrs.AttrsInstance]) -> dict[str, Setting]:
     """The settings that a class declares, by the names of its fields."""
-    return {each.name: each.metadata["setting"] for each in attrs.fields(config_class)}
+    return {
+        each.name: each.metadata[_METADATA]
+        for each in attrs.fields(config_class)
+        if _METADATA in each.metadata
+    }
+
+
+def canonical_name(name: str) -> str:
+    """The name without the prefix that lets an operator pass by Kafka's bounds."""
+    return name.removeprefix(INTERNAL_PREFIX)
+
+
+def unknown_setting(name: str, names: Iterable[str]) -> InvalidSetting:
+    """The error for a name that does not exist; it tells the nearest of those that do."""
+    near = difflib.get_close_matches(canonical_name(name), list(names), n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return InvalidSetting(name, f"no such setting{hint}")
 
 
 def with_settings(config: _Config, texts: Mapping[str, str]) -> _Config:
@@ -310,15 +242,12 @@ def _changed(
 ) -> _Config:
     settings = settings_of(type(config))
     fields = {name_of(setting): field for field, setting in settings.items()}
-    names = [name for name in fields if name]
     changes = {}
-    for name, text in texts.items():
-        is_internal = name not in fields and name.startswith(INTERNAL_PREFIX)
-        field = fields.get(name.removeprefix(INTERNAL_PREFIX) if is_internal else name)
+    for name, text_of in texts.items():
+        field = fields.get(canonical_name(name))
         if field is None:
-            near = difflib.get_close_matches(name, names, n=1)
-            raise InvalidSetting(name, "no such setting" + (f"; {near[0]}?" if near else ""))
-        changes[field] = settings[field].parsed(text, is_internal=is_internal)
+            raise unknown_setting(name, filter(None, fields))
+        changes[field] = settings[field].parsed(text_of, is_internal=name not in fields)
     changed: _Config = attrs.evolve(cast("Any", config), **changes)
     return changed
 

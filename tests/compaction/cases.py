@@ -17,7 +17,7 @@ from compaction.logs import (
     Round,
 )
 from offsetd_storage.compression import Compression
-from offsetd_storage.record_batch import TimestampType
+from offsetd_storage.timestamp_type import TimestampType
 
 NONE = (Compression.NONE,)
 RETENTION_MS = 1000

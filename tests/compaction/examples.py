@@ -18,7 +18,8 @@ from compaction.logs import (
     Round,
 )
 from offsetd_storage.compression import Compression
-from offsetd_storage.record_batch import RecordBatch, TimestampType
+from offsetd_storage.record_batch import RecordBatch
+from offsetd_storage.timestamp_type import TimestampType
 
 Outline = Sequence[str]  # Of one segment.
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import attrs
 from offsetd_storage.compression import Compression
-from offsetd_storage.record_batch import NO_PRODUCER_ID, Record, TimestampType, encode_batch
+from offsetd_storage.record_batch import NO_PRODUCER_ID, Record, encode_batch
 from offsetd_storage.segment import segment_path
+from offsetd_storage.timestamp_type import TimestampType
 
 START_MS = 1_700_000_000_000
 DAY_MS = 86_400_000

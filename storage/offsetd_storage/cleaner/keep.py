@@ -15,11 +15,11 @@ from offsetd_storage.kernels import offset_map as map_kernel
 from offsetd_storage.kernels.decode import RECORD_BYTES_MIN
 from offsetd_storage.kernels.encode import BATCH_HEADER_BYTES
 from offsetd_storage.record_batch import (
-    TimestampType,
     encode_batch,
     seal_records,
     with_delete_horizon,
 )
+from offsetd_storage.timestamp_type import TimestampType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

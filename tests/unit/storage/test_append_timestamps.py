@@ -8,7 +8,8 @@ from offsetd_storage.append_timestamps import check_timestamps, prepared_batch, 
 from offsetd_storage.compression import Compression
 from offsetd_storage.errors import CorruptBatch, InvalidTimestamp
 from offsetd_storage.log_config import LogConfig
-from offsetd_storage.record_batch import Record, TimestampType, decode_batch, encode_batch
+from offsetd_storage.record_batch import Record, decode_batch, encode_batch
+from offsetd_storage.timestamp_type import TimestampType
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000

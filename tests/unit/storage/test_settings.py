@@ -9,9 +9,9 @@ import attrs
 import pytest
 from offsetd_storage.errors import InvalidSetting
 from offsetd_storage.log_config import COMPACT, DELETE, OFFSETS_TOPIC_LOG_CONFIG, LogConfig
-from offsetd_storage.record_batch import TimestampType
 from offsetd_storage.server_config import BackgroundConfig, CleanerConfig, RetentionConfig
 from offsetd_storage.settings import rendered, settings_of, with_server_settings, with_settings
+from offsetd_storage.timestamp_type import TimestampType
 
 INT64_MAX = 2**63 - 1
 # As dumped from LogConfig's and KafkaConfig's ConfigDef; but for ours, which say why.
@@ -79,6 +79,7 @@ def test_the_offsets_topic_is_compacted_in_segments_of_100_mib() -> None:
         ("cleanup.policy", "", "cleanup_policy", frozenset()),
         ("retention.ms", " 5 ", "retention_ms", 5),
         ("retention.ms", "+5", "retention_ms", 5),
+        ("retention.ms", "1_000", "retention_ms", 1000),
         ("retention.ms", "-1", "retention_ms", -1),
         ("retention.ms", "0", "retention_ms", 0),
         ("retention.bytes", "-7", "retention_bytes", -7),
@@ -105,7 +106,8 @@ def test_what_an_operator_writes_is_taken(name: str, text: str, field: str, valu
         ("cleanup.policy", "Compact", "'Compact' is not a list out of compact, delete"),
         ("cleanup.policy", "compact,", "'compact,' is not a list out of compact, delete"),
         ("retention.ms", "5L", "'5L' is not a whole number from -1 to 9223372036854775807 ms"),
-        ("retention.ms", "1_000", "'1_000' is not a whole number from -1"),
+        ("retention.ms", "1__000", "'1__000' is not a whole number from -1"),
+        ("retention.ms", "_1", "'_1' is not a whole number from -1"),
         ("retention.ms", "\u0665", "is not a whole number from -1"),
         ("retention.ms", "", "'' is not a whole number from -1"),
         ("retention.ms", "-2", "-2 is not a whole number from -1"),
@@ -125,7 +127,7 @@ def test_what_an_operator_writes_is_taken(name: str, text: str, field: str, valu
         ("message.timestamp.after.max.ms", "-1", "-1 is not a whole number from 0"),
         ("retention.age.from.roll", "yes", "'yes' is not true or false"),
         ("nonsense", "1", "no such setting"),
-        ("retention.m", "1", "no such setting; retention.ms?"),
+        ("retention.m", "1", "no such setting; did you mean retention.ms?"),
         ("internal.nonsense", "1", "no such setting"),
     ],
 )

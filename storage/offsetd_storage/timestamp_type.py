@@ -1,0 +1,10 @@
+"""Whose clock a record's timestamp is from."""
+
+import enum
+
+
+class TimestampType(enum.IntEnum):
+    """Whose clock the timestamps of a batch are from."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
