@@ -52,10 +52,10 @@ class File(Protocol):
     def truncate(self, size: int) -> None:
         """Sets the length, with zeros where it grows, and gives back blocks reserved beyond it."""
 
-    def allocate(self, position: int, size: int) -> None:
+    def allocate(self, position: int, size: int) -> bool:
         """Reserves blocks without changing the length, so that a write there cannot lack room.
 
-        Raises ENOSPC. Does nothing on a file system that cannot reserve.
+        Raises ENOSPC. Returns False, with nothing done, on a file system that cannot reserve.
         """
 
     def datasync(self) -> None:
@@ -116,6 +116,9 @@ class Files(Protocol):
 
     def free_bytes(self, path: Path) -> int:
         """Room left on the file system that holds `path`."""
+
+    def total_bytes(self, path: Path) -> int:
+        """All room, taken or not, on the file system that holds `path`."""
 
     def read_bytes(self, path: Path) -> bytes:
         """A file's whole contents."""
@@ -217,14 +220,15 @@ class OsFile:
         """Sets the length, and gives back blocks reserved beyond it."""
         os.ftruncate(self._descriptor, size)
 
-    def allocate(self, position: int, size: int) -> None:
-        """Reserves blocks without changing the length; raises ENOSPC."""
+    def allocate(self, position: int, size: int) -> bool:
+        """Reserves blocks without changing the length; raises ENOSPC. False: it cannot."""
         while _fallocate(self._descriptor, _FALLOC_FL_KEEP_SIZE, position, size) != 0:
             error = ctypes.get_errno()
             if error in (errno.EOPNOTSUPP, errno.ENOSYS):
-                return  # No reservation here: a full disk then shows at the write.
+                return False  # A full disk then shows at the write.
             if error != errno.EINTR:
                 raise OSError(error, os.strerror(error))
+        return True
 
     def datasync(self) -> None:
         """Puts the contents and the length on stable storage."""
@@ -303,6 +307,11 @@ class OsFiles:
         """Room left, for a user without privileges, on the file system that holds `path`."""
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
+
+    def total_bytes(self, path: Path) -> int:
+        """All room, taken or not, on the file system that holds `path`."""
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize
 
     def read_bytes(self, path: Path) -> bytes:
         """A file's whole contents."""

@@ -201,6 +201,12 @@ class SimulatedFiles:
                 return _UNBOUNDED_FREE_BYTES
             return max(0, self.capacity_bytes - self._used_bytes())
 
+    def total_bytes(self, path: Path) -> int:
+        """All room, taken or not."""
+        with self._turn:
+            self._existing(path)
+            return _UNBOUNDED_FREE_BYTES if self.capacity_bytes is None else self.capacity_bytes
+
     def read_bytes(self, path: Path) -> bytes:
         """A file's whole contents."""
         file = self.open(path, read_only=True)
@@ -384,7 +390,7 @@ class SimulatedFile:
             node.blocks &= blocks_of(0, size)
             node.change(files.operations, SetSize(size), files.clock.now_ms())
 
-    def allocate(self, position: int, size: int) -> None:
+    def allocate(self, position: int, size: int) -> bool:
         """Reserves blocks without changing the length: all, or none and ENOSPC.
 
         A reservation beyond the length does not survive a power cut.
@@ -396,6 +402,7 @@ class SimulatedFile:
             if files._fitting_bytes(node, position, size) < size:
                 raise _error(errno.ENOSPC, self._path)
             node.blocks |= blocks_of(position, size)
+            return True
 
     def datasync(self) -> None:
         """Puts the contents and the length on stable storage; not the file's name.
