@@ -234,12 +234,60 @@ class Runtime:
     def _write(self, partition: int, shard: Shard, decision: Decision) -> None:
         """Appends a decision's batch, replays it, and counts it in the partition's ticket."""
         assert decision.batch is not None
+        self._append_or_refuse(
+            self._topic_partitions[partition],
+            decision.batch,
+            last_offset=decision.last_offset,
+            max_timestamp_ms=decision.max_timestamp_ms,
+        )
+        try:
+            shard.apply(decision)
+        except BaseException as error:
+            # Appended but not replayed: memory no longer equals the log.
+            self._note_failed(error)
+            raise StorageUnavailable("a batch was appended but not replayed") from error
+        self._tickets[partition] = self._count_append()
+
+    def append(
+        self,
+        topic_partition: TopicPartition,
+        batch: bytes,
+        *,
+        last_offset: int,
+        max_timestamp_ms: int,
+        replay: Callable[[bytes], None],
+    ) -> int:
+        """Appends a batch to a log beside the offsets', has it replayed, and returns the ticket.
+
+        Raises LogPartitionQuarantined, DiskFull, InvalidCommitSize (nothing changed) and
+        StorageUnavailable.
+        """
+        if self.failed is not None:
+            raise self.unavailable()
+        self._append_or_refuse(
+            topic_partition, batch, last_offset=last_offset, max_timestamp_ms=max_timestamp_ms
+        )
+        try:
+            replay(batch)
+        except BaseException as error:
+            self._note_failed(error)
+            raise StorageUnavailable("a batch was appended but not replayed") from error
+        return self._count_append()
+
+    def _append_or_refuse(
+        self,
+        topic_partition: TopicPartition,
+        batch: bytes,
+        *,
+        last_offset: int,
+        max_timestamp_ms: int,
+    ) -> None:
         try:
             self._append(
-                self._topic_partitions[partition],
-                decision.batch,
-                last_offset=decision.last_offset,
-                max_timestamp_ms=decision.max_timestamp_ms,
+                topic_partition,
+                batch,
+                last_offset=last_offset,
+                max_timestamp_ms=max_timestamp_ms,
             )
         except StorageFull as error:
             raise DiskFull("the disk is full: nothing was written") from error
@@ -248,24 +296,22 @@ class Runtime:
         except PartitionQuarantined as error:
             raise LogPartitionQuarantined(
                 "log partition {log_partition} is damaged: {cause}",
-                log_partition=partition,
+                log_partition=topic_partition.partition,
                 cause=error,
             ) from error
         except StorageFailed as error:
             self._note_failed(error)
             raise _unavailable(error) from error
-        try:
-            shard.apply(decision)
-        except BaseException as error:
-            # Appended but not replayed: memory no longer equals the log.
-            self._note_failed(error)
-            raise StorageUnavailable("a batch was appended but not replayed") from error
+
+    def _count_append(self) -> int:
+        """The ticket of what was just appended; sees to its flush."""
         flusher = self._flusher
-        self._tickets[partition] = flusher.appended = flusher.appended + 1
+        flusher.appended = ticket = flusher.appended + 1
         if not self._kicked:
             # Once the loop has taken all that is ready: one round for all of it.
             self._kicked = True
             self._loop.call_soon(self._kick)
+        return ticket
 
     def _kick(self) -> None:
         self._kicked = False

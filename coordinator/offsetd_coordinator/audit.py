@@ -1,0 +1,154 @@
+"""What administrators did: records of the topic `__offsetd_audit`, JSON, one for each change.
+
+A record is durable before its change is made, and says what was asked for in full, so that the
+same request, told by its id, can be answered again by doing the same again.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import attrs
+from offsetd_storage.errors import CorruptBatch
+from offsetd_storage.record_batch import Record, batch_header, decode_batch, encode_batch
+
+from offsetd_coordinator.schemas.primitives import UndecodableRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+AUDIT_VERSION: Final = 1
+REQUEST_IDS_MAX: Final = 1000
+
+
+@attrs.frozen(kw_only=True)
+class AuditEvent:
+    """One change: `method` as the contract calls it, `what` it was asked for as JSON values."""
+
+    time_ms: int
+    method: str
+    topic: str | None  # None: the server.
+    what: Mapping[str, Any]
+    reason: str = ""
+    request_id: str = ""
+    peer: str = ""
+
+    def encode(self) -> bytes:
+        """JSON, on one line."""
+        document = {
+            "version": AUDIT_VERSION,
+            "time": _iso(self.time_ms),
+            "method": self.method,
+            "topic": self.topic,
+            "what": self.what,
+            "reason": self.reason,
+            "request_id": self.request_id,
+            "peer": self.peer,
+        }
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, value: bytes, *, time_ms: int) -> AuditEvent:
+        """From a record's value and timestamp. Raises UndecodableRecord, also for newer ones."""
+        try:
+            document = json.loads(value)
+            if document["version"] != AUDIT_VERSION:
+                raise UndecodableRecord(f"an audit record of version {document['version']!r}")
+            return cls(
+                time_ms=time_ms,
+                method=_checked(document["method"], str),
+                topic=_checked(document["topic"], str | None),
+                what=_checked(document["what"], dict),
+                reason=_checked(document["reason"], str),
+                request_id=_checked(document["request_id"], str),
+                peer=_checked(document["peer"], str),
+            )
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise UndecodableRecord(f"no audit record: {error!r}") from error
+
+
+class RecordedEvent(NamedTuple):
+    """An event, and the log offset of its record."""
+
+    offset: int
+    event: AuditEvent
+
+
+class AuditLog:
+    """Where the audit log ends, and the events that a request id may ask for again.
+
+    Used by one thread at a time. `offset_next` is the log offset of the next record, `leader_epoch`
+    what new batches carry.
+    """
+
+    def __init__(self, *, request_id_window_ms: int) -> None:
+        self.offset_next = 0
+        self.leader_epoch = 0
+        self.undecodable_records = 0
+        self._request_id_window_ms = request_id_window_ms
+        self._known: dict[tuple[str, str], RecordedEvent] = {}  # Oldest first.
+
+    def find(self, method: str, request_id: str, now_ms: int) -> RecordedEvent | None:
+        """The event that was recorded for this request within the window before `now_ms`."""
+        known = self._known.get((method, request_id)) if request_id else None
+        if known is None or known.event.time_ms < now_ms - self._request_id_window_ms:
+            return None
+        return known
+
+    def batch(self, event: AuditEvent) -> bytes:
+        """The batch to be appended; its one record is at `offset_next`."""
+        record = Record(
+            key=None, value=event.encode(), offset=self.offset_next, timestamp_ms=event.time_ms
+        )
+        return encode_batch([record], base_offset=self.offset_next, leader_epoch=self.leader_epoch)
+
+    def replay(self, batches: bytes) -> None:
+        """Replays whole, checked batches; what cannot be understood is counted, and never fails.
+
+        Raises CorruptBatch if there is something else than whole batches.
+        """
+        position = 0
+        while position < len(batches):
+            header = batch_header(batches, position)
+            self.offset_next = header.last_offset + 1
+            self.leader_epoch = header.partition_leader_epoch
+            try:
+                records = decode_batch(batches, position, check_crc=False).records
+            except CorruptBatch:
+                self.undecodable_records += header.count
+                records = ()
+            for record in records:
+                self._replay_record(record)
+            position += header.size_bytes
+
+    def end_load(self, *, offset_next: int, leader_epoch: int) -> None:
+        """Notes that what is to be known of the log is replayed: it ends at `offset_next`."""
+        self.offset_next = offset_next
+        self.leader_epoch = leader_epoch
+
+    def _replay_record(self, record: Record) -> None:
+        try:
+            event = AuditEvent.decode(record.value or b"", time_ms=record.timestamp_ms)
+        except UndecodableRecord:
+            self.undecodable_records += 1
+            return
+        if not event.request_id:
+            return
+        key = event.method, event.request_id
+        self._known.pop(key, None)
+        self._known[key] = RecordedEvent(record.offset, event)
+        if len(self._known) > REQUEST_IDS_MAX:
+            del self._known[next(iter(self._known))]
+
+
+def _iso(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _checked(value: Any, kind: Any) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r} is no {kind}")
+    return value

@@ -1,0 +1,256 @@
+"""The dynamic settings as a pure state: it decides, and it replays, as `shard` does for offsets.
+
+What it holds are the texts that operators wrote. What they mean is asked of `TopicConfigs`; texts
+that do not fit what this server was started with, or that it does not know, are kept and named
+with the reason, and everything else counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, Self, TypeVar
+
+import attrs
+from offsetd_storage.errors import CorruptBatch, InvalidSetting
+from offsetd_storage.record_batch import Record, batch_header, decode_batch, encode_batch
+
+from offsetd_coordinator.errors import CoordinatorError, InvalidConfig
+from offsetd_coordinator.kernels.request_ids import HEADER_NAME
+from offsetd_coordinator.schemas.config_record import (
+    ConfigKey,
+    UnknownConfigVersion,
+    decode_config_key,
+    decode_config_value,
+    encode_config_key,
+    encode_config_value,
+)
+from offsetd_coordinator.schemas.primitives import UndecodableRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from offsetd_storage.record_batch import RecordBatch
+
+REQUEST_IDS_MAX: Final = 1000
+REQUEST_ID_HEADER: Final = HEADER_NAME.decode()
+
+
+class Configs(Protocol):
+    """What the shard asks of `offsetd_storage.topic_configs.TopicConfigs`."""
+
+    def with_changes(
+        self, topic: str | None, changes: Mapping[str, str], removed: Iterable[str]
+    ) -> Self:
+        """With dynamic settings of a topic, or of the server. Raises InvalidSetting."""
+
+
+_Configs = TypeVar("_Configs", bound=Configs)
+
+
+@attrs.frozen(kw_only=True)
+class UpdateConfig:
+    """Sets and takes back settings of a topic, or (None) of the server: all or none."""
+
+    topic: str | None
+    changes: Mapping[str, str] = attrs.field(factory=dict)
+    removed: tuple[str, ...] = ()
+    request_id: bytes = b""
+    validate_only: bool = False
+
+
+class ConfigReply(NamedTuple):
+    """The log offset of the change's last record; None if nothing was to be written."""
+
+    last_offset: int | None
+
+
+class ConfigDecision(NamedTuple):
+    """What is made of an update; until `replay` nothing has changed.
+
+    Exactly one of `reply` and `refusal` is set. `batch` has to be appended, and replayed, before
+    the reply may leave; None if nothing is to be written. `is_repeated`: the reply is that of an
+    earlier request with the same id.
+    """
+
+    reply: ConfigReply | None
+    refusal: CoordinatorError | None
+    batch: bytes | None = None
+    last_offset: int = -1
+    is_repeated: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class AppliedConfigs(Generic[_Configs]):
+    """What the texts come to; `problems` names those that are kept and not used, and why."""
+
+    configs: _Configs
+    problems: Mapping[ConfigKey, str]
+
+
+class ConfigShard(Generic[_Configs]):
+    """The settings of `__offsetd_config`. Used by one thread at a time.
+
+    `started_with` is what counts where no setting is dynamic. `offset_next` is the log offset of
+    the next record, `leader_epoch` what new batches carry.
+    """
+
+    def __init__(self, started_with: _Configs, *, request_id_window_ms: int) -> None:
+        self.offset_next = 0
+        self.leader_epoch = 0
+        self.unknown_records = 0
+        self.undecodable_records = 0
+        self._started_with = started_with
+        self._request_id_window_ms = request_id_window_ms
+        self._texts: dict[ConfigKey, str] = {}
+        self._known: dict[bytes, tuple[int, int]] = {}  # Last offset and timestamp, oldest first.
+        self._applied = AppliedConfigs[_Configs](configs=started_with, problems={})
+        self._is_applied = True
+
+    @property
+    def texts(self) -> Mapping[ConfigKey, str]:
+        """Every dynamic setting, as it was written."""
+        return self._texts
+
+    @property
+    def applied(self) -> AppliedConfigs[_Configs]:
+        """What counts now."""
+        if not self._is_applied:
+            self._applied = applied_configs(self._started_with, self._texts)
+            self._is_applied = True
+        return self._applied
+
+    def preview(self, request: UpdateConfig) -> AppliedConfigs[_Configs]:
+        """What would count. Raises InvalidConfig if the change does not fit, as a whole."""
+        texts = dict(self._texts)
+        for name in request.removed:
+            if texts.pop(ConfigKey(request.topic, name), None) is None:
+                self._check_exists(request, name)
+        named = {ConfigKey(request.topic, name): text for name, text in request.changes.items()}
+        after = applied_configs(self._started_with, texts | named)
+        for key, why in after.problems.items():
+            if key in named or key not in self.applied.problems:
+                raise _invalid(request, key, why)
+        return after
+
+    def decide(self, request: UpdateConfig, now_ms: int) -> ConfigDecision:
+        """What to write and what to answer. Changes nothing; a refusal is part of the decision."""
+        if request.request_id and not request.validate_only:
+            known = self._known.get(request.request_id)
+            if known is not None and known[1] >= now_ms - self._request_id_window_ms:
+                return ConfigDecision(ConfigReply(known[0]), None, is_repeated=True)
+        try:
+            self.preview(request)
+        except CoordinatorError as refusal:
+            return ConfigDecision(None, refusal)
+        records = self._records(request, now_ms)
+        if request.validate_only or not records:
+            return ConfigDecision(ConfigReply(None), None)
+        batch = encode_batch(records, base_offset=self.offset_next, leader_epoch=self.leader_epoch)
+        last_offset = records[-1].offset
+        return ConfigDecision(ConfigReply(last_offset), None, batch, last_offset)
+
+    def _check_exists(self, request: UpdateConfig, name: str) -> None:
+        try:
+            self._started_with.with_changes(request.topic, {}, (name,))
+        except InvalidSetting as error:
+            key = ConfigKey(request.topic, name)
+            raise _invalid(request, key, error.reason) from error
+
+    def _records(self, request: UpdateConfig, now_ms: int) -> list[Record]:
+        changed: list[tuple[ConfigKey, bytes | None]] = [
+            (ConfigKey(request.topic, name), encode_config_value(text))
+            for name, text in request.changes.items()
+        ]
+        changed += [
+            (key, None)
+            for name in request.removed
+            if (key := ConfigKey(request.topic, name)) in self._texts
+        ]
+        headers = ((REQUEST_ID_HEADER, request.request_id),) if request.request_id else ()
+        return [
+            Record(
+                key=encode_config_key(key),
+                value=value,
+                offset=self.offset_next + place,
+                timestamp_ms=now_ms,
+                headers=() if place else headers,
+            )
+            for place, (key, value) in enumerate(changed)
+        ]
+
+    def replay(self, batches: bytes) -> None:
+        """Replays whole, checked batches. What cannot be understood is counted, and never fails.
+
+        Raises CorruptBatch if there is something else than whole batches.
+        """
+        position = 0
+        while position < len(batches):
+            header = batch_header(batches, position)
+            self.offset_next = header.last_offset + 1
+            self.leader_epoch = header.partition_leader_epoch
+            try:
+                batch = decode_batch(batches, position, check_crc=False)
+            except CorruptBatch:
+                self.undecodable_records += header.count
+            else:
+                if not batch.is_control:
+                    self._replay_batch(batch)
+            position += header.size_bytes
+        self._is_applied = False
+
+    def end_load(self, *, offset_next: int, leader_epoch: int) -> None:
+        """Notes that the whole log is replayed; compaction may have taken its last batches."""
+        self.offset_next = offset_next
+        self.leader_epoch = leader_epoch
+
+    def _replay_batch(self, batch: RecordBatch) -> None:
+        for record in batch.records:
+            for name, request_id in record.headers:
+                if name == REQUEST_ID_HEADER and request_id:
+                    self._remember(request_id, batch.last_offset, record.timestamp_ms)
+            try:
+                key = decode_config_key(record.key or b"")
+                text = None if record.value is None else decode_config_value(record.value)
+            except UnknownConfigVersion:
+                self.unknown_records += 1
+            except UndecodableRecord:
+                self.undecodable_records += 1
+            else:
+                if text is None:
+                    self._texts.pop(key, None)
+                else:
+                    self._texts[key] = text
+
+    def _remember(self, request_id: bytes, last_offset: int, timestamp_ms: int) -> None:
+        self._known.pop(request_id, None)
+        self._known[request_id] = last_offset, timestamp_ms
+        if len(self._known) > REQUEST_IDS_MAX:
+            del self._known[next(iter(self._known))]
+
+
+def applied_configs(
+    started_with: _Configs, texts: Mapping[ConfigKey, str]
+) -> AppliedConfigs[_Configs]:
+    """The settings with all of `texts` that are allowed, the server's first.
+
+    What does not fit is left out, one after the other, until the rest does.
+    """
+    configs, problems = started_with, dict[ConfigKey, str]()
+    topics = sorted({key.topic for key in texts if key.topic is not None})
+    for topic in (None, *topics):
+        waiting = {key.name: text for key, text in sorted(texts.items()) if key.topic == topic}
+        while waiting:
+            try:
+                configs = configs.with_changes(topic, waiting, ())
+                break
+            except InvalidSetting as error:
+                # It may name one that is not dynamic, and does not fit one of these.
+                at_fault = [error.name] if error.name in waiting else list(waiting)
+                for name in at_fault:
+                    del waiting[name]
+                    problems[ConfigKey(topic, name)] = error.reason
+    return AppliedConfigs(configs=configs, problems=problems)
+
+
+def _invalid(request: UpdateConfig, key: ConfigKey, why: str) -> InvalidConfig:
+    field = f"set[{key.name}]" if key.name in request.changes else "remove"
+    return InvalidConfig(field, "{name}: {why}", name=key, why=why)
