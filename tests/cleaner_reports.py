@@ -1,0 +1,32 @@
+"""A round's report, as tests of what is told of rounds take it."""
+
+from __future__ import annotations
+
+from offsetd_storage.cleaner.clean import CleanReport
+from offsetd_storage.topic_partition import TopicPartition
+
+MIB = 1024 * 1024
+REPORT = CleanReport(
+    topic_partition=TopicPartition("__consumer_offsets", 7),
+    first_dirty=309_313_806,
+    first_uncleanable=310_221_664,
+    offset_next=310_221_664,
+    started_ms=1_702_699_459_123,
+    last_modified_ms=1_702_699_458_000,
+    tombstones_until_ms=1_702_613_059_123,
+    map_is_full=False,
+    map_utilization=0.25,
+    map_bytes_read=100 * MIB,
+    map_messages_read=907_866,
+    bytes_read=1500 * MIB,
+    bytes_written=375 * MIB,
+    messages_read=1_000_000,
+    messages_written=100_000,
+    invalid_messages=0,
+    segments_before=15,
+    segments_after=4,
+    segments_left_alone=0,
+    delete_horizon_ms=None,
+    index_ms=500,
+    elapsed_ms=2500,
+)
