@@ -248,6 +248,12 @@ class IndexFile:
         """Whether there is no such file."""
         return self._file_bytes is None
 
+    def make(self) -> None:
+        """Makes an empty file where there is none. Raises OSError."""
+        if self._file_bytes is None:
+            self._files.open(self.path, create=True).close()
+            self._file_bytes = 0
+
     def holds(self, entries: bytearray) -> bool:
         """Whether the file is known to be what `entries` say."""
         return self._file_bytes == self._right_bytes == len(entries)

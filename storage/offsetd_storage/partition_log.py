@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 from bisect import bisect_left
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.checkpoints import write_leader_epochs
@@ -14,7 +15,7 @@ from offsetd_storage.readable_log import ReadableLog
 from offsetd_storage.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
     from random import Random
 
@@ -247,6 +248,7 @@ class PartitionLog(ReadableLog):
 
     def _roll(self, *, base_offset: int) -> None:
         old = self._active
+        old.make_room_to_rest()
         new = self._made_segment(base_offset)
         old.rest()
         self._unsynced[old.base_offset] = old
@@ -311,10 +313,15 @@ class PartitionLog(ReadableLog):
         return offset_next
 
     def close(self) -> None:
-        """Writes and syncs everything, gives back the reserved blocks and the descriptors."""
+        """Writes and syncs everything, gives back the reserved blocks and the descriptors.
+
+        Without room for the last entry of the time index, the next start writes it.
+        """
         self.write()
-        if self._active.rest():
-            self._unsynced[self._active.base_offset] = self._active
+        with _passing_without_room():
+            self._active.make_room_to_rest()
+            if self._active.rest():
+                self._unsynced[self._active.base_offset] = self._active
         if self.has_unsynced:
             self.sync()
         self.abandon()
@@ -386,6 +393,15 @@ class PartitionLog(ReadableLog):
 def _may_pass(error: OSError) -> bool:
     """Whether it was room, file size or descriptors that lacked; else the disk is broken."""
     return is_no_room(error) or error.errno in _NO_FILE
+
+
+@contextmanager
+def _passing_without_room() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if not _may_pass(error):
+            raise
 
 
 def _jitter_ms(config: LogConfig, random: Random | None) -> int:

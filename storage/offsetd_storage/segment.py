@@ -147,11 +147,16 @@ class Segment:
         self._files = files
         self._folder = folder
         self._name_lock = threading.Lock()  # Of `path`, and `is_retired`.
-        self._file = files.open(self.path, create=True) if create else None
         self._config = config
         self._jitter_ms = jitter_ms
         self._offset_file = IndexFile(files, self._path_of(INDEX_SUFFIX, state))
         self._time_file = IndexFile(files, self._path_of(TIME_INDEX_SUFFIX, state))
+        if create:
+            # A sync has to find them: it must not lack room for a name. Before the log, as what
+            # has no log counts for nothing.
+            self._offset_file.make()
+            self._time_file.make()
+        self._file = files.open(self.path, create=True) if create else None
         self._unwritten: list[bytes] = []
         self._reserved_bytes = 0  # Blocks that we know of.
         # Whether the file has bytes that are none of the log's.
@@ -317,6 +322,12 @@ class Segment:
         self.size_bytes = position + len(batch)
         self.offset_next = last_offset + 1
         return len(self._unwritten) == 1
+
+    def make_room_to_rest(self) -> None:
+        """Readies it for `rest`. Raises OSError where no blocks are to be had for that."""
+        if self._waking_bytes is None:
+            self._offset_file.reserve(len(self.offset_index) * OFFSET_ENTRY.size)
+            self._time_file.reserve((len(self.time_index) + 1) * TIME_ENTRY.size)
 
     def rest(self) -> bool:
         """Takes no more appends, for now; the time index gets its last entry.
