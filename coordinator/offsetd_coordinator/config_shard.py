@@ -7,7 +7,7 @@ with the reason, and everything else counts.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 from offsetd_storage.errors import CorruptBatch, InvalidSetting
@@ -26,24 +26,13 @@ from offsetd_coordinator.schemas.config_record import (
 from offsetd_coordinator.schemas.primitives import UndecodableRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from offsetd_storage.record_batch import RecordBatch
+    from offsetd_storage.topic_configs import TopicConfigs
 
 REQUEST_IDS_MAX: Final = 1000
 REQUEST_ID_HEADER: Final = HEADER_NAME.decode()
-
-
-class Configs(Protocol):
-    """What the shard asks of `offsetd_storage.topic_configs.TopicConfigs`."""
-
-    def with_changes(
-        self, topic: str | None, changes: Mapping[str, str], removed: Iterable[str]
-    ) -> Self:
-        """With dynamic settings of a topic, or of the server. Raises InvalidSetting."""
-
-
-_Configs = TypeVar("_Configs", bound=Configs)
 
 
 @attrs.frozen(kw_only=True)
@@ -52,7 +41,7 @@ class UpdateConfig:
 
     topic: str | None
     changes: Mapping[str, str] = attrs.field(factory=dict)
-    removed: tuple[str, ...] = ()
+    removals: tuple[str, ...] = ()
     request_id: bytes = b""
     validate_only: bool = False
 
@@ -67,33 +56,32 @@ class ConfigDecision(NamedTuple):
     """What is made of an update; until `replay` nothing has changed.
 
     Exactly one of `reply` and `refusal` is set. `batch` has to be appended, and replayed, before
-    the reply may leave; None if nothing is to be written. `is_repeated`: the reply is that of an
-    earlier request with the same id.
+    the reply may leave; None if nothing is to be written. `configs` is what counts then.
     """
 
     reply: ConfigReply | None
     refusal: CoordinatorError | None
+    configs: TopicConfigs | None = None
     batch: bytes | None = None
     last_offset: int = -1
-    is_repeated: bool = False
 
 
 @attrs.frozen(kw_only=True)
-class AppliedConfigs(Generic[_Configs]):
+class AppliedConfigs:
     """What the texts come to; `problems` names those that are kept and not used, and why."""
 
-    configs: _Configs
+    configs: TopicConfigs
     problems: Mapping[ConfigKey, str]
 
 
-class ConfigShard(Generic[_Configs]):
+class ConfigShard:
     """The settings of `__offsetd_config`. Used by one thread at a time.
 
     `started_with` is what counts where no setting is dynamic. `offset_next` is the log offset of
     the next record, `leader_epoch` what new batches carry.
     """
 
-    def __init__(self, started_with: _Configs, *, request_id_window_ms: int) -> None:
+    def __init__(self, started_with: TopicConfigs, *, request_id_window_ms: int) -> None:
         self.offset_next = 0
         self.leader_epoch = 0
         self.unknown_records = 0
@@ -102,8 +90,7 @@ class ConfigShard(Generic[_Configs]):
         self._request_id_window_ms = request_id_window_ms
         self._texts: dict[ConfigKey, str] = {}
         self._known: dict[bytes, tuple[int, int]] = {}  # Last offset and timestamp, oldest first.
-        self._applied = AppliedConfigs[_Configs](configs=started_with, problems={})
-        self._is_applied = True
+        self._applied: AppliedConfigs | None = None
 
     @property
     def texts(self) -> Mapping[ConfigKey, str]:
@@ -111,70 +98,66 @@ class ConfigShard(Generic[_Configs]):
         return self._texts
 
     @property
-    def applied(self) -> AppliedConfigs[_Configs]:
+    def applied(self) -> AppliedConfigs:
         """What counts now."""
-        if not self._is_applied:
+        if self._applied is None:
             self._applied = applied_configs(self._started_with, self._texts)
-            self._is_applied = True
         return self._applied
-
-    def preview(self, request: UpdateConfig) -> AppliedConfigs[_Configs]:
-        """What would count. Raises InvalidConfig if the change does not fit, as a whole."""
-        texts = dict(self._texts)
-        for name in request.removed:
-            if texts.pop(ConfigKey(request.topic, name), None) is None:
-                self._check_exists(request, name)
-        named = {ConfigKey(request.topic, name): text for name, text in request.changes.items()}
-        after = applied_configs(self._started_with, texts | named)
-        for key, why in after.problems.items():
-            if key in named or key not in self.applied.problems:
-                raise _invalid(request, key, why)
-        return after
 
     def decide(self, request: UpdateConfig, now_ms: int) -> ConfigDecision:
         """What to write and what to answer. Changes nothing; a refusal is part of the decision."""
         if request.request_id and not request.validate_only:
             known = self._known.get(request.request_id)
             if known is not None and known[1] >= now_ms - self._request_id_window_ms:
-                return ConfigDecision(ConfigReply(known[0]), None, is_repeated=True)
+                return ConfigDecision(ConfigReply(known[0]), None, self.applied.configs)
         try:
-            self.preview(request)
-        except CoordinatorError as refusal:
-            return ConfigDecision(None, refusal)
-        records = self._records(request, now_ms)
+            configs = self._changed(request)
+        except InvalidSetting as error:
+            return ConfigDecision(None, _invalid(request, error))
+        records = self._records(request, configs.texts(request.topic), now_ms)
         if request.validate_only or not records:
-            return ConfigDecision(ConfigReply(None), None)
+            return ConfigDecision(ConfigReply(None), None, configs)
         batch = encode_batch(records, base_offset=self.offset_next, leader_epoch=self.leader_epoch)
         last_offset = records[-1].offset
-        return ConfigDecision(ConfigReply(last_offset), None, batch, last_offset)
+        return ConfigDecision(ConfigReply(last_offset), None, configs, batch, last_offset)
 
-    def _check_exists(self, request: UpdateConfig, name: str) -> None:
-        try:
-            self._started_with.with_changes(request.topic, {}, (name,))
-        except InvalidSetting as error:
-            key = ConfigKey(request.topic, name)
-            raise _invalid(request, key, error.reason) from error
+    def _changed(self, request: UpdateConfig) -> TopicConfigs:
+        """What is kept and not used can be taken back, although it may not be known."""
+        applied = self.applied
+        removals = [
+            name
+            for name in request.removals
+            if ConfigKey(request.topic, name) not in applied.problems
+        ]
+        return applied.configs.with_changes(request.topic, request.changes, removals)
 
-    def _records(self, request: UpdateConfig, now_ms: int) -> list[Record]:
-        changed: list[tuple[ConfigKey, bytes | None]] = [
-            (ConfigKey(request.topic, name), encode_config_value(text))
-            for name, text in request.changes.items()
+    def _records(
+        self, request: UpdateConfig, after: Mapping[str, str], now_ms: int
+    ) -> list[Record]:
+        """Those of the settings that differ, or were not used, from what is stored."""
+        topic, problems = request.topic, self.applied.problems
+        before = {key.name: text for key, text in self._texts.items() if key.topic == topic}
+        changed: list[tuple[str, bytes | None]] = [
+            (name, encode_config_value(text))
+            for name, text in sorted(after.items())
+            if before.get(name) != text
         ]
         changed += [
-            (key, None)
-            for name in request.removed
-            if (key := ConfigKey(request.topic, name)) in self._texts
+            (name, None)
+            for name in sorted(before)
+            if name not in after
+            and (ConfigKey(topic, name) not in problems or name in request.removals)
         ]
         headers = ((REQUEST_ID_HEADER, request.request_id),) if request.request_id else ()
         return [
             Record(
-                key=encode_config_key(key),
+                key=encode_config_key(ConfigKey(topic, name)),
                 value=value,
                 offset=self.offset_next + place,
                 timestamp_ms=now_ms,
                 headers=() if place else headers,
             )
-            for place, (key, value) in enumerate(changed)
+            for place, (name, value) in enumerate(changed)
         ]
 
     def replay(self, batches: bytes) -> None:
@@ -195,7 +178,7 @@ class ConfigShard(Generic[_Configs]):
                 if not batch.is_control:
                     self._replay_batch(batch)
             position += header.size_bytes
-        self._is_applied = False
+        self._applied = None
 
     def end_load(self, *, offset_next: int, leader_epoch: int) -> None:
         """Notes that the whole log is replayed; compaction may have taken its last batches."""
@@ -227,30 +210,19 @@ class ConfigShard(Generic[_Configs]):
             del self._known[next(iter(self._known))]
 
 
-def applied_configs(
-    started_with: _Configs, texts: Mapping[ConfigKey, str]
-) -> AppliedConfigs[_Configs]:
-    """The settings with all of `texts` that are allowed, the server's first.
-
-    What does not fit is left out, one after the other, until the rest does.
-    """
-    configs, problems = started_with, dict[ConfigKey, str]()
-    topics = sorted({key.topic for key in texts if key.topic is not None})
-    for topic in (None, *topics):
-        waiting = {key.name: text for key, text in sorted(texts.items()) if key.topic == topic}
-        while waiting:
-            try:
-                configs = configs.with_changes(topic, waiting, ())
-                break
-            except InvalidSetting as error:
-                # It may name one that is not dynamic, and does not fit one of these.
-                at_fault = [error.name] if error.name in waiting else list(waiting)
-                for name in at_fault:
-                    del waiting[name]
-                    problems[ConfigKey(topic, name)] = error.reason
+def applied_configs(started_with: TopicConfigs, texts: Mapping[ConfigKey, str]) -> AppliedConfigs:
+    """The settings with all of `texts` that are known, allowed, and fit each other."""
+    stored: dict[str | None, dict[str, str]] = {}
+    for key, text in texts.items():
+        stored.setdefault(key.topic, {})[key.name] = text
+    configs, refusals = started_with.with_stored(stored)
+    problems = {ConfigKey(topic, name): error.reason for (topic, name), error in refusals.items()}
     return AppliedConfigs(configs=configs, problems=problems)
 
 
-def _invalid(request: UpdateConfig, key: ConfigKey, why: str) -> InvalidConfig:
-    field = f"set[{key.name}]" if key.name in request.changes else "remove"
-    return InvalidConfig(field, "{name}: {why}", name=key, why=why)
+def _invalid(request: UpdateConfig, error: InvalidSetting) -> InvalidConfig:
+    if error.name in request.changes:
+        field = f"set[{error.name}]"
+    else:
+        field = "remove" if error.name in request.removals else "set"
+    return InvalidConfig(field, "{name}: {why}", name=error.name, why=error.reason)

@@ -31,11 +31,12 @@ class ConfigSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     CONFIG_SOURCE_UNSPECIFIED: _ClassVar[ConfigSource]
     CONFIG_SOURCE_DYNAMIC_TOPIC: _ClassVar[ConfigSource]
-    CONFIG_SOURCE_DYNAMIC_SERVER: _ClassVar[ConfigSource]
     CONFIG_SOURCE_STATIC_TOPIC: _ClassVar[ConfigSource]
     CONFIG_SOURCE_TOPIC_DEFAULT: _ClassVar[ConfigSource]
+    CONFIG_SOURCE_DYNAMIC_SERVER: _ClassVar[ConfigSource]
     CONFIG_SOURCE_STATIC_SERVER: _ClassVar[ConfigSource]
     CONFIG_SOURCE_DEFAULT: _ClassVar[ConfigSource]
+    CONFIG_SOURCE_FLOOR: _ClassVar[ConfigSource]
 SERVER_STATE_UNSPECIFIED: ServerState
 SERVER_STATE_LOADING: ServerState
 SERVER_STATE_SERVING: ServerState
@@ -47,11 +48,12 @@ CLEANING_STATE_ABORTED: CleaningState
 CLEANING_STATE_PAUSED: CleaningState
 CONFIG_SOURCE_UNSPECIFIED: ConfigSource
 CONFIG_SOURCE_DYNAMIC_TOPIC: ConfigSource
-CONFIG_SOURCE_DYNAMIC_SERVER: ConfigSource
 CONFIG_SOURCE_STATIC_TOPIC: ConfigSource
 CONFIG_SOURCE_TOPIC_DEFAULT: ConfigSource
+CONFIG_SOURCE_DYNAMIC_SERVER: ConfigSource
 CONFIG_SOURCE_STATIC_SERVER: ConfigSource
 CONFIG_SOURCE_DEFAULT: ConfigSource
+CONFIG_SOURCE_FLOOR: ConfigSource
 
 class GetServerInfoRequest(_message.Message):
     __slots__ = ()
@@ -318,7 +320,7 @@ class DeleteRecordsResponse(_message.Message):
     def __init__(self, log_start_offset: _Optional[int] = ..., deleted_bytes: _Optional[int] = ..., revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ...) -> None: ...
 
 class ConfigSetting(_message.Message):
-    __slots__ = ("name", "value", "default_value", "source", "unit", "description", "is_dynamic", "problem")
+    __slots__ = ("name", "value", "default_value", "source", "unit", "description", "is_dynamic", "allowed_values", "problem")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VALUE_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -326,6 +328,7 @@ class ConfigSetting(_message.Message):
     UNIT_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     IS_DYNAMIC_FIELD_NUMBER: _ClassVar[int]
+    ALLOWED_VALUES_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     name: str
     value: str
@@ -334,8 +337,9 @@ class ConfigSetting(_message.Message):
     unit: str
     description: str
     is_dynamic: bool
+    allowed_values: str
     problem: str
-    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., default_value: _Optional[str] = ..., source: _Optional[_Union[ConfigSource, str]] = ..., unit: _Optional[str] = ..., description: _Optional[str] = ..., is_dynamic: bool = ..., problem: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., default_value: _Optional[str] = ..., source: _Optional[_Union[ConfigSource, str]] = ..., unit: _Optional[str] = ..., description: _Optional[str] = ..., is_dynamic: bool = ..., allowed_values: _Optional[str] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class DescribeConfigRequest(_message.Message):
     __slots__ = ("topic", "names")
