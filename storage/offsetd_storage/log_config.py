@@ -54,7 +54,6 @@ class LogConfig:
         "segment.ms",
         unit="ms",
         least=1,
-        server_name="log.roll.ms",
         reason="A segment is closed at this age.",
     )
     segment_jitter_ms: int = whole(
@@ -62,7 +61,6 @@ class LogConfig:
         "segment.jitter.ms",
         unit="ms",
         least=0,
-        server_name="log.roll.jitter.ms",
         reason="Spreads the closing of segments over time.",
     )
     segment_index_bytes_max: int = whole(
@@ -230,4 +228,5 @@ class LogConfig:
         return CleanupPolicy.DELETE in self.cleanup_policy
 
 
+OFFSETS_TOPIC: Final = "__consumer_offsets"
 OFFSETS_TOPIC_LOG_CONFIG: Final = LogConfig(segment_bytes_max=104_857_600, cleanup_policy=COMPACT)

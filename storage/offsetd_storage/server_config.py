@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import attrs
 
 from offsetd_storage.errors import InvalidSetting
 from offsetd_storage.setting_kinds import INT32_MAX
 from offsetd_storage.settings import flag, real, whole
-
-if TYPE_CHECKING:
-    from offsetd_storage.log_config import LogConfig
 
 DEDUPE_BYTES_PER_THREAD_MIN: Final = 1_048_576  # Kafka wants more than this.
 
@@ -128,10 +125,11 @@ class RetentionConfig:
     )
 
     def __attrs_post_init__(self) -> None:
-        if self._retention()[1] == 0:
-            raise InvalidSetting(self._retention()[0], "0 is neither -1, for never, nor 1 or more")
+        name, value_ms = self._counting()
+        if value_ms == 0:
+            raise InvalidSetting(name, "0 is neither -1, for never, nor 1 or more")
 
-    def _retention(self) -> tuple[str, int]:
+    def _counting(self) -> tuple[str, int]:
         """The setting that counts, and what it says in milliseconds."""
         if self.retention_ms is not None:
             return "log.retention.ms", self.retention_ms
@@ -139,16 +137,56 @@ class RetentionConfig:
             return "log.retention.minutes", self.retention_minutes * _MINUTE_MS
         return "log.retention.hours", self.retention_hours * _HOUR_MS
 
-    @property
-    def topic_retention_ms(self) -> int:
-        """The default of `retention.ms`; -1 for never."""
-        return max(self._retention()[1], -1)
+    def topic_defaults(self) -> dict[str, tuple[str, int]]:
+        """By names of topics' settings: the one here that is its default, and its value."""
+        name, value_ms = self._counting()
+        return {
+            "retention.ms": (name, max(value_ms, -1)),
+            "retention.bytes": ("log.retention.bytes", self.retention_bytes),
+        }
 
-    def as_defaults(self, log: LogConfig) -> LogConfig:
-        """`log` with these limits."""
-        return attrs.evolve(
-            log, retention_ms=self.topic_retention_ms, retention_bytes=self.retention_bytes
-        )
+
+@attrs.frozen(kw_only=True)
+class RollConfig:
+    """At which age all topics' segments are closed that do not say so themselves."""
+
+    roll_hours: int = whole(
+        168,
+        "log.roll.hours",
+        unit="hours",
+        least=1,
+        most=INT32_MAX,
+        reason="The default of segment.ms, unless milliseconds are set.",
+    )
+    roll_ms: int | None = whole(
+        None, "log.roll.ms", unit="ms", least=1, reason="Goes before log.roll.hours."
+    )
+    jitter_hours: int = whole(
+        0,
+        "log.roll.jitter.hours",
+        unit="hours",
+        least=0,
+        most=INT32_MAX,
+        reason="The default of segment.jitter.ms, unless milliseconds are set.",
+    )
+    jitter_ms: int | None = whole(
+        None, "log.roll.jitter.ms", unit="ms", least=0, reason="Goes before log.roll.jitter.hours."
+    )
+
+    def topic_defaults(self) -> dict[str, tuple[str, int]]:
+        """By names of topics' settings: the one here that is its default, and its value."""
+        return {
+            "segment.ms": (
+                ("log.roll.hours", self.roll_hours * _HOUR_MS)
+                if self.roll_ms is None
+                else ("log.roll.ms", self.roll_ms)
+            ),
+            "segment.jitter.ms": (
+                ("log.roll.jitter.hours", self.jitter_hours * _HOUR_MS)
+                if self.jitter_ms is None
+                else ("log.roll.jitter.ms", self.jitter_ms)
+            ),
+        }
 
 
 @attrs.frozen(kw_only=True)

@@ -7,9 +7,10 @@ from typing import Any, Final
 import attrs
 
 from offsetd_storage.journal_format import FILE_BYTES_MAX, FRAME_BYTES_MAX
-from offsetd_storage.log_config import OFFSETS_TOPIC_LOG_CONFIG, LogConfig
+from offsetd_storage.log_config import OFFSETS_TOPIC, OFFSETS_TOPIC_LOG_CONFIG, LogConfig
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
+__all__ = ["OFFSETS_TOPIC", "LogStoreConfig", "TopicSpec"]
+
 OFFSETS_PARTITIONS_DEFAULT: Final = 50  # Kafka's offsets.topic.num.partitions.
 PARTITIONS_MAX: Final = 10_000  # A larger number is a slip: each takes files, and time at a start.
 

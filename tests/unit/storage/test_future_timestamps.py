@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from functools import partial
 
+import attrs
 import pytest
 from offsetd_storage.append_timestamps import prepared_batch
 from offsetd_storage.cleaner.swap import delete_oldest
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.delayed_deletion import FileDeleter
 from offsetd_storage.errors import InvalidTimestamp
-from offsetd_storage.log_config import LogConfig
 from offsetd_storage.record_batch import batch_header
 from offsetd_storage.retention import RetentionPlan, plan_retention, segment_figures
 from offsetd_storage.scheduler import LOG_RETENTION, PeriodicTask, Scheduler
-from offsetd_storage.server_config import RetentionConfig
 from offsetd_storage.settings import with_settings
 from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.topic_configs import TopicConfigs
 from partition_logs import FOLDER, bases, batch_of, created, opened
 from server_process import poll
 
@@ -28,9 +28,8 @@ LONG_AGO_MS = 1000
 MONTHS_AHEAD_MS = 1_742_299_840_000
 START_MS = 1_732_000_000_000
 DAY_MS = 86_400_000
-RETENTION = with_settings(
-    RetentionConfig(),
-    {"log.retention.minutes": "1", "log.retention.check.interval.ms": "1000"},
+CONFIGS = TopicConfigs(
+    static_server={"log.retention.minutes": "1", "log.retention.check.interval.ms": "1000"}
 )
 BATCH_BYTES = 400
 AS_KAFKA = {
@@ -45,7 +44,7 @@ class Topic:
     def __init__(self, settings: dict[str, str]) -> None:
         self.clock = ManualClock(START_MS)
         self.files = SimulatedFiles(clock=self.clock)
-        config = RETENTION.as_defaults(LogConfig(segment_bytes_max=1000))
+        config = attrs.evolve(CONFIGS.log_config("topic"), segment_bytes_max=1000)
         self.config = with_settings(config, settings)
         self.log = created(self.files, config=self.config)
         self.deleter = FileDeleter(self.files, self.clock)
@@ -109,15 +108,15 @@ def checks_until_empty(topic: Topic, checks_max: int) -> int | None:
 
     task = PeriodicTask(
         name=LOG_RETENTION,
-        interval_ms=RETENTION.check_interval_ms,
-        initial_delay_ms=RETENTION.check_interval_ms,
+        interval_ms=CONFIGS.retention.check_interval_ms,
+        initial_delay_ms=CONFIGS.retention.check_interval_ms,
         run=check,
     )
     scheduler = Scheduler([task], threads=1, clock=topic.clock)
     scheduler.start()
     try:
         for checks in range(1, checks_max + 1):
-            topic.clock.advance(RETENTION.check_interval_ms)
+            topic.clock.advance(CONFIGS.retention.check_interval_ms)
             scheduler.wake()
             poll(lambda: scheduler.statuses[0].runs == checks, 60)  # noqa: B023
             assert scheduler.statuses[0].failures == 0, scheduler.statuses[0].last_error
