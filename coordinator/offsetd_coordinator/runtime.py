@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from offsetd_storage.errors import PartitionQuarantined, RecordTooLarge, StorageFailed, StorageFull
 from offsetd_storage.log_store import OFFSETS_TOPIC
@@ -24,6 +24,7 @@ from offsetd_coordinator.errors import (
 )
 from offsetd_coordinator.flusher import Flusher, as_storage_failed
 from offsetd_coordinator.placement import partition_of
+from offsetd_coordinator.requests import DeleteGroup, DeleteOffsets
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,6 +45,26 @@ _PLACEMENTS_MAX = 65_536
 _PLACED_GROUP_BYTES_MAX = 256
 
 
+class DiskRoom(Protocol):
+    """What the runtime asks of `offsetd_storage.disk_space.DiskSpace`."""
+
+    @property
+    def is_low(self) -> bool:
+        """Whether what room is left is for deletions and for cleaning."""
+
+    def note_full(self, refusal: StorageFull) -> None:
+        """An append found no room."""
+
+
+class _Unwatched:
+    """The disk of a node that nobody looks after."""
+
+    is_low = False
+
+    def note_full(self, refusal: StorageFull) -> None:
+        pass
+
+
 class Runtime:
     """Drives the shards of one node over one store. Every method is for the event loop's thread.
 
@@ -60,7 +81,9 @@ class Runtime:
         loop: asyncio.AbstractEventLoop,
         recovery_point_interval_ms: int,
         on_failed: Callable[[StorageFailed], None],
+        disk: DiskRoom | None = None,
     ) -> None:
+        """`disk` says when commits are to be refused; None: when an append finds no room."""
         self.store = store
         self.partitions = store.partitions
         self.failed: StorageFailed | None = None
@@ -82,6 +105,7 @@ class Runtime:
             on_failed=lambda error: loop.call_soon_threadsafe(self._note_failed, error),
         )
         self._append = store.append
+        self._disk: DiskRoom = disk or _Unwatched()
         self._remembered_place = functools.lru_cache(_PLACEMENTS_MAX)(self._place)
 
     def start(self) -> None:
@@ -106,6 +130,8 @@ class Runtime:
         partition, shard = self._shard(request.group_id)
         decision = shard.decide(request, self._clock.now_ms())
         if decision.batch is not None:
+            if self._disk.is_low:
+                _refuse_unless_it_deletes(request)
             self._write(partition, shard, decision)
         elif decision.batches:
             return self._write_steps(partition, shard, decision)
@@ -290,6 +316,7 @@ class Runtime:
                 max_timestamp_ms=max_timestamp_ms,
             )
         except StorageFull as error:
+            self._disk.note_full(error)
             raise DiskFull("the disk is full: nothing was written") from error
         except RecordTooLarge as error:
             raise InvalidCommitSize("offsets", "{cause}", cause=error) from error
@@ -336,6 +363,12 @@ class Runtime:
                 future.set_exception(self.unavailable())
         self._waiting.clear()
         self._on_failed(self.failed)
+
+
+def _refuse_unless_it_deletes(request: Request) -> None:
+    """On a low disk. Behind the decision: a duplicate and a refusal write nothing."""
+    if not isinstance(request, DeleteOffsets | DeleteGroup):
+        raise DiskFull("the disk is nearly full: nothing was written; reads and deletes go on")
 
 
 def _outcome(decision: Decision) -> Reply | CoordinatorError:

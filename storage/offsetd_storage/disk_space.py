@@ -149,8 +149,14 @@ class DiskSpace:
                 times_low=self._times_low,
             )
 
-    def note_full(self) -> None:
-        """An append found no room: from now on the disk is LOW."""
+    def note_full(self, refusal: StorageFull) -> None:
+        """An append was refused: from now on the disk is LOW.
+
+        Unless it was descriptors that lacked, or a file that may not grow: neither is mended here.
+        """
+        cause = refusal.__cause__
+        if isinstance(cause, OSError) and not is_no_room(cause):
+            return
         with self._lock:
             self._was_full = True
             becomes_low = self._set_low()

@@ -22,6 +22,8 @@ from offsetd_coordinator.requests import (
     Decision,
     DeleteGroup,
     DeleteGroupReply,
+    DeleteOffsets,
+    DeleteOffsetsReply,
     OffsetEntry,
 )
 from offsetd_coordinator.runtime import OFFSETS_TOPIC, Runtime
@@ -110,6 +112,17 @@ class FakeShard:
         return [len(self.applied)]
 
 
+class FakeDisk:
+    """Low when told so."""
+
+    def __init__(self) -> None:
+        self.is_low = False
+        self.refusals: list[StorageFull] = []
+
+    def note_full(self, refusal: StorageFull) -> None:
+        self.refusals.append(refusal)
+
+
 class Run:
     """A runtime over fakes."""
 
@@ -117,6 +130,7 @@ class Run:
         self.store = FakeStore()
         self.shards = {partition: FakeShard() for partition in range(PARTITIONS)}
         self.failures: list[StorageFailed] = []
+        self.disk = FakeDisk()
         self.runtime = Runtime(
             self.store,  # type: ignore[arg-type]
             self.shards,  # type: ignore[arg-type]
@@ -124,6 +138,7 @@ class Run:
             loop=asyncio.get_running_loop(),
             recovery_point_interval_ms=3_600_000,
             on_failed=self.failures.append,
+            disk=self.disk,
         )
         self.runtime.start()
 
@@ -217,6 +232,40 @@ async def test_what_the_store_refuses_changes_nothing(
     assert run.failures == []
     run.store.append_error = None
     assert run.commit(group_in(0))[1] == CommitReply(0)
+
+
+async def test_on_a_low_disk_commits_are_refused_and_the_rest_goes_on(run: Run) -> None:
+    group = group_in(1)
+    shard = replay(new_shard(1), large_group(group))
+    run.shards[1] = shard  # type: ignore[assignment]
+    entry = OffsetEntry(topic=b"t", partition=0, offset=7)
+    done = CommitOffsets.of(group, [entry], b"once")
+    before = run.runtime.submit(done)[1]
+    state = state_of(shard)
+    run.disk.is_low = True
+    with pytest.raises(DiskFull, match="nothing was written"):
+        run.runtime.submit(CommitOffsets.of(group, [entry], b"again"))
+    assert state_of(shard) == state
+    assert run.runtime.submit(done)[1] == before, "it was done, and is only asked for again"
+    assert len(run.store.appended) == 1
+    fetched = run.runtime.fetch(group, None, require_stable=False)[1]
+    assert isinstance(fetched, list)
+    assert len(fetched) == 50
+    deleted = run.runtime.submit(DeleteOffsets(group_id=group, topics=(b"t",)))[1]
+    assert isinstance(deleted, DeleteOffsetsReply)
+    assert len(deleted.deleted) == 50
+    assert isinstance(run.runtime.submit(DeleteGroup(group_id=group))[1], GroupIdNotFound)
+    run.disk.is_low = False
+    assert isinstance(run.runtime.submit(CommitOffsets.of(group, [entry]))[1], CommitReply)
+    assert run.disk.refusals == []
+
+
+async def test_an_append_without_room_is_told_to_whoever_sees_to_the_disk(run: Run) -> None:
+    error = StorageFull("no room")
+    run.store.append_error = error
+    with pytest.raises(DiskFull):
+        run.commit(group_in(0))
+    assert run.disk.refusals == [error]
 
 
 def large_group(group: bytes) -> bytes:

@@ -9,6 +9,7 @@ from pathlib import Path
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.disk_relief import REST_MS_MAX, DiskRelief
 from offsetd_storage.disk_space import DiskSpace
+from offsetd_storage.errors import StorageFull
 from offsetd_storage.server_config import DiskConfig
 from offsetd_storage.simulated_disk import BLOCK_BYTES
 from offsetd_storage.simulated_files import SimulatedFiles
@@ -72,7 +73,7 @@ def test_a_disk_that_gets_low_again_is_relieved_at_once() -> None:
     low.files.unlink(Path("/other"))
     low.runs_for(1000)
     assert not low.disk.is_low
-    low.disk.note_full()
+    low.disk.note_full(StorageFull("no room"))
     low.relief.run()
     assert len(low.begun) == 2
 

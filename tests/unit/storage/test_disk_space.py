@@ -29,6 +29,7 @@ MIB = 1 << 20
 FOLDER = Path("/data")
 RESERVE = FOLDER / RESERVE_NAME
 OTHER = Path("/other")
+FULL = StorageFull("no room")
 MARKS = DiskMarks(reserve_bytes=100, free_bytes_min=10)
 OK, LOW = SpaceState.OK, SpaceState.LOW
 # With a disk of 1024 blocks: a reserve of 64, a mark of 16, enough from 96 on.
@@ -191,8 +192,8 @@ def test_a_disk_gets_low_gives_the_reserve_back_and_makes_it_again_when_there_is
 def test_an_append_without_room_makes_the_disk_low_at_once() -> None:
     disk = Disk()
     disk.space.check()
-    disk.space.note_full()
-    disk.space.note_full()
+    disk.space.note_full(FULL)
+    disk.space.note_full(FULL)
     assert disk.space.is_low
     assert disk.low_calls == 1, "who is told looks again and again by himself"
     assert disk.reserve_blocks == 64, "not on the thread that appends"
@@ -202,13 +203,31 @@ def test_an_append_without_room_makes_the_disk_low_at_once() -> None:
     assert (disk.space.is_low, disk.reserve_blocks) == (False, 64)
 
 
+@pytest.mark.parametrize(
+    ("number", "is_low"),
+    [
+        (errno.ENOSPC, True),
+        (errno.EDQUOT, True),
+        (errno.EMFILE, False),
+        (errno.ENFILE, False),
+        (errno.EFBIG, False),
+    ],
+)
+def test_only_want_of_room_makes_the_disk_low(number: int, is_low: bool) -> None:
+    disk = Disk()
+    refusal = StorageFull("refused")
+    refusal.__cause__ = OSError(number, "why")
+    disk.space.note_full(refusal)
+    assert disk.space.is_low is is_low
+
+
 def test_an_append_without_room_during_a_look_counts() -> None:
     disk = Disk()
     disk.space.check()
-    disk.space.note_full()
+    disk.space.note_full(FULL)
     disk.space.check()
     disk.files.before_operation = lambda _, operation: (
-        disk.space.note_full() if operation.kind is OperationKind.ALLOCATE else None
+        disk.space.note_full(FULL) if operation.kind is OperationKind.ALLOCATE else None
     )
     disk.space.check()
     assert disk.space.is_low
@@ -220,7 +239,7 @@ def test_an_append_without_room_during_a_look_counts() -> None:
 def test_where_only_a_quota_is_full_the_disk_is_low_until_the_reserve_can_be_made() -> None:
     disk = Disk()
     disk.space.check()
-    disk.space.note_full()
+    disk.space.note_full(FULL)
     disk.space.check()
     disk.files.faults.append(Fault(errno=errno.EDQUOT, kind=OperationKind.ALLOCATE, nth=1))
     disk.space.check()
@@ -273,7 +292,7 @@ def test_without_a_reserve_and_a_mark_the_disk_is_low_while_nothing_finds_room()
     disk = Disk(taken_blocks=1024, config=DiskConfig(reserve_bytes=0, free_bytes_min=0))
     disk.space.check()
     assert not disk.space.is_low
-    disk.space.note_full()
+    disk.space.note_full(FULL)
     disk.space.check()
     assert disk.space.is_low
     disk.space.check()
