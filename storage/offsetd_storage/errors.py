@@ -83,6 +83,10 @@ class OffsetOutOfRange(StorageError):
     """An offset that is not between the log's start and its durable end."""
 
 
+class PolicyViolation(StorageError):
+    """What was asked for does not go with the log's `cleanup.policy`."""
+
+
 class RecordTooLarge(StorageError):
     """A batch larger than `max.message.bytes`."""
 

@@ -139,7 +139,7 @@ class LogStore:
         """
         with self._pending_lock:
             self._refuse_if_failed()
-            log = self._log(topic_partition)
+            log = self.log(topic_partition)
             bytes_max = min(log.batch_bytes_max, self._batch_bytes_max)
             if len(batch) > bytes_max:
                 raise RecordTooLarge(
@@ -233,6 +233,25 @@ class LogStore:
             while not self._advance_once():
                 pass
 
+    def settle_points(self) -> None:
+        """Flushes, and moves the recovery points there: what was rolled can be cleaned and deleted.
+
+        Raises StorageFailed.
+        """
+        self.flush()
+        self.advance_recovery_points()
+
+    def sync_segments(self, *topic_partitions: TopicPartition) -> None:
+        """Syncs what is written of these logs, or of all; no point moves. Raises StorageFailed."""
+        with self._advance_lock, self._fail_stop():
+            for topic_partition in topic_partitions or self.logs:
+                self.logs[topic_partition].sync()
+
+    def checkpoint_log_starts(self) -> None:
+        """Writes Kafka's text checkpoints where they changed. Raises StorageFailed."""
+        with self._advance_lock, self._fail_stop():
+            self._checkpoints.write(self._durable_offsets(), self.logs.values())
+
     def _advance_once(self) -> bool:
         """False if the journal is so full that it wants newer points than these."""
         with self._journal_lock:
@@ -306,7 +325,7 @@ class LogStore:
         """
         with self._pending_lock:
             self._refuse_if_failed()
-            log = self._log(topic_partition)
+            log = self.log(topic_partition)
             with self.latching():
                 return log.roll_if_due(self._clock.now_ms()) if only_if_due else log.roll()
 
@@ -315,7 +334,7 @@ class LogStore:
 
         Raises OffsetOutOfRange above the recovery point, to which a crash may set back the log.
         """
-        log = self._log(topic_partition)
+        log = self.log(topic_partition)
         recovery_point = self.recovery_point(topic_partition).offset
         if offset > recovery_point:
             raise OffsetOutOfRange(
@@ -336,7 +355,7 @@ class LogStore:
 
         Raises OffsetOutOfRange for others; StorageFailed.
         """
-        log, point = self._log(topic_partition), self.recovery_point(topic_partition)
+        log, point = self.log(topic_partition), self.recovery_point(topic_partition)
         segments = log.segments[: count + 1]
         if len(segments) <= count or segments[count].base_offset > min(
             point.log_start_offset, point.segment_base_offset
@@ -348,7 +367,8 @@ class LogStore:
         with self.latching():
             delete_oldest(self._files, log, count, discard=discard)
 
-    def _log(self, topic_partition: TopicPartition) -> PartitionLog:
+    def log(self, topic_partition: TopicPartition) -> PartitionLog:
+        """A log that is there and whole. Raises PartitionQuarantined."""
         log = self.logs.get(topic_partition)
         if log is None:
             damage = self.quarantined.get(topic_partition, "there is no such partition")

@@ -39,6 +39,12 @@ class CleanerCheckpoint:
         self._is_stale = False  # The file does not say what we know.
         self._offsets = self._read()
 
+    @property
+    def topic_partitions(self) -> list[TopicPartition]:
+        """Which logs it has, of all topics."""
+        with self._lock:
+            return list(self._offsets)
+
     def first_dirty(self, topic_partition: TopicPartition) -> int | None:
         """Where the last round ended; None if there was none."""
         with self._lock:

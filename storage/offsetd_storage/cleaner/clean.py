@@ -14,7 +14,7 @@ from offsetd_storage.cleaner.plan import (
     is_worth_rewriting,
     log_to_clean,
 )
-from offsetd_storage.cleaner.segment_bytes import SegmentBytes
+from offsetd_storage.cleaner.segment_bytes import CHUNK_BYTES, SegmentBytes
 from offsetd_storage.cleaner.summaries import log_summary, segment_summary
 from offsetd_storage.cleaner.swap import install, unlink_cleaned
 from offsetd_storage.cleaner.transactions import (
@@ -74,6 +74,7 @@ class CleanerTools:
     should_stop: Callable[[], bool] = lambda: False
     discard: Callable[[Sequence[Path]], None] | None = None
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
+    chunk_bytes: int = CHUNK_BYTES  # What is read at once; a larger batch gets what it needs.
 
     def pace(self, size_bytes: int) -> None:
         """Waits as the throttle says. Raises CleaningAborted."""
@@ -198,10 +199,15 @@ def clean_and_checkpoint(
     return report
 
 
-def read_history(log: PartitionLog) -> ProducerHistory:
-    """What the producers of a log wrote. Raises CorruptBatch, OldMessageFormat, and OSError."""
+def read_history(
+    log: PartitionLog, *, throttle: Callable[[int], None] = lambda _: None
+) -> ProducerHistory:
+    """What the producers of a log wrote. Raises CorruptBatch, OldMessageFormat, and OSError.
+
+    `throttle(bytes)` is called for each chunk: it may wait, and raise to end it.
+    """
     with _reading(log):
-        return read_producers(_opened(log.segments, log.offset_next_written))
+        return read_producers(_opened(log.segments, log.offset_next_written), throttle=throttle)
 
 
 def _forget_failed_round(log: PartitionLog, files: Files) -> None:
@@ -227,6 +233,7 @@ def _map_dirty(
         first_uncleanable=end,
         aborted=history.aborted,
         throttle=tools.pace,
+        chunk_bytes=tools.chunk_bytes,
     )
 
 
@@ -343,6 +350,7 @@ class _Round:
                 self.rules,
                 _no_write if self._dry_run else writer.write,
                 throttle=self._tools.pace,
+                chunk_bytes=self._tools.chunk_bytes,
             )
         return stats
 

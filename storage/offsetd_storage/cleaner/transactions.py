@@ -20,7 +20,7 @@ from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.kernels import offset_map, producers, scan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -57,11 +57,18 @@ class ProducerHistory:
     """What the batches of a log say of its producers. Empty for a log that none of them wrote to.
 
     `open_first_offsets`: where transactions begin that are not decided yet, by producer's id.
+    `delete_horizon_ms`: the earliest one that a batch has, None if none does.
     """
 
     aborted: Sequence[AbortedTransaction] = ()
     last_records: Mapping[int, LastRecord] = attrs.Factory(dict)
     open_first_offsets: Mapping[int, int] = attrs.Factory(dict)
+    delete_horizon_ms: int | None = None
+
+    @property
+    def has_producers(self) -> bool:
+        """Whether any of them wrote to the log."""
+        return bool(self.last_records or self.aborted)
 
     def last_stable_offset(self, offset_next: int) -> int:
         """The log's last stable offset, where its end is `offset_next`."""
@@ -79,15 +86,25 @@ class ProducerHistory:
         }
 
 
-def read_producers(source: Iterable[SegmentBytes]) -> ProducerHistory:
-    """Reads the headers of a whole log's batches. Raises CorruptBatch and OldMessageFormat."""
+def _no_throttle(_: int) -> None:
+    pass
+
+
+def read_producers(
+    source: Iterable[SegmentBytes], *, throttle: Callable[[int], None] = _no_throttle
+) -> ProducerHistory:
+    """Reads the headers of a whole log's batches. Raises CorruptBatch and OldMessageFormat.
+
+    `throttle(bytes)` is called for each chunk: it may wait, and raise to end it.
+    """
     history = _HistorySoFar()
     state = np.zeros(producers.STATE_SLOTS, dtype=np.int64)
+    state[producers.DELETE_HORIZON] = producers.NO_HORIZON
     rows = np.empty((_ROWS_MAX, producers.ROW_COLUMNS), dtype=np.int64)
     for segment in source:
         chunk = SegmentChunk(segment, chunk_bytes=CHUNK_BYTES)
         taken = 0
-        while chunk.read_on(taken, _no_throttle):
+        while chunk.read_on(taken, throttle):
             taken = 0
             state[producers.REASON] = scan.INDEX_FULL
             while state[producers.REASON] == scan.INDEX_FULL:
@@ -96,15 +113,13 @@ def read_producers(source: Iterable[SegmentBytes]) -> ProducerHistory:
                     history.take(*row)
             if state[producers.REASON] not in (scan.END, scan.INCOMPLETE):
                 chunk.fail(int(state[producers.REASON]), taken)
+    horizon_ms = int(state[producers.DELETE_HORIZON])
     return ProducerHistory(
         aborted=tuple(history.aborted),
         last_records=history.last_records,
         open_first_offsets=history.open_first_offsets,
+        delete_horizon_ms=None if horizon_ms == producers.NO_HORIZON else horizon_ms,
     )
-
-
-def _no_throttle(_: int) -> None:
-    pass
 
 
 class _HistorySoFar:

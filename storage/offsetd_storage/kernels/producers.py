@@ -1,4 +1,4 @@
-"""Finds the batches that producers with an id wrote, by the headers."""
+"""Finds the batches that producers with an id wrote, and delete horizons, by the headers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from offsetd_storage.kernels.decode import load_record
 from offsetd_storage.kernels.encode import (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
+    BASE_TIMESTAMP_AT,
     BATCH_HEADER_BYTES,
     COUNT_AT,
     LAST_OFFSET_DELTA_AT,
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
 # Slots of `state`.
 ROWS: Final = 0  # in use
 REASON: Final = 1
-STATE_SLOTS: Final = 2
+DELETE_HORIZON: Final = 2  # The earliest one met so far; the caller begins with NO_HORIZON.
+STATE_SLOTS: Final = 3
+
+NO_HORIZON: Final = 2**63 - 1
 
 # Columns of a row.
 FIRST_OFFSET: Final = 0
@@ -50,6 +54,7 @@ TRANSACTIONAL: Final = 5
 
 _TRANSACTIONAL_BIT: Final = 0x10
 _CONTROL_BIT: Final = 0x20
+_HORIZON_BIT: Final = 0x40  # The base timestamp is the batch's delete horizon.
 _MARKER_KEY_BYTES: Final = 4  # Version and type.
 
 
@@ -91,6 +96,9 @@ def find_producers(buffer: Bytes, start: int, end: int, state: Numbers, rows: Nu
         if size > end - position:
             reason = INCOMPLETE
             break
+        if load_i16(buffer, position + ATTRIBUTES_AT) & _HORIZON_BIT:
+            horizon = load_i64(buffer, position + BASE_TIMESTAMP_AT)
+            state[DELETE_HORIZON] = min(state[DELETE_HORIZON], horizon)
         producer_id = load_i64(buffer, position + PRODUCER_ID_AT)
         if producer_id >= 0:
             kind = _kind(buffer, position, position + size)

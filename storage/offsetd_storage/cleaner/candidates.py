@@ -1,0 +1,159 @@
+"""What there is to clean in each log of a store, known without a look at the disk each time.
+
+A log's headers are read once, before its first round: they say whether producers wrote to it, and
+when its earliest delete horizon comes due, which the cleaner of an earlier process may have left.
+What is appended here has no producers, so a log without any stays so; one with some, from a
+broker's folder, is read again when its segments have changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from offsetd_storage.cleaner.clean import read_history
+from offsetd_storage.cleaner.plan import LogSummary, LogToClean, log_to_clean
+from offsetd_storage.cleaner.summaries import log_summary
+from offsetd_storage.cleaner.transactions import ProducerHistory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
+    from offsetd_storage.cleaner.clean import CleanReport
+    from offsetd_storage.files import Files
+    from offsetd_storage.journal_format import RecoveryPoint
+    from offsetd_storage.log_store import LogStore
+    from offsetd_storage.partition_log import PartitionLog
+    from offsetd_storage.segment import Segment
+    from offsetd_storage.topic_partition import TopicPartition
+
+_NO_HISTORY: Final = ProducerHistory()
+
+
+@attrs.frozen(kw_only=True)
+class _Survey:
+    """What the headers of a log say, and of which segments they were."""
+
+    history: ProducerHistory
+    segments: Sequence[Segment]
+    delete_horizon_ms: int | None
+
+
+@attrs.frozen(kw_only=True)
+class _Summary:
+    """A log's summary, good for as long as what it was made of stays."""
+
+    segments: Sequence[Segment]  # The list itself: a log replaces it as a whole.
+    recovery_point: RecoveryPoint
+    log_start_offset: int
+    checkpoint: int | None
+    survey: _Survey | None
+    summary: LogSummary
+
+
+class Candidates:
+    """One thread at a time surveys a log or notes its rounds; any thread asks."""
+
+    def __init__(self, store: LogStore, files: Files, checkpoint: CleanerCheckpoint) -> None:
+        self._store = store
+        self._files = files
+        self._checkpoint = checkpoint
+        self._surveys: dict[TopicPartition, _Survey] = {}
+        self._summaries: dict[TopicPartition, _Summary] = {}
+
+    def needs_survey(self, log: PartitionLog) -> bool:
+        """Whether its headers have to be read before it is cleaned."""
+        survey = self._surveys.get(log.topic_partition)
+        return survey is None or (
+            survey.history.has_producers and survey.segments is not log.segments
+        )
+
+    def survey(self, log: PartitionLog, throttle: Callable[[int], None]) -> None:
+        """Reads the headers. Raises CorruptBatch, OldMessageFormat, OSError, what throttle does."""
+        segments = log.segments
+        history = read_history(log, throttle=throttle)
+        self._surveys[log.topic_partition] = _Survey(
+            history=history, segments=segments, delete_horizon_ms=history.delete_horizon_ms
+        )
+
+    def history(self, topic_partition: TopicPartition) -> ProducerHistory:
+        """What is known of a log's producers."""
+        survey = self._surveys.get(topic_partition)
+        return _NO_HISTORY if survey is None else survey.history
+
+    def delete_horizon_ms(self, topic_partition: TopicPartition) -> int | None:
+        """When a pass over a log is due for what an earlier one left, if it is known."""
+        survey = self._surveys.get(topic_partition)
+        return None if survey is None else survey.delete_horizon_ms
+
+    def note(self, report: CleanReport) -> None:
+        """A round over a log that was surveyed has ended."""
+        survey = self._surveys[report.topic_partition]
+        horizon_ms = report.delete_horizon_ms
+        if (
+            horizon_ms is not None
+            and horizon_ms <= report.started_ms
+            and report.offset_next == report.first_dirty
+        ):
+            horizon_ms = None  # It stays for another reason; the next dirty round looks again.
+        self._surveys[report.topic_partition] = attrs.evolve(survey, delete_horizon_ms=horizon_ms)
+
+    def find(self, log: PartitionLog, *, now_ms: int) -> LogToClean:
+        """What there is to clean in a log now."""
+        return log_to_clean(self._summary(log), log.config, now_ms=now_ms)
+
+    def next_due_ms(self, log: PartitionLog, found: LogToClean) -> int | None:
+        """When a log that is not due comes due by the clock alone: a horizon, or its oldest
+        dirty batch; by the wall clock.
+        """
+        times = []
+        horizon_ms = self.delete_horizon_ms(log.topic_partition)
+        if horizon_ms is not None and not found.horizon_is_due:
+            times.append(horizon_ms)
+        if found.cleanable_bytes and not found.is_overdue:
+            since_ms = oldest_ms(log.segments_from(found.first_dirty)[:-1])
+            if since_ms is not None:
+                times.append(since_ms + log.config.compaction_lag_ms_max + 1)
+        return min(times, default=None)
+
+    def _summary(self, log: PartitionLog) -> LogSummary:
+        topic_partition = log.topic_partition
+        survey = self._surveys.get(topic_partition)
+        known = self._summaries.get(topic_partition)
+        segments = log.segments
+        point = self._store.recovery_point(topic_partition)
+        checkpoint = self._checkpoint.first_dirty(topic_partition)
+        if (
+            known is not None
+            and known.segments is segments
+            and known.recovery_point == point
+            and known.log_start_offset == log.log_start_offset
+            and known.checkpoint == checkpoint
+            and known.survey is survey
+        ):
+            return known.summary
+        known = _Summary(
+            segments=segments,
+            recovery_point=point,
+            log_start_offset=log.log_start_offset,
+            checkpoint=checkpoint,
+            survey=survey,
+            summary=log_summary(
+                self._files,
+                log,
+                recovery_point=point,
+                history=_NO_HISTORY if survey is None else survey.history,
+                checkpoint=checkpoint,
+                delete_horizon_ms=None if survey is None else survey.delete_horizon_ms,
+            ),
+        )
+        self._summaries[topic_partition] = known
+        return known.summary
+
+
+def oldest_ms(segments: Sequence[Segment]) -> int | None:
+    """The earliest of the times of their first batches."""
+    times = [each.first_timestamp_ms for each in segments if each.first_timestamp_ms > 0]
+    return min(times, default=None)

@@ -1,0 +1,92 @@
+"""One thread of the log cleaner: its map, what it is at, and how it fares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from offsetd_storage.cleaner.cleaner_status import CleanerThreadStatus, FinishedRound
+from offsetd_storage.cleaner.offset_map import OffsetMap
+from offsetd_storage.scheduler import SupervisedWorker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offsetd_storage.clock import Clock
+    from offsetd_storage.server_config import CleanerConfig
+    from offsetd_storage.topic_partition import TopicPartition
+
+MAP_BYTES_MAX: Final = 2**31 - 1  # Kafka's bound on one thread's share of the buffer.
+BITMAP_BYTES_MAX: Final = 16 << 20  # A bit for each of 134 M dirty offsets.
+_CHUNK_BYTES_MIN: Final = 4096
+
+
+class CleanerThread:
+    """`step(thread)` finds and does one piece of work, and returns how long to rest after it."""
+
+    def __init__(
+        self,
+        number: int,
+        step: Callable[[CleanerThread], int],
+        config: CleanerConfig,
+        *,
+        hash_key: bytes,
+        clock: Clock,
+    ) -> None:
+        self.number = number
+        self.is_told_to_stop = False
+        self.cleans: TopicPartition | None = None
+        self.last: FinishedRound | None = None
+        # One buffer, where Kafka has one to read and one to write with.
+        self.chunk_bytes = max(config.io_buffer_bytes // config.threads, _CHUNK_BYTES_MIN)
+        self._config = config
+        self._hash_key = hash_key
+        self._clock = clock
+        self._map: OffsetMap | None = None
+        self._progress_ms = clock.monotonic_ms()
+        self._worker = SupervisedWorker(
+            f"kafka-log-cleaner-thread-{number}", lambda: step(self), clock=clock
+        )
+
+    def offset_map(self) -> OffsetMap:
+        """Its share of the dedupe buffer, made when it is first needed. Raises MemoryError."""
+        if self._map is None:
+            self._map = OffsetMap(
+                min(self._config.dedupe_buffer_bytes // self._config.threads, MAP_BYTES_MAX),
+                load_factor=self._config.dedupe_load_factor,
+                hash_key=self._hash_key,
+                bitmap_bytes_max=BITMAP_BYTES_MAX,
+            )
+        return self._map
+
+    def note_progress(self) -> None:
+        """It does not stand still."""
+        self._progress_ms = self._clock.monotonic_ms()
+
+    def start(self) -> None:
+        """Starts the thread. Raises RuntimeError where the system gives none."""
+        self._worker.start()
+
+    def tell_to_stop(self) -> None:
+        """Its round ends at the next chunk."""
+        self.is_told_to_stop = True
+
+    def stop(self) -> None:
+        """Ends the thread, and waits for that."""
+        self.tell_to_stop()
+        self._worker.stop()
+
+    def wake(self) -> None:
+        """Ends a rest."""
+        self._worker.wake()
+
+    @property
+    def status(self) -> CleanerThreadStatus:
+        """As it is now."""
+        return CleanerThreadStatus(
+            run=self._worker.status,
+            is_alive=self._worker.is_alive,
+            replaced=self._worker.threads_replaced,
+            cleans=self.cleans,
+            last_progress_ms=self._progress_ms,
+            last=self.last,
+        )

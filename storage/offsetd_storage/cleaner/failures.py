@@ -1,0 +1,132 @@
+"""Logs that could not be cleaned: why, since when, and when they are tried again.
+
+With Kafka such a log is out until the broker is restarted, and nothing says why. Here it is tried
+again after a while that doubles with each failure in a row, or at once if an operator says so. The
+state is in memory only: a restart is a new try anyway.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from offsetd_storage.topic_partition import TopicPartition
+
+BACKOFF_MS_MIN: Final = 1000
+BACKOFF_MS_MAX: Final = 300_000
+_DOUBLINGS_MAX: Final = 40
+
+
+@attrs.frozen(kw_only=True)
+class UncleanablePartition:
+    """A log whose last round failed."""
+
+    topic_partition: TopicPartition
+    reason: str
+    is_damaged: bool  # What it holds cannot be read: it keeps everything.
+    failures_in_row: int
+    since_ms: int  # When the first of them was, by the wall clock.
+    last_ms: int  # And the last one.
+    retry_in_ms: int  # From now; 0: it is due.
+
+
+@attrs.frozen(kw_only=True)
+class _Rest:
+    """A log that is left alone until the monotonic clock says `due_ms`."""
+
+    due_ms: int
+    failure: UncleanablePartition | None  # None: it was not the log's fault.
+
+
+class CleaningFailures:
+    """Which logs rest after a failure. For any thread. Times of its own are monotonic."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rests: dict[TopicPartition, _Rest] = {}
+
+    def fail(
+        self,
+        topic_partition: TopicPartition,
+        reason: str,
+        *,
+        is_damaged: bool,
+        now_ms: int,
+        monotonic_ms: int,
+    ) -> UncleanablePartition:
+        """A round failed; `now_ms` is by the wall clock."""
+        with self._lock:
+            before = self._failure(topic_partition)
+            in_row = 1 if before is None else before.failures_in_row + 1
+            wait_ms = min(BACKOFF_MS_MIN << min(in_row - 1, _DOUBLINGS_MAX), BACKOFF_MS_MAX)
+            failure = UncleanablePartition(
+                topic_partition=topic_partition,
+                reason=reason,
+                is_damaged=is_damaged,
+                failures_in_row=in_row,
+                since_ms=now_ms if before is None else before.since_ms,
+                last_ms=now_ms,
+                retry_in_ms=wait_ms,
+            )
+            self._rests[topic_partition] = _Rest(due_ms=monotonic_ms + wait_ms, failure=failure)
+            return failure
+
+    def postpone(self, topic_partition: TopicPartition, *, due_ms: int) -> None:
+        """A round could not be done for want of room: it was not the log's fault."""
+        with self._lock:
+            self._rests[topic_partition] = _Rest(
+                due_ms=due_ms, failure=self._failure(topic_partition)
+            )
+
+    def succeed(self, topic_partition: TopicPartition) -> None:
+        """A round went well: nothing is held against the log."""
+        with self._lock:
+            self._rests.pop(topic_partition, None)
+
+    def retry(self, topic_partition: TopicPartition) -> bool:
+        """Lets a log be tried at once; whether it was waiting. Its failures still count."""
+        with self._lock:
+            rest = self._rests.get(topic_partition)
+            if rest is None:
+                return False
+            self._rests[topic_partition] = attrs.evolve(rest, due_ms=0)
+            return True
+
+    def rests(self, topic_partition: TopicPartition, *, monotonic_ms: int) -> bool:
+        """Whether a log is not to be tried yet."""
+        rest = self._rests.get(topic_partition)
+        return rest is not None and monotonic_ms < rest.due_ms
+
+    def failure(
+        self, topic_partition: TopicPartition, *, monotonic_ms: int
+    ) -> UncleanablePartition | None:
+        """What is held against a log; None: nothing."""
+        with self._lock:
+            rest = self._rests.get(topic_partition)
+        return None if rest is None else _as_of(rest, monotonic_ms)
+
+    def all(self, *, monotonic_ms: int) -> tuple[UncleanablePartition, ...]:
+        """Every log whose last round failed, in order."""
+        with self._lock:
+            found = [_as_of(rest, monotonic_ms) for rest in self._rests.values()]
+        failures = [each for each in found if each is not None]
+        return tuple(sorted(failures, key=lambda each: each.topic_partition))
+
+    def next_due_ms(self, *, monotonic_ms: int) -> int | None:
+        """When the next of those that rest now may be tried; None: none rests."""
+        with self._lock:
+            due = [each.due_ms for each in self._rests.values() if each.due_ms > monotonic_ms]
+        return min(due, default=None)
+
+    def _failure(self, topic_partition: TopicPartition) -> UncleanablePartition | None:
+        rest = self._rests.get(topic_partition)
+        return None if rest is None else rest.failure
+
+
+def _as_of(rest: _Rest, monotonic_ms: int) -> UncleanablePartition | None:
+    if rest.failure is None:
+        return None
+    return attrs.evolve(rest.failure, retry_in_ms=max(0, rest.due_ms - monotonic_ms))

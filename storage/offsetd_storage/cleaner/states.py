@@ -1,0 +1,86 @@
+"""Who has a log: nobody, a round of cleaning or deletion, or whoever has paused both.
+
+Kafka's states (`LogCleanerManager`): a round takes a log that nobody has; whoever wants to change
+what a round rests on ends the round first and keeps others away until he is done. Pauses are
+counted.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from offsetd_storage.topic_partition import TopicPartition
+
+
+class CleaningState(enum.Enum):
+    """Of one log."""
+
+    IDLE = "idle"
+    IN_PROGRESS = "in progress"  # One thread cleans it, or deletes of it.
+    ABORTED = "aborted"  # That thread was told to end, and has not yet.
+    PAUSED = "paused"
+
+
+class CleaningStates:
+    """The states of all logs. For any thread."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._taken: set[TopicPartition] = set()
+        self._pauses: dict[TopicPartition, int] = {}
+
+    def state(self, topic_partition: TopicPartition) -> CleaningState:
+        """As it is now."""
+        with self._changed:
+            is_paused = topic_partition in self._pauses
+            if topic_partition in self._taken:
+                return CleaningState.ABORTED if is_paused else CleaningState.IN_PROGRESS
+            return CleaningState.PAUSED if is_paused else CleaningState.IDLE
+
+    def begin(self, topic_partition: TopicPartition) -> bool:
+        """Takes a log, to clean it or to delete of it; False where it is not to be had."""
+        with self._changed:
+            if topic_partition in self._taken or topic_partition in self._pauses:
+                return False
+            self._taken.add(topic_partition)
+            return True
+
+    def end(self, topic_partition: TopicPartition) -> None:
+        """Gives a log back."""
+        with self._changed:
+            self._taken.remove(topic_partition)
+            self._changed.notify_all()
+
+    def should_abort(self, topic_partition: TopicPartition) -> bool:
+        """Whether whoever has taken the log is to end as soon as he can."""
+        return topic_partition in self._pauses
+
+    def abort_and_pause(self, topic_partition: TopicPartition) -> None:
+        """Ends what goes on with a log, waits for that, and lets nothing begin until `resume`."""
+        with self._changed:
+            self._pauses[topic_partition] = self._pauses.get(topic_partition, 0) + 1
+            while topic_partition in self._taken:
+                self._changed.wait()
+
+    def resume(self, topic_partition: TopicPartition) -> None:
+        """Takes one pause back."""
+        with self._changed:
+            self._pauses[topic_partition] -= 1
+            if self._pauses[topic_partition] == 0:
+                del self._pauses[topic_partition]
+            self._changed.notify_all()
+
+    @contextmanager
+    def paused(self, topic_partition: TopicPartition) -> Iterator[None]:
+        """In the block nobody else cleans the log or deletes of it."""
+        self.abort_and_pause(topic_partition)
+        try:
+            yield
+        finally:
+            self.resume(topic_partition)

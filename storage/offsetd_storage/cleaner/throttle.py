@@ -1,0 +1,44 @@
+"""Keeps what all cleaner threads read and write together below a rate."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offsetd_storage.clock import Clock
+
+_NAP_SECONDS_MAX: Final = 0.3  # After each, a look at whether to go on.
+
+
+def _never() -> bool:
+    return False
+
+
+class Throttle:
+    """Waits, before more is read or written, until the rate is kept again. For several threads.
+
+    Like Kafka's, it counts what is read for the map, what is read to be filtered, and what is
+    written (`log.cleaner.io.max.bytes.per.second`).
+    """
+
+    def __init__(
+        self, bytes_per_second_max: float, *, clock: Clock, sleep: Callable[[float], None]
+    ) -> None:
+        self._bytes_per_second_max = bytes_per_second_max
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._free_ms = 0.0  # When what was taken so far is paid for.
+
+    def __call__(self, size_bytes: int, *, should_stop: Callable[[], bool] = _never) -> None:
+        """Takes so many bytes. Returns early where it `should_stop`."""
+        with self._lock:
+            now_ms = self._clock.monotonic_ms()
+            free_ms = self._free_ms
+            cost_ms = 1000 * size_bytes / self._bytes_per_second_max
+            self._free_ms = max(free_ms, now_ms) + cost_ms
+        while (wait_ms := free_ms - self._clock.monotonic_ms()) > 0 and not should_stop():
+            self._sleep(min(max(wait_ms, 1) / 1000, _NAP_SECONDS_MAX))
