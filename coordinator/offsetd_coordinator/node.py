@@ -10,6 +10,7 @@ from offsetd_coordinator.errors import CoordinatorLoadInProgress, CoordinatorNot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from offsetd_coordinator.administration import Administration
     from offsetd_coordinator.errors import CoordinatorError
     from offsetd_coordinator.runtime import Runtime
 
@@ -36,11 +37,13 @@ class Node:
         self.partitions: int | None = None
         self.folder_id: str | None = None
         self.runtime: Runtime | None = None
+        self._administration: Administration | None = None
         self._on_drain: set[Callable[[], None]] = set()
 
-    def serve(self, runtime: Runtime) -> None:
+    def serve(self, runtime: Runtime, administration: Administration | None = None) -> None:
         """From now on calls are answered."""
         self.runtime = runtime
+        self._administration = administration
         self.state = NodeState.SERVING
 
     def drain(self) -> None:
@@ -62,6 +65,12 @@ class Node:
             raise CoordinatorLoadInProgress("the server is loading its log")
         assert self.runtime is not None, "a node that serves has a runtime"
         return self.runtime
+
+    def administering(self) -> Administration:
+        """What changes settings. Raises as `serving` does."""
+        self.serving()
+        assert self._administration is not None, "a node that serves can be administered"
+        return self._administration
 
     def refusal_of_drain(self) -> CoordinatorError:
         """Why nothing is taken: CoordinatorNotAvailable, or StorageUnavailable after a failure."""

@@ -16,7 +16,7 @@ from google.rpc.code_pb2 import Code
 
 from offsetd_coordinator.errors import CoordinatorError, DeadlineSpent, RequestTooLarge
 from offsetd_coordinator.metrics.figures import CANCELLED, OK
-from offsetd_coordinator.service import statuses
+from offsetd_coordinator.service import callers, statuses
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -51,6 +51,7 @@ def unary(
             figures.note(_refuse(context, error), time.perf_counter() - begun_seconds)
             return b""
         code = CANCELLED  # Unless it ends otherwise.
+        callers.note_peer(context.peer)
         try:
             response = await answer(message)
             code = OK

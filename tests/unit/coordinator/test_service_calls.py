@@ -12,7 +12,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 from offsetd_coordinator.errors import GroupIdNotFound, TooManyBytesInFlight
 from offsetd_coordinator.metrics.figures import CODES, MethodFigures
-from offsetd_coordinator.service import calls
+from offsetd_coordinator.service import callers, calls
 from offsetd_coordinator.service.limits import Admission
 
 REQUEST_BYTES_MAX = 50
@@ -26,6 +26,9 @@ class FakeContext:
         self.code: grpc.StatusCode | None = None
         self.details = ""
         self.trailers: tuple[tuple[str, bytes], ...] = ()
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:5"
 
     def time_remaining(self) -> float | None:
         return self.remaining_seconds
@@ -241,3 +244,11 @@ async def test_who_stops_waiting_leaves_its_turn_to_the_next(given_room: bool) -
         admission.give_back(10)
     await asyncio.wait_for(second, 20)
     assert (admission.requests, admission.bytes_taken) == (1, 4)
+
+
+async def test_whoever_answers_a_call_can_ask_who_made_it() -> None:
+    async def answer(_: bytes) -> bytes:
+        return callers.peer().encode()
+
+    assert callers.peer() == ""
+    assert await called(answer, Admission(100), FakeContext(5.0), b"x") == b"ipv4:127.0.0.1:5"
