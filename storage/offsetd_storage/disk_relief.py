@@ -6,7 +6,7 @@ a bound, since records come of age meanwhile (`min.compaction.lag.ms`, `delete.r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ class DiskRelief:
     def __init__(
         self,
         disk: DiskSpace,
-        begin_round: Callable[[], Iterable[Future[object]]],
+        begin_round: Callable[[], Iterable[Future[Any]]],
         *,
         clock: Clock,
     ) -> None:
@@ -38,7 +38,7 @@ class DiskRelief:
         self._disk = disk
         self._begin_round = begin_round
         self._clock = clock
-        self._pending: tuple[Future[object], ...] = ()
+        self._pending: tuple[Future[Any], ...] = ()
         self._rest_ms = 0  # Before the next round; 0: none has been since the disk is low.
         self._due_ms: int | None = None  # None: a round runs, or none has been.
 

@@ -79,11 +79,15 @@ class Scheduler:
         """Starts the threads."""
         self._threads.ensure()
 
-    def stop(self) -> None:
-        """Begins no run any more, and waits for those that have begun."""
+    def tell_to_stop(self) -> None:
+        """Begins no run any more; those that have begun may look at `is_stopping`."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Begins no run any more, and waits for those that have begun."""
+        self.tell_to_stop()
         self._threads.join()
 
     def wake(self) -> None:
