@@ -1,8 +1,10 @@
-"""A round's report, as tests of what is told of rounds take it."""
+"""A round and its report, as tests of what is told of rounds take it."""
 
 from __future__ import annotations
 
+import attrs
 from offsetd_storage.cleaner.clean import CleanReport
+from offsetd_storage.cleaner.cleaner_status import FinishedRound
 from offsetd_storage.topic_partition import TopicPartition
 
 MIB = 1024 * 1024
@@ -30,3 +32,16 @@ REPORT = CleanReport(
     index_ms=500,
     elapsed_ms=2500,
 )
+
+
+def finished(report: CleanReport = REPORT, *, thread: int = 0, **changes: object) -> FinishedRound:
+    """A round of a cleaner's thread."""
+    return FinishedRound(
+        thread=thread,
+        report=attrs.evolve(report, **changes),
+        ended_ms=report.started_ms + report.elapsed_ms,
+        overdue_ms=0,
+        dirty_ratio=0.6,
+        map_slots=5_592_405,
+        requested=False,
+    )

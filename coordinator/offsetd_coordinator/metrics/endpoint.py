@@ -1,0 +1,99 @@
+"""The HTTP port that Prometheus reads: GET /metrics, on threads of its own."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from http.server import ThreadingHTTPServer
+from socketserver import TCPServer
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import structlog
+from prometheus_client import MetricsHandler
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+_log = structlog.get_logger(__name__)
+
+_SCRAPES_MAX: Final = 8
+_SILENCE_SECONDS_MAX: Final = 10.0
+_PATH: Final = "/metrics"
+
+
+class MetricsEndpoint:
+    """Serves a registry from the moment it is made until `close`, or the process's end."""
+
+    def __init__(self, address: str, registry: CollectorRegistry) -> None:
+        """`address` is HOST:PORT, port 0 for any. Raises OSError where it cannot be had."""
+        host, _, port = address.rpartition(":")
+        found = socket.getaddrinfo(
+            host.strip("[]") or None,
+            int(port),
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_PASSIVE,
+        )
+        family, *_, socket_address = found[0]
+        handler = type("Handler", (_Handler,), {"registry": registry})
+        self._server = _Server(family, socket_address, handler)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="metrics", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT that it listens on."""
+        host, port = self._server.socket.getsockname()[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def close(self) -> None:
+        """Serves nothing any more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Handler(MetricsHandler):
+    timeout = _SILENCE_SECONDS_MAX  # Whoever says nothing is let go.
+
+    def do_GET(self) -> None:  # noqa: N802  The standard library's name.
+        if urlsplit(self.path).path != _PATH:
+            self.send_error(404, f"there is only {_PATH}")
+            return
+        try:
+            super().do_GET()
+        except OSError:
+            raise
+        except Exception:  # noqa: BLE001  A defect of ours; the next scrape may do.
+            _log.exception("a scrape failed for a defect")
+            self.send_error(500)
+
+
+class _Server(ThreadingHTTPServer):
+    """A few scrapes at a time, each in a thread; beyond that connections are closed."""
+
+    allow_reuse_port = False  # A second server on the port is to be told.
+
+    def __init__(
+        self, family: socket.AddressFamily, address: Any, handler: type[MetricsHandler]
+    ) -> None:
+        self.address_family = family
+        self._room = threading.Semaphore(_SCRAPES_MAX)
+        super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        TCPServer.server_bind(self)  # HTTPServer's looks up its own name, which may take long.
+
+    def verify_request(self, request: object, client_address: object) -> bool:  # noqa: ARG002
+        return self._room.acquire(blocking=False)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Whoever asked has gone: nobody is to be told."""

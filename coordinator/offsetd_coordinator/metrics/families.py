@@ -1,0 +1,80 @@
+"""Values as metric families: one line for each metric, where it is made."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+from offsetd_storage.durations import BOUNDS_SECONDS
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from offsetd_storage.durations import Durations
+    from prometheus_client import Metric
+
+_BOUNDS: Final = (*map(str, BOUNDS_SECONDS), "+Inf")
+
+
+def gauge(name: str, documentation: str, value: float | None) -> Metric:
+    """One value that goes up and down; None: there is none yet, and no sample."""
+    family = GaugeMetricFamily(name, documentation)
+    if value is not None:
+        family.add_metric((), value)
+    return family
+
+
+def gauges(
+    name: str, documentation: str, label: str, values: Iterable[tuple[str, float | None]]
+) -> Metric:
+    """Such values, each with its label."""
+    family = GaugeMetricFamily(name, documentation, labels=(label,))
+    for labelled, value in values:
+        if value is not None:
+            family.add_metric((labelled,), value)
+    return family
+
+
+def counter(name: str, documentation: str, value: float) -> Metric:
+    """One value that only grows; the name ends in `_total`."""
+    family = CounterMetricFamily(name, documentation)
+    family.add_metric((), value)
+    return family
+
+
+def counters(
+    name: str,
+    documentation: str,
+    labels: tuple[str, ...],
+    values: Iterable[tuple[tuple[str, ...], float]],
+) -> Metric:
+    """Such values, each with its labels."""
+    family = CounterMetricFamily(name, documentation, labels=labels)
+    for labelled, value in values:
+        family.add_metric(labelled, value)
+    return family
+
+
+def histogram(name: str, documentation: str, durations: Durations) -> Metric:
+    """Durations, in seconds."""
+    family = HistogramMetricFamily(name, documentation)
+    _add_durations(family, (), durations)
+    return family
+
+
+def histograms(
+    name: str, documentation: str, label: str, durations: Iterable[tuple[str, Durations]]
+) -> Metric:
+    """Durations of several kinds, each with its label."""
+    family = HistogramMetricFamily(name, documentation, labels=(label,))
+    for labelled, each in durations:
+        _add_durations(family, (labelled,), each)
+    return family
+
+
+def _add_durations(
+    family: HistogramMetricFamily, labels: tuple[str, ...], durations: Durations
+) -> None:
+    buckets = list(zip(_BOUNDS, accumulate(durations.counts), strict=True))
+    family.add_metric(labels, buckets, sum_value=durations.total_seconds)
