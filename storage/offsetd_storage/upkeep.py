@@ -119,6 +119,7 @@ class Upkeep:
         self._on_failed = on_failed
         self._life_lock = threading.Lock()
         self._is_started = False
+        self._points_asked = False
         self._scheduler = self._new_scheduler()
 
     # Life ------------------------------------------------------------------------------------
@@ -164,8 +165,10 @@ class Upkeep:
         self._scheduler.run_soon(name)
 
     def move_points_soon(self) -> None:
-        """Moves the recovery points at once, as the journal fills."""
-        self._scheduler.run_soon(RECOVERY_POINT_CHECKPOINT)
+        """Moves the recovery points at once, as the journal fills. Cheap where it was asked."""
+        if not self._points_asked:
+            self._points_asked = True
+            self._scheduler.run_soon(RECOVERY_POINT_CHECKPOINT)
 
     # What it says of itself --------------------------------------------------------------------
 
@@ -191,7 +194,7 @@ class Upkeep:
                 task(LOG_FLUSHER, store.sync_segments, background.flush_interval_ms),
                 task(
                     RECOVERY_POINT_CHECKPOINT,
-                    store.advance_recovery_points,
+                    self._move_points,
                     background.recovery_point_interval_ms,
                 ),
                 task(
@@ -235,6 +238,12 @@ class Upkeep:
             interval_ms=interval_ms,
             initial_delay_ms=initial_delay_ms,
         )
+
+    def _move_points(self) -> None:
+        try:
+            self._store.advance_recovery_points()
+        finally:
+            self._points_asked = False  # Whoever asks now has new reason to.
 
     def _retain(self) -> None:
         """One log's failure does not keep the others from being looked at.
