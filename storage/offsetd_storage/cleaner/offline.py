@@ -60,7 +60,7 @@ def clean_partition(
         checkpoint=checkpoint.first_dirty(topic_partition),
     )
     found = log_to_clean(summary, log.config, now_ms=tools.clock.now_ms())
-    if not _goes_over_any(found, log):
+    if not goes_over_any(found, log):
         return None
     with store.latching():
         return clean_and_checkpoint(log, tools, found, checkpoint, history=history)
@@ -95,9 +95,9 @@ def preview_partition(
             tools.files, log, recovery_point=point, history=history, checkpoint=first_dirty
         )
         if rolls_active and log.segments[-1].size_bytes > 0:
-            summary = _rolled(summary, log)
+            summary = as_rolled(summary, log)
         found = log_to_clean(summary, config, now_ms=tools.clock.now_ms())
-        if not _goes_over_any(found, log):
+        if not goes_over_any(found, log):
             return None
         return clean_log(
             log,
@@ -111,12 +111,13 @@ def preview_partition(
         log.abandon()
 
 
-def _goes_over_any(found: LogToClean, log: PartitionLog) -> bool:
+def goes_over_any(found: LogToClean, log: PartitionLog) -> bool:
+    """Whether there is a segment that a round may touch."""
     return log.segments[0].base_offset < found.first_uncleanable
 
 
-def _rolled(summary: LogSummary, log: PartitionLog) -> LogSummary:
-    """With a new active segment, and the recovery point at its start."""
+def as_rolled(summary: LogSummary, log: PartitionLog) -> LogSummary:
+    """The summary with a new active segment, and the recovery point at its start."""
     active = SegmentSummary(
         base_offset=log.offset_next,
         size_bytes=0,
