@@ -247,7 +247,7 @@ def disk_families(disk: DiskStatus) -> Iterator[Metric]:
         "1 while there is too little room: commits are refused, and everything is cleaned.",
         float(disk.state is SpaceState.LOW),
     )
-    yield counter("offsetd_disk_low_total", "How often that has begun.", disk.times_low)
+    yield counter("offsetd_disk_shortages_total", "How often that has begun.", disk.times_low)
     yield gauge("offsetd_disk_free_bytes", "What is free.", disk.free_bytes)
     yield gauge(
         "offsetd_disk_free_limit_bytes",
