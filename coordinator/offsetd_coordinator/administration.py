@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
+from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.audit import RecordedEvent
-from offsetd_coordinator.own_topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.topics import AUDIT_TOPIC, CONFIG_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from offsetd_storage.cleaner.clean import CleanReport
     from offsetd_storage.clock import Clock
     from offsetd_storage.topic_configs import TopicConfigs
 
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     )
     from offsetd_coordinator.runtime import Runtime
 
+CONFIG_PARTITION: Final = TopicPartition(CONFIG_TOPIC, 0)
+AUDIT_PARTITION: Final = TopicPartition(AUDIT_TOPIC, 0)
+
 _log = structlog.get_logger(__name__)
 
 
@@ -41,7 +46,8 @@ class Administration:
     """The settings and the audit log of a node. Every method is for the event loop's thread.
 
     `apply` makes settings count; it is called off the loop, one call at a time, in the order of
-    the changes.
+    the changes. `preview` says what a round over a partition would leave, with its active segment
+    or without; it takes long, and much memory: one at a time, off the loop.
     """
 
     def __init__(
@@ -52,11 +58,13 @@ class Administration:
         *,
         clock: Clock,
         apply: Callable[[TopicConfigs], None],
+        preview: Callable[[TopicPartition, bool], CleanReport | None],
     ) -> None:
+        self.clock = clock
+        self.preview = preview
         self._runtime = runtime
         self._shard = shard
         self._audit = audit
-        self._clock = clock
         self._apply = apply
         self._config_ticket = 0
         self._audit_ticket = 0
@@ -75,14 +83,14 @@ class Administration:
         A caller that no longer waits changes nothing about that. Raises the refusal, and what
         `Runtime.append` does.
         """
-        decision = self._shard.decide(request, self._clock.now_ms())
+        decision = self._shard.decide(request, self.clock.now_ms())
         if decision.batch is not None and decision.configs is not None:
             self._append_event(event)
             self._config_ticket = self._runtime.append(
                 CONFIG_PARTITION,
                 decision.batch,
                 last_offset=decision.last_offset,
-                max_timestamp_ms=self._clock.now_ms(),
+                max_timestamp_ms=self.clock.now_ms(),
                 replay=self._shard.replay,
             )
             change = self._apply_in_turn(self._applying, self._config_ticket, decision.configs)
@@ -103,7 +111,7 @@ class Administration:
 
     def find(self, method: str, request_id: str) -> RecordedEvent | None:
         """What was recorded of an earlier try of a request; not durable yet, perhaps."""
-        return self._audit.find(method, request_id, self._clock.now_ms())
+        return self._audit.find(method, request_id, self.clock.now_ms())
 
     def _append_event(self, event: AuditEvent) -> RecordedEvent:
         offset = self._audit.offset_next

@@ -70,6 +70,7 @@ class ConfigDecision(NamedTuple):
 class AppliedConfigs:
     """What the texts come to; `problems` names those that are kept and not used, and why."""
 
+    texts: Mapping[ConfigKey, str]
     configs: TopicConfigs
     problems: Mapping[ConfigKey, str]
 
@@ -217,7 +218,7 @@ def applied_configs(started_with: TopicConfigs, texts: Mapping[ConfigKey, str]) 
         stored.setdefault(key.topic, {})[key.name] = text
     configs, refusals = started_with.with_stored(stored)
     problems = {ConfigKey(topic, name): error.reason for (topic, name), error in refusals.items()}
-    return AppliedConfigs(configs=configs, problems=problems)
+    return AppliedConfigs(texts=dict(texts), configs=configs, problems=problems)
 
 
 def _invalid(request: UpdateConfig, error: InvalidSetting) -> InvalidConfig:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from google.protobuf.duration_pb2 import Duration
     from google.protobuf.timestamp_pb2 import Timestamp
 
 # The last millisecond of the year 9999: a protobuf Timestamp ends there, a record's int64 does not.
 _TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
+# 10,000 years: a protobuf Duration ends there.
+_DURATION_MS_MAX: Final = 315_576_000_000_000
 
 
 def set_time(message: Timestamp, timestamp_ms: int) -> None:
@@ -19,3 +22,8 @@ def set_time(message: Timestamp, timestamp_ms: int) -> None:
     """
     if timestamp_ms >= 0:
         message.FromMilliseconds(min(timestamp_ms, _TIMESTAMP_MS_MAX))
+
+
+def set_duration(message: Duration, duration_ms: int) -> None:
+    """Sets `message`; what is longer than a Duration can be becomes the longest."""
+    message.FromMilliseconds(min(duration_ms, _DURATION_MS_MAX))

@@ -71,7 +71,7 @@ def commit_offsets(
 ) -> CommitOffsets:
     """A commit to decide on. Raises the Invalid… error of the first field that breaks a rule."""
     group_id = _written_group_id(request.group_id)
-    request_id = _request_id(request.request_id)
+    request_id = read_request_id(request.request_id)
     if not request.offsets:
         raise InvalidRequest("offsets", "a commit needs at least one offset")
     if len(request.offsets) > offsets_fitting(message_bytes_max):
@@ -98,7 +98,7 @@ def offsets_fitting(message_bytes_max: int) -> int:
 
 def delete_offsets(request: offset_service_pb2.DeleteOffsetsRequest) -> DeleteOffsets:
     """A deletion of offsets to decide on. Raises as `commit_offsets` does."""
-    _check_reason(request.reason)
+    check_reason(request.reason)
     if not request.partitions and not request.topics:
         raise InvalidRequest("partitions", "name at least one partition or topic")
     return DeleteOffsets(
@@ -107,17 +107,17 @@ def delete_offsets(request: offset_service_pb2.DeleteOffsetsRequest) -> DeleteOf
         topics=tuple(
             _topic(topic, f"topics[{index}]") for index, topic in enumerate(request.topics)
         ),
-        request_id=_request_id(request.request_id),
+        request_id=read_request_id(request.request_id),
         validate_only=request.validate_only,
     )
 
 
 def delete_group(request: group_service_pb2.DeleteGroupRequest) -> DeleteGroup:
     """A deletion of a group to decide on. Raises as `commit_offsets` does."""
-    _check_reason(request.reason)
+    check_reason(request.reason)
     return DeleteGroup(
         group_id=read_group_id(request.group_id, "group_id"),
-        request_id=_request_id(request.request_id),
+        request_id=read_request_id(request.request_id),
         validate_only=request.validate_only,
     )
 
@@ -152,7 +152,8 @@ def _written_group_id(group_id: str) -> bytes:
     return read_group_id(group_id, "group_id")
 
 
-def _request_id(request_id: str) -> bytes:
+def read_request_id(request_id: str) -> bytes:
+    """A request's name, which may be empty. Raises InvalidRequestId."""
     encoded = request_id.encode()
     if len(encoded) > REQUEST_ID_BYTES_MAX:
         raise InvalidRequestId(
@@ -161,7 +162,8 @@ def _request_id(request_id: str) -> bytes:
     return encoded
 
 
-def _check_reason(reason: str) -> None:
+def check_reason(reason: str) -> None:
+    """Raises InvalidRequest for one that is too long."""
     if (units := _utf16_units(reason)) > REASON_UNITS_MAX:
         raise InvalidRequest("reason", _TOO_MANY_UNITS, units=units, units_max=REASON_UNITS_MAX)
 
