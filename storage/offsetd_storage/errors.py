@@ -109,6 +109,10 @@ class InvalidTimestamp(StorageError):
         self.record = record  # Its place in the batch, from 0.
 
 
+class InvalidRecord(StorageError):
+    """A record that the log cannot take (Kafka's error 87, INVALID_RECORD)."""
+
+
 class StorageFull(StorageError):
     """No room for the append; nothing was changed."""
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from offsetd_storage.append_timestamps import prepared_at_append
 from offsetd_storage.cleaner.swap import delete_oldest
 from offsetd_storage.errors import (
     OffsetOutOfRange,
@@ -30,6 +31,8 @@ from offsetd_storage.journal_format import (
     batch_entry_bytes,
     frame_bytes,
 )
+from offsetd_storage.producing import produced_batch
+from offsetd_storage.record_batch import batch_header
 from offsetd_storage.recovery import RecoveredFolder, recover_folder
 from offsetd_storage.store_config import OFFSETS_TOPIC, LogStoreConfig, TopicSpec
 
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
     from offsetd_storage.durations import Durations
     from offsetd_storage.files import Files
     from offsetd_storage.partition_log import PartitionLog
+    from offsetd_storage.record_batch import BatchHeader
     from offsetd_storage.recovery_report import RecoveryProgress
     from offsetd_storage.topic_partition import TopicPartition
 
@@ -131,11 +135,14 @@ class LogStore:
         *,
         last_offset: int,
         max_timestamp_ms: int,
-    ) -> None:
+    ) -> bytes:
         """Puts one record batch at the end of a log; it is durable once a later `flush` returns.
 
-        Its base offset is the log's `offset_next`, its leader epoch the log's. Raises
-        PartitionQuarantined, RecordTooLarge, StorageFull (nothing was changed), or StorageFailed.
+        Its base offset is the log's `offset_next`, its leader epoch the log's, its records have one
+        timestamp, and keys where the log is compacted; a batch of which that is not known goes
+        through `produce`. Returns the batch as it is in the log, with the append's time where
+        `message.timestamp.type` says so. Raises PartitionQuarantined, RecordTooLarge,
+        InvalidTimestamp, StorageFull (nothing was changed), or StorageFailed.
         """
         with self._pending_lock:
             self._refuse_if_failed()
@@ -151,12 +158,16 @@ class LogStore:
                 raise ValueError(f"{topic_partition}: offsets leave no hole")
             if int.from_bytes(batch[12:16]) > log.leader_epoch:
                 raise ValueError(f"{topic_partition}: only brokers raise leader epochs")
+            now_ms = self._clock.now_ms()
+            batch, max_timestamp_ms = prepared_at_append(
+                batch, log.config, max_timestamp_ms=max_timestamp_ms, now_ms=now_ms
+            )
             try:
                 log.append(
                     batch,
                     last_offset=last_offset,
                     max_timestamp_ms=max_timestamp_ms,
-                    now_ms=self._clock.now_ms(),
+                    now_ms=now_ms,
                 )
                 active = log.segments[-1]
                 self._pending.append(
@@ -173,6 +184,31 @@ class LogStore:
             except BaseException as error:
                 self._latch(error)
                 raise
+            return batch
+
+    def produce(self, topic_partition: TopicPartition, batch: bytes) -> BatchHeader:
+        """The same for a batch that anybody may have made, as a broker takes one from a client.
+
+        It gets the log's next offset and leader epoch, and every record is looked at. Returns the
+        header that it has in the log. Raises CorruptBatch, InvalidRecord, InvalidTimestamp (nothing
+        was changed), and what `append` does. On the thread that appends.
+        """
+        log = self.log(topic_partition)
+        placed = produced_batch(
+            batch,
+            log.config,
+            base_offset=log.offset_next,
+            leader_epoch=log.leader_epoch,
+            now_ms=self._clock.now_ms(),
+        )
+        header = batch_header(placed)
+        appended = self.append(
+            topic_partition,
+            placed,
+            last_offset=header.last_offset,
+            max_timestamp_ms=header.max_timestamp_ms,
+        )
+        return batch_header(appended)
 
     def has_pending(self) -> bool:
         """Whether something was appended that no flush has taken yet."""

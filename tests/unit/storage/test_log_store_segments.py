@@ -84,6 +84,8 @@ def test_an_idle_segment_rolls_by_the_clock_alone() -> None:
     files = SimulatedFiles(clock=(clock := ManualClock(NOW_MS)))
     store = opened(files, HOURLY)
     store._clock = clock
+    log = store.logs[P0]
+    log.config = attrs.evolve(log.config, timestamp_after_ms_max=100 * HOUR_MS)
     assert not store.roll(P0, only_if_due=True)
     batch = batch_of(0, timestamp_ms=NOW_MS + 100 * HOUR_MS)  # From the future.
     store.append(P0, batch, last_offset=0, max_timestamp_ms=NOW_MS + 100 * HOUR_MS)
