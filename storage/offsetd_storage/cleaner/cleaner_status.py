@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from offsetd_storage.cleaner.candidates import oldest_ms
+
 if TYPE_CHECKING:
+    from offsetd_storage.cleaner.candidates import Candidates
     from offsetd_storage.cleaner.clean import CleanReport
     from offsetd_storage.cleaner.failures import UncleanablePartition
     from offsetd_storage.cleaner.states import CleaningState
+    from offsetd_storage.partition_log import PartitionLog
     from offsetd_storage.supervision import RunStatus
     from offsetd_storage.topic_partition import TopicPartition
 
@@ -40,16 +44,37 @@ class CleanerThreadStatus:
 
 
 @attrs.frozen(kw_only=True)
+class LastLook:
+    """What the last look for what to clean has seen."""
+
+    at_ms: int | None = None  # By the wall clock.
+    max_dirty_ratio: float = 0.0
+    max_overdue_ms: int = 0
+
+
+@attrs.frozen(kw_only=True)
 class CleanerStatus:
     """The log cleaner as it is now."""
 
     is_enabled: bool
     threads: tuple[CleanerThreadStatus, ...]
-    # When it last looked for what to clean, by the wall clock, and what it found then.
-    last_looked_ms: int | None
-    max_dirty_ratio: float
-    max_overdue_ms: int
+    last_look: LastLook
     uncleanable: tuple[UncleanablePartition, ...]
+
+    @property
+    def last_looked_ms(self) -> int | None:
+        """When it looked last, by the wall clock."""
+        return self.last_look.at_ms
+
+    @property
+    def max_dirty_ratio(self) -> float:
+        """Of all logs, when it looked last."""
+        return self.last_look.max_dirty_ratio
+
+    @property
+    def max_overdue_ms(self) -> int:
+        """Of all logs, when it looked last."""
+        return self.last_look.max_overdue_ms
 
     @property
     def dead_threads(self) -> int:
@@ -85,3 +110,36 @@ class LogCleaningStatus:
     delete_horizon_ms: int | None
     uncleanable: UncleanablePartition | None
     last: FinishedRound | None  # Of this process.
+
+
+def log_cleaning_status(
+    log: PartitionLog,
+    candidates: Candidates,
+    *,
+    now_ms: int,
+    state: CleaningState,
+    uncleanable: UncleanablePartition | None,
+    last: FinishedRound | None,
+) -> LogCleaningStatus:
+    """Of a log as it is now."""
+    topic_partition = log.topic_partition
+    found = candidates.find(log, now_ms=now_ms)
+    dirty = log.segments_from(found.first_dirty)
+    since_ms = oldest_ms(dirty)
+    history = candidates.history(topic_partition)
+    return LogCleaningStatus(
+        topic_partition=topic_partition,
+        state=state,
+        first_dirty=found.first_dirty,
+        first_uncleanable=found.first_uncleanable,
+        last_stable_offset=history.last_stable_offset(log.offset_next),
+        clean_bytes=found.clean_bytes,
+        cleanable_bytes=found.cleanable_bytes,
+        dirty_bytes=sum(each.size_bytes for each in dirty),
+        dirty_ratio=found.cleanable_ratio,
+        oldest_dirty_age_ms=None if since_ms is None else max(0, now_ms - since_ms),
+        overdue_ms=found.overdue_ms,
+        delete_horizon_ms=candidates.delete_horizon_ms(topic_partition),
+        uncleanable=uncleanable,
+        last=last,
+    )

@@ -413,7 +413,7 @@ def _new_state(
     state[judge.FIRST_DIRTY] = mapped.first_dirty
     state[judge.MAP_END] = mapped.offset_next
     state[judge.BITS_END] = mapped.bits_end
-    state[judge.SLOTS] = offset_map.slots
+    state[judge.SLOTS] = offset_map.slots_used
     state[judge.NOW] = rules.now_ms
     state[judge.NEW_HORIZON] = rules.now_ms + rules.delete_retention_ms
     state[judge.ROUND_END] = rules.first_uncleanable

@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from offsetd_storage.cleaner.candidates import Candidates, oldest_ms
+from offsetd_storage.cleaner.candidates import Candidates
 from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
 from offsetd_storage.cleaner.clean import CleanerTools, clean_and_checkpoint
 from offsetd_storage.cleaner.cleaner_status import (
     CleanerStatus,
     FinishedRound,
+    LastLook,
     LogCleaningStatus,
+    log_cleaning_status,
 )
 from offsetd_storage.cleaner.cleaner_thread import CleanerThread
 from offsetd_storage.cleaner.compaction_requests import CompactionRequests
@@ -65,15 +67,6 @@ if TYPE_CHECKING:
 _REST_MS_MIN: Final = 10  # With a backoff of 0, too, a thread that finds nothing stands still.
 _FULL_DISK_REST_MS: Final = 2000
 _FAILED_STORE_REST_MS: Final = 60_000
-
-
-@attrs.frozen(kw_only=True)
-class _Look:
-    """What the last look for work has seen."""
-
-    at_ms: int | None = None
-    max_dirty_ratio: float = 0.0
-    max_overdue_ms: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -139,7 +132,7 @@ class LogCleaner:
         self._choosing = threading.Lock()  # One thread at a time looks for what to do.
         self._threads: tuple[CleanerThread, ...] = ()
         self._is_started = False
-        self._look = _Look()
+        self._look = LastLook()
         self._retained_ms: int | None = None
 
     # Life ------------------------------------------------------------------------------------
@@ -248,41 +241,23 @@ class LogCleaner:
     @property
     def status(self) -> CleanerStatus:
         """The cleaner as it is now."""
-        look = self._look
         return CleanerStatus(
             is_enabled=self.config.is_enabled,
             threads=tuple(each.status for each in self._threads),
-            last_looked_ms=look.at_ms,
-            max_dirty_ratio=look.max_dirty_ratio,
-            max_overdue_ms=look.max_overdue_ms,
+            last_look=self._look,
             uncleanable=self._failures.all(monotonic_ms=self._clock.monotonic_ms()),
         )
 
     def log_status(self, topic_partition: TopicPartition) -> LogCleaningStatus:
         """Where cleaning stands with a log. Raises PartitionQuarantined."""
         log = self._store.log(topic_partition)
-        now_ms = self._clock.now_ms()
-        found = self._candidates.find(log, now_ms=now_ms)
-        dirty = log.segments_from(found.first_dirty)
-        since_ms = oldest_ms(dirty)
-        return LogCleaningStatus(
-            topic_partition=topic_partition,
+        monotonic_ms = self._clock.monotonic_ms()
+        return log_cleaning_status(
+            log,
+            self._candidates,
+            now_ms=self._clock.now_ms(),
             state=self.states.state(topic_partition),
-            first_dirty=found.first_dirty,
-            first_uncleanable=found.first_uncleanable,
-            last_stable_offset=self._candidates.history(topic_partition).last_stable_offset(
-                log.offset_next
-            ),
-            clean_bytes=found.clean_bytes,
-            cleanable_bytes=found.cleanable_bytes,
-            dirty_bytes=sum(each.size_bytes for each in dirty),
-            dirty_ratio=found.cleanable_ratio,
-            oldest_dirty_age_ms=None if since_ms is None else max(0, now_ms - since_ms),
-            overdue_ms=found.overdue_ms,
-            delete_horizon_ms=self._candidates.delete_horizon_ms(topic_partition),
-            uncleanable=self._failures.failure(
-                topic_partition, monotonic_ms=self._clock.monotonic_ms()
-            ),
+            uncleanable=self._failures.failure(topic_partition, monotonic_ms=monotonic_ms),
             last=self._last.get(topic_partition),
         )
 
@@ -364,7 +339,7 @@ class LogCleaner:
     def _look_at(self, logs: Iterable[PartitionLog]) -> list[LogToClean]:
         now_ms = self._clock.now_ms()
         found = [self._candidates.find(log, now_ms=now_ms) for log in logs]
-        self._look = _Look(
+        self._look = LastLook(
             at_ms=now_ms,
             max_dirty_ratio=max((each.cleanable_ratio for each in found), default=0.0),
             max_overdue_ms=max((each.overdue_ms for each in found), default=0),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 SLOT_BYTES: Final = 24
 assert SLOT_BYTES == 8 * kernel.ENTRY_WORDS, "an entry is a hash of 16 bytes and an offset"
 _HASH_KEY_BYTES_MIN: Final = 16
+_SLOTS_USED_MIN: Final = 64
 
 
 @attrs.frozen(kw_only=True)
@@ -71,6 +72,7 @@ class OffsetMap:
         self.slots = buffer_bytes // SLOT_BYTES
         # A search ends at a free slot, so that one has to be left.
         self.keys_max = min(int(self.slots * load_factor), self.slots - 1)
+        self.slots_used = self.slots  # Of this round: a short dirty range needs few of them.
         if self.keys_max < 1:
             raise ValueError(
                 f"a buffer of {buffer_bytes} bytes filled to {load_factor} is too small"
@@ -140,12 +142,17 @@ class OffsetMap:
 
     def latest_offset(self, key: bytes) -> int:
         """The latest offset of a key in the mapped range, or -1."""
-        return kernel.mapped_offset(padded_copy(key), len(key), self.secret, self.table, self.slots)
+        return kernel.mapped_offset(
+            padded_copy(key), len(key), self.secret, self.table, self.slots_used
+        )
 
     def _clear(self, first_dirty: int, first_uncleanable: int) -> None:
         if self._state[kernel.KEYS]:
-            self.table.fill(0)
-        bits_max = max(0, min(first_uncleanable - first_dirty, self._bits_max))
+            self.table[: self.slots_used * kernel.ENTRY_WORDS].fill(0)
+        offsets = max(0, first_uncleanable - first_dirty)
+        # Twice as many as there can be keys, so that searches are short; all else stays untouched.
+        self.slots_used = min(self.slots, 2 * offsets + _SLOTS_USED_MIN)
+        bits_max = min(offsets, self._bits_max)
         words = bits_max // 64 + 1
         if self.bits.size < words or self.bits.size > 2 * words:
             self.bits = np.zeros(words, dtype=np.int64)
@@ -157,8 +164,8 @@ class OffsetMap:
         self.secret[:] = np.frombuffer(expanded.digest(self.secret.nbytes), dtype=np.int64)
         self._state[:] = 0
         self._state[kernel.FIRST_DIRTY] = first_dirty
-        self._state[kernel.SLOTS] = self.slots
-        self._state[kernel.KEYS_MAX] = self.keys_max
+        self._state[kernel.SLOTS] = self.slots_used
+        self._state[kernel.KEYS_MAX] = min(self.keys_max, self.slots_used - 1)
         self._state[kernel.BITS_END] = first_dirty + bits_max
         self._state[kernel.LATEST_OFFSET] = first_dirty - 1
 

@@ -192,13 +192,29 @@ def test_keys_are_placed_by_the_secret_and_anew_in_every_round():
 def test_keys_that_are_alike_spread_over_the_table(key_of):
     """No eighth of the table gets more than its share, by far; so no search is long."""
     count = 2000
-    batches = [batch(attrs.evolve(rec(n, "x"), key=key_of(n))) for n in range(count)]
+    # Offsets far apart, so that all slots are used.
+    batches = [batch(attrs.evolve(rec(9 * n, "x"), key=key_of(n))) for n in range(count)]
     offset_map = map_of(10_000)
     assert mapped(offset_map, segments(batches)).keys == count
     used = offset_map.table.reshape(-1, 3)[:, 2] != 0
     assert max(each.sum() for each in np.array_split(used, 8)) < count / 8 + 100
     full = np.flatnonzero(~used)
     assert np.diff(full).max() < 50  # The longest row of entries.
+
+
+def test_a_short_dirty_range_touches_a_small_part_of_the_table_and_is_forgotten():
+    offset_map = map_of(100_000)
+    for keys in (["a", "b", "c"], [f"k{n}" for n in range(3000)], ["d", "a"], ["e"]):
+        source = segments([keyed(*keys, "last", at=0)])
+        assert mapped(offset_map, source).keys == len(keys) + 1
+        assert not offset_map.table[offset_map.slots_used * 3 :].any()
+        assert offset_map.slots_used < 4 * len(keys) + 100
+        known = [
+            key
+            for key in ("a", "d", "e", "k7", "last")
+            if offset_map.latest_offset(key.encode()) >= 0
+        ]
+        assert known == [key for key in ("a", "d", "e", "k7", "last") if key in {*keys, "last"}]
 
 
 def test_the_hash_is_the_sum_of_products_that_the_module_promises():
