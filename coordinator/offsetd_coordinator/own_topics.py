@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
+import attrs
 import structlog
 from offsetd_storage.cleaner.clean import CleanerTools
 from offsetd_storage.cleaner.cleaner_thread import BITMAP_BYTES_MAX, MAP_BYTES_MAX
@@ -27,11 +28,13 @@ from offsetd_coordinator.topics import AUDIT_TOPIC, CONFIG_TOPIC
 
 if TYPE_CHECKING:
     import random as random_module
+    from collections.abc import Callable
 
     from offsetd_storage.cleaner.clean import CleanReport
     from offsetd_storage.clock import Clock
     from offsetd_storage.files import Files
     from offsetd_storage.log_store import LogStore
+    from offsetd_storage.server_config import CleanerConfig
     from offsetd_storage.topic_configs import TopicConfigs
     from offsetd_storage.topic_partition import TopicPartition
     from offsetd_storage.upkeep import Upkeep
@@ -52,22 +55,89 @@ def own_topic_specs(configs: TopicConfigs) -> tuple[TopicSpec, ...]:
     )
 
 
-def load_config_shard(
-    store: LogStore, started_with: TopicConfigs, *, request_id_window_ms: int
-) -> ConfigShard:
-    """Replays the settings, warns of those that are not used, and has the store's logs obey them.
+@attrs.frozen(kw_only=True)
+class OwnTopics:
+    """What is in them."""
 
-    A damaged log counts as empty: its changes are refused. Raises CorruptBatch or OSError for
-    files that are no longer as recovery left them.
-    """
-    shard = ConfigShard(started_with, request_id_window_ms=request_id_window_ms)
-    log = store.logs.get(CONFIG_PARTITION)
-    if log is not None:
-        for buffer, end in log.read_chunks(_CHUNK_BYTES):
-            shard.replay(buffer[:end].tobytes())
-        shard.end_load(offset_next=log.offset_next, leader_epoch=log.leader_epoch)
-    applied = shard.applied
-    for key, problem in applied.problems.items():
+    shard: ConfigShard
+    audit: AuditLog
+
+    @classmethod
+    def load(
+        cls,
+        store: LogStore,
+        started_with: TopicConfigs,
+        *,
+        request_id_window_ms: int,
+        now_ms: int,
+    ) -> Self:
+        """Replays the settings, and has the store's logs obey them; then the audit log.
+
+        A damaged log counts as empty, and changes are refused. Raises CorruptBatch or OSError for
+        files that are no longer as recovery left them.
+        """
+        shard = ConfigShard(started_with, request_id_window_ms=request_id_window_ms)
+        audit = AuditLog(request_id_window_ms=request_id_window_ms)
+        log = store.logs.get(CONFIG_PARTITION)
+        if log is not None:
+            for buffer, end in log.read_chunks(_CHUNK_BYTES):
+                shard.replay(buffer[:end].tobytes())
+            shard.end_load(offset_next=log.offset_next, leader_epoch=log.leader_epoch)
+        log = store.logs.get(AUDIT_PARTITION)
+        if log is not None:
+            # What no retry asks for any more is not read.
+            since = log.offset_for_timestamp(now_ms - request_id_window_ms)
+            if since is not None:
+                for buffer, end in log.read_chunks(_CHUNK_BYTES, offset=since):
+                    audit.replay(buffer[:end].tobytes())
+            audit.end_load(offset_next=log.offset_next, leader_epoch=log.leader_epoch)
+        _warn_of_problems(shard)
+        apply_log_configs(store, shard.applied.configs)
+        return cls(shard=shard, audit=audit)
+
+    def administration(
+        self,
+        node: Node,
+        runtime: Runtime,
+        upkeep: Upkeep,
+        *,
+        files: Files,
+        clock: Clock,
+        random: random_module.Random,
+    ) -> Administration:
+        """What changes the settings of a store that is open, and of what runs beside it."""
+        store = runtime.store
+
+        def apply(configs: TopicConfigs) -> None:
+            apply_log_configs(store, configs)
+            upkeep.configure(upkeep_config(configs))
+
+        def preview(topic_partition: TopicPartition, rolls_active: bool) -> CleanReport | None:
+            tools = _preview_tools(
+                upkeep.cleaner.config,
+                files=files,
+                clock=clock,
+                random=random,
+                should_stop=lambda: runtime.failed is not None or node.state is NodeState.DRAINING,
+            )
+            if rolls_active:
+                store.flush()  # So that all there is can be read.
+            return preview_round(
+                store,
+                upkeep.cleaner,
+                topic_partition,
+                tools,
+                rolls_active=rolls_active,
+                sleep=time.sleep,
+            )
+
+        return Administration(
+            runtime, self.shard, self.audit, clock=clock, apply=apply, preview=preview
+        )
+
+
+def _warn_of_problems(shard: ConfigShard) -> None:
+    for key, problem in shard.applied.problems.items():
         _log.warning("a setting is kept, and not used", setting=str(key), problem=problem)
     if shard.unknown_records or shard.undecodable_records:
         _log.warning(
@@ -75,30 +145,29 @@ def load_config_shard(
             unknown=shard.unknown_records,
             undecodable=shard.undecodable_records,
         )
-    apply_log_configs(store, applied.configs)
-    return shard
 
 
-def load_audit_log(store: LogStore, *, request_id_window_ms: int, now_ms: int) -> AuditLog:
-    """Replays what of the audit log a retry may ask for. As `load_config_shard`."""
-    audit = AuditLog(request_id_window_ms=request_id_window_ms)
-    log = store.logs.get(AUDIT_PARTITION)
-    if log is not None:
-        since = log.offset_for_timestamp(now_ms - request_id_window_ms)
-        if since is not None:
-            for buffer, end in log.read_chunks(_CHUNK_BYTES, offset=since):
-                audit.replay(buffer[:end].tobytes())
-        audit.end_load(offset_next=log.offset_next, leader_epoch=log.leader_epoch)
-    return audit
-
-
-def upkeep_config(configs: TopicConfigs) -> UpkeepConfig:
-    """What the settings say to what runs beside the appends."""
-    return UpkeepConfig(
-        cleaner=configs.cleaner,
-        retention=configs.retention,
-        background=configs.background,
-        disk=configs.disk,
+def _preview_tools(
+    config: CleanerConfig,
+    *,
+    files: Files,
+    clock: Clock,
+    random: random_module.Random,
+    should_stop: Callable[[], bool],
+) -> CleanerTools:
+    """What one of the cleaner's threads has, with a map of its own. Raises MemoryError."""
+    throttle = Throttle(config.io_bytes_per_second_max, clock=clock, sleep=time.sleep)
+    return CleanerTools(
+        files=files,
+        offset_map=OffsetMap(
+            min(config.dedupe_buffer_bytes // config.threads, MAP_BYTES_MAX),
+            load_factor=config.dedupe_load_factor,
+            hash_key=random.randbytes(16),
+            bitmap_bytes_max=BITMAP_BYTES_MAX,
+        ),
+        clock=clock,
+        throttle=partial(throttle, should_stop=should_stop),
+        should_stop=should_stop,
     )
 
 
@@ -110,51 +179,11 @@ def apply_log_configs(store: LogStore, configs: TopicConfigs) -> None:
             log.config = by_topic[topic_partition.topic]
 
 
-def administration_of(
-    node: Node,
-    runtime: Runtime,
-    upkeep: Upkeep,
-    shard: ConfigShard,
-    audit: AuditLog,
-    *,
-    files: Files,
-    clock: Clock,
-    random: random_module.Random,
-) -> Administration:
-    """What changes the settings of a store that is open, and of what runs beside it."""
-    store = runtime.store
-
-    def apply(configs: TopicConfigs) -> None:
-        apply_log_configs(store, configs)
-        upkeep.configure(upkeep_config(configs))
-
-    def preview(topic_partition: TopicPartition, rolls_active: bool) -> CleanReport | None:
-        cleaner = upkeep.cleaner.config
-        tools = CleanerTools(
-            files=files,
-            offset_map=OffsetMap(
-                min(cleaner.dedupe_buffer_bytes // cleaner.threads, MAP_BYTES_MAX),
-                load_factor=cleaner.dedupe_load_factor,
-                hash_key=random.randbytes(16),
-                bitmap_bytes_max=BITMAP_BYTES_MAX,
-            ),
-            clock=clock,
-            throttle=partial(
-                Throttle(cleaner.io_bytes_per_second_max, clock=clock, sleep=time.sleep),
-                should_stop=should_stop,
-            ),
-            should_stop=should_stop,
-        )
-        return preview_round(
-            store,
-            upkeep.cleaner,
-            topic_partition,
-            tools,
-            rolls_active=rolls_active,
-            sleep=time.sleep,
-        )
-
-    def should_stop() -> bool:
-        return runtime.failed is not None or node.state is NodeState.DRAINING
-
-    return Administration(runtime, shard, audit, clock=clock, apply=apply, preview=preview)
+def upkeep_config(configs: TopicConfigs) -> UpkeepConfig:
+    """What the settings say to what runs beside the appends."""
+    return UpkeepConfig(
+        cleaner=configs.cleaner,
+        retention=configs.retention,
+        background=configs.background,
+        disk=configs.disk,
+    )
