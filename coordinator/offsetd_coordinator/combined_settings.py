@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from offsetd_coordinator.settings import Settings
 
 _STORE_DEFAULTS: Final = LogStoreConfig()
+# Of the largest commit: less would refuse plain ones, and more fits no frame of the journal.
+_MESSAGE_BYTES_LEAST: Final = 1024
+_MESSAGE_BYTES_MOST: Final = FRAME_BYTES_MAX - 4096
 
 
 def misfit(settings: Settings) -> str | None:
@@ -30,6 +33,12 @@ def misfit(settings: Settings) -> str | None:
     How many partitions a folder has is known only when it is opened: where no setting says it,
     the journal is checked for one, and the store refuses what is too small for the others.
     """
+    message_bytes_max = settings.log.message_bytes_max
+    if not _MESSAGE_BYTES_LEAST <= message_bytes_max <= _MESSAGE_BYTES_MOST:
+        return (
+            f"max.message.bytes = {message_bytes_max} of {OFFSETS_TOPIC}: must be"
+            f" {_MESSAGE_BYTES_LEAST} to {_MESSAGE_BYTES_MOST} bytes"
+        )
     needed = journal_bytes_needed(settings)
     if settings.journal_file_bytes >= needed:
         return None
@@ -37,7 +46,7 @@ def misfit(settings: Settings) -> str | None:
     told = "" if partitions is None else f" and offsets.topic.num.partitions = {partitions}"
     return (
         f"journal.file.bytes = {settings.journal_file_bytes} is too small for"
-        f" max.message.bytes = {settings.max_message_bytes}{told}: must be {needed} or more bytes"
+        f" max.message.bytes = {message_bytes_max}{told}: must be {needed} or more bytes"
     )
 
 
@@ -51,12 +60,12 @@ def journal_bytes_needed(settings: Settings) -> int:
     header = max(_STORE_DEFAULTS.journal_header_bytes, header_bytes(points))
     frames_start = -(-header // SECTOR_BYTES) * SECTOR_BYTES
     kept = 2 * frame_bytes(len(encode_points(points))) + frame_bytes(0)
-    return frames_start + kept + _frame_bytes_of(settings.max_message_bytes)
+    return frames_start + kept + _frame_bytes_of(settings.log.message_bytes_max)
 
 
 def frame_bytes_max(settings: Settings) -> int:
     """How large the journal's frames may be: as ever, or as the largest batch asks."""
-    largest = _frame_bytes_of(settings.max_message_bytes)
+    largest = _frame_bytes_of(settings.log.message_bytes_max)
     return min(max(_STORE_DEFAULTS.frame_bytes_max, largest), FRAME_BYTES_MAX)
 
 

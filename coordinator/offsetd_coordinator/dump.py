@@ -16,12 +16,12 @@ from offsetd_storage.folder_view import LogView
 from offsetd_storage.record_batch import (
     BatchHeader,
     Record,
-    TimestampType,
     batch_header,
     computed_crc,
     decode_batch,
 )
 from offsetd_storage.segment import segment_base_offsets, segment_path
+from offsetd_storage.timestamp_type import TimestampType
 
 from offsetd_coordinator.schemas.kafka_json import JsonText, message_json, replacing_text
 from offsetd_coordinator.schemas.layout import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import time
 from functools import partial
@@ -14,18 +13,10 @@ from offsetd_storage.cleaner.clean import CleanerTools
 from offsetd_storage.cleaner.offline import clean_partition, preview_partition, roll_active
 from offsetd_storage.cleaner.offset_map import OffsetMap
 from offsetd_storage.errors import InvalidSetting, StorageError, StorageFailed
-from offsetd_storage.log_config import LogConfig
 from offsetd_storage.quarantine import DamageFound
-from offsetd_storage.server_config import CleanerConfig
-from offsetd_storage.settings import (
-    INTERNAL_PREFIX,
-    settings_of,
-    with_server_settings,
-    with_settings,
-)
 
 from offsetd_coordinator.server import store_config
-from offsetd_coordinator.settings import SettingsError, declarations, load_settings
+from offsetd_coordinator.settings_sources import SettingsError, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,11 +27,12 @@ if TYPE_CHECKING:
     from offsetd_storage.clock import Clock
     from offsetd_storage.files import Files
     from offsetd_storage.folder_view import LogView
+    from offsetd_storage.log_config import LogConfig
     from offsetd_storage.log_store import LogStore, LogStoreConfig
+    from offsetd_storage.server_config import CleanerConfig
     from offsetd_storage.topic_partition import TopicPartition
 
 BITMAP_BYTES_MAX: Final = 16 << 20  # A bit for each of 134 M dirty offsets.
-_CLEANER_PREFIX: Final = "log.cleaner."
 
 
 @attrs.frozen(kw_only=True)
@@ -63,43 +55,16 @@ class PartitionOutcome:
 def read_cleaning_settings(
     assignments: Sequence[str], environment: Mapping[str, str]
 ) -> CleaningSettings:
-    """Settings from `NAME=VALUE`: the server's, `log.cleaner.*`, and those of a topic.
+    """The server's settings, without its file: of `assignments` (`NAME=VALUE`) and `environment`.
 
-    The environment says the server's. Raises SettingsError and InvalidSetting.
+    Raises SettingsError.
     """
-    cleaner_names = {each.name for each in settings_of(CleanerConfig).values()}
-    log_settings = settings_of(LogConfig).values()
-    topic_names = {each.name for each in log_settings}
-    default_names = {
-        each.server_name
-        for each in log_settings
-        if each.server_name is not None and each.server_name.startswith(_CLEANER_PREFIX)
-    }
-    server_names = {each.name for each in declarations()}
-    known = cleaner_names | topic_names | default_names | server_names
-    server: list[str] = []
-    texts: dict[str, str] = {}
     for assignment in assignments:
-        name, equals, text = (part.strip() for part in assignment.partition("="))
-        if name == "data.dir":
+        if assignment.partition("=")[0].strip() == "data.dir":
             raise SettingsError("data.dir (--set): the folder is told by --data-dir")
-        if name in server_names or not equals:
-            server.append(assignment)
-        elif name in known or name.removeprefix(INTERNAL_PREFIX) in topic_names:
-            texts[name] = text
-        else:
-            (nearest,) = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-            raise SettingsError(f"unknown setting {name} (--set); did you mean {nearest}?")
-    settings = load_settings(environment=environment, assignments=server)
+    settings = load_settings(environment=environment, assignments=assignments)
     threads = settings.num_recovery_threads_per_data_dir or os.cpu_count() or 1
-    store = store_config(settings, threads)
-    cleaner_texts = {name: texts.pop(name) for name in cleaner_names & texts.keys()}
-    default_texts = {name: texts.pop(name) for name in default_names & texts.keys()}
-    log = with_settings(with_server_settings(store.log, default_texts), texts)
-    return CleaningSettings(
-        store=attrs.evolve(store, log=log),
-        cleaner=with_settings(CleanerConfig(), cleaner_texts),
-    )
+    return CleaningSettings(store=store_config(settings, threads), cleaner=settings.cleaner)
 
 
 def cleaner_tools(

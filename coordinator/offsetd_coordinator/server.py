@@ -18,15 +18,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import attrs
 import grpc
 import grpc.aio
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from offsetd_storage.errors import StorageError, StorageFailed
-from offsetd_storage.log_config import OFFSETS_TOPIC_LOG_CONFIG
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
+from offsetd_storage.setting_kinds import UNIX_PREFIXES
 from offsetd_storage.store_config import OFFSETS_PARTITIONS_DEFAULT
 
 from offsetd_coordinator.combined_settings import frame_bytes_max
@@ -37,7 +36,6 @@ from offsetd_coordinator.node import Node
 from offsetd_coordinator.runtime import Runtime
 from offsetd_coordinator.service import handlers
 from offsetd_coordinator.service.limits import Admission
-from offsetd_coordinator.settings import UNIX_PREFIXES
 from offsetd_coordinator.shard import Shard, ShardConfig
 
 if TYPE_CHECKING:
@@ -215,7 +213,7 @@ class Server:
             shards,
             clock=self._clock,
             loop=asyncio.get_running_loop(),
-            recovery_point_interval_ms=self.settings.log_flush_offset_checkpoint_interval_ms,
+            recovery_point_interval_ms=self.settings.background.recovery_point_interval_ms,
             on_failed=self._note_failed,
         )
 
@@ -352,16 +350,7 @@ def store_config(settings: Settings, threads: int) -> LogStoreConfig:
     """What the settings say to the store."""
     return LogStoreConfig(
         partitions=settings.offsets_topic_num_partitions,
-        log=attrs.evolve(
-            OFFSETS_TOPIC_LOG_CONFIG,
-            segment_bytes_max=settings.offsets_topic_segment_bytes,
-            segment_ms=settings.segment_ms,
-            segment_jitter_ms=settings.segment_jitter_ms,
-            segment_index_bytes_max=settings.segment_index_bytes,
-            index_interval_bytes=settings.index_interval_bytes,
-            message_bytes_max=settings.max_message_bytes,
-            preallocate_step_bytes=settings.preallocate_step_bytes,
-        ),
+        log=settings.log,
         journal_file_bytes=settings.journal_file_bytes,
         frame_bytes_max=frame_bytes_max(settings),
         recovery_threads=threads,
@@ -373,7 +362,7 @@ def shard_config(settings: Settings, partitions: int) -> ShardConfig:
     return ShardConfig(
         partitions=partitions,
         offset_commit_value_version=settings.offset_commit_value_version,
-        message_bytes_max=settings.max_message_bytes,
+        message_bytes_max=settings.log.message_bytes_max,
         request_id_window_ms=settings.request_id_window_ms,
         request_ids_per_partition_max=settings.request_ids_per_partition_max,
     )

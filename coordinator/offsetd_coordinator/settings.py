@@ -1,486 +1,380 @@
-"""Every setting of the server, each declared once.
+"""Every setting of the server that is not the storage's, each declared once.
 
-A setting's name is its attribute's, with dots for underscores: `segment_ms` is `segment.ms`.
-Kafka's name is used wherever Kafka has one. A value comes from, in this order: `--set NAME=VALUE`,
-the environment (`OFFSETD_SEGMENT_MS`), the TOML file, the default. A name that does not exist is an
-error.
+Kafka's name is used wherever Kafka has one. Beside those declared here there are the storage's: of
+the server (`log.retention.hours`, `log.cleaner.threads`), and of a topic (`segment.ms`), which in
+a file, the environment and `--set` mean `__consumer_offsets`.
 """
 
 from __future__ import annotations
 
-import difflib
-import re
-import tomllib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 import attrs
+from offsetd_storage.log_config import OFFSETS_TOPIC, OFFSETS_TOPIC_LOG_CONFIG, LogConfig
+from offsetd_storage.setting_kinds import INT32_MAX
+from offsetd_storage.settings import (
+    Setting,
+    address,
+    listed,
+    settings_of,
+    text,
+    whole,
+)
+from offsetd_storage.topic_configs import (
+    SERVER_SETTINGS,
+    TOPIC_SETTINGS,
+    SettingEntry,
+    Source,
+    TopicConfigs,
+    entry_of,
+)
+
+from offsetd_coordinator.topics import brought_settings, topic_floors, topic_rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["Declaration", "Settings", "SettingsError", "declarations", "load_settings"]
-
-_ENVIRONMENT_PREFIX = "OFFSETD_"
-# Names with our prefix that are not settings: what clients and test runs read, and what Kubernetes
-# puts into every pod beside a service that is called `offsetd`.
-_ENVIRONMENT_NOT_OURS = re.compile(
-    r"ADDRESS|REQUIRE|NIGHTLY|TEST_.*|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?"
-)
-_INT64_MAX = 2**63 - 1
-PORT_MAX = 65_535
-UNIX_PREFIXES = ("unix:", "unix-abstract:")
-
-
-class SettingsError(ValueError):
-    """A setting that does not exist, or a value that is not allowed; says which and why."""
-
-
-@attrs.frozen(kw_only=True)
-class Declaration:
-    """What a setting is: its type, bounds and unit, and why it has the default it has."""
-
-    name: str
-    kind: type
-    default: object
-    unit: str
-    minimum: int | None
-    maximum: int | None
-    choices: tuple[object, ...]
-    is_address: bool
-    kafka_name: str | None
-    reason: str
-
-    @property
-    def environment_name(self) -> str:
-        """The environment variable that sets it."""
-        return _ENVIRONMENT_PREFIX + self.name.upper().replace(".", "_")
-
-    @property
-    def bounds(self) -> str:
-        """The allowed values, for people."""
-        if self.choices:
-            return " | ".join(str(choice) for choice in self.choices)
-        if self.kind is bool:
-            return "true | false"
-        if self.is_address:
-            return f"HOST:PORT, port 0 to {PORT_MAX}"
-        if self.minimum is None:
-            return "text"
-        if self.maximum in (None, _INT64_MAX):
-            return f"{self.minimum} or more"
-        return f"{self.minimum} to {self.maximum}"
-
-    def check(self, value: object, source: str) -> object:
-        """`value` as this setting's type. Raises SettingsError if it is not allowed."""
-        value = self._convert(value, source)
-        if self.choices and value not in self.choices:
-            raise SettingsError(f"{self.name} = {value!r} ({source}): must be {self.bounds}")
-        if self.is_address and value != self.default and not is_address(str(value)):
-            raise SettingsError(f"{self.name} = {value!r} ({source}): must be {self.bounds}")
-        if isinstance(value, int) and not isinstance(value, bool):
-            too_small = self.minimum is not None and value < self.minimum
-            too_large = self.maximum is not None and value > self.maximum
-            if too_small or too_large:
-                unit = f" {self.unit}" if self.unit else ""
-                raise SettingsError(
-                    f"{self.name} = {value} ({source}): must be {self.bounds}{unit}"
-                )
-        return value
-
-    def _convert(self, value: object, source: str) -> object:
-        if (
-            self.kind is int
-            and isinstance(value, str)
-            and re.fullmatch(r"-?[0-9](_?[0-9]){0,24}", value.strip())
-        ):
-            return int(value)
-        if self.kind is bool and isinstance(value, str) and value.lower() in ("true", "false"):
-            return value.lower() == "true"
-        if self.kind is str and isinstance(value, bool):
-            return str(value).lower()  # `reflection.enable = true` in a file, beside "auto"
-        if type(value) is not self.kind:
-            wanted = {int: "a whole number", bool: "true or false", str: "text"}[self.kind]
-            raise SettingsError(f"{self.name} = {value!r} ({source}): must be {wanted}")
-        return value
-
-
-def _declare(kind: type, default: object, reason: str, **facts: object) -> Any:
-    """An attrs field; the declaration travels in its metadata."""
-    metadata = {
-        "unit": "",
-        "minimum": None,
-        "maximum": None,
-        "choices": (),
-        "is_address": False,
-        "kafka_name": None,
-        **facts,
-    }
-    return attrs.field(default=default, metadata={"kind": kind, "reason": reason, **metadata})
-
-
-def _whole(
-    default: int | None,
-    reason: str,
-    *,
-    unit: str,
-    minimum: int = 0,
-    maximum: int = _INT64_MAX,
-    kafka_name: str | None = None,
-    choices: tuple[int, ...] = (),
-) -> Any:
-    return _declare(
-        int,
-        default,
-        reason,
-        unit=unit,
-        minimum=minimum,
-        maximum=maximum,
-        kafka_name=kafka_name,
-        choices=choices,
+    from offsetd_storage.server_config import (
+        BackgroundConfig,
+        CleanerConfig,
+        DiskConfig,
+        RetentionConfig,
     )
-
-
-def _text(
-    default: str, reason: str, *, kafka_name: str | None = None, choices: tuple[str, ...] = ()
-) -> Any:
-    return _declare(str, default, reason, kafka_name=kafka_name, choices=choices)
-
-
-def _address(default: str, reason: str, *, kafka_name: str) -> Any:
-    return _declare(str, default, reason, kafka_name=kafka_name, is_address=True)
-
-
-def is_address(text: str) -> bool:
-    """Whether it is HOST:PORT, an IPv6 host in brackets, or gRPC's name for a Unix socket."""
-    if text.startswith(UNIX_PREFIXES):
-        return True
-    matched = re.fullmatch(r"(?:\[[0-9A-Fa-f:.%\w]+\]|[^\[\]:\s]*):([0-9]{1,5})", text, re.ASCII)
-    return matched is not None and int(matched[1]) <= PORT_MAX
 
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """The values the server runs with."""
+    """The values the server runs with. Raises InvalidSetting where some do not fit each other."""
 
     # Where it lives.
-    data_dir: str = _text(
+    data_dir: str = text(
         "./offsetd-data",
-        "The folder of the log. One server, or one broker, at a time.",
+        "data.dir",
         kafka_name="log.dir",
+        reason="The folder of the log. One server, or one broker, at a time.",
     )
-    listen_address: str = _address(
+    listen_address: str = address(
         "127.0.0.1:7171",
-        "HOST:PORT to serve on. Loopback, because nothing guards the port yet.",
+        "listen.address",
         kafka_name="listeners",
+        reason="HOST:PORT to serve on. Loopback, because nothing guards the port yet.",
     )
-    advertised_address: str = _address(
+    advertised_address: str = address(
         "",
-        "HOST:PORT that clients are told. Empty: the address served on.",
+        "advertised.address",
+        may_be_empty=True,
         kafka_name="advertised.listeners",
+        reason="HOST:PORT that clients are told. Empty: the address served on.",
     )
-    node_id: str = _text("0", "This node's name among its peers.", kafka_name="node.id")
+    node_id: str = text(
+        "0",
+        "node.id",
+        reason="This node's name among its peers.",
+    )
 
     # The log.
-    offsets_topic_num_partitions: int | None = _whole(
+    offsets_topic_num_partitions: int | None = whole(
         None,
-        "Fixed when a folder is made. Unset: what the folder has, and 50 in a new one.",
+        "offsets.topic.num.partitions",
         unit="partitions",
-        minimum=1,
-        maximum=10_000,
-        kafka_name="offsets.topic.num.partitions",
+        least=1,
+        most=10_000,
+        reason="Fixed when a folder is made. Unset: what the folder has, and 50 in a new one.",
     )
-    offsets_topic_segment_bytes: int = _whole(
-        104_857_600,
-        "Small, so that cleaning and loading are quick.",
+    offsets_topic_segment_bytes: int = whole(
+        OFFSETS_TOPIC_LOG_CONFIG.segment_bytes_max,
+        "offsets.topic.segment.bytes",
         unit="bytes",
-        minimum=1024,
-        maximum=2**31 - 1,
-        kafka_name="offsets.topic.segment.bytes",
+        least=61,  # Tests have small ones.
+        operator_least=1_048_576,
+        most=INT32_MAX,
+        reason="Of __consumer_offsets. Small, so that cleaning and loading are quick.",
     )
-    segment_ms: int = _whole(
-        604_800_000,
-        "A segment is closed at this age, so that it can be cleaned.",
-        unit="ms",
-        minimum=1,
-        kafka_name="segment.ms",
-    )
-    segment_jitter_ms: int = _whole(
-        0, "Spreads the closing of segments over time.", unit="ms", kafka_name="segment.jitter.ms"
-    )
-    segment_index_bytes: int = _whole(
-        10_485_760,
-        "A segment is closed when its index is this large.",
-        unit="bytes",
-        minimum=24,
-        maximum=2**31 - 1,
-        kafka_name="segment.index.bytes",
-    )
-    index_interval_bytes: int = _whole(
-        4096,
-        "One index entry for so many bytes of log.",
-        unit="bytes",
-        maximum=2**31 - 1,
-        kafka_name="index.interval.bytes",
-    )
-    max_message_bytes: int = _whole(
-        1_048_588,
-        "The largest record batch, and so the largest commit: one commit is one batch.",
-        unit="bytes",
-        minimum=1024,
-        maximum=2**26 - 4096,  # What a frame of the journal takes.
-        kafka_name="max.message.bytes",
-    )
-    preallocate_step_bytes: int = _whole(
-        65_536,
-        "Disk blocks are reserved ahead, so that a full disk refuses a commit and fails no flush.",
-        unit="bytes",
-        minimum=4096,
-        maximum=2**30,
-    )
-    journal_file_bytes: int = _whole(
+    journal_file_bytes: int = whole(
         33_554_432,
-        "Size of each of the two journal files. Larger: segments are synced less often.",
+        "journal.file.bytes",
         unit="bytes",
-        minimum=65_536,
-        maximum=2**32,
+        least=65_536,
+        most=2**32,
+        is_ours=True,
+        reason="Size of each of the two journal files. Larger: segments are synced less often.",
     )
-    log_flush_offset_checkpoint_interval_ms: int = _whole(
-        60_000,
-        "How often segments are synced and recovery points move, unless the journal asks earlier.",
-        unit="ms",
-        minimum=1,
-        kafka_name="log.flush.offset.checkpoint.interval.ms",
-    )
-    num_recovery_threads_per_data_dir: int | None = _whole(
+    num_recovery_threads_per_data_dir: int | None = whole(
         None,
-        "Threads that check and load the log at start. Unset: one for each core.",
+        "num.recovery.threads.per.data.dir",
         unit="threads",
-        minimum=1,
-        maximum=1024,
-        kafka_name="num.recovery.threads.per.data.dir",
+        least=1,
+        most=1024,
+        reason="Threads that check and load the log at start. Unset: one for each core.",
     )
 
     # Commits.
-    offset_metadata_max_bytes: int = _whole(
+    offset_metadata_max_bytes: int = whole(
         4096,
-        "The longest metadata of an offset, in UTF-16 units, as Kafka counts it.",
+        "offset.metadata.max.bytes",
         unit="UTF-16 units",
-        maximum=32_767,
-        kafka_name="offset.metadata.max.bytes",
+        least=0,
+        most=32_767,
+        reason="The longest metadata of an offset, in UTF-16 units, as Kafka counts it.",
     )
-    offset_commit_value_version: int = _whole(
+    offset_commit_value_version: int = listed(
         4,
-        "Of the OffsetCommitValue written. Lower for older brokers; 1 loses the leader epoch.",
-        unit="",
-        choices=(1, 3, 4),
+        "offset.commit.value.version",
+        (1, 3, 4),
+        is_ours=True,
+        reason="Of the OffsetCommitValue written. Lower for older brokers; 1 loses the leader"
+        " epoch.",
     )
-    request_id_window_ms: int = _whole(
+    request_id_window_ms: int = whole(
         60_000,
-        "How long a request_id is remembered. Above the total time that clients retry.",
+        "request.id.window.ms",
         unit="ms",
-        maximum=86_400_000,
+        least=0,
+        most=86_400_000,
+        is_ours=True,
+        reason="How long a request_id is remembered. Above the total time that clients retry.",
     )
-    request_ids_per_partition_max: int = _whole(
+    request_ids_per_partition_max: int = whole(
         262_144,
-        "The oldest are forgotten first, so that memory is bounded: 48 bytes each.",
+        "request.ids.per.partition.max",
         unit="request ids",
+        least=0,
+        is_ours=True,
+        reason="The oldest are forgotten first, so that memory is bounded: 48 bytes each.",
     )
 
     # Connections and calls.
-    socket_request_max_bytes: int = _whole(
+    socket_request_max_bytes: int = whole(
         4_194_304,
-        "The largest message taken.",
+        "socket.request.max.bytes",
         unit="bytes",
-        minimum=1024,
-        maximum=2**30,
-        kafka_name="socket.request.max.bytes",
+        least=1024,
+        most=2**30,
+        reason="The largest message taken.",
     )
-    queued_max_request_bytes: int = _whole(
+    queued_max_request_bytes: int = whole(
         67_108_864,
-        "Bytes of all requests that wait for an answer; beyond, calls are refused, streams wait.",
+        "queued.max.request.bytes",
         unit="bytes",
-        minimum=1024,
-        kafka_name="queued.max.request.bytes",
+        least=1024,
+        reason="Bytes of all requests that wait for an answer; beyond, calls are refused, streams"
+        " wait.",
     )
-    request_metadata_max_bytes: int = _whole(
-        16_384, "The largest headers of a call.", unit="bytes", minimum=1024, maximum=1_048_576
+    request_metadata_max_bytes: int = whole(
+        16_384,
+        "request.metadata.max.bytes",
+        unit="bytes",
+        least=1024,
+        most=1_048_576,
+        is_ours=True,
+        reason="The largest headers of a call.",
     )
-    max_connections: int = _whole(
+    max_connections: int = whole(
         1000,
-        "Over all clients; each needs a file descriptor.",
+        "max.connections",
         unit="connections",
-        minimum=1,
-        maximum=1_000_000,
-        kafka_name="max.connections",
+        least=1,
+        most=1_000_000,
+        reason="Over all clients; each needs a file descriptor.",
     )
-    connection_calls_max: int = _whole(
-        128, "Calls open at one time on one connection.", unit="calls", minimum=1, maximum=2**31 - 1
+    connection_calls_max: int = whole(
+        128,
+        "connection.calls.max",
+        unit="calls",
+        least=1,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="Calls open at one time on one connection.",
     )
-    connections_max_idle_ms: int = _whole(
+    connections_max_idle_ms: int = whole(
         300_000,
-        "A connection without a call is closed after this time.",
+        "connections.max.idle.ms",
         unit="ms",
-        minimum=1000,
-        maximum=2**31 - 1,
-        kafka_name="connections.max.idle.ms",
+        least=1000,
+        most=INT32_MAX,
+        reason="A connection without a call is closed after this time.",
     )
-    connections_max_age_ms: int = _whole(
+    connections_max_age_ms: int = whole(
         1_800_000,
-        "A connection is renewed after this time, so that clients spread over nodes again.",
+        "connections.max.age.ms",
         unit="ms",
-        minimum=1000,
-        maximum=2**31 - 1,
+        least=1000,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="A connection is renewed after this time, so that clients spread over nodes again.",
     )
-    connections_age_grace_ms: int = _whole(
+    connections_age_grace_ms: int = whole(
         300_000,
-        "Time for the calls of a connection that is being renewed.",
+        "connections.age.grace.ms",
         unit="ms",
-        maximum=2**31 - 1,
+        least=0,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="Time for the calls of a connection that is being renewed.",
     )
-    connection_handshake_max_ms: int = _whole(
+    connection_handshake_max_ms: int = whole(
         10_000,
-        "A connection that does not speak is closed after this time.",
+        "connection.handshake.max.ms",
         unit="ms",
-        minimum=100,
-        maximum=2**31 - 1,
+        least=100,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="A connection that does not speak is closed after this time.",
     )
-    keepalive_interval_ms: int = _whole(
+    keepalive_interval_ms: int = whole(
         60_000,
-        "A quiet connection is asked for a sign of life.",
+        "keepalive.interval.ms",
         unit="ms",
-        minimum=1000,
-        maximum=2**31 - 1,
+        least=1000,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="A quiet connection is asked for a sign of life.",
     )
-    keepalive_reply_max_ms: int = _whole(
+    keepalive_reply_max_ms: int = whole(
         20_000,
-        "The connection is closed if the sign does not come.",
+        "keepalive.reply.max.ms",
         unit="ms",
-        minimum=1000,
-        maximum=2**31 - 1,
+        least=1000,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="The connection is closed if the sign does not come.",
     )
-    stream_unanswered_commits_max: int = _whole(
+    stream_unanswered_commits_max: int = whole(
         1024,
-        "Commits of one stream that wait for their result; beyond, the stream is not read.",
+        "stream.unanswered.commits.max",
         unit="commits",
-        minimum=1,
-        maximum=1_000_000,
+        least=1,
+        most=1_000_000,
+        is_ours=True,
+        reason="Commits of one stream that wait for their result; beyond, the stream is not read.",
     )
-    reflection_enable: str = _text(
+    reflection_enable: str = listed(
         "auto",
-        "gRPC reflection, for grpcurl. auto: on loopback only.",
-        choices=("auto", "true", "false"),
+        "reflection.enable",
+        ("auto", "true", "false"),
+        is_ours=True,
+        reason="gRPC reflection, for grpcurl. auto: on loopback only.",
     )
 
     # Start and stop.
-    drain_notice_ms: int = _whole(
+    drain_notice_ms: int = whole(
         0,
-        "At a stop, how long calls are still taken while health says NOT_SERVING, for balancers.",
+        "drain.notice.ms",
         unit="ms",
-        maximum=600_000,
+        least=0,
+        most=600_000,
+        is_ours=True,
+        reason="At a stop, how long calls are still taken while health says NOT_SERVING, for"
+        " balancers.",
     )
-    drain_max_ms: int = _whole(
-        10_000, "At a stop, how long calls in flight may take.", unit="ms", maximum=600_000
+    drain_max_ms: int = whole(
+        10_000,
+        "drain.max.ms",
+        unit="ms",
+        least=0,
+        most=600_000,
+        is_ours=True,
+        reason="At a stop, how long calls in flight may take.",
     )
-    logging_level: str = _text(
+    logging_level: str = listed(
         "info",
-        "The least serious lines that are shown.",
-        choices=("debug", "info", "warning", "error"),
+        "logging.level",
+        ("debug", "info", "warning", "error"),
+        is_ours=True,
+        reason="The least serious lines that are shown.",
     )
-    logging_format: str = _text(
+    logging_format: str = listed(
         "auto",
-        "auto: for people on a terminal, else JSON lines.",
-        choices=("auto", "console", "json"),
+        "logging.format",
+        ("auto", "console", "json"),
+        is_ours=True,
+        reason="auto: for people on a terminal, else JSON lines.",
     )
+
+    # What was said of all settings, also of the storage's, by canonical name.
+    said: Mapping[str, str] = attrs.field(factory=dict)
+    # What each topic and the server have as long as nobody changes it while it runs.
+    configs: TopicConfigs = attrs.field(init=False)
+
+    @configs.default
+    def _static_configs(self) -> TopicConfigs:
+        return _configs(self)
 
     @property
     def address_told(self) -> str:
         """HOST:PORT that clients are to use."""
         return self.advertised_address or self.listen_address
 
+    @property
+    def log(self) -> LogConfig:
+        """How the logs of `__consumer_offsets` behave."""
+        return self.configs.log_config(OFFSETS_TOPIC)
 
-def declarations() -> Iterator[Declaration]:
-    """All settings, in the order in which they are declared."""
-    for field in attrs.fields(Settings):
-        yield Declaration(
-            name=field.name.replace("_", "."), default=field.default, **field.metadata
+    @property
+    def log_defaults(self) -> LogConfig:
+        """How the logs of a topic behave that has no settings of its own."""
+        return self.configs.log_config("")
+
+    @property
+    def cleaner(self) -> CleanerConfig:
+        """The threads that compact."""
+        return self.configs.cleaner
+
+    @property
+    def retention(self) -> RetentionConfig:
+        """How much all topics keep, and who looks."""
+        return self.configs.retention
+
+    @property
+    def background(self) -> BackgroundConfig:
+        """The periodic tasks."""
+        return self.configs.background
+
+    @property
+    def disk(self) -> DiskConfig:
+        """What is kept free."""
+        return self.configs.disk
+
+
+def _configs(settings: Settings) -> TopicConfigs:
+    said = settings.said
+    configs = TopicConfigs(
+        brought=brought_settings(offsets_segment_bytes=settings.offsets_topic_segment_bytes),
+        static_server={name: said[name] for name in SERVER_SETTINGS if name in said},
+        static_topics={
+            OFFSETS_TOPIC: {name: said[name] for name in TOPIC_SETTINGS if name in said}
+        },
+        floors=topic_floors(request_id_window_ms=settings.request_id_window_ms),
+        restart_entries=tuple(_restart_entries(settings)),
+    )
+    largest = configs.log_config(OFFSETS_TOPIC).message_bytes_max
+    configs = attrs.evolve(configs, rules=topic_rules(message_bytes_max=largest))
+    configs.check()
+    return configs
+
+
+def _restart_entries(settings: Settings) -> Iterator[SettingEntry]:
+    for field, setting in _OWN.items():
+        value = getattr(settings, field)
+        is_said = setting.name in settings.said or value != setting.default
+        yield entry_of(
+            setting,
+            value=setting.kind.render(value),
+            default=setting.kind.render(setting.default),
+            source=Source.STATIC_SERVER if is_said else Source.DEFAULT,
+            is_dynamic=False,
         )
 
 
-_BY_NAME: dict[str, Declaration] = {declaration.name: declaration for declaration in declarations()}
+_OWN: Final = settings_of(Settings)
+OWN_FIELDS: Final = {setting.name: field for field, setting in _OWN.items()}
+# By name: the server's, and a topic's.
+ALL_SETTINGS: Final[dict[str, Setting]] = (
+    {setting.name: setting for setting in _OWN.values()} | SERVER_SETTINGS | TOPIC_SETTINGS
+)
 
 
-def load_settings(
-    *,
-    toml: str = "",
-    toml_name: str = "the file",
-    environment: Mapping[str, str] | None = None,
-    assignments: Sequence[str] = (),
-) -> Settings:
-    """The settings from their sources: `assignments` (`NAME=VALUE`) over `environment` over `toml`.
-
-    Raises SettingsError for an unknown name, a value that is not allowed, values that do not fit
-    each other, or text that is not TOML.
-    """
-    values: dict[str, Any] = {}
-    values.update(_from_toml(toml, toml_name))
-    values.update(_from_environment(environment or {}))
-    values.update(_from_assignments(assignments))
-    settings = Settings(**{name.replace(".", "_"): value for name, value in values.items()})
-    # Loaded only now: it imports the store, and to list the settings needs none of it.
-    from offsetd_coordinator.combined_settings import misfit  # noqa: PLC0415
-
-    if (why := misfit(settings)) is not None:
-        raise SettingsError(why)
-    return settings
-
-
-def _declaration(name: str, source: str) -> Declaration:
-    declaration = _BY_NAME.get(name)
-    if declaration is None:
-        nearest = difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=0.0)
-        raise SettingsError(f"unknown setting {name} ({source}); did you mean {nearest[0]}?")
-    return declaration
-
-
-def _from_toml(text: str, file_name: str) -> Iterator[tuple[str, object]]:
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{file_name}: {error}") from error
-    for name, value in _flatten(document, ""):
-        yield name, _declaration(name, file_name).check(value, file_name)
-
-
-def _flatten(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
-    """TOML reads a dotted name as tables inside tables; this puts the names together again."""
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
-
-
-def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, object]]:
-    by_variable = {declaration.environment_name: declaration for declaration in _BY_NAME.values()}
-    for variable, value in environment.items():
-        suffix = variable.removeprefix(_ENVIRONMENT_PREFIX)
-        if suffix == variable or (
-            variable not in by_variable and _ENVIRONMENT_NOT_OURS.fullmatch(suffix)
-        ):
-            continue
-        if variable not in by_variable:
-            nearest = difflib.get_close_matches(variable, by_variable, n=1, cutoff=0.0)[0]
-            raise SettingsError(
-                f"unknown setting {variable} (environment); did you mean {nearest}?"
-            )
-        declaration = by_variable[variable]
-        yield declaration.name, declaration.check(value, f"environment {variable}")
-
-
-def _from_assignments(assignments: Sequence[str]) -> Iterator[tuple[str, object]]:
-    for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not equals:
-            raise SettingsError(f"--set {assignment}: must be NAME=VALUE")
-        name = name.strip()
-        yield name, _declaration(name, "--set").check(value.strip(), "--set")
+def default_entries() -> list[SettingEntry]:
+    """Every setting with its default: the server's, then those of `__consumer_offsets`."""
+    configs = Settings().configs
+    return [*configs.describe(None), *configs.describe(OFFSETS_TOPIC)]

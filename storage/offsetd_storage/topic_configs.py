@@ -94,7 +94,7 @@ class TopicRule:
 
     topic: str
     name: str
-    is_kept: Callable[[LogConfig], bool]
+    is_kept: Callable[[LogConfig], bool] = attrs.field(eq=False)
     reason: str
 
 

@@ -34,7 +34,7 @@ _WITHOUT_FLUSHING_THE_LOG = 2
 # Small, so that segments roll, recovery points move and the journal turns over within the test.
 SETTINGS = {
     "offsets.topic.num.partitions": 3,
-    "offsets.topic.segment.bytes": 16_384,
+    "internal.offsets.topic.segment.bytes": 16_384,
     "journal.file.bytes": 262_144,
     "max.message.bytes": 65_536,
     "log.flush.offset.checkpoint.interval.ms": 20,

@@ -26,7 +26,7 @@ PARTITIONS = 7
 RUN_SECONDS_MAX = 0.6
 # Small, so that segments roll and the journal turns over between the kills.
 SETTINGS = {
-    "offsets.topic.segment.bytes": 65_536,
+    "internal.offsets.topic.segment.bytes": 65_536,
     "journal.file.bytes": 1_048_576,
     "max.message.bytes": 65_536,
     "log.flush.offset.checkpoint.interval.ms": 50,

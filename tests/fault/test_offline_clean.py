@@ -13,7 +13,7 @@ from server_process import ServerProcess, Stubs
 if TYPE_CHECKING:
     from pathlib import Path
 
-SETTINGS = {"offsets.topic.num.partitions": 4, "offsets.topic.segment.bytes": 65536}
+SETTINGS = {"offsets.topic.num.partitions": 4, "internal.offsets.topic.segment.bytes": 65536}
 GROUPS = [f"group-{number}" for number in range(12)]
 ROUNDS = 40
 COMMAND_SECONDS_MAX = 240
@@ -73,6 +73,7 @@ def log_bytes(folder: Path) -> int:
 def test_a_stopped_servers_log_is_compacted_and_answers_the_same(tmp_path: Path) -> None:
     folder = tmp_path / "offsets"
     asked = ("clean", "--data-dir", str(folder), "--roll-active")
+    at_once = (*asked, "--set", "request.id.window.ms=0")
     with ServerProcess(folder, settings=SETTINGS) as server:
         server.wait_until_serving()
         with server.channel() as channel:
@@ -83,13 +84,19 @@ def test_a_stopped_servers_log_is_compacted_and_answers_the_same(tmp_path: Path)
         assert beside.stderr.startswith("error: ")
         assert "is in use by another process" in beside.stderr
         assert server.stop() == 0
-    size, before = log_bytes(folder), states(folder)
+    size = log_bytes(folder)
 
-    dry = log_command(*asked, "--dry-run")
+    early = log_command(*asked)
+    assert early.returncode == 1
+    assert "records stay for 60000 ms (min.compaction.lag.ms)" in early.stderr
+    assert log_bytes(folder) == size
+    before = states(folder)
+
+    dry = log_command(*at_once, "--dry-run")
     assert dry.returncode == 0, dry.stderr
     assert states(folder) == before
 
-    done = log_command(*asked)
+    done = log_command(*at_once)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
     assert rows == json.loads(dry.stdout)

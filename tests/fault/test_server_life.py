@@ -245,8 +245,8 @@ def test_a_port_that_is_taken_gives_one_clear_line(tmp_path: Path) -> None:
     ("settings", "complaint"),
     [
         ({"segment.mss": 1}, "did you mean segment.ms?"),
-        ({"segment.ms": "soon"}, "must be a whole number"),
-        ({"listen.address": "localhost"}, "must be HOST:PORT"),
+        ({"segment.ms": "soon"}, "'soon' is not a whole number"),
+        ({"listen.address": "localhost"}, "localhost is not HOST:PORT"),
         ({"journal.file.bytes": 65_536}, "is too small for max.message.bytes = 1048588"),
     ],
 )

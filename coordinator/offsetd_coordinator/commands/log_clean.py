@@ -28,7 +28,7 @@ from offsetd_coordinator.commands.terminal import (
     ProgressReport,
     Terminal,
 )
-from offsetd_coordinator.settings import SettingsError
+from offsetd_coordinator.settings_sources import SettingsError
 
 if TYPE_CHECKING:
     from offsetd_storage.cleaner.clean import CleanerTools
@@ -84,7 +84,7 @@ def register(group: typer.Typer, terminal: Terminal) -> None:
                 outcomes = _preview(terminal, view, logs, settings, tools, rolls=roll_active)
             else:
                 outcomes = _clean(terminal, view, logs, settings, tools, rolls=roll_active)
-            _conclude(terminal, outcomes, is_dry=dry_run, rolls=roll_active)
+            _conclude(terminal, outcomes, settings, is_dry=dry_run, rolls=roll_active)
 
 
 def _settings(
@@ -223,7 +223,12 @@ def _row(outcome: "PartitionOutcome") -> Mapping[str, object]:
 
 
 def _conclude(
-    terminal: Terminal, outcomes: "Sequence[PartitionOutcome]", *, is_dry: bool, rolls: bool
+    terminal: Terminal,
+    outcomes: "Sequence[PartitionOutcome]",
+    settings: "CleaningSettings",
+    *,
+    is_dry: bool,
+    rolls: bool,
 ) -> None:
     """Sums up to stderr; fails where there was nothing to clean, or not all could be."""
     reports = [each.report for each in outcomes if each.report is not None]
@@ -248,5 +253,7 @@ def _conclude(
             code=PARTLY_DONE if len(problems) < len(outcomes) else 1,
         )
     if not reports:
-        hint = "" if rolls else "; --roll-active ends those that take appends"
+        lag_ms = settings.store.log.compaction_lag_ms_min
+        hint = f"; records stay for {lag_ms} ms (min.compaction.lag.ms)" if lag_ms else ""
+        hint += "" if rolls else "; --roll-active ends those that take appends"
         terminal.fail(f"nothing to clean: no partition has a segment that may be cleaned{hint}")

@@ -12,7 +12,8 @@ import structlog
 import typer
 
 from offsetd_coordinator.commands.terminal import WRONG_USE, Terminal
-from offsetd_coordinator.settings import Settings, SettingsError, declarations, load_settings
+from offsetd_coordinator.settings import ALL_SETTINGS, Settings, default_entries
+from offsetd_coordinator.settings_sources import SettingsError, load_settings
 
 if TYPE_CHECKING:
     from offsetd_coordinator.server import Server
@@ -59,17 +60,18 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
 
 def _print_settings(terminal: Terminal) -> None:
     terminal.rows(
-        ("name", "default", "unit", "allowed", "kafka", "reason"),
+        ("name", "default", "unit", "allowed", "kafka", "dynamic", "reason"),
         (
             {
-                "name": declaration.name,
-                "default": declaration.default,
-                "unit": declaration.unit,
-                "allowed": declaration.bounds,
-                "kafka": declaration.kafka_name,
-                "reason": declaration.reason,
+                "name": entry.name,
+                "default": entry.default,
+                "unit": entry.unit,
+                "allowed": entry.allowed,
+                "kafka": ALL_SETTINGS[entry.name].kafka_name,
+                "dynamic": entry.is_dynamic,
+                "reason": entry.reason,
             }
-            for declaration in declarations()
+            for entry in default_entries()
         ),
     )
 

@@ -9,7 +9,9 @@ from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
 from offsetd_coordinator.service import calls
 from offsetd_coordinator.service.admin import AdminService
 from offsetd_coordinator.service.commit_parser import CommitParser
+from offsetd_coordinator.service.config_admin import ConfigAdmin
 from offsetd_coordinator.service.groups import GroupService
+from offsetd_coordinator.service.log_admin import LogAdmin
 from offsetd_coordinator.service.offsets import OffsetService
 from offsetd_coordinator.service.stream import stream_commits
 
@@ -36,11 +38,11 @@ def generic_handlers(
     """Every method of every service, counted in `figures`."""
     parser = CommitParser(
         metadata_units_max=settings.offset_metadata_max_bytes,
-        message_bytes_max=settings.max_message_bytes,
+        message_bytes_max=settings.log.message_bytes_max,
     )
     offsets = OffsetService(node, parser)
     groups = GroupService(node)
-    admin = AdminService(node)
+    admin, log_admin, config_admin = AdminService(node), LogAdmin(node), ConfigAdmin(node)
     request_bytes_max = settings.socket_request_max_bytes
 
     def unary(answer: calls.UnaryAnswer) -> grpc.RpcMethodHandler[bytes, bytes]:
@@ -78,7 +80,12 @@ def generic_handlers(
             {
                 "GetServerInfo": unary(admin.get_server_info),
                 "FindCoordinator": unary(admin.find_coordinator),
-                "DescribeLog": unary(admin.describe_log),
+                "DescribeLog": unary(log_admin.describe_log),
+                "CompactLog": unary(log_admin.compact_log),
+                "RetryPartition": unary(log_admin.retry_partition),
+                "DeleteRecords": unary(log_admin.delete_records),
+                "DescribeConfig": unary(config_admin.describe_config),
+                "UpdateConfig": unary(config_admin.update_config),
             },
         ),
     )

@@ -152,6 +152,7 @@ def test_the_segment_that_takes_appends_is_cleaned_only_when_it_is_ended(
     assert (outcome.code, rows) == (1, [])
     assert outcome.err == (
         "error: nothing to clean: no partition has a segment that may be cleaned;"
+        " records stay for 60000 ms (min.compaction.lag.ms);"
         " --roll-active ends those that take appends\n"
     )
     outcome, rows = clean(folder, "--roll-active", *dry)
@@ -259,10 +260,15 @@ def test_what_is_no_folder_of_ours_is_one_clear_line_and_stays(
     ("assignment", "code", "message"),
     [
         ("min.compaction.lag.ms=9000000000000", 1, "nothing to clean: no partition has"),
-        ("cleanup.policy=delete", 1, "cleanup.policy of __consumer_offsets is not compact"),
+        ("cleanup.policy=delete", 2, "cleanup.policy: delete is not for __consumer_offsets"),
+        ("cleanup.policy=", 1, "cleanup.policy of __consumer_offsets is not compact"),
         ("log.cleaner.thread=1", 2, "did you mean log.cleaner.threads?"),
-        ("delete.retention.ms=soon", 2, "delete.retention.ms: 'soon' is not a whole number"),
-        ("segment.ms=0", 2, "segment.ms = 0 (--set): must be 1 or more ms"),
+        (
+            "delete.retention.ms=soon",
+            2,
+            "delete.retention.ms (--set): 'soon' is not a whole number",
+        ),
+        ("segment.ms=0", 2, "segment.ms (--set): 0 is not a whole number from 1"),
         ("data.dir=elsewhere", 2, "the folder is told by --data-dir"),
         ("log.cleaner.dedupe.buffer.size=1000", 2, "are not more than 1048576 bytes"),
         ("log.cleaner.io.buffer.load.factor=0.0000001", 2, "is too small"),

@@ -7,7 +7,7 @@ from offsetd_coordinator.metrics.figures import CallFigures
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.service import handlers
 from offsetd_coordinator.service.limits import Admission
-from offsetd_coordinator.settings import load_settings
+from offsetd_coordinator.settings_sources import load_settings
 
 
 def test_each_method_is_counted_under_its_name_in_the_contract() -> None:

@@ -18,7 +18,7 @@ from offsetd_clients.client import CHANNEL_OPTIONS
 from offsetd_coordinator import server
 from offsetd_coordinator.combined_settings import journal_bytes_needed
 from offsetd_coordinator.flusher import FlushDefect
-from offsetd_coordinator.settings import SettingsError, load_settings
+from offsetd_coordinator.settings_sources import SettingsError, load_settings
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.errors import StorageFailed
 from offsetd_storage.log_store import LogStore
@@ -92,7 +92,7 @@ def test_a_write_version_and_sizes_reach_the_store_and_the_shards() -> None:
         assignments=[
             "offset.commit.value.version=3",
             "max.message.bytes=4096",
-            "offsets.topic.segment.bytes=8192",
+            "internal.offsets.topic.segment.bytes=8192",
             "journal.file.bytes=1048576",
         ]
     )

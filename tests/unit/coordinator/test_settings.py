@@ -1,149 +1,184 @@
-"""The settings: sources and their order, names, bounds."""
+"""The settings: names, bounds, what belongs to what, and what was set where."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import attrs
 import pytest
-from offsetd_coordinator.settings import Settings, SettingsError, declarations, load_settings
+from offsetd_coordinator.settings import ALL_SETTINGS, OWN_FIELDS, Settings, default_entries
+from offsetd_coordinator.settings_sources import environment_name
+from offsetd_storage.errors import InvalidSetting
+from offsetd_storage.log_config import COMPACT, OFFSETS_TOPIC, OFFSETS_TOPIC_LOG_CONFIG, LogConfig
+from offsetd_storage.server_config import (
+    BackgroundConfig,
+    CleanerConfig,
+    DiskConfig,
+    RetentionConfig,
+    RollConfig,
+)
+from offsetd_storage.settings import settings_of
+from offsetd_storage.topic_configs import SERVER_SETTINGS, TOPIC_SETTINGS, SettingEntry, Source
 from shards import answer, commit, entry, new_shard
 
-DECLARATIONS = list(declarations())
+
+def described(settings: Settings, topic: str | None, name: str) -> SettingEntry:
+    [found] = [each for each in settings.configs.describe(topic) if each.name == name]
+    return found
 
 
 def test_every_setting_has_a_reason_and_an_allowed_default() -> None:
-    for declaration in DECLARATIONS:
-        assert declaration.reason.endswith("."), declaration.name
-        if declaration.default is not None:
-            assert declaration.check(declaration.default, "default") == declaration.default
-        if declaration.kind is int and not declaration.choices:
-            assert declaration.unit, declaration.name
+    for name, setting in ALL_SETTINGS.items():
+        assert setting.reason.endswith("."), name
+        setting.check(setting.default)
+        assert setting.operator_kind.allows(setting.default), name
 
 
-def test_no_setting_is_a_table_of_another_and_no_two_share_a_variable() -> None:
-    names = [declaration.name for declaration in DECLARATIONS]
-    assert not [(a, b) for a in names for b in names if b.startswith(a + ".")]
-    assert len({declaration.environment_name for declaration in DECLARATIONS}) == len(names)
+def test_no_setting_is_declared_twice() -> None:
+    classes = (
+        Settings,
+        LogConfig,
+        CleanerConfig,
+        RetentionConfig,
+        RollConfig,
+        BackgroundConfig,
+        DiskConfig,
+    )
+    declared = [setting for each in classes for setting in settings_of(each).values()]
+    names = [setting.name for setting in declared]
+    names += [setting.server_name for setting in declared if setting.server_name]
+    assert sorted(names) == sorted(ALL_SETTINGS)
+    assert len({environment_name(name) for name in names}) == len(names)
+
+
+def test_a_settings_attribute_is_its_name_and_no_name_is_a_table_of_another() -> None:
+    for name, field in OWN_FIELDS.items():
+        assert field == name.replace(".", "_")
+    assert not [(a, b) for a in ALL_SETTINGS for b in ALL_SETTINGS if b.startswith(a + ".")]
 
 
 def test_the_defaults_are_kafkas_where_kafka_has_the_setting() -> None:
-    settings = load_settings()
+    settings = Settings()
     assert settings.offsets_topic_segment_bytes == 104_857_600
-    assert settings.segment_ms == 604_800_000
-    assert settings.index_interval_bytes == 4096
-    assert settings.max_message_bytes == 1_048_588
     assert settings.offset_metadata_max_bytes == 4096
-    assert settings.log_flush_offset_checkpoint_interval_ms == 60_000
     assert settings.listen_address == "127.0.0.1:7171"
     assert settings.data_dir == "./offsetd-data"
+    assert settings.log_defaults == LogConfig()
+    assert settings.log == attrs.evolve(
+        OFFSETS_TOPIC_LOG_CONFIG, compaction_lag_ms_min=settings.request_id_window_ms
+    )
+    assert (settings.cleaner, settings.retention) == (CleanerConfig(), RetentionConfig())
+    assert (settings.background, settings.disk) == (BackgroundConfig(), DiskConfig())
 
 
 @pytest.mark.parametrize(
-    ("toml", "environment", "assignments", "expected"),
+    ("said", "topic", "field", "expected"),
     [
-        ("", {}, [], 604_800_000),
-        ("segment.ms = 1000", {}, [], 1000),
-        ("[segment]\nms = 1000", {}, [], 1000),
-        ('"segment.ms" = 1000', {}, [], 1000),
-        ("segment.ms = 1000", {"OFFSETD_SEGMENT_MS": "2000"}, [], 2000),
-        ("segment.ms = 1000", {"OFFSETD_SEGMENT_MS": "2000"}, ["segment.ms=3000"], 3000),
-        ("", {}, ["segment.ms=3000", "segment.ms = 3_001"], 3001),
+        ({"segment.ms": "5"}, OFFSETS_TOPIC, "segment_ms", 5),
+        ({"segment.ms": "5"}, "", "segment_ms", 604_800_000),
+        ({"log.roll.ms": "5"}, "", "segment_ms", 5),
+        ({"log.roll.ms": "5"}, OFFSETS_TOPIC, "segment_ms", 5),
+        ({"log.roll.ms": "5", "segment.ms": "6"}, OFFSETS_TOPIC, "segment_ms", 6),
+        ({"log.segment.bytes": "5000000"}, "", "segment_bytes_max", 5_000_000),
+        ({"log.segment.bytes": "5000000"}, OFFSETS_TOPIC, "segment_bytes_max", 104_857_600),
+        ({"segment.bytes": "5000000"}, OFFSETS_TOPIC, "segment_bytes_max", 5_000_000),
+        ({"log.cleanup.policy": "delete"}, OFFSETS_TOPIC, "cleanup_policy", COMPACT),
+        ({"log.cleanup.policy": "delete"}, "__offsetd_config", "cleanup_policy", COMPACT),
+        ({"log.retention.hours": "1"}, "", "retention_ms", 3_600_000),
+        ({"log.retention.hours": "1"}, "__offsetd_audit", "retention_ms", 90 * 86_400_000),
+        ({"min.compaction.lag.ms": "5"}, OFFSETS_TOPIC, "compaction_lag_ms_min", 60_000),
+        ({"min.compaction.lag.ms": "70000"}, OFFSETS_TOPIC, "compaction_lag_ms_min", 70_000),
     ],
 )
-def test_the_nearer_source_wins(
-    toml: str, environment: dict[str, str], assignments: list[str], expected: int
+def test_a_setting_goes_where_kafka_has_it(
+    said: dict[str, str], topic: str, field: str, expected: object
 ) -> None:
-    settings = load_settings(toml=toml, environment=environment, assignments=assignments)
-    assert settings.segment_ms == expected
+    log = Settings(said=said).configs.log_config(topic)
+    assert getattr(log, field) == expected
+
+
+def test_the_offsets_topic_has_segments_of_its_own_size() -> None:
+    settings = Settings(offsets_topic_segment_bytes=65_536)
+    assert settings.log.segment_bytes_max == 65_536
+    assert described(settings, OFFSETS_TOPIC, "segment.bytes").source is Source.TOPIC
+    assert Settings(said={"segment.bytes": "2000000"}).log.segment_bytes_max == 2_000_000
+
+
+def test_records_stay_as_long_as_their_request_ids_are_remembered() -> None:
+    settings = Settings(request_id_window_ms=90_000)
+    assert settings.log.compaction_lag_ms_min == 90_000
+    found = described(settings, OFFSETS_TOPIC, "min.compaction.lag.ms")
+    assert (found.value, found.source) == ("90000", Source.FLOOR)
+    assert "request.id.window.ms" in found.reason
+    assert Settings(request_id_window_ms=0).log.compaction_lag_ms_min == 0
 
 
 @pytest.mark.parametrize(
-    ("toml", "environment", "assignments", "message"),
+    ("topic", "changes", "message"),
     [
-        (
-            "segment.mss = 1",
-            {},
-            [],
-            "unknown setting segment.mss (the file); did you mean segment.ms?",
-        ),
-        (
-            "",
-            {"OFFSETD_SEGMNT_MS": "1"},
-            [],
-            "OFFSETD_SEGMNT_MS (environment); did you mean OFFSETD_SEGMENT_MS",
-        ),
-        ("", {}, ["max.mesage.bytes=1"], "did you mean max.message.bytes?"),
-        ("", {}, ["segment.ms"], "must be NAME=VALUE"),
-        ("", {}, ["segment.ms=soon"], "segment.ms = 'soon' (--set): must be a whole number"),
-        ("", {}, ["segment.ms=0"], "segment.ms = 0 (--set): must be 1 or more ms"),
-        ("", {}, ["offset.commit.value.version=2"], "must be 1 | 3 | 4"),
-        ("", {}, ["offsets.topic.num.partitions=0"], "must be 1 to 10000 partitions"),
-        ("", {}, ["listen.address=localhost"], "(--set): must be HOST:PORT, port 0 to 65535"),
-        ("", {}, ["listen.address=127.0.0.1:seventy"], "must be HOST:PORT"),
-        ("", {}, ["listen.address=127.0.0.1:65536"], "must be HOST:PORT"),
-        ("", {}, ["listen.address=::1:7171"], "must be HOST:PORT"),
-        ("", {}, ["listen.address="], "must be HOST:PORT"),
-        ("", {}, ["advertised.address=7171"], "must be HOST:PORT"),
-        ("", {}, ["journal.file.bytes=65536"], "is too small for max.message.bytes = 1048588"),
-        ("", {}, ["max.message.bytes=60000000"], "journal.file.bytes = 33554432 is too small for"),
-        ("segment.ms = 1.5", {}, [], "must be a whole number"),
-        ("segment.ms = true", {}, [], "must be a whole number"),
-        ("", {}, ["reflection.enable=perhaps"], "must be auto | true | false"),
-        ("segment.ms = ", {}, [], "the file: "),
-        ("", {"OFFSETD_LOGGING_LEVEL": "loud"}, [], "environment OFFSETD_LOGGING_LEVEL"),
+        (OFFSETS_TOPIC, {"cleanup.policy": "delete"}, "Old segments hold live offsets"),
+        (OFFSETS_TOPIC, {"cleanup.policy": "compact,delete"}, "Old segments hold live offsets"),
+        (OFFSETS_TOPIC, {"max.message.bytes": "2000"}, "needs a restart"),
+        (None, {"message.max.bytes": "2000"}, "needs a restart"),
+        ("__offsetd_config", {"cleanup.policy": "delete"}, "Old segments hold settings"),
+        ("__offsetd_audit", {"cleanup.policy": "compact"}, "records have no keys"),
+        (None, {"listen.address": "a:1"}, "needs a restart"),
+        (None, {"request.id.window.ms": "1"}, "needs a restart"),
+        (OFFSETS_TOPIC, {"max.compaction.lag.ms": "59999"}, "60000 ms is above"),
     ],
 )
-def test_a_wrong_setting_is_one_clear_error(
-    toml: str, environment: dict[str, str], assignments: list[str], message: str
+def test_what_the_server_cannot_do_while_it_runs_is_refused(
+    topic: str | None, changes: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(SettingsError) as caught:
-        load_settings(toml=toml, environment=environment, assignments=assignments)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
+    with pytest.raises(InvalidSetting, match=message):
+        Settings().configs.with_changes(topic, changes)
 
 
-@pytest.mark.parametrize(
-    "variable",
-    [
-        "OFFSETD_ADDRESS",
-        "OFFSETD_REQUIRE",
-        "OFFSETD_TEST_KILLS",
-        "OFFSETD_SERVICE_HOST",
-        "OFFSETD_SERVICE_PORT",
-        "OFFSETD_SERVICE_PORT_GRPC",
-        "OFFSETD_PORT",
-        "OFFSETD_PORT_7171_TCP_ADDR",
-        "PATH",
-    ],
-)
-def test_variables_that_are_not_settings_are_left_alone(variable: str) -> None:
-    assert load_settings(environment={variable: "tcp://10.0.0.1:7171"}) == Settings()
+def test_policies_that_keep_every_live_offset_are_taken() -> None:
+    configs = Settings().configs.with_changes("__offsetd_audit", {"cleanup.policy": ""})
+    configs = configs.with_changes(OFFSETS_TOPIC, {"cleanup.policy": "compact"})
+    assert configs.log_config(OFFSETS_TOPIC).cleanup_policy == COMPACT
 
 
-@pytest.mark.parametrize(
-    "address", ["offsets:7171", "[::1]:0", "[fe80::1%eth0]:7171", ":7171", "unix:/run/offsetd.sock"]
-)
-def test_an_address_is_a_host_and_a_port_or_a_socket(address: str) -> None:
-    assert load_settings(assignments=[f"listen.address={address}"]).listen_address == address
-    assert load_settings(assignments=["advertised.address="]).address_told == "127.0.0.1:7171"
+def test_what_needs_a_restart_is_described_with_its_source() -> None:
+    settings = Settings(listen_address="a:1", said={"node.id": "0"})
+    found = described(settings, None, "listen.address")
+    assert (found.value, found.default) == ("a:1", "127.0.0.1:7171")
+    assert (found.source, found.is_dynamic) == (Source.STATIC_SERVER, False)
+    assert described(settings, None, "node.id").source is Source.STATIC_SERVER
+    assert described(settings, None, "data.dir").source is Source.DEFAULT
+    assert described(settings, None, "log.cleaner.threads").is_dynamic
 
 
-def test_reflection_may_be_a_boolean_in_the_file() -> None:
-    assert load_settings(toml="reflection.enable = false").reflection_enable == "false"
+def test_every_setting_is_listed_once() -> None:
+    names = [each.name for each in default_entries()]
+    assert sorted(names) == sorted(ALL_SETTINGS)
+    assert names == sorted({*OWN_FIELDS, *SERVER_SETTINGS}) + sorted(TOPIC_SETTINGS)
+
+
+def test_to_know_the_settings_needs_neither_the_store_nor_what_it_computes_with() -> None:
+    program = (
+        "import sys\n"
+        "import offsetd_coordinator.commands.serve\n"
+        "from offsetd_coordinator.settings import default_entries\n"
+        "assert default_entries()\n"
+        "print([name for name in sys.modules if name.partition('.')[0] in"
+        " ('numpy', 'numba', 'grpc', 'google', 'uvloop')])"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert found.stdout == b"[]\n"
 
 
 def test_settings_are_frozen() -> None:
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        Settings().segment_ms = 1  # type: ignore[misc]
+        Settings().node_id = "1"  # type: ignore[misc]
 
 
 def test_a_remembered_request_id_takes_the_bytes_that_are_told() -> None:
-    [told] = [
-        re.findall(r"([0-9]+) bytes each", declaration.reason)
-        for declaration in DECLARATIONS
-        if declaration.name == "request.ids.per.partition.max"
-    ]
+    reason = ALL_SETTINGS["request.ids.per.partition.max"].reason
+    told = re.findall(r"([0-9]+) bytes each", reason)
     ids_max = 10_000  # No multiple of the sizes the arrays grow by.
     shard = new_shard(request_ids_per_partition_max=ids_max)
     for number in range(ids_max + 1):

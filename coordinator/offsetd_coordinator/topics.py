@@ -1,0 +1,77 @@
+"""The topics that the server keeps: what each brings, and what its settings have to be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from offsetd_storage.log_config import OFFSETS_TOPIC, LogConfig
+from offsetd_storage.topic_configs import Floor, TopicRule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CONFIG_TOPIC: Final = "__offsetd_config"
+AUDIT_TOPIC: Final = "__offsetd_audit"
+
+_AUDIT_RETENTION_MS: Final = 90 * 86_400_000
+
+
+def brought_settings(*, offsets_segment_bytes: int) -> dict[str, Mapping[str, str]]:
+    """The settings that topics bring themselves, as text, by topic."""
+    return {
+        OFFSETS_TOPIC: {"cleanup.policy": "compact", "segment.bytes": str(offsets_segment_bytes)},
+        CONFIG_TOPIC: {"cleanup.policy": "compact"},
+        AUDIT_TOPIC: {"cleanup.policy": "delete", "retention.ms": str(_AUDIT_RETENTION_MS)},
+    }
+
+
+def topic_floors(*, request_id_window_ms: int) -> tuple[Floor, ...]:
+    """What topics' settings count as at least."""
+    return (
+        Floor(
+            topic=OFFSETS_TOPIC,
+            name="min.compaction.lag.ms",
+            least=request_id_window_ms,
+            reason="At least request.id.window.ms: a request id is found in its record.",
+        ),
+    )
+
+
+def topic_rules(*, message_bytes_max: int) -> tuple[TopicRule, ...]:
+    """What topics' settings have to be. Shards write batches of up to `message_bytes_max`."""
+
+    def keeps_all_keys(log: LogConfig) -> bool:
+        return not log.is_deleted
+
+    def needs_no_keys(log: LogConfig) -> bool:
+        return not log.is_compacted
+
+    def takes_what_is_written(log: LogConfig) -> bool:
+        return log.message_bytes_max == message_bytes_max
+
+    return (
+        TopicRule(
+            topic=OFFSETS_TOPIC,
+            name="cleanup.policy",
+            is_kept=keeps_all_keys,
+            reason="Old segments hold live offsets, which would be lost without expiring.",
+        ),
+        TopicRule(
+            topic=OFFSETS_TOPIC,
+            name="max.message.bytes",
+            is_kept=takes_what_is_written,
+            reason="It needs a restart: the largest commit is one such batch.",
+        ),
+        TopicRule(
+            topic=CONFIG_TOPIC,
+            name="cleanup.policy",
+            is_kept=keeps_all_keys,
+            reason="Old segments hold settings that are in force.",
+        ),
+        TopicRule(
+            topic=AUDIT_TOPIC,
+            name="cleanup.policy",
+            is_kept=needs_no_keys,
+            reason="Its records have no keys.",
+        ),
+    )
