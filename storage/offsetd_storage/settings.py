@@ -27,7 +27,7 @@ from offsetd_storage.setting_kinds import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Unpack
 
 INTERNAL_PREFIX: Final = "internal."
@@ -229,25 +229,14 @@ def with_settings(config: _Config, texts: Mapping[str, str]) -> _Config:
 
     Raises InvalidSetting for a name that does not exist and for a value that is not allowed.
     """
-    return _changed(config, texts, lambda setting: setting.name)
-
-
-def with_server_settings(config: _Config, texts: Mapping[str, str]) -> _Config:
-    """The same by the names that Kafka's brokers have for the defaults of all topics."""
-    return _changed(config, texts, lambda setting: setting.server_name)
-
-
-def _changed(
-    config: _Config, texts: Mapping[str, str], name_of: Callable[[Setting], str | None]
-) -> _Config:
     settings = settings_of(type(config))
-    fields = {name_of(setting): field for field, setting in settings.items()}
+    fields = {setting.name: field for field, setting in settings.items()}
     changes = {}
-    for name, text_of in texts.items():
+    for name, written in texts.items():
         field = fields.get(canonical_name(name))
         if field is None:
-            raise unknown_setting(name, filter(None, fields))
-        changes[field] = settings[field].parsed(text_of, is_internal=name not in fields)
+            raise unknown_setting(name, fields)
+        changes[field] = settings[field].parsed(written, is_internal=name not in fields)
     changed: _Config = attrs.evolve(cast("Any", config), **changes)
     return changed
 

@@ -10,7 +10,7 @@ import pytest
 from offsetd_storage.errors import InvalidSetting
 from offsetd_storage.log_config import COMPACT, DELETE, OFFSETS_TOPIC_LOG_CONFIG, LogConfig
 from offsetd_storage.server_config import BackgroundConfig, CleanerConfig, RetentionConfig
-from offsetd_storage.settings import rendered, settings_of, with_server_settings, with_settings
+from offsetd_storage.settings import rendered, settings_of, with_settings
 from offsetd_storage.timestamp_type import TimestampType
 
 INT64_MAX = 2**63 - 1
@@ -164,33 +164,6 @@ def test_the_least_compaction_lag_is_not_above_the_largest(lag_min: str, is_allo
 def test_a_program_cannot_pass_what_the_engine_cannot_do(fields: dict[str, object]) -> None:
     with pytest.raises(InvalidSetting):
         LogConfig(**fields)  # type: ignore[arg-type]
-
-
-def test_the_brokers_settings_are_the_defaults_of_topics() -> None:
-    texts = {
-        "log.cleanup.policy": "compact",
-        "log.cleaner.min.cleanable.ratio": "0.25",
-        "log.cleaner.delete.retention.ms": "1",
-        "log.cleaner.min.compaction.lag.ms": "2",
-        "log.cleaner.max.compaction.lag.ms": "3",
-        "log.segment.delete.delay.ms": "4",
-        "log.message.timestamp.type": "LogAppendTime",
-        "log.message.timestamp.before.max.ms": "5",
-        "log.message.timestamp.after.max.ms": "6",
-    }
-    assert with_server_settings(LogConfig(), texts) == LogConfig(
-        cleanup_policy=COMPACT,
-        dirty_ratio_min=0.25,
-        delete_retention_ms=1,
-        compaction_lag_ms_min=2,
-        compaction_lag_ms_max=3,
-        file_delete_delay_ms=4,
-        timestamp_type=TimestampType.LOG_APPEND_TIME,
-        timestamp_before_ms_max=5,
-        timestamp_after_ms_max=6,
-    )
-    with pytest.raises(InvalidSetting, match="no such setting"):
-        with_server_settings(LogConfig(), {"cleanup.policy": "compact"})
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from offsetd_storage.server_config import (
     RetentionConfig,
     RollConfig,
 )
+from offsetd_storage.timestamp_type import TimestampType
 from offsetd_storage.topic_configs import (
     SERVER_SETTINGS,
     TOPIC_SETTINGS,
@@ -76,6 +77,39 @@ def test_a_topic_brings_settings_that_others_do_not_have() -> None:
         cleanup_policy=COMPACT, segment_bytes_max=104_857_600, compaction_lag_ms_min=60
     )
     assert CONFIGS.log_config("other") == LogConfig()
+
+
+def test_the_brokers_settings_are_the_defaults_of_topics() -> None:
+    texts = {
+        "log.segment.bytes": "2000000",
+        "log.index.size.max.bytes": "100",
+        "log.index.interval.bytes": "11",
+        "message.max.bytes": "12",
+        "log.cleanup.policy": "compact",
+        "log.cleaner.min.cleanable.ratio": "0.25",
+        "log.cleaner.delete.retention.ms": "1",
+        "log.cleaner.min.compaction.lag.ms": "2",
+        "log.cleaner.max.compaction.lag.ms": "3",
+        "log.segment.delete.delay.ms": "4",
+        "log.message.timestamp.type": "LogAppendTime",
+        "log.message.timestamp.before.max.ms": "5",
+        "log.message.timestamp.after.max.ms": "6",
+    }
+    assert TopicConfigs(static_server=texts).log_config("t") == LogConfig(
+        segment_bytes_max=2_000_000,
+        segment_index_bytes_max=100,
+        index_interval_bytes=11,
+        message_bytes_max=12,
+        cleanup_policy=COMPACT,
+        dirty_ratio_min=0.25,
+        delete_retention_ms=1,
+        compaction_lag_ms_min=2,
+        compaction_lag_ms_max=3,
+        file_delete_delay_ms=4,
+        timestamp_type=TimestampType.LOG_APPEND_TIME,
+        timestamp_before_ms_max=5,
+        timestamp_after_ms_max=6,
+    )
 
 
 LAYERS = {
