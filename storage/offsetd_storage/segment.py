@@ -7,7 +7,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from offsetd_storage.errors import SegmentRetired
+from offsetd_storage.errors import SegmentRetired, is_no_room
 from offsetd_storage.indexes import (
     OFFSET_ENTRY,
     TIME_ENTRY,
@@ -292,13 +292,21 @@ class Segment:
             ahead = min(
                 self._reserved_bytes + config.preallocate_step_bytes, config.segment_bytes_max
             )
-            reserve_bytes = max(ahead, end_bytes) - self._reserved_bytes
-            self.file.allocate(self._reserved_bytes, reserve_bytes)
-            self._reserved_bytes += reserve_bytes
+            try:
+                self._allocate_up_to(max(ahead, end_bytes))
+            except OSError as error:
+                # What a recovery writes again had room, but perhaps none ahead of it.
+                if not is_no_room(error) or ahead <= end_bytes:
+                    raise
+                self._allocate_up_to(end_bytes)
         interval = max(config.index_interval_bytes, BATCH_HEADER_BYTES)
         entries = (self._reserved_bytes - self.size_bytes) // interval + 1
         self._offset_file.reserve((len(self.offset_index) + entries) * OFFSET_ENTRY.size)
         self._time_file.reserve((len(self.time_index) + entries + 1) * TIME_ENTRY.size)
+
+    def _allocate_up_to(self, end_bytes: int) -> None:
+        self.file.allocate(self._reserved_bytes, end_bytes - self._reserved_bytes)
+        self._reserved_bytes = end_bytes
 
     def cut_tail(self) -> None:
         """Cuts off what was found behind the batches; before anything is queued."""

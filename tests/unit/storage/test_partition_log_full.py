@@ -6,6 +6,7 @@ import contextlib
 import errno
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 from offsetd_storage.errors import StorageFull
 from offsetd_storage.log_config import LogConfig
@@ -116,3 +117,18 @@ def test_a_disk_that_gets_full_between_appends_and_a_roll_refuses_the_roll_or_do
         log.write()
         log.sync()
         log.close()
+
+
+def test_a_batch_takes_the_last_block_though_none_can_be_reserved_ahead() -> None:
+    files = SimulatedFiles()
+    config = attrs.evolve(CONFIG, segment_bytes_max=10**6, preallocate_step_bytes=8 * BLOCK_BYTES)
+    log = created(files, config=config)
+    log.sync()
+    files.capacity_bytes = 10**9
+    used = files.capacity_bytes - files.free_bytes(log.folder)
+    files.capacity_bytes = used + 3 * BLOCK_BYTES  # One for each file.
+    batch = append(log, size_bytes=BLOCK_BYTES)
+    with pytest.raises(StorageFull):
+        append(log, size_bytes=100)
+    log.close()
+    assert everything(opened(files, config=CONFIG)) == batch
