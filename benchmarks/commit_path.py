@@ -152,6 +152,7 @@ def our_server(core: int) -> Iterator[Address]:
     with tempfile.TemporaryDirectory(dir=Path(__file__).parent, prefix=".commit-path-") as folder:
         command = [sys.executable, "-c", _COMMAND, "serve", "--data-dir", folder]
         command += ["--listen", f"127.0.0.1:{port}", "--set", "logging.format=json"]
+        command += ["--set", "metrics.address=127.0.0.1:0"]
         with _process(command, core, ready='"serving"'):
             yield "127.0.0.1", port
 

@@ -43,6 +43,7 @@ def serving(folder: Path) -> Iterator[Serving]:
     """Serves `folder` within; stopped clean after."""
     command = [sys.executable, "-c", COMMAND, "serve", "--data-dir", str(folder)]
     command += ["--listen", "127.0.0.1:0", "--set", "logging.format=json"]
+    command += ["--set", "metrics.address="]
     started = time.monotonic()
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None

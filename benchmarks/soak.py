@@ -176,7 +176,7 @@ def _server(folder: Path, settings: dict[str, str]) -> Iterator[tuple[tuple[str,
     """A real server, with its address and the lines of its log, complete once it has ended."""
     port = free_port()
     command = [sys.executable, "-c", _COMMAND, "serve", "--data-dir", str(folder)]
-    command += ["--listen", f"127.0.0.1:{port}"]
+    command += ["--listen", f"127.0.0.1:{port}", "--set", "metrics.address="]
     for name, value in settings.items():
         command += ["--set", f"{name}={value}"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

@@ -28,7 +28,7 @@ _COMMAND = "from offsetd_clients.cli.main import main; main()"
 
 
 class ServerProcess:
-    """`offsetd serve` on a folder, on a port of the machine's choosing."""
+    """`offsetd serve` on a folder, on ports of the machine's choosing."""
 
     def __init__(
         self,
@@ -39,7 +39,8 @@ class ServerProcess:
         environment: Mapping[str, str] | None = None,
         arguments: Sequence[str] = (),
     ) -> None:
-        values = {"data.dir": folder, "listen.address": "127.0.0.1:0", **(settings or {})}
+        ports = {"listen.address": "127.0.0.1:0", "metrics.address": "127.0.0.1:0"}
+        values = {"data.dir": folder, **ports, **(settings or {})}
         assignments = [part for item in values.items() for part in ("--set", "{}={}".format(*item))]
         inherited = {key: value for key, value in os.environ.items() if "OFFSETD_" not in key}
         self.process = subprocess.Popen(

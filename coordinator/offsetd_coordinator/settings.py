@@ -290,6 +290,30 @@ class Settings:
         is_ours=True,
         reason="auto: for people on a terminal, else JSON lines.",
     )
+    logging_cleaner_file: str = text(
+        "log-cleaner.log",
+        "logging.cleaner.file",
+        is_ours=True,
+        reason="Kafka's report of each round of cleaning; a relative name is in the data folder."
+        " Empty: none.",
+    )
+    metrics_address: str = address(
+        "127.0.0.1:9464",
+        "metrics.address",
+        may_be_empty=True,
+        is_ours=True,
+        reason="HOST:PORT for Prometheus: GET /metrics. Empty: no port.",
+    )
+    cleaner_stall_ms: int = whole(
+        120_000,
+        "cleaner.stall.ms",
+        unit="ms",
+        least=1000,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="After so long without progress of a thread, health says that the cleaner does not"
+        " work.",
+    )
 
     # What was said of all settings, also of the storage's, by canonical name.
     said: Mapping[str, str] = attrs.field(factory=dict)

@@ -154,6 +154,7 @@ def test_whatever_stops_a_load_ends_the_server_and_gives_port_and_folder_back(
     settings = load_settings(
         assignments=[
             f"listen.address={address}",
+            "metrics.address=",
             "data.dir=/offsets",
             "offsets.topic.num.partitions=1",
             "journal.file.bytes=2097152",
@@ -190,7 +191,11 @@ def test_a_defect_in_a_flush_ends_the_server_like_a_failed_disk_but_is_told_as_o
 
     monkeypatch.setattr(LogStore, "flush", fail)
     settings = load_settings(
-        assignments=["listen.address=127.0.0.1:0", "offsets.topic.num.partitions=1"]
+        assignments=[
+            "listen.address=127.0.0.1:0",
+            "metrics.address=",
+            "offsets.topic.num.partitions=1",
+        ]
     )
     running = server.Server(
         settings, files=SimulatedFiles(), clock=ManualClock(0), random=Random(1)
