@@ -10,7 +10,6 @@ import attrs
 import pytest
 from offsetd_coordinator.settings import ALL_SETTINGS, OWN_FIELDS, Settings, default_entries
 from offsetd_coordinator.settings_sources import environment_name
-from offsetd_storage.errors import InvalidSetting
 from offsetd_storage.log_config import COMPACT, OFFSETS_TOPIC, OFFSETS_TOPIC_LOG_CONFIG, LogConfig
 from offsetd_storage.server_config import (
     BackgroundConfig,
@@ -113,33 +112,6 @@ def test_records_stay_as_long_as_their_request_ids_are_remembered() -> None:
     assert (found.value, found.source) == ("90000", Source.FLOOR)
     assert "request.id.window.ms" in found.reason
     assert Settings(request_id_window_ms=0).log.compaction_lag_ms_min == 0
-
-
-@pytest.mark.parametrize(
-    ("topic", "changes", "message"),
-    [
-        (OFFSETS_TOPIC, {"cleanup.policy": "delete"}, "Old segments hold live offsets"),
-        (OFFSETS_TOPIC, {"cleanup.policy": "compact,delete"}, "Old segments hold live offsets"),
-        (OFFSETS_TOPIC, {"max.message.bytes": "2000"}, "needs a restart"),
-        (None, {"message.max.bytes": "2000"}, "needs a restart"),
-        ("__offsetd_config", {"cleanup.policy": "delete"}, "Old segments hold settings"),
-        ("__offsetd_audit", {"cleanup.policy": "compact"}, "records have no keys"),
-        (None, {"listen.address": "a:1"}, "needs a restart"),
-        (None, {"request.id.window.ms": "1"}, "needs a restart"),
-        (OFFSETS_TOPIC, {"max.compaction.lag.ms": "59999"}, "60000 ms is above"),
-    ],
-)
-def test_what_the_server_cannot_do_while_it_runs_is_refused(
-    topic: str | None, changes: dict[str, str], message: str
-) -> None:
-    with pytest.raises(InvalidSetting, match=message):
-        Settings().configs.with_changes(topic, changes)
-
-
-def test_policies_that_keep_every_live_offset_are_taken() -> None:
-    configs = Settings().configs.with_changes("__offsetd_audit", {"cleanup.policy": ""})
-    configs = configs.with_changes(OFFSETS_TOPIC, {"cleanup.policy": "compact"})
-    assert configs.log_config(OFFSETS_TOPIC).cleanup_policy == COMPACT
 
 
 def test_what_needs_a_restart_is_described_with_its_source() -> None:
