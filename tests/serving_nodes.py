@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 
 from offsetd.v1 import offset_service_pb2
 from offsetd_coordinator.node import Node
+from offsetd_coordinator.own_topics import OwnTopics, own_topic_specs, upkeep_config
 from offsetd_coordinator.runtime import Runtime
 from offsetd_coordinator.service.commit_parser import CommitParser
 from offsetd_coordinator.service.offsets import OffsetService
+from offsetd_coordinator.settings_sources import load_settings
 from offsetd_coordinator.shard import Shard, ShardConfig
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.log_store import LogStore, LogStoreConfig
 from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -29,32 +32,59 @@ WAIT_SECONDS = 20
 
 
 class ServingNode:
-    """A node, its runtime, its clock, its disk, and the disk's failures as they are reported."""
+    """A node, its runtime, its clock, its disk, and the disk's failures as they are reported.
+
+    What runs beside the appends is there, and does not run unless it is started.
+    """
 
     def __init__(self, files: SimulatedFiles, clock: ManualClock, *, partitions: int) -> None:
         self.files = files
         self.clock = clock
         self.failures: list[StorageFailed] = []
+        config = ShardConfig(partitions=partitions)
+        # What was committed just now can be cleaned at once.
+        configs = load_settings(assignments=["request.id.window.ms=0"]).configs
         self.store = LogStore.open(
             files,
             Path("/data"),
-            LogStoreConfig(partitions=partitions, journal_file_bytes=1 << 20),
+            LogStoreConfig(
+                partitions=partitions,
+                other_topics=own_topic_specs(configs),
+                journal_file_bytes=1 << 20,
+            ),
             clock=clock,
             random=Random(1),
         )
-        config = ShardConfig(partitions=partitions)
+        self.own = OwnTopics.load(
+            self.store,
+            configs,
+            request_id_window_ms=config.request_id_window_ms,
+            now_ms=clock.now_ms(),
+        )
         self.runtime = Runtime(
             self.store,
             {partition: Shard(partition, config) for partition in range(partitions)},
             clock=clock,
             loop=asyncio.get_running_loop(),
-            recovery_point_interval_ms=3_600_000,
             on_failed=self.failures.append,
         )
         self.node = Node(node_id="n1", address="127.0.0.1:7171", start_ms=clock.now_ms())
         self.node.partitions = partitions
         self.node.folder_id = self.store.folder_id
-        self.node.serve(self.runtime)
+        self.upkeep = self.runtime.upkeep = Upkeep(
+            self.store,
+            Path("/data"),
+            upkeep_config(self.own.shard.applied.configs),
+            files=files,
+            clock=clock,
+            random=Random(1),
+            sleep=lambda _: None,
+            on_failed=self.runtime.fail_soon,
+        )
+        self.administration = self.own.administration(
+            self.node, self.runtime, self.upkeep, files=files, clock=clock, random=Random(1)
+        )
+        self.node.serve(self.runtime, self.administration)
         self.parser = CommitParser(
             metadata_units_max=METADATA_UNITS_MAX, message_bytes_max=config.message_bytes_max
         )
@@ -97,13 +127,21 @@ def commit_request(
 
 @contextlib.asynccontextmanager
 async def serving_node(
-    *, partitions: int = PARTITIONS, flushing: bool = True
+    *,
+    partitions: int = PARTITIONS,
+    flushing: bool = True,
+    cleaning: bool = False,
+    files: SimulatedFiles | None = None,
 ) -> AsyncIterator[ServingNode]:
-    """A node on an empty disk. Without `flushing` nothing gets durable until `runtime.start`."""
+    """A node on an empty disk, or one that was served from before.
+
+    Without `flushing` nothing gets durable until `runtime.start`. With `cleaning` all that runs
+    beside the appends is started, too.
+    """
     clock = ManualClock()
-    serving = ServingNode(SimulatedFiles(clock=clock), clock, partitions=partitions)
+    serving = ServingNode(files or SimulatedFiles(clock=clock), clock, partitions=partitions)
     if flushing:
-        serving.runtime.start()
+        serving.runtime.start(serving.upkeep if cleaning else None)
     try:
         yield serving
     finally:
