@@ -197,7 +197,8 @@ def test_a_full_disk_refuses_commits_and_serves_the_rest_until_there_is_room(
                 listed = stubs.groups.ListGroups(group_service_pb2.ListGroupsRequest())
                 assert len(listed.groups) == len(history.groups)
                 filler.unlink()
-                assert commit_until_refused(stubs, history, "g") is None
+                # The disk is looked at once a second.
+                poll(lambda: commit_until_refused(stubs, history, "g") is None, WAIT_SECONDS)
                 history.check(stubs)
             assert server.stop() == 0, server.log
         with ServerProcess(folder, settings=SETTINGS) as server:
