@@ -1,9 +1,9 @@
-"""Group commit: threads that make what was appended durable, one fsync for all who wait.
+"""Group commit: a thread that makes what was appended durable, one fsync for all who wait.
 
 Tickets count appends: ticket 7 is durable once a flush that began after the seventh append has
 returned. The loop's thread raises `appended`; the flusher's thread flushes while something is
-pending and reports how far it came, once a flush. A second thread moves the recovery points, so
-that the journal can be reused.
+pending and reports how far it came, once a flush. Where the journal fills, it asks for the
+recovery points to be moved, so that the journal can be reused.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ _DISTANCE_SECONDS_MAX = 0.002
 class FlushedStore(Protocol):
     """What the flusher needs of `offsetd_storage.log_store.LogStore`."""
 
+    @property
+    def failed(self) -> StorageFailed | None:
+        """Why nothing is durable any more, if so."""
+
     def flush(self) -> None:
         """Returns when all that was appended before the call is durable, or raises."""
-
-    def advance_recovery_points(self) -> None:
-        """Makes the segments durable too, or raises."""
 
     @property
     def journal_used_ratio(self) -> float:
@@ -42,67 +43,57 @@ class FlushedStore(Protocol):
 
 
 class Flusher:
-    """Two threads around one store. `on_durable` and `on_failed` are called from them.
+    """A thread around one store, from which the callbacks are called.
 
-    After the first failure nothing is flushed again and `on_durable` is never called again.
+    After the first failure, also one of the store beside a flush, nothing is flushed again and
+    `on_durable` is never called again.
+    `on_journal_filling` is called after each flush that leaves the journal half full, or fuller.
     """
 
     def __init__(
         self,
         store: FlushedStore,
         *,
-        recovery_point_interval_ms: int,
         on_durable: Callable[[int], object],
         on_failed: Callable[[BaseException], object],
+        on_journal_filling: Callable[[], object] = lambda: None,
     ) -> None:
         self._store = store
-        self._recovery_point_interval_seconds = min(
-            recovery_point_interval_ms / 1000, threading.TIMEOUT_MAX
-        )
         self._on_durable = on_durable
         self._on_failed = on_failed
-        self._failed = False
+        self._on_journal_filling = on_journal_filling
         self._stopping = False
         self._kicks: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._advance = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._guard, args=(body,), name=name, daemon=True)
-            for name, body in (("flush", self._flush), ("recovery-points", self._move_points))
-        ]
+        self._thread = threading.Thread(target=self._guard, name="flush", daemon=True)
         self.flush_durations = Durations()
         self.appended = 0
         """The newest ticket. Raised by the one thread that appends, after the append."""
 
     def start(self) -> None:
-        """Starts the threads."""
-        for thread in self._threads:
-            thread.start()
+        """Starts the thread."""
+        self._thread.start()
 
     def kick(self) -> None:
         """Something was appended. One kick a round is enough."""
         self._kicks.put(None)
 
     def stop(self) -> None:
-        """Flushes what is pending, reports it, and ends the threads. Blocks."""
+        """Flushes what is pending, reports it, and ends the thread. Blocks."""
         self._stopping = True
-        self._advance.set()
         self.kick()
-        for thread in self._threads:
-            if thread.ident is not None:
-                thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
-    def _guard(self, body: Callable[[], None]) -> None:
+    def _guard(self) -> None:
         try:
-            body()
+            self._flush()
         except BaseException as error:  # noqa: BLE001  Whatever it was: nothing more is durable.
-            self._failed = True
-            self._advance.set()
             self._on_failed(error)
 
     def _flush(self) -> None:
         durable = 0
         earliest_seconds = 0.0
-        while not self._failed:
+        while True:
             if self.appended > durable:
                 self._sleep_until(earliest_seconds)
                 # Read before the flush: whoever got a ticket up to here appended before it began.
@@ -110,8 +101,8 @@ class Flusher:
                 covered = ticket - durable
                 begun_seconds = time.perf_counter()
                 self._store.flush()
-                if self._failed:
-                    return
+                if self._store.failed is not None:
+                    raise self._store.failed  # Beside this flush: it is the last all the same.
                 self.flush_durations.note(time.perf_counter() - begun_seconds)
                 durable = ticket
                 self._on_durable(ticket)
@@ -119,7 +110,7 @@ class Flusher:
                     distance_seconds = covered * _DISTANCE_SECONDS_PER_COMMIT
                     earliest_seconds = begun_seconds + min(distance_seconds, _DISTANCE_SECONDS_MAX)
                 if self._store.journal_used_ratio > _JOURNAL_USED_RATIO_MAX:
-                    self._advance.set()
+                    self._on_journal_filling()
             elif self._stopping:
                 return
             else:
@@ -130,14 +121,6 @@ class Flusher:
         remaining_seconds = seconds - time.perf_counter()
         if remaining_seconds > 0:
             time.sleep(remaining_seconds)
-
-    def _move_points(self) -> None:
-        while True:
-            self._advance.wait(self._recovery_point_interval_seconds)
-            self._advance.clear()
-            if self._stopping or self._failed:
-                return
-            self._store.advance_recovery_points()
 
 
 class FlushDefect(StorageFailed):

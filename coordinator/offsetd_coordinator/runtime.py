@@ -7,6 +7,7 @@ which may not be flushed yet, so it carries the ticket of its shard's newest app
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from offsetd_storage.durations import Durations
     from offsetd_storage.log_store import LogStore
     from offsetd_storage.quarantine import Damage
+    from offsetd_storage.upkeep import Upkeep
 
     from offsetd_coordinator.groups import Group, GroupListing
     from offsetd_coordinator.requests import CommittedOffset, Decision, Reply, Request
@@ -79,12 +81,14 @@ class Runtime:
         *,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
-        recovery_point_interval_ms: int,
         on_failed: Callable[[StorageFailed], None],
         disk: DiskRoom | None = None,
     ) -> None:
-        """`disk` says when commits are to be refused; None: when an append finds no room."""
+        """`disk` says when commits are to be refused; None: when an append finds no room, or as
+        the upkeep's says, once it is there.
+        """
         self.store = store
+        self.upkeep: Upkeep | None = None
         self.partitions = store.partitions
         self.failed: StorageFailed | None = None
         self._shards = shards
@@ -100,23 +104,29 @@ class Runtime:
         self._kicked = False
         self._flusher = Flusher(
             store,
-            recovery_point_interval_ms=recovery_point_interval_ms,
             on_durable=lambda ticket: loop.call_soon_threadsafe(self._note_durable, ticket),
-            on_failed=lambda error: loop.call_soon_threadsafe(self._note_failed, error),
+            on_failed=self.fail_soon,
+            on_journal_filling=self._move_points_soon,
         )
         self._append = store.append
         self._disk: DiskRoom = disk or _Unwatched()
         self._remembered_place = functools.lru_cache(_PLACEMENTS_MAX)(self._place)
 
-    def start(self) -> None:
-        """Starts the threads that flush."""
+    def start(self, upkeep: Upkeep | None = None) -> None:
+        """Starts the thread that flushes, and what runs beside the appends."""
         self._flusher.start()
+        if upkeep is not None:
+            self.upkeep = upkeep
+            self._disk = upkeep.disk
+            upkeep.start()
 
     def close(self) -> None:
         """Makes all that is pending durable and closes the store cleanly; blocks. For any thread.
 
         Raises StorageFailed if it could not.
         """
+        if self.upkeep is not None:
+            self.upkeep.stop()
         self._flusher.stop()
         self.store.close()
 
@@ -343,6 +353,15 @@ class Runtime:
     def _kick(self) -> None:
         self._kicked = False
         self._flusher.kick()
+
+    def fail_soon(self, error: BaseException) -> None:
+        """The store failed, or our own code did, beside the appends. For any thread."""
+        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody waits any more.
+            self._loop.call_soon_threadsafe(self._note_failed, error)
+
+    def _move_points_soon(self) -> None:
+        if self.upkeep is not None:
+            self.upkeep.move_points_soon()
 
     def _note_durable(self, ticket: int) -> None:
         if self.failed is not None:

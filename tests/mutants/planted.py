@@ -36,8 +36,9 @@ MUTANTS = (
         file=f"{_COORDINATOR}/flusher.py",
         replace=(
             "                self._store.flush()\n"
-            "                if self._failed:\n"
-            "                    return\n"
+            "                if self._store.failed is not None:\n"
+            "                    raise self._store.failed  # Beside this flush: it is the last all the"
+            " same.\n"
             "                durable = ticket\n"
             "                self._on_durable(ticket)\n"
         ),

@@ -1,4 +1,4 @@
-"""Group commit: what a ticket promises, failures, and the moving of recovery points."""
+"""Group commit: what a ticket promises, failures, and a journal that fills."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ class GatedStore:
         self.flushed: list[int] = []
         self.entered: queue.Queue[int] = queue.Queue()
         self.gate: queue.Queue[BaseException | None] = queue.Queue()
-        self.advances: queue.Queue[None] = queue.Queue()
-        self.advance_error: BaseException | None = None
+        self.failed: StorageFailed | None = None
         self.journal_used_ratio = 0.0
 
     def flush(self) -> None:
@@ -35,24 +34,20 @@ class GatedStore:
             raise error
         self.flushed.append(covered)
 
-    def advance_recovery_points(self) -> None:
-        self.advances.put(None)
-        if self.advance_error is not None:
-            raise self.advance_error
-
 
 class Run:
     """A flusher over a gated store, with what it reported."""
 
-    def __init__(self, interval_ms: int = 3_600_000) -> None:
+    def __init__(self) -> None:
         self.store = GatedStore()
         self.durable: queue.Queue[int] = queue.Queue()
         self.failed: queue.Queue[BaseException] = queue.Queue()
+        self.fillings: queue.Queue[None] = queue.Queue()
         self.flusher = Flusher(
             self.store,
-            recovery_point_interval_ms=interval_ms,
             on_durable=self.durable.put,
             on_failed=self.failed.put,
+            on_journal_filling=lambda: self.fillings.put(None),
         )
 
     def append(self, count: int = 1) -> None:
@@ -114,16 +109,16 @@ def test_after_a_failed_flush_nothing_is_flushed_or_reported_again(
     assert run.store.entered.empty()
 
 
-def test_a_failed_move_of_recovery_points_stops_the_flushes_too(run: Run) -> None:
-    run.store.advance_error = StorageFailed("gone")
-    run.store.journal_used_ratio = 0.6
+def test_a_store_that_failed_beside_a_flush_gets_no_other(run: Run) -> None:
     run.append()
-    run.let_through()
-    assert run.durable.get(timeout=WAIT_SECONDS) == 1
-    assert run.failed.get(timeout=WAIT_SECONDS) is run.store.advance_error
+    run.store.entered.get(timeout=WAIT_SECONDS)
+    run.store.failed = StorageFailed("gone")
+    run.store.gate.put(None)
+    assert run.failed.get(timeout=WAIT_SECONDS) is run.store.failed
     run.append()
     run.flusher.stop()
     assert run.store.flushed == [1]
+    assert run.durable.empty()
 
 
 def test_stop_flushes_what_is_pending(run: Run) -> None:
@@ -134,23 +129,16 @@ def test_stop_flushes_what_is_pending(run: Run) -> None:
     assert run.durable.get(timeout=WAIT_SECONDS) == 3
 
 
-def test_recovery_points_move_when_the_journal_is_half_used(run: Run) -> None:
+def test_a_journal_that_is_more_than_half_used_is_told_after_each_flush(run: Run) -> None:
     run.append()
     run.let_through()
     assert run.durable.get(timeout=WAIT_SECONDS) == 1
-    assert run.store.advances.empty()
+    assert run.fillings.empty()
     run.store.journal_used_ratio = 0.51
-    run.append()
-    run.let_through()
-    run.store.advances.get(timeout=WAIT_SECONDS)
-
-
-def test_recovery_points_move_when_their_time_has_come() -> None:
-    run = Run(interval_ms=1)
-    run.flusher.start()
-    for _ in range(3):
-        run.store.advances.get(timeout=WAIT_SECONDS)
-    run.flusher.stop()
+    for _ in range(2):
+        run.append()
+        run.let_through()
+        run.fillings.get(timeout=WAIT_SECONDS)
 
 
 def test_stop_before_start_does_nothing() -> None:

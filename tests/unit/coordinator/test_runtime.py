@@ -58,6 +58,7 @@ class FakeStore:
         self.appends_left = 0  # Before `append_error` is raised.
         self.flush_error: StorageError | None = None
         self.gate = threading.Event()
+        self.failed: StorageFailed | None = None
         self.journal_used_ratio = 0.0
         self.closed = False
 
@@ -136,7 +137,6 @@ class Run:
             self.shards,  # type: ignore[arg-type]
             clock=ManualClock(),
             loop=asyncio.get_running_loop(),
-            recovery_point_interval_ms=3_600_000,
             on_failed=self.failures.append,
             disk=self.disk,
         )
