@@ -112,7 +112,7 @@ def test_the_brokers_settings_are_the_defaults_of_topics() -> None:
     )
 
 
-LAYERS = {
+LAYERS: dict[Source, dict[str, object]] = {
     Source.DYNAMIC_TOPIC: {"dynamic_topics": {TOPIC: {"delete.retention.ms": "1"}}},
     Source.STATIC_TOPIC: {"static_topics": {TOPIC: {"delete.retention.ms": "2"}}},
     Source.TOPIC: {"brought": {TOPIC: {"delete.retention.ms": "3"}}},
