@@ -1,4 +1,4 @@
-"""What a server says of itself and of its log."""
+"""What a server says of itself, and where groups are."""
 
 from __future__ import annotations
 
@@ -8,14 +8,9 @@ from offsetd_coordinator import errors
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.service.admin import AdminService
-from serving_nodes import PARTITIONS, ServingNode, serving_node
-
-
-async def describe(serving: ServingNode, *partitions: int) -> list[admin_service_pb2.LogPartition]:
-    """Some log partitions."""
-    request = admin_service_pb2.DescribeLogRequest(partitions=partitions)
-    answer = await AdminService(serving.node).describe_log(request.SerializeToString())
-    return list(admin_service_pb2.DescribeLogResponse.FromString(answer).partitions)
+from offsetd_coordinator.service.config_admin import ConfigAdmin
+from offsetd_coordinator.service.log_admin import LogAdmin
+from serving_nodes import PARTITIONS, serving_node
 
 
 async def test_a_server_counts_what_it_holds() -> None:
@@ -44,35 +39,19 @@ async def test_while_loading_a_server_tells_who_it_is_and_nothing_of_its_log() -
     assert (info.state, info.node_id) == (admin_service_pb2.SERVER_STATE_LOADING, "n1")
     with pytest.raises(errors.CoordinatorLoadInProgress):
         await service.find_coordinator(b"\x0a\x01g")
-    with pytest.raises(errors.CoordinatorLoadInProgress):
-        await service.describe_log(b"")
+    for answer in (
+        LogAdmin(node).describe_log,
+        LogAdmin(node).compact_log,
+        LogAdmin(node).retry_partition,
+        LogAdmin(node).delete_records,
+        ConfigAdmin(node).describe_config,
+        ConfigAdmin(node).update_config,
+    ):
+        with pytest.raises(errors.CoordinatorLoadInProgress):
+            await answer(b"")
     node.partitions = 50
     found = admin_service_pb2.FindCoordinatorResponse.FromString(
         await service.find_coordinator(b"\x0a\x01g")
     )
     assert found.log_partition == partition_of("g", 50)
     assert (found.node_id, found.address) == ("n1", "127.0.0.1:7171")
-
-
-async def test_a_log_is_described_by_partition() -> None:
-    async with serving_node() as serving:
-        where = partition_of("g", PARTITIONS)
-        await serving.commit("g", 1, partitions=3)
-        [partition] = await describe(serving, where)
-        assert (partition.log_start_offset, partition.log_end_offset) == (0, 3)
-        assert partition.recovery_point == 0
-        assert partition.size_bytes > 0
-        assert partition.quarantine_reason == ""
-        [segment] = partition.segments
-        assert segment.base_offset == 0
-        assert segment.size_bytes == partition.size_bytes
-        assert segment.largest_time.ToMilliseconds() == serving.clock.now_ms()
-        serving.store.advance_recovery_points()
-        [partition] = await describe(serving, where)
-        assert partition.recovery_point == 3
-        assert [each.partition for each in await describe(serving)] == list(range(PARTITIONS))
-        for outside in (-1, PARTITIONS):
-            with pytest.raises(errors.InvalidPartition):
-                await describe(serving, 0, outside)
-        with pytest.raises(errors.InvalidPartition, match="1 is named twice"):
-            await describe(serving, 1, 0, 1)

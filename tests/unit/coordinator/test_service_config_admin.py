@@ -1,0 +1,302 @@
+"""Settings described and changed through the service; what counts after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from offsetd.v1 import admin_service_pb2
+from offsetd_coordinator import errors
+from offsetd_coordinator.administration import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.schemas.config_record import (
+    ConfigKey,
+    encode_config_key,
+    encode_config_value,
+)
+from offsetd_coordinator.service.config_admin import SETTINGS_MAX, ConfigAdmin
+from offsetd_coordinator.topics import AUDIT_TOPIC, CONFIG_TOPIC
+from offsetd_storage.errors import StorageFull
+from offsetd_storage.log_config import OFFSETS_TOPIC
+from offsetd_storage.record_batch import Record, decode_batches, encode_batch
+from offsetd_storage.simulated_files import SimulatedFiles
+from serving_nodes import WAIT_SECONDS, ServingNode, serving_node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from offsetd_storage.topic_partition import TopicPartition
+
+Setting = admin_service_pb2.ConfigSetting
+
+
+async def describe(serving: ServingNode, topic: str = "", *names: str) -> dict[str, Setting]:
+    """Settings by name."""
+    request = admin_service_pb2.DescribeConfigRequest(topic=topic, names=names)
+    answer = await asyncio.wait_for(
+        ConfigAdmin(serving.node).describe_config(request.SerializeToString()), WAIT_SECONDS
+    )
+    settings = admin_service_pb2.DescribeConfigResponse.FromString(answer).settings
+    assert [each.name for each in settings] == sorted({each.name for each in settings})
+    return {each.name: each for each in settings}
+
+
+async def update(serving: ServingNode, **fields: Any) -> admin_service_pb2.UpdateConfigResponse:
+    """Changes settings."""
+    request = admin_service_pb2.UpdateConfigRequest(**fields)
+    answer = await asyncio.wait_for(
+        ConfigAdmin(serving.node).update_config(request.SerializeToString()), WAIT_SECONDS
+    )
+    return admin_service_pb2.UpdateConfigResponse.FromString(answer)
+
+
+def ends(serving: ServingNode) -> tuple[int, int]:
+    """Where the topics of settings and of the audit end."""
+    logs = serving.store.logs
+    return logs[CONFIG_PARTITION].offset_next, logs[AUDIT_PARTITION].offset_next
+
+
+def records(serving: ServingNode, topic_partition: TopicPartition) -> Iterator[Record]:
+    """What is in the files of a log."""
+    log = serving.store.logs[topic_partition]
+    for buffer, end in log.read_chunks(1 << 16):
+        for batch in decode_batches(buffer[:end].tobytes()):
+            yield from batch.records
+
+
+async def test_settings_say_what_they_are_and_where_they_are_from() -> None:
+    async with serving_node() as serving:
+        server = await describe(serving)
+        assert server["log.cleaner.threads"] == Setting(
+            name="log.cleaner.threads",
+            value="1",
+            default_value="1",
+            source=admin_service_pb2.CONFIG_SOURCE_DEFAULT,
+            unit="threads",
+            description=server["log.cleaner.threads"].description,
+            is_dynamic=True,
+            allowed_values="a whole number from 1 to 1024",
+        )
+        assert server["log.cleaner.threads"].description
+        assert not server["journal.file.bytes"].is_dynamic
+        audit = await describe(serving, AUDIT_TOPIC)
+        assert audit["retention.ms"].value == str(90 * 86_400_000)
+        assert audit["retention.ms"].source == admin_service_pb2.CONFIG_SOURCE_TOPIC_DEFAULT
+        assert "log.cleaner.threads" not in audit
+        assert set(await describe(serving, AUDIT_TOPIC, "retention.ms", "segment.ms")) == {
+            "retention.ms",
+            "segment.ms",
+        }
+
+
+async def test_a_change_counts_for_what_runs_is_recorded_and_is_there_after_a_restart() -> None:
+    files = SimulatedFiles()
+    async with serving_node(files=files, cleaning=True) as serving:
+        changed = await update(
+            serving,
+            set={"log.cleaner.threads": "2", "log.retention.check.interval.ms": "777"},
+            reason="früher",
+        )
+        assert changed.revision.log_offset == 1
+        assert [(each.name, each.value) for each in changed.settings] == [
+            ("log.cleaner.threads", "2"),
+            ("log.retention.check.interval.ms", "777"),
+        ]
+        assert len(serving.upkeep.cleaner.status.threads) == 2
+        assert serving.upkeep.config.retention.check_interval_ms == 777
+        await update(serving, topic=AUDIT_TOPIC, set={"retention.ms": "5", "segment.ms": "6"})
+        await update(serving, topic=AUDIT_TOPIC, remove=["segment.ms"])
+        assert serving.store.logs[AUDIT_PARTITION].config.retention_ms == 5
+        assert serving.store.logs[AUDIT_PARTITION].config.segment_ms == 604_800_000
+        audited = [json.loads(each.value or b"") for each in records(serving, AUDIT_PARTITION)]
+        assert [(each["method"], each["topic"], each["what"]) for each in audited] == [
+            (
+                "UpdateConfig",
+                None,
+                {
+                    "set": {"log.cleaner.threads": "2", "log.retention.check.interval.ms": "777"},
+                    "remove": [],
+                },
+            ),
+            (
+                "UpdateConfig",
+                AUDIT_TOPIC,
+                {"set": {"retention.ms": "5", "segment.ms": "6"}, "remove": []},
+            ),
+            ("UpdateConfig", AUDIT_TOPIC, {"set": {}, "remove": ["segment.ms"]}),
+        ]
+        assert [each["reason"] for each in audited] == ["früher", "", ""]
+    async with serving_node(files=files) as serving:
+        assert serving.upkeep.config.cleaner.threads == 2
+        assert serving.store.logs[AUDIT_PARTITION].config.retention_ms == 5
+        described = await describe(serving, "", "log.cleaner.threads")
+        assert described["log.cleaner.threads"].source == (
+            admin_service_pb2.CONFIG_SOURCE_DYNAMIC_SERVER
+        )
+        await update(serving, remove=["log.cleaner.threads"])
+        assert serving.upkeep.config.cleaner.threads == 1
+
+
+async def test_nothing_acts_by_a_setting_before_it_is_durable() -> None:
+    async with serving_node(flushing=False) as serving:
+        asked = asyncio.ensure_future(update(serving, topic=AUDIT_TOPIC, set={"retention.ms": "5"}))
+        looked = asyncio.ensure_future(describe(serving, AUDIT_TOPIC))
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert ends(serving) == (1, 1)
+        assert not asked.done()
+        assert not looked.done()
+        assert serving.store.logs[AUDIT_PARTITION].config.retention_ms != 5
+        asked.cancel()  # Whoever asked goes away; the change stays.
+        serving.runtime.start()
+        assert (await looked)["retention.ms"].value == "5"
+        assert serving.store.logs[AUDIT_PARTITION].config.retention_ms == 5
+
+
+async def test_changes_are_applied_in_their_order() -> None:
+    async with serving_node() as serving:
+        await asyncio.gather(
+            *(
+                update(serving, topic=AUDIT_TOPIC, set={"retention.ms": f"{number}"})
+                for number in range(1, 30)
+            )
+        )
+        assert serving.store.logs[AUDIT_PARTITION].config.retention_ms == 29
+
+
+async def test_a_retry_is_answered_once_and_also_after_a_restart() -> None:
+    files = SimulatedFiles()
+    request = {"set": {"log.cleaner.threads": "2"}, "request_id": "once"}
+    async with serving_node(files=files) as serving:
+        first, again = await asyncio.gather(update(serving, **request), update(serving, **request))
+        assert first == again
+        await update(serving, set={"log.cleaner.threads": "3"})
+        assert (await update(serving, **request)).revision == first.revision
+        assert ends(serving) == (2, 2)
+        assert serving.upkeep.config.cleaner.threads == 3
+    async with serving_node(files=files) as serving:
+        assert (await update(serving, **request)).revision == first.revision
+        assert ends(serving) == (2, 2)
+
+
+async def test_what_is_only_validated_changes_nothing() -> None:
+    async with serving_node() as serving:
+        seen = await update(serving, set={"log.cleaner.threads": "2"}, validate_only=True)
+        assert not seen.HasField("revision")
+        assert [each.value for each in seen.settings] == ["2"]
+        assert (await describe(serving))["log.cleaner.threads"].value == "1"
+        assert ends(serving) == (0, 0)
+        with pytest.raises(errors.InvalidConfig):
+            await update(serving, set={"log.cleaner.threads": "0"}, validate_only=True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "field"),
+    [
+        ({"set": {"log.cleaner.thread": "2"}}, errors.InvalidConfig, "set[log.cleaner.thread]"),
+        ({"set": {"log.cleaner.threads": "x"}}, errors.InvalidConfig, "set[log.cleaner.threads]"),
+        (
+            {"set": {"journal.file.bytes": "70000000"}},
+            errors.InvalidConfig,
+            "set[journal.file.bytes]",
+        ),
+        (
+            {"topic": OFFSETS_TOPIC, "set": {"cleanup.policy": "compact,delete"}},
+            errors.InvalidConfig,
+            "set[cleanup.policy]",
+        ),
+        (
+            {"topic": CONFIG_TOPIC, "set": {"cleanup.policy": "delete"}},
+            errors.InvalidConfig,
+            "set[cleanup.policy]",
+        ),
+        (
+            {"topic": OFFSETS_TOPIC, "set": {"max.message.bytes": "2000000"}},
+            errors.InvalidConfig,
+            "set[max.message.bytes]",
+        ),
+        (
+            {"topic": AUDIT_TOPIC, "set": {"retention.ms": "5", "internal.retention.ms": "6"}},
+            errors.InvalidConfig,
+            "set[retention.ms]",
+        ),
+        (
+            {"set": {"log.cleaner.threads": "2"}, "remove": ["log.cleaner.threads"]},
+            errors.InvalidConfig,
+            "set[log.cleaner.threads]",
+        ),
+        ({"remove": ["a", "a"]}, errors.InvalidConfig, "remove[1]"),
+        ({"remove": ["no.such.setting"]}, errors.InvalidConfig, "remove"),
+        ({"set": {"log.dir": "x" * 1025}}, errors.InvalidConfig, "set[log.dir]"),
+        ({}, errors.InvalidRequest, "set"),
+        ({"remove": ["a"] * (SETTINGS_MAX + 1)}, errors.InvalidRequest, "set"),
+        ({"set": {"a": "b"}, "reason": "x" * 1025}, errors.InvalidRequest, "reason"),
+        ({"set": {"a": "b"}, "request_id": "x" * 65}, errors.InvalidRequestId, "request_id"),
+        ({"topic": "orders", "set": {"retention.ms": "5"}}, errors.InvalidTopic, "topic"),
+    ],
+)
+async def test_what_is_not_allowed_is_refused_and_changes_nothing(
+    fields: dict[str, Any], error: type[errors.InvalidField], field: str
+) -> None:
+    async with serving_node() as serving:
+        with pytest.raises(error) as refused:
+            await update(serving, **fields)
+        assert refused.value.field == field
+        assert ends(serving) == (0, 0)
+
+
+async def test_names_that_are_asked_for_have_to_exist() -> None:
+    async with serving_node() as serving:
+        with pytest.raises(errors.InvalidConfig, match=r"log\.cleaner\.threads"):
+            await describe(serving, "", "log.cleaner.thread")
+        with pytest.raises(errors.InvalidTopic, match="__offsetd_audit"):
+            await describe(serving, "orders")
+
+
+async def test_a_full_disk_refuses_a_change_and_nothing_is_different(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving_node() as serving:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise StorageFull("no room")
+
+        monkeypatch.setattr(serving.runtime, "_append", refuse)
+        with pytest.raises(errors.DiskFull):
+            await update(serving, set={"log.cleaner.threads": "2"})
+        assert (await describe(serving))["log.cleaner.threads"].value == "1"
+        assert ends(serving) == (0, 0)
+
+
+async def test_what_is_not_known_is_kept_shown_and_taken_back() -> None:
+    files = SimulatedFiles()
+    stored = {
+        ConfigKey(None, "log.of.a.newer.version"): "7",
+        ConfigKey(AUDIT_TOPIC, "retention.ms"): "never",
+    }
+    async with serving_node(files=files) as serving:
+        batch = encode_batch(
+            [
+                Record(
+                    key=encode_config_key(key),
+                    value=encode_config_value(text),
+                    offset=place,
+                    timestamp_ms=serving.clock.now_ms(),
+                )
+                for place, (key, text) in enumerate(stored.items())
+            ],
+            base_offset=0,
+        )
+        serving.store.append(CONFIG_PARTITION, batch, last_offset=1, max_timestamp_ms=0)
+    async with serving_node(files=files) as serving:
+        newer = (await describe(serving))["log.of.a.newer.version"]
+        assert (newer.value, newer.source) == ("7", admin_service_pb2.CONFIG_SOURCE_DYNAMIC_SERVER)
+        assert "'7' is kept, and not used" in newer.problem
+        retention = (await describe(serving, AUDIT_TOPIC))["retention.ms"]
+        assert retention.value == str(90 * 86_400_000)
+        assert "'never' is kept, and not used" in retention.problem
+        await update(serving, remove=["log.of.a.newer.version"])
+        await update(serving, topic=AUDIT_TOPIC, set={"retention.ms": "6"})
+        assert "log.of.a.newer.version" not in await describe(serving)
+        assert (await describe(serving, AUDIT_TOPIC))["retention.ms"].problem == ""
