@@ -38,7 +38,7 @@ from offsetd_storage.store_config import OFFSETS_TOPIC, LogStoreConfig, TopicSpe
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
     from offsetd_storage.clock import Clock
@@ -104,8 +104,12 @@ class LogStore:
         clock: Clock,
         random: random.Random,
         on_progress: Callable[[RecoveryProgress], None] | None = None,
+        begin_anew: Collection[TopicPartition] = (),
     ) -> LogStore:
         """Locks and recovers the folder, made where missing, and begins a new life of its journal.
+
+        The logs in `begin_anew` lose all that they hold, damaged or not, and go on, empty, at the
+        offsets at which they ended.
 
         Raises FolderLocked, NewerFormat, ForeignWriter, FolderMismatch, JournalDamaged (all with
         nothing changed but the lock's file), StorageFull, StorageFailed.
@@ -120,6 +124,7 @@ class LogStore:
                     random=random,
                     cleanup=cleanup,
                     on_progress=on_progress,
+                    begin_anew=begin_anew,
                 )
             except OSError as error:
                 failure = StorageFull if is_no_room(error) else StorageFailed

@@ -345,6 +345,8 @@ class PartitionLog(ReadableLog):
             assert self._active not in old, "the active segment takes appends"
             assert not any(each.base_offset in self._unsynced for each in old), "not durable yet"
             self.segments = [*self.segments[:start], *new, *self.segments[end:]]
+            # Also where nothing of the oldest ones stays.
+            self.log_start_offset = max(self.log_start_offset, self.segments[0].base_offset)
         for segment in old:
             segment.retire()
 

@@ -234,6 +234,8 @@ def _plan_closed_log(
     """
     plan = _plan_whole_log(topic_partition, reader)
     if plan.offset_next < claim.point.offset:
+        if not reader.base_offsets:
+            raise DamageFound(_no_segment(claim.point))
         raise DamageFound(
             f"it ends at {plan.offset_next}, but was closed at {claim.point.offset}",
             base_offset=max(plan.scans, default=None),
@@ -315,9 +317,18 @@ def _segments_below(reader: _LogReader, point: RecoveryPoint) -> dict[int, int]:
         limits[last] = 0
         if held_by in limits:
             limits[held_by] = min(limits[held_by], point.segment_bytes)
-    elif reader.base_offsets or point.offset > 0:
+    elif not reader.base_offsets and point.offset > 0:
+        raise DamageFound(_no_segment(point))
+    elif reader.base_offsets:
         raise DamageFound("the segment is missing", base_offset=held_by)
     return limits  # Empty where nothing was ever durable.
+
+
+def _no_segment(point: RecoveryPoint) -> str:
+    return (
+        f"its folder is missing or holds no segment, and {point.offset} offsets were written to it:"
+        " put the folder back, or have it begin anew, empty, with `offsetd log recreate`"
+    )
 
 
 def _continuing(claim: Claim) -> tuple[list[bytes], list[BatchHeader]]:
@@ -363,7 +374,14 @@ def apply_plan(
     if plan.scans:
         log = _opened(files, log_folder, plan, config, log_start_offset, random)
     else:
-        log = PartitionLog.create(files, log_folder, plan.topic_partition, config, random=random)
+        log = PartitionLog.create(
+            files,
+            log_folder,
+            plan.topic_partition,
+            config,
+            base_offset=plan.offset_next,
+            random=random,
+        )
     try:
         if log.offset_next != plan.offset_next:
             log.truncate(plan.offset_next)
@@ -421,10 +439,10 @@ def _unlink_segments(
     *,
     suffixes: Sequence[str] = (*_INDEX_SUFFIXES, LOG_SUFFIX),
 ) -> None:
+    """From the end, one after the other, so that a crash leaves no log without its oldest ones."""
     for base_offset in sorted(base_offsets, reverse=True):
         for suffix in suffixes:
             path = segment_path(folder, base_offset, suffix)
             if files.exists(path):
                 files.unlink(path)
-    if base_offsets:
         files.sync_folder(folder)

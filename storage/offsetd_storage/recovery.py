@@ -8,10 +8,13 @@ same.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import attrs
 
+from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
+from offsetd_storage.errors import StorageFull
 from offsetd_storage.folder_format import FolderProperties, new_properties, write_properties
 from offsetd_storage.journal import Journal, JournalSizes
 from offsetd_storage.journal_format import RecoveryPoint
@@ -32,7 +35,7 @@ from offsetd_storage.recovery_survey import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from contextlib import ExitStack
     from pathlib import Path
     from random import Random
@@ -70,12 +73,21 @@ def recover_folder(
     random: Random,
     cleanup: ExitStack,
     on_progress: Callable[[RecoveryProgress], None] | None,
+    begin_anew: Collection[TopicPartition] = (),
 ) -> RecoveredFolder:
     """Locks, checks and repairs a folder, and begins a new life of its journal.
 
-    What has to be given back, also after an error, goes into `cleanup`.
+    Whatever the logs in `begin_anew` hold goes. What has to be given back, also after an error,
+    goes into `cleanup`.
     """
-    folder = RecoveryScope(files=files, path=path, config=config, clock=clock, random=random)
+    folder = RecoveryScope(
+        files=files,
+        path=path,
+        config=config,
+        clock=clock,
+        random=random,
+        begin_anew=frozenset(begin_anew),
+    )
     survey = survey_folder(folder, cleanup, on_progress)
     properties = survey.properties or new_properties(survey.offsets_partitions, random)
     journal = Journal(files, path, properties.identity, _sizes(config))
@@ -89,6 +101,7 @@ def recover_folder(
         write_properties(files, path, properties)
     quarantine_damaged(folder, survey)
     logs = apply_all(folder, survey, cleanup)
+    forget_what_was_clean(folder, survey)
     offsets_next = {each: log.offset_next for each, log in logs.items()}
     survey.checkpoints.write(offsets_next, logs.values())
     begin_new_life(folder, journal, survey.journal, points_at_end(survey, logs))
@@ -128,7 +141,7 @@ def _report(survey: Survey, logs: Mapping[TopicPartition, PartitionLog]) -> Reco
             )
             for topic_partition, plan in survey.plans.items()
         ),
-        warnings=(*survey.checkpoints.warnings, *epochs_problems),
+        warnings=(*survey.warnings, *survey.checkpoints.warnings, *epochs_problems),
     )
 
 
@@ -190,6 +203,17 @@ def apply_all(
         cleanup.callback(log.abandon)
         logs[topic_partition] = log
     return logs
+
+
+def forget_what_was_clean(folder: RecoveryScope, survey: Survey) -> None:
+    """Of a log that is new, whatever a log of that name was before, nothing was ever cleaned."""
+    new = [topic_partition for topic_partition, plan in survey.plans.items() if not plan.scans]
+    if not new:
+        return
+    checkpoint = CleanerCheckpoint(folder.files, folder.path)
+    for topic_partition in new:
+        with suppress(StorageFull):  # It is below the log's start, or right there.
+            checkpoint.advance(topic_partition, None)
 
 
 # Steps 10 and 11 -----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from offsetd_storage.begun_anew import find_begun_anew, plan_anew, start_warnings
 from offsetd_storage.errors import FolderMismatch, ForeignWriter
 from offsetd_storage.folder_checkpoints import FolderCheckpoints
 from offsetd_storage.folder_format import FolderProperties, read_properties
@@ -56,6 +57,7 @@ class RecoveryScope:
     config: LogStoreConfig
     clock: Clock
     random: Random
+    begin_anew: frozenset[TopicPartition] = frozenset()  # The operator's word.
 
 
 @attrs.frozen(kw_only=True)
@@ -69,6 +71,7 @@ class Survey:
     claims: Mapping[TopicPartition, Claim | Damage]
     plans: Mapping[TopicPartition, PartitionPlan]
     damaged: Mapping[TopicPartition, Damage]
+    warnings: tuple[str, ...]
     # A broker wrote to it after the journal crashed, which had nothing to add to the logs by then.
     ends_journal_for_broker: bool
 
@@ -88,7 +91,12 @@ def survey_folder(
     journal = follow_journal(folder, properties)
     claims = collect_claims(folder, journal)
     checkpoints = FolderCheckpoints(folder.files, folder.path)
-    offsets_partitions, partitions = find_partitions(folder, properties, checkpoints, claims)
+    anew = find_begun_anew(folder, claims, checkpoints)
+    claims = anew.keep(claims)
+    offsets_partitions, partitions = find_partitions(
+        folder, properties, checkpoints, {*claims, *anew.offsets}
+    )
+    partitions = [each for each in partitions if each not in anew.offsets]
     broker = broker_that_closed(folder)
     if broker is not None:
         claims = claims_after_broker(claims, broker)
@@ -99,7 +107,10 @@ def survey_folder(
         if broker is not None:
             claims = claims_after_broker(claims, broker)
             plans, damaged = plan_all(folder, partitions, claims, on_progress)
-    if broker is not None:
+    warnings = anew.warnings
+    if broker is None:
+        warnings += start_warnings(plans, claims)
+    else:
         # What only we have written to since says nothing of what a broker did beside it.
         plans = {each: attrs.evolve(plan, point=None) for each, plan in plans.items()}
     return Survey(
@@ -108,8 +119,13 @@ def survey_folder(
         checkpoints=checkpoints,
         journal=journal,
         claims=claims,
-        plans=plans,
+        plans=plans
+        | {
+            each: plan_anew(folder.files, folder.path, each, offset)
+            for each, offset in anew.offsets.items()
+        },
         damaged=damaged,
+        warnings=warnings,
         ends_journal_for_broker=(
             broker is not None and journal is not None and not journal.closed_clean
         ),
