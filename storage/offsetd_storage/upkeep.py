@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from offsetd_storage.clock import Clock
     from offsetd_storage.files import Files
     from offsetd_storage.log_store import LogStore
+    from offsetd_storage.partition_log import PartitionLog
     from offsetd_storage.retention import FutureTimestamp
     from offsetd_storage.supervision import RunStatus
     from offsetd_storage.topic_partition import TopicPartition
@@ -281,5 +282,19 @@ class Upkeep:
         with suppress(OSError):
             self.deleter.run_now()
         self.run_soon(LOG_RETENTION)
-        compacted = [each for each, log in self._store.logs.items() if log.config.is_compacted]
-        return self.cleaner.compact(compacted, rolls_active=True).values()
+        logs = [each for each in self._store.logs.values() if each.config.is_compacted]
+        gaining = [each.topic_partition for each in logs if self._may_get_smaller(each)]
+        return self.cleaner.compact(gaining, rolls_active=True).values()
+
+    def _may_get_smaller(self, log: PartitionLog) -> bool:
+        """Whether there is something to clean: a log that is clean would only be read."""
+        if log.segments[-1].size_bytes:
+            return True  # It is rolled, and may be cleaned in this round, or in a later one.
+        try:
+            status = self.cleaner.log_status(log.topic_partition)
+        except (StorageError, OSError):
+            return True  # The round will say what it is.
+        horizon_ms = status.delete_horizon_ms
+        return status.cleanable_bytes > 0 or (
+            horizon_ms is not None and horizon_ms <= self._clock.now_ms()
+        )

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 from offsetd_coordinator.errors import DiskFull
 from offsetd_coordinator.loader import load
@@ -28,6 +29,7 @@ from offsetd_storage.upkeep import Upkeep, UpkeepConfig
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from offsetd_storage.cleaner.cleaner_status import FinishedRound
     from offsetd_storage.errors import StorageFailed
 
 KIB = 1 << 10
@@ -35,7 +37,7 @@ DATA = Path("/data")
 OTHERS = Path("/others")
 CAPACITY = 4096 * KIB
 PARTITIONS = 3
-WAIT_SECONDS = 10
+WAIT_SECONDS = 60
 LOOK_MS = 1000
 STORE = LogStoreConfig(
     partitions=PARTITIONS,
@@ -59,18 +61,21 @@ METADATA = b"m" * 1000
 class Node:
     """A server without a port, on a disk of 4 MiB, and what it has acknowledged."""
 
-    def __init__(self, files: SimulatedFiles, clock: ManualClock) -> None:
+    def __init__(
+        self, files: SimulatedFiles, clock: ManualClock, config: LogStoreConfig = STORE
+    ) -> None:
         self.files, self.clock = files, clock
         self.failures: list[StorageFailed] = []
         self.acknowledged: dict[bytes, int] = {}
         self.value = 0
+        self.rounds: list[FinishedRound] = []
         self.store = opened_with_reserve(
             files,
             DATA,
-            lambda: LogStore.open(files, DATA, STORE, clock=clock, random=Random(1)),
+            lambda: LogStore.open(files, DATA, config, clock=clock, random=Random(1)),
         )
-        config = ShardConfig(partitions=PARTITIONS)
-        self.shards = {partition: Shard(partition, config) for partition in range(PARTITIONS)}
+        shard = ShardConfig(partitions=PARTITIONS)
+        self.shards = {partition: Shard(partition, shard) for partition in range(PARTITIONS)}
         load(self.store, self.shards, 1, None)
         self.upkeep = Upkeep(
             self.store,
@@ -81,6 +86,7 @@ class Node:
             random=Random(2),
             sleep=lambda _: None,
             on_failed=self.failures.append,
+            on_round=self.rounds.append,
         )
         self.runtime = Runtime(
             self.store,
@@ -211,13 +217,34 @@ async def test_a_disk_full_of_what_is_needed_serves_reads_and_deletions_until_th
     await node.let_time_pass(lambda: not files.exists(DATA / RESERVE_NAME))
     for number in range(20):
         await node.delete(b"once-%d" % number)
-    await node.let_time_pass(lambda: node.upkeep.relief.rounds >= 4)
+    await node.let_time_pass(lambda: node.upkeep.relief.rounds >= 3)
+    read = len(node.rounds)
+    await node.let_time_pass(lambda: node.upkeep.relief.rounds >= 6)
+    assert len(node.rounds) == read, "what is clean is not read again"
     assert node.is_low()
     assert node.fetched() == node.acknowledged
     with pytest.raises(DiskFull):
         await node.commit(b"refused")
     files.unlink(OTHERS)
     await node.let_time_pass(lambda: not node.is_low())
+    await node.overwrite(100)
+    assert node.fetched() == node.acknowledged
+    await node.stop()
+
+
+async def test_what_is_too_young_to_be_cleaned_is_waited_for(clock: ManualClock) -> None:
+    lag_ms = 30_000
+    config = attrs.evolve(STORE, log=attrs.evolve(STORE.log, compaction_lag_ms_min=lag_ms))
+    files = new_disk(clock)
+    node = Node(files, clock, config)
+    await node.let_time_pass(lambda: files.exists(DATA / RESERVE_NAME))
+    written_ms = clock.now_ms()
+    await node.overwrite(1500)
+    fill(files, leaving_bytes=0)
+    await node.commit_until_refused(b"once")
+    await node.let_time_pass(lambda: not node.is_low())
+    assert clock.now_ms() > written_ms + lag_ms
+    assert node.upkeep.relief.rounds > 1
     await node.overwrite(100)
     assert node.fetched() == node.acknowledged
     await node.stop()
