@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 CONFIG = LogConfig(segment_bytes_max=1000, index_interval_bytes=70, preallocate_step_bytes=512)
 
 
-def record_batch(offset: int, key: str, value: str | None) -> bytes:
+def record_batch(
+    offset: int, key: str, value: str | None, *, timestamp_ms: int | None = None
+) -> bytes:
     """One record; of so small a batch that most of a segment is headers."""
     record = Record(
         key=key.encode(),
         value=None if value is None else value.encode(),
         offset=offset,
-        timestamp_ms=NOW_MS + offset,
+        timestamp_ms=NOW_MS + offset if timestamp_ms is None else timestamp_ms,
     )
     return encode_batch([record], base_offset=offset)
 

@@ -16,7 +16,7 @@ keeps it. A crash after which the journal's batches are written again makes it l
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from offsetd_storage.files import Files
     from offsetd_storage.log_config import LogConfig
     from offsetd_storage.partition_log import PartitionLog
+
+
+NOT_YET_MS: Final = 2**63 - 1
 
 
 class Breach(enum.Enum):
@@ -44,7 +47,7 @@ class SegmentFigures:
     offset_next: int  # The next segment's base offset; for the active one, the log's end.
     size_bytes: int
     largest_timestamp_ms: int  # Below 0: no record has one.
-    modified_ms: int  # When its file was last written.
+    modified_ms: int  # When its file was last written; NOT_YET_MS: a batch waits to be.
 
 
 @attrs.frozen(kw_only=True)
@@ -91,6 +94,8 @@ class RetentionPlan:
 def segment_figures(files: Files, log: PartitionLog) -> list[SegmentFigures]:
     """The figures of a log's segments, as they are now."""
     segments = log.segments
+    # Before the files' times are read: a batch that comes to a file later is newer than these say.
+    is_written = [segment.written_bytes == segment.size_bytes for segment in segments]
     ends = [segment.base_offset for segment in segments[1:]]
     ends.append(max(log.offset_next, segments[-1].base_offset))
     return [
@@ -99,9 +104,9 @@ def segment_figures(files: Files, log: PartitionLog) -> list[SegmentFigures]:
             offset_next=end,
             size_bytes=segment.size_bytes,
             largest_timestamp_ms=segment.largest_timestamp_ms,
-            modified_ms=files.modified_ms(segment.path),
+            modified_ms=files.modified_ms(segment.path) if whole else NOT_YET_MS,
         )
-        for segment, end in zip(segments, ends, strict=True)
+        for segment, end, whole in zip(segments, ends, is_written, strict=True)
     ]
 
 
