@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from offsetd_storage.checkpoints import read_offset_checkpoint
+from offsetd_storage.cleaner.checkpoint import CLEANER_CHECKPOINT, read_first_dirty
 from offsetd_storage.errors import CorruptCheckpoint, JournalDamaged
 from offsetd_storage.files import Files
 from offsetd_storage.folder_checkpoints import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
@@ -17,7 +18,6 @@ from offsetd_storage.topic_partition import TopicPartition
 from offsetd_coordinator.verification.findings import Finding
 from offsetd_coordinator.verification.logs import LogVerifier
 
-CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 CHECKPOINTS: Final = (
     RECOVERY_POINT_CHECKPOINT,
     LOG_START_CHECKPOINT,
@@ -41,8 +41,9 @@ def _checkpoint_findings(
     files: Files, view: FolderView, name: str, logs: Mapping[TopicPartition, LogVerifier]
 ) -> Iterator[Finding]:
     path = view.folder / name
+    read = read_first_dirty if name == CLEANER_CHECKPOINT else read_offset_checkpoint
     try:
-        offsets = read_offset_checkpoint(files, path)
+        offsets = read(files, path)
     except CorruptCheckpoint as error:
         yield Finding(file=name, reason=str(error).removeprefix(f"{path}: "))
         return

@@ -2,7 +2,11 @@
 
 One file serves all topics of a data folder. An entry says that everything below it was mapped in
 some round, whose swaps are durable; so it is written behind them. What cannot be right is put
-right by `plan.first_dirty_offset`: the file holds no checksum.
+right by `plan.first_dirty_offset`. But a digit that rots can also give an entry that could be
+right, and is too high. Then a tombstone is dropped after its time, while the value below it, which
+was never held against it, stays: what was deleted comes back. So the last entry that we write is a
+checksum of the others, under the name of a topic that nobody has. A broker reads over it, and
+writes the file without it; then its word counts, as it does for the broker.
 """
 
 from __future__ import annotations
@@ -18,14 +22,39 @@ from offsetd_storage.errors import (
     is_no_room,
     is_unreadable,
 )
+from offsetd_storage.journal_format import checksum
+from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from offsetd_storage.files import Files
-    from offsetd_storage.topic_partition import TopicPartition
 
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+CHECKSUM_ENTRY: Final = TopicPartition("__offsetd_checksum", 0)
+
+
+def read_first_dirty(files: Files, path: Path) -> dict[TopicPartition, int]:
+    """The file's entries, but for the checksum, which has to be theirs where there is one.
+
+    Raises CorruptCheckpoint.
+    """
+    offsets = read_offset_checkpoint(files, path)
+    found = offsets.pop(CHECKSUM_ENTRY, None)
+    if found is not None and found != _checksum(offsets):
+        raise CorruptCheckpoint(f"{path}: its entries are not those that were written")
+    return offsets
+
+
+def write_first_dirty(files: Files, path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replaces the file, synced, with a checksum. Raises OSError."""
+    write_offset_checkpoint(files, path, {**offsets, CHECKSUM_ENTRY: _checksum(offsets)})
+
+
+def _checksum(offsets: Mapping[TopicPartition, int]) -> int:
+    lines = [f"{each.topic} {each.partition} {offset}" for each, offset in offsets.items()]
+    return checksum("\n".join(lines).encode())
 
 
 class CleanerCheckpoint:
@@ -65,7 +94,7 @@ class CleanerCheckpoint:
                 offsets[topic_partition] = first_dirty
             self._offsets, self._is_stale = offsets, True
             try:
-                write_offset_checkpoint(self._files, self._path, offsets)
+                write_first_dirty(self._files, self._path, offsets)
             except OSError as error:
                 failure = StorageFull if is_no_room(error) else StorageFailed
                 raise failure(f"{self._path} could not be written: {error}") from error
@@ -73,7 +102,7 @@ class CleanerCheckpoint:
 
     def _read(self) -> dict[TopicPartition, int]:
         try:
-            return read_offset_checkpoint(self._files, self._path)
+            return read_first_dirty(self._files, self._path)
         except CorruptCheckpoint as error:
             self.warning = f"{error}; logs are taken to be dirty from their starts"
         except OSError as error:

@@ -6,7 +6,12 @@ import errno
 from pathlib import Path
 
 import pytest
-from offsetd_storage.cleaner.checkpoint import CLEANER_CHECKPOINT, CleanerCheckpoint
+from offsetd_storage.checkpoints import read_offset_checkpoint
+from offsetd_storage.cleaner.checkpoint import (
+    CHECKSUM_ENTRY,
+    CLEANER_CHECKPOINT,
+    CleanerCheckpoint,
+)
 from offsetd_storage.errors import StorageFailed, StorageFull
 from offsetd_storage.simulated_faults import Fault, OperationKind
 from offsetd_storage.simulated_files import SimulatedFiles
@@ -38,7 +43,9 @@ def test_an_entry_is_durable_in_kafkas_format_when_it_was_advanced() -> None:
     checkpoint.advance(P0, 17)
     assert checkpoint.first_dirty(P0) == 17
     after = files.power_cut()
-    assert after.read_bytes(PATH) == b"0\n1\n__consumer_offsets 0 17\n"
+    assert after.read_bytes(PATH) == (
+        b"0\n2\n__consumer_offsets 0 17\n__offsetd_checksum 0 142285812\n"
+    )
     assert CleanerCheckpoint(after, FOLDER).first_dirty(P0) == 17
 
 
@@ -69,7 +76,7 @@ def test_a_damaged_file_counts_for_nothing_and_is_written_anew(content: bytes) -
     assert checkpoint.first_dirty(P0) is None
     assert checkpoint.warning is not None
     checkpoint.advance(P0, 3)
-    assert files.power_cut().read_bytes(PATH) == b"0\n1\n__consumer_offsets 0 3\n"
+    assert CleanerCheckpoint(files.power_cut(), FOLDER).first_dirty(P0) == 3
 
 
 def test_a_file_that_the_disk_does_not_give_back_counts_for_nothing() -> None:
@@ -97,3 +104,31 @@ def test_a_failure_leaves_the_old_file_and_what_is_known_counts(
     assert CleanerCheckpoint(files.power_cut(), FOLDER).first_dirty(P0) == 7
     checkpoint.advance(P0, 9)  # It is behind, so it is written.
     assert CleanerCheckpoint(files.power_cut(), FOLDER).first_dirty(P0) == 9
+
+
+def test_an_entry_in_which_any_byte_rots_is_never_taken_for_right() -> None:
+    files = disk()
+    checkpoint = CleanerCheckpoint(files, FOLDER)
+    checkpoint.advance(P0, 17)
+    checkpoint.advance(P1, 400)
+    written = files.read_bytes(PATH)
+    entries = written.index(b"__offsetd_checksum")
+    for place in range(len(written)):
+        for bit in range(8):
+            rotten = bytearray(written)
+            rotten[place] ^= 1 << bit
+            found = CleanerCheckpoint(disk(bytes(rotten)), FOLDER)
+            # Rot in the checksum's own name leaves the entries as a broker would have written them.
+            right = place >= entries and found.warning is None
+            expected = (17, 400) if right else (None, None)
+            assert (found.first_dirty(P0), found.first_dirty(P1)) == expected, (place, bit)
+
+
+def test_the_word_of_a_broker_counts_and_gets_a_checksum() -> None:
+    files = disk(b"0\n1\n__consumer_offsets 0 7\n")
+    checkpoint = CleanerCheckpoint(files, FOLDER)
+    assert checkpoint.first_dirty(P0) == 7
+    assert CHECKSUM_ENTRY not in checkpoint.topic_partitions
+    checkpoint.advance(P1, 9)
+    assert CHECKSUM_ENTRY in read_offset_checkpoint(files, PATH)
+    assert CleanerCheckpoint(files, FOLDER).topic_partitions == [P0, P1]
