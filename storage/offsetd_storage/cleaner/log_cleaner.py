@@ -143,9 +143,10 @@ class LogCleaner:
         Logs that are not there any more leave the checkpoint. Raises StorageFailed.
         """
         with self._life_lock:
-            self._forget_missing_logs()
-            self._is_started = True
-            self._start_threads()
+            if not self._is_started:
+                self._forget_missing_logs()
+                self._is_started = True
+                self._start_threads()
 
     def stop(self) -> None:
         """Ends the threads, rounds at their next chunk; what was asked for and not done fails."""

@@ -40,5 +40,6 @@ class Throttle:
             free_ms = self._free_ms
             cost_ms = 1000 * size_bytes / self._bytes_per_second_max
             self._free_ms = max(free_ms, now_ms) + cost_ms
-        while (wait_ms := free_ms - self._clock.monotonic_ms()) > 0 and not should_stop():
-            self._sleep(min(max(wait_ms, 1) / 1000, _NAP_SECONDS_MAX))
+        # Less than the clock can tell is left to the next call.
+        while (wait_ms := free_ms - self._clock.monotonic_ms()) >= 1 and not should_stop():
+            self._sleep(min(wait_ms / 1000, _NAP_SECONDS_MAX))
