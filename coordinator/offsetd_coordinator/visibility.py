@@ -66,10 +66,13 @@ class Visibility:
         )
         self._watching = asyncio.get_running_loop().create_task(watch.run())
 
-    def close(self) -> None:
-        """Watches nothing any more. The port stays until the process ends, or `close_port`."""
+    def stop_watching(self) -> None:
+        """The cleaner is about to be stopped, and that is no failure."""
         if self._watching is not None:
             self._watching.cancel()
+
+    def close(self) -> None:
+        """No round goes on any more. The port stays until the process ends, or `close_port`."""
         self.cleaner_log.close()
 
     def close_port(self) -> None:

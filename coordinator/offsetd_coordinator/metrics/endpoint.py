@@ -30,7 +30,7 @@ class MetricsEndpoint:
         host, _, port = address.rpartition(":")
         found = socket.getaddrinfo(
             host.strip("[]") or None,
-            int(port),
+            port,
             type=socket.SOCK_STREAM,
             flags=socket.AI_PASSIVE,
         )

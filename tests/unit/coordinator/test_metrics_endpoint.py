@@ -61,9 +61,11 @@ def test_a_port_that_is_taken_is_an_error_at_once(served: MetricsEndpoint) -> No
         MetricsEndpoint(served.address, CollectorRegistry())
 
 
-def test_a_host_that_is_not_there_is_an_error_at_once() -> None:
-    with pytest.raises(OSError, match=r"."):
-        MetricsEndpoint("no.such.host.invalid:0", CollectorRegistry())
+@pytest.mark.parametrize("address", ["no.such.host.invalid:0", "unix:/run/metrics.sock"])
+def test_an_address_that_cannot_be_had_is_an_error_at_once(address: str) -> None:
+    with pytest.raises(OSError, match=r".") as caught:
+        MetricsEndpoint(address, CollectorRegistry())
+    assert caught.value.strerror
 
 
 def test_ipv6_has_brackets() -> None:
