@@ -363,5 +363,6 @@ def _ready(selector: selectors.BaseSelector) -> list[tuple[selectors.SelectorKey
 
 def _close(selector: selectors.BaseSelector) -> None:
     for key in list(selector.get_map().values()):
-        key.fileobj.close()
+        connection = getattr(key.data, "connection", key.data)
+        connection.socket.close()
     selector.close()

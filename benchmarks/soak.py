@@ -21,6 +21,7 @@ import tempfile
 import threading
 from array import array
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -55,6 +56,8 @@ SETTINGS: Final = {
     "request.id.window.ms": "1000",
     "log.cleaner.backoff.ms": "1000",
     "log.flush.offset.checkpoint.interval.ms": "5000",
+    "log.initial.task.delay.ms": "1000",
+    "disk.reserve.bytes": str(16 * MIB),  # It is in the bound.
     "metrics.address": "",
 }
 BOUND_BYTES: Final = (
@@ -143,9 +146,10 @@ def _soaked(seconds: float, settings: dict[str, str]) -> Soaked:
     )
 
 
-def _interval(event: dict[str, float]) -> tuple[float, float]:
-    start = event["started_ms"] / 1000
-    return start, start + event["elapsed_ms"] / 1000
+def _interval(event: dict[str, str | int]) -> tuple[float, float]:
+    """The event is written when its round has ended."""
+    end = datetime.fromisoformat(str(event["timestamp"])).timestamp()
+    return end - int(event["elapsed_ms"]) / 1000, end
 
 
 def _messages() -> Iterator[tuple[int, bytes]]:
