@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import structlog
-from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.audit import RecordedEvent
-from offsetd_coordinator.topics import AUDIT_TOPIC, CONFIG_TOPIC
+from offsetd_coordinator.topics import AUDIT_PARTITION, CONFIG_PARTITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from offsetd_storage.cleaner.clean import CleanReport
     from offsetd_storage.clock import Clock
     from offsetd_storage.topic_configs import TopicConfigs
+    from offsetd_storage.topic_partition import TopicPartition
 
     from offsetd_coordinator.audit import AuditEvent, AuditLog
     from offsetd_coordinator.config_shard import (
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
         UpdateConfig,
     )
     from offsetd_coordinator.runtime import Runtime
-
-CONFIG_PARTITION: Final = TopicPartition(CONFIG_TOPIC, 0)
-AUDIT_PARTITION: Final = TopicPartition(AUDIT_TOPIC, 0)
 
 _log = structlog.get_logger(__name__)
 

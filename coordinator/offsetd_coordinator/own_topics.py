@@ -16,15 +16,16 @@ from offsetd_storage.cleaner.throttle import Throttle
 from offsetd_storage.store_config import TopicSpec
 from offsetd_storage.upkeep import UpkeepConfig
 
-from offsetd_coordinator.administration import (
-    AUDIT_PARTITION,
-    CONFIG_PARTITION,
-    Administration,
-)
+from offsetd_coordinator.administration import Administration
 from offsetd_coordinator.audit import AuditLog
 from offsetd_coordinator.config_shard import ConfigShard
 from offsetd_coordinator.node import NodeState
-from offsetd_coordinator.topics import AUDIT_TOPIC, CONFIG_TOPIC
+from offsetd_coordinator.topics import (
+    AUDIT_PARTITION,
+    AUDIT_TOPIC,
+    CONFIG_PARTITION,
+    CONFIG_TOPIC,
+)
 
 if TYPE_CHECKING:
     import random as random_module

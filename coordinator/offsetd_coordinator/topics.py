@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.log_config import OFFSETS_TOPIC, LogConfig
 from offsetd_storage.topic_configs import Floor, TopicRule
+from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CONFIG_TOPIC: Final = "__offsetd_config"
 AUDIT_TOPIC: Final = "__offsetd_audit"
+# Each has this one partition.
+CONFIG_PARTITION: Final = TopicPartition(CONFIG_TOPIC, 0)
+AUDIT_PARTITION: Final = TopicPartition(AUDIT_TOPIC, 0)
 
 _AUDIT_RETENTION_MS: Final = 90 * 86_400_000
 

@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
-from offsetd_coordinator.administration import AUDIT_PARTITION, CONFIG_PARTITION
 from offsetd_coordinator.schemas.config_record import (
     ConfigKey,
     encode_config_key,
     encode_config_value,
 )
 from offsetd_coordinator.service.config_admin import SETTINGS_MAX, ConfigAdmin
-from offsetd_coordinator.topics import AUDIT_TOPIC, CONFIG_TOPIC
+from offsetd_coordinator.topics import (
+    AUDIT_PARTITION,
+    AUDIT_TOPIC,
+    CONFIG_PARTITION,
+    CONFIG_TOPIC,
+)
 from offsetd_storage.errors import StorageFull
 from offsetd_storage.log_config import OFFSETS_TOPIC
 from offsetd_storage.record_batch import Record, decode_batches, encode_batch

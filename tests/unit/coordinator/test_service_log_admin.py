@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
-from offsetd_coordinator.administration import AUDIT_PARTITION, CONFIG_PARTITION
 from offsetd_coordinator.audit import AuditEvent
 from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.service.log_admin import LogAdmin
-from offsetd_coordinator.topics import AUDIT_TOPIC, CONFIG_TOPIC
+from offsetd_coordinator.topics import (
+    AUDIT_PARTITION,
+    AUDIT_TOPIC,
+    CONFIG_PARTITION,
+    CONFIG_TOPIC,
+)
 from offsetd_storage.errors import StorageFailed
 from offsetd_storage.log_config import OFFSETS_TOPIC
 from offsetd_storage.quarantine import Damage
