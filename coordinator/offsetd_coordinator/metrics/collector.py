@@ -1,12 +1,14 @@
 """What is scraped: read from the program's own counters when somebody asks.
 
 Scrapes run on threads of their own. They read plain numbers, one by one, and take no lock that
-the event loop needs, so that they cost commits nothing.
+the event loop needs. After each family they let the loop go on: it must not wait for the text of
+all of them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import (
     CollectorRegistry,
@@ -22,7 +24,7 @@ from offsetd_coordinator.metrics.upkeep import upkeep_families
 from offsetd_coordinator.node import NodeState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from offsetd_storage.clock import Clock
     from offsetd_storage.log_store import LogStore
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from offsetd_coordinator.service.limits import Admission
 
 
+_PAUSE_SECONDS: Final = 0.0001  # Enough for a thread that waits to take its turn.
+
+
 class ServerCollector(Collector):
     """Everything of one server; what is not there yet, as while it loads, has no samples."""
 
@@ -45,6 +50,8 @@ class ServerCollector(Collector):
         figures: CallFigures,
         cleaner_log: CleanerLog,
         clock: Clock,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.load_seconds: float | None = None
         self._node = node
@@ -52,9 +59,15 @@ class ServerCollector(Collector):
         self._figures = figures
         self._cleaner_log = cleaner_log
         self._clock = clock
+        self._sleep = sleep
 
     def collect(self) -> Iterator[Metric]:
         """The families, for one scrape."""
+        for family in self._families():
+            yield family
+            self._sleep(_PAUSE_SECONDS)
+
+    def _families(self) -> Iterator[Metric]:
         yield from call_families(self._figures, self._admission)
         yield from node_families(self._node.state, self.load_seconds)
         runtime = self._node.runtime

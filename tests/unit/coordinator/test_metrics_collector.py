@@ -16,6 +16,7 @@ from offsetd_coordinator.metrics.figures import CallFigures
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.service.limits import Admission
 from offsetd_coordinator.shard import Shard
+from offsetd_storage.clock import ManualClock
 from offsetd_storage.topic_partition import TopicPartition
 from offsetd_storage.upkeep import Upkeep, UpkeepConfig
 from prometheus_client import generate_latest
@@ -171,6 +172,15 @@ async def test_a_scrape_walks_no_groups(monkeypatch: pytest.MonkeyPatch) -> None
             assert node.scrape().value("offsetd_quarantined_partitions") == 0
 
 
+def test_a_scrape_lets_the_loop_go_on_after_each_family() -> None:
+    pauses: list[float] = []
+    node = Node(node_id="n", address="a:1", start_ms=0)
+    collector = ServerCollector(
+        node, Admission(1), CallFigures(), CleanerLog(None), ManualClock(), sleep=pauses.append
+    )
+    assert len(list(collector.collect())) == len(pauses) > 5
+
+
 async def test_series_are_bounded_whatever_clients_send() -> None:
     async with serving_node(partitions=50) as serving:
         with scraped(serving) as node:
@@ -182,13 +192,7 @@ async def test_series_are_bounded_whatever_clients_send() -> None:
 
 def test_while_the_log_loads_a_scrape_says_so() -> None:
     node = Node(node_id="n", address="a:1", start_ms=0)
-    collector = ServerCollector(
-        node,
-        Admission(1),
-        CallFigures(),
-        CleanerLog(None),
-        clock=None,  # type: ignore[arg-type]
-    )
+    collector = ServerCollector(node, Admission(1), CallFigures(), CleanerLog(None), ManualClock())
     scrape = Scrape.of(generate_latest(registry_of(collector)).decode())
     assert scrape.value("offsetd_serving") == 0
     assert "offsetd_load_seconds" not in {
