@@ -18,6 +18,8 @@ from offsetd_storage.journal_format import (
 from offsetd_storage.store_config import OFFSETS_TOPIC, LogStoreConfig
 from offsetd_storage.topic_partition import TopicPartition
 
+from offsetd_coordinator.topics import AUDIT_PARTITION, CONFIG_PARTITION
+
 if TYPE_CHECKING:
     from offsetd_coordinator.settings import Settings
 
@@ -53,10 +55,8 @@ def misfit(settings: Settings) -> str | None:
 def journal_bytes_needed(settings: Settings) -> int:
     """The least size of a journal's file that takes the largest batch."""
     partitions = settings.offsets_topic_num_partitions or 1
-    points = [
-        RecoveryPoint.of_held(TopicPartition(OFFSETS_TOPIC, partition))
-        for partition in range(partitions)
-    ]
+    offsets = (TopicPartition(OFFSETS_TOPIC, partition) for partition in range(partitions))
+    points = [RecoveryPoint.of_held(each) for each in (*offsets, CONFIG_PARTITION, AUDIT_PARTITION)]
     header = max(_STORE_DEFAULTS.journal_header_bytes, header_bytes(points))
     frames_start = -(-header // SECTOR_BYTES) * SECTOR_BYTES
     kept = 2 * frame_bytes(len(encode_points(points))) + frame_bytes(0)

@@ -18,32 +18,39 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import grpc
 import grpc.aio
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
+from offsetd_storage.disk_space import opened_with_reserve
 from offsetd_storage.errors import StorageError, StorageFailed
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
 from offsetd_storage.setting_kinds import UNIX_PREFIXES
 from offsetd_storage.store_config import OFFSETS_PARTITIONS_DEFAULT
+from offsetd_storage.upkeep import Upkeep
 
+from offsetd_coordinator.cleaner_health import CLEANER_SERVICE
 from offsetd_coordinator.combined_settings import frame_bytes_max
 from offsetd_coordinator.flusher import FlushDefect
 from offsetd_coordinator.loader import load
-from offsetd_coordinator.metrics.figures import CallFigures
 from offsetd_coordinator.node import Node
+from offsetd_coordinator.own_topics import OwnTopics, own_topic_specs, upkeep_config
 from offsetd_coordinator.runtime import Runtime
 from offsetd_coordinator.service import handlers
 from offsetd_coordinator.service.limits import Admission
 from offsetd_coordinator.shard import Shard, ShardConfig
+from offsetd_coordinator.visibility import Visibility
 
 if TYPE_CHECKING:
     import random
 
     from offsetd_storage.clock import Clock
     from offsetd_storage.files import Files
+    from offsetd_storage.topic_configs import TopicConfigs
 
+    from offsetd_coordinator.administration import Administration
     from offsetd_coordinator.settings import Settings
 
 _log = structlog.get_logger(__name__)
@@ -77,6 +84,15 @@ class _Progress:
             )
 
 
+@attrs.frozen(kw_only=True)
+class _Loaded:
+    """A folder that is open and loaded, with what serves it; nothing of it is started yet."""
+
+    runtime: Runtime
+    upkeep: Upkeep
+    administration: Administration
+
+
 class Server:
     """One node with its port. `run` is for the event loop, `stop` for its signal handlers.
 
@@ -93,7 +109,7 @@ class Server:
             node_id=settings.node_id, address=settings.address_told, start_ms=clock.now_ms()
         )
         self.admission = Admission(settings.queued_max_request_bytes)
-        self.figures = CallFigures()
+        self.visibility = Visibility(settings, self.node, self.admission, clock=clock)
         self.listening = asyncio.Event()
         self._files = files
         self._clock = clock
@@ -112,12 +128,14 @@ class Server:
         Raises StartFailed, or StorageFailed if the disk fails; as FlushDefect, if our own code did.
         """
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+        await self._health.set(CLEANER_SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
         self._grpc_server = self._open_port()
+        self._open_metrics_port()
         await self._grpc_server.start()
         self.listening.set()
         _log.info("listening", address=self.node.address, pid=os.getpid())
-        runtime = await self._load_unless_stopped()
-        if runtime is None:
+        loaded = await self._load_unless_stopped()
+        if loaded is None:
             _log.info("stopped while loading")
             self.node.drain()
             await asyncio.sleep(_FAREWELL_SECONDS)
@@ -126,19 +144,24 @@ class Server:
         # a shorter one lets the flush thread interrupt the loop more often than pays.
         gc.collect()
         gc.freeze()
-        runtime.start()
-        self.node.serve(runtime)
+        self.visibility.note_loaded()
+        runtime = loaded.runtime
+        await asyncio.to_thread(runtime.start, loaded.upkeep)  # It may write a checkpoint.
+        self.node.serve(runtime, loaded.administration)
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+        self.visibility.watch(loaded.upkeep.cleaner, self._health)
         _log.info("serving", address=self.node.address, folder=self.settings.data_dir)
         await self._stopping.wait()
         await self._end(runtime)
 
     async def close_port(self) -> None:
         """For a process that goes on without this server."""
+        self.visibility.close_port()
         if self._grpc_server is not None:
             await self._grpc_server.stop(0)
 
     async def _end(self, runtime: Runtime) -> None:
+        self.visibility.stop_watching()
         await self._health.enter_graceful_shutdown()
         if runtime.failed is None:
             _log.info("draining")
@@ -147,6 +170,7 @@ class Server:
         if runtime.failed is None:
             # Raises StorageFailed if the last flush fails.
             await asyncio.to_thread(runtime.close)
+            self.visibility.close()
         await asyncio.sleep(_FAREWELL_SECONDS)
         if runtime.failed is not None:
             raise runtime.failed
@@ -167,7 +191,7 @@ class Server:
         server = grpc.aio.server(options=_channel_options(settings))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, handlers.GenericOnly(server))
         server.add_generic_rpc_handlers(
-            handlers.generic_handlers(self.node, self.admission, settings, self.figures)
+            handlers.generic_handlers(self.node, self.admission, settings, self.visibility.figures)
         )
         if _reflection_is_on(settings):
             handlers.add_reflection(server)
@@ -180,11 +204,20 @@ class Server:
             self.node.address = f"{settings.listen_address.removesuffix(':0')}:{port}"
         return server
 
+    def _open_metrics_port(self) -> None:
+        try:
+            self.visibility.open_port()
+        except OSError as error:
+            raise StartFailed(
+                f"cannot listen on {self.settings.metrics_address} (metrics.address):"
+                f" {error.strerror}"
+            ) from error
+
     async def _set_health(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
         for service in ("", *handlers.SERVICES):
             await self._health.set(service, status)
 
-    async def _load_unless_stopped(self) -> Runtime | None:
+    async def _load_unless_stopped(self) -> _Loaded | None:
         """None if `stop` came first: a start, like a crash, may end anywhere."""
         loading = asyncio.ensure_future(self._load())
         stopping = asyncio.ensure_future(self._stopping.wait())
@@ -197,37 +230,82 @@ class Server:
         except (StorageError, OSError) as error:
             raise StartFailed(f"{self.settings.data_dir}: {error}") from error
 
-    async def _load(self) -> Runtime:
-        """Opens the folder and replays its log, in threads."""
+    async def _load(self) -> _Loaded:
+        """Opens the folder and replays its log, in threads. Nothing is started yet."""
         threads = self.settings.num_recovery_threads_per_data_dir or os.cpu_count() or 1
         store = await asyncio.to_thread(self._open_store, threads)
         self.node.folder_id = store.folder_id
         self.node.partitions = store.partitions
         try:
             shards = await asyncio.to_thread(self._load_shards, store, threads)
+            own = await asyncio.to_thread(self._load_own_topics, store)
+            runtime = Runtime(
+                store,
+                shards,
+                clock=self._clock,
+                loop=asyncio.get_running_loop(),
+                on_failed=self._note_failed,
+            )
+            configs = own.shard.applied.configs
+            upkeep = await asyncio.to_thread(self._upkeep, runtime, configs)
+            return _Loaded(
+                runtime=runtime,
+                upkeep=upkeep,
+                administration=own.administration(
+                    self.node,
+                    runtime,
+                    upkeep,
+                    files=self._files,
+                    clock=self._clock,
+                    random=self._random,
+                ),
+            )
         except BaseException:
             store.abandon()
             raise
-        return Runtime(
+
+    def _load_own_topics(self, store: LogStore) -> OwnTopics:
+        settings = self.settings
+        return OwnTopics.load(
             store,
-            shards,
+            settings.configs,
+            request_id_window_ms=settings.request_id_window_ms,
+            now_ms=self._clock.now_ms(),
+        )
+
+    def _upkeep(self, runtime: Runtime, configs: TopicConfigs) -> Upkeep:
+        """What runs beside the appends."""
+        return Upkeep(
+            runtime.store,
+            Path(self.settings.data_dir),
+            upkeep_config(configs),
+            files=self._files,
             clock=self._clock,
-            loop=asyncio.get_running_loop(),
-            recovery_point_interval_ms=self.settings.background.recovery_point_interval_ms,
-            on_failed=self._note_failed,
+            random=self._random,
+            on_failed=runtime.fail_soon,
+            on_round=self.visibility.cleaner_log.note_round,
+            on_uncleanable=self.visibility.cleaner_log.note_uncleanable,
+            on_blocked=self.visibility.cleaner_log.note_blocked,
         )
 
     def _open_store(self, threads: int) -> LogStore:
         progress = _Progress("checking")
         partitions = self.settings.offsets_topic_num_partitions or OFFSETS_PARTITIONS_DEFAULT
         raise_descriptor_limit(partitions, self.settings.max_connections)
-        store = LogStore.open(
+        folder = Path(self.settings.data_dir)
+        store = opened_with_reserve(
             self._files,
-            Path(self.settings.data_dir),
-            store_config(self.settings, threads),
-            clock=self._clock,
-            random=self._random,
-            on_progress=lambda at: progress.note(at.partitions_done, at.partitions, at.bytes_done),
+            folder,
+            lambda: LogStore.open(
+                self._files,
+                folder,
+                store_config(self.settings, threads),
+                clock=self._clock,
+                random=self._random,
+                on_progress=lambda at: progress.note(
+                    at.partitions_done, at.partitions, at.bytes_done
+                ),
+            ),
         )
         report = store.report
         _log.info(
@@ -351,6 +429,7 @@ def store_config(settings: Settings, threads: int) -> LogStoreConfig:
     return LogStoreConfig(
         partitions=settings.offsets_topic_num_partitions,
         log=settings.log,
+        other_topics=own_topic_specs(settings.configs),
         journal_file_bytes=settings.journal_file_bytes,
         frame_bytes_max=frame_bytes_max(settings),
         recovery_threads=threads,
