@@ -17,9 +17,10 @@ import pytest
 from mutants.planted import MUTANTS as STORE_MUTANTS
 from mutants.planted import Mutant
 from mutants.planted_cleaner import CLEANER_MUTANTS
+from mutants.planted_full_disk import FULL_DISK_MUTANTS
 from mutants.planted_swaps import SWAP_MUTANTS
 
-MUTANTS = (*STORE_MUTANTS, *CLEANER_MUTANTS, *SWAP_MUTANTS)
+MUTANTS = (*STORE_MUTANTS, *CLEANER_MUTANTS, *SWAP_MUTANTS, *FULL_DISK_MUTANTS)
 
 ROOT = Path(__file__).parents[2]
 SOURCE_ROOTS = ("protos", "storage", "coordinator", "clients")

@@ -1,0 +1,64 @@
+"""Planted bugs of how a full disk is met, and what notices each."""
+
+from __future__ import annotations
+
+from mutants.planted import Mutant
+
+_STORAGE = "storage/offsetd_storage"
+_SPACE_TESTS = "tests/unit/storage/test_disk_space.py"
+_FULL_DISK = "tests/sim/test_full_disk.py"
+
+FULL_DISK_MUTANTS = (
+    Mutant(
+        name="the reserve is not given back",
+        file=f"{_STORAGE}/disk_space.py",
+        replace=(
+            "    def _give_back(self) -> None:\n"
+            "        give_back_reserve(self._files, self._folder)\n"
+        ),
+        by="    def _give_back(self) -> None:\n",
+        caught_by=_SPACE_TESTS,
+    ),
+    Mutant(
+        name="the reserve is a length without blocks",
+        file=f"{_STORAGE}/disk_space.py",
+        replace="        if not file.allocate(0, size_bytes):\n",
+        by="        if False:\n",
+        caught_by=_SPACE_TESTS,
+    ),
+    Mutant(
+        name="commits are taken again before the reserve is there",
+        file=f"{_STORAGE}/disk_space.py",
+        replace="        elif self._has_reserve() or not self.is_low:\n",
+        by="        elif self._has_reserve() or True:\n",
+        caught_by=_SPACE_TESTS,
+    ),
+    Mutant(
+        name="a low disk takes commits",
+        file="coordinator/offsetd_coordinator/runtime.py",
+        replace="            if self._disk.is_low:\n",
+        by="            if False:\n",
+        caught_by="tests/unit/coordinator/test_runtime.py",
+    ),
+    Mutant(
+        name="active segments keep what was overwritten on a full disk",
+        file=f"{_STORAGE}/upkeep.py",
+        replace="        return self.cleaner.compact(gaining, rolls_active=True).values()\n",
+        by="        return self.cleaner.compact(gaining, rolls_active=False).values()\n",
+        caught_by=_FULL_DISK,
+    ),
+    Mutant(
+        name="a sync makes the files of a segment that was rolled",
+        file=f"{_STORAGE}/segment.py",
+        replace="            self._offset_file.make()\n            self._time_file.make()\n",
+        by="            pass\n",
+        caught_by="tests/unit/storage/test_partition_log_full.py",
+    ),
+    Mutant(
+        name="a segment is rolled without room for its last index entry",
+        file=f"{_STORAGE}/partition_log.py",
+        replace="        old.make_room_to_rest()\n",
+        by="",
+        caught_by="tests/unit/storage/test_partition_log_full.py",
+    ),
+)
