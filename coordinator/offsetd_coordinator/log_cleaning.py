@@ -14,6 +14,9 @@ from offsetd_storage.cleaner.offline import clean_partition, preview_partition, 
 from offsetd_storage.cleaner.offset_map import OffsetMap
 from offsetd_storage.errors import InvalidSetting, StorageError, StorageFailed
 from offsetd_storage.quarantine import DamageFound
+from offsetd_storage.settings import canonical_name
+from offsetd_storage.store_config import OFFSETS_TOPIC
+from offsetd_storage.topic_configs import TOPIC_SETTINGS
 
 from offsetd_coordinator.server import store_config
 from offsetd_coordinator.settings_sources import SettingsError, load_settings
@@ -30,8 +33,10 @@ if TYPE_CHECKING:
     from offsetd_storage.log_config import LogConfig
     from offsetd_storage.log_store import LogStore, LogStoreConfig
     from offsetd_storage.server_config import CleanerConfig
+    from offsetd_storage.topic_configs import TopicConfigs
     from offsetd_storage.topic_partition import TopicPartition
 
+_CLEANUP_POLICY: Final = "cleanup.policy"
 BITMAP_BYTES_MAX: Final = 16 << 20  # A bit for each of 134 M dirty offsets.
 
 
@@ -41,6 +46,21 @@ class CleaningSettings:
 
     store: LogStoreConfig
     cleaner: CleanerConfig
+    configs: TopicConfigs
+    topic: str
+    changes: Mapping[str, str]  # Of the topic's settings: they go before all others.
+
+    def log_config(self, configs: TopicConfigs) -> LogConfig:
+        """How the topic's logs behave, by the settings in the folder, too.
+
+        Raises InvalidSetting: values do not fit each other or the topic, or nobody says what is to
+        be kept of it.
+        """
+        if self.topic not in configs.topics and _CLEANUP_POLICY not in self.changes:
+            raise InvalidSetting(
+                _CLEANUP_POLICY, f"nothing here says how {self.topic} is kept: --set it"
+            )
+        return configs.with_changes(self.topic, self.changes).log_config(self.topic)
 
 
 @attrs.frozen(kw_only=True)
@@ -53,18 +73,36 @@ class PartitionOutcome:
 
 
 def read_cleaning_settings(
-    assignments: Sequence[str], environment: Mapping[str, str]
+    assignments: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    topic: str = OFFSETS_TOPIC,
 ) -> CleaningSettings:
     """The server's settings, without its file: of `assignments` (`NAME=VALUE`) and `environment`.
 
-    Raises SettingsError.
+    A topic's setting among the assignments is one of `topic`. Raises SettingsError,
+    InvalidSetting.
     """
+    of_server, changes = [], {}
     for assignment in assignments:
-        if assignment.partition("=")[0].strip() == "data.dir":
+        name, equals, text = (part.strip() for part in assignment.partition("="))
+        if name == "data.dir":
             raise SettingsError("data.dir (--set): the folder is told by --data-dir")
-    settings = load_settings(environment=environment, assignments=assignments)
+        is_of_topic = equals and canonical_name(name) in TOPIC_SETTINGS
+        if is_of_topic:
+            changes[name] = text
+        if topic == OFFSETS_TOPIC or not is_of_topic:
+            of_server.append(assignment)
+    settings = load_settings(environment=environment, assignments=of_server)
+    settings.configs.with_changes(topic, changes)
     threads = settings.num_recovery_threads_per_data_dir or os.cpu_count() or 1
-    return CleaningSettings(store=store_config(settings, threads), cleaner=settings.cleaner)
+    return CleaningSettings(
+        store=store_config(settings, threads),
+        cleaner=settings.cleaner,
+        configs=settings.configs,
+        topic=topic,
+        changes=changes,
+    )
 
 
 def cleaner_tools(

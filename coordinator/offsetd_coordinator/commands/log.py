@@ -1,7 +1,7 @@
 """`offsetd log describe|dump|verify`: looks at a data folder without a server, and changes nothing.
 
-`clean`, which does, is in `log_clean`. Beside a running server only what lies below the recovery
-points is looked at. A broker's folder is as good as one of ours.
+What does is in `log_clean`, `log_retain` and `log_recreate`. Beside a running server only what lies
+below the recovery points is looked at. A broker's folder is as good as one of ours.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,11 +14,12 @@ from offsetd_storage.folder_view import FolderView, LogView
 from offsetd_storage.store_config import OFFSETS_TOPIC
 from offsetd_storage.topic_partition import TopicPartition
 
-from offsetd_coordinator.commands import log_clean
+from offsetd_coordinator.commands import log_clean, log_recreate, log_retain
 from offsetd_coordinator.commands.log_folder import (
     DEFAULT_FOLDER,
     FolderOption,
     PartitionOption,
+    TopicOption,
     failures_told,
     log_starts,
     looked_at,
@@ -30,9 +31,6 @@ from offsetd_coordinator.verification.findings import Finding
 from offsetd_coordinator.verification.folder import folder_findings
 from offsetd_coordinator.verification.logs import LogVerifier
 
-TopicOption = Annotated[
-    str, typer.Option("--topic", metavar="TOPIC", help="Whose partitions are looked at.")
-]
 DecoderOption = Annotated[
     bool, typer.Option("--offsets-decoder", help="Show the records' keys and values, as JSON.")
 ]
@@ -100,6 +98,8 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
             _verify(terminal, *looked_at(terminal, data_dir, topic, partition))
 
     log_clean.register(group, terminal)
+    log_retain.register(group, terminal)
+    log_recreate.register(group, terminal)
 
 
 def _descriptions(view: FolderView, logs: Sequence[LogView]) -> Iterator[Mapping[str, object]]:

@@ -1,9 +1,7 @@
 """`offsetd log clean`: compacts the log in a folder that no server has open, or says what for."""
 
-import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -17,10 +15,17 @@ from offsetd_coordinator.commands.log_folder import (
     DEFAULT_FOLDER,
     FolderOption,
     PartitionOption,
+    TopicOption,
     failures_told,
     log_starts,
     looked_at,
     selected,
+)
+from offsetd_coordinator.commands.offline_store import (
+    SetOption,
+    config_looked_at,
+    configured_store,
+    offline_settings,
 )
 from offsetd_coordinator.commands.terminal import (
     PARTLY_DONE,
@@ -28,11 +33,10 @@ from offsetd_coordinator.commands.terminal import (
     ProgressReport,
     Terminal,
 )
-from offsetd_coordinator.settings_sources import SettingsError
 
 if TYPE_CHECKING:
     from offsetd_storage.cleaner.clean import CleanerTools
-    from offsetd_storage.log_store import LogStore
+    from offsetd_storage.log_config import LogConfig
 
     from offsetd_coordinator.log_cleaning import CleaningSettings, PartitionOutcome
 
@@ -54,6 +58,7 @@ def register(group: typer.Typer, terminal: Terminal) -> None:
     @group.command("clean")
     def clean(
         data_dir: FolderOption = DEFAULT_FOLDER,
+        topic: TopicOption = OFFSETS_TOPIC,
         partition: PartitionOption = None,
         roll_active: Annotated[
             bool,
@@ -62,12 +67,9 @@ def register(group: typer.Typer, terminal: Terminal) -> None:
         dry_run: Annotated[
             bool, typer.Option("--dry-run", help="Change nothing; say what would be left.")
         ] = False,
-        assignments: Annotated[
-            list[str] | None,
-            typer.Option("--set", help="One setting; may be repeated.", metavar="NAME=VALUE"),
-        ] = None,
+        assignments: SetOption = None,
     ) -> None:
-        """Compact the offsets log of a server, or a broker, that is stopped.
+        """Compact the offsets log, or another topic, of a server or broker that is stopped.
 
         The folder is locked and recovered, as at a start, each partition is cleaned once, however
         clean it is, and the folder is closed. Numbers are of the segments that may be cleaned: the
@@ -75,42 +77,36 @@ def register(group: typer.Typer, terminal: Terminal) -> None:
         (delete.retention.ms, ...). Exits with 3 if only some partitions could be cleaned.
         """
         with failures_told(terminal):
-            settings, tools = _settings(terminal, assignments or ())
-            if not settings.store.log.is_compacted:
-                terminal.fail(f"nothing to clean: cleanup.policy of {OFFSETS_TOPIC} is not compact")
+            settings = offline_settings(terminal, topic, assignments or ())
+            tools = _tools(terminal, settings)
             find = looked_at if dry_run else selected
-            view, logs = find(terminal, data_dir, OFFSETS_TOPIC, partition)
+            view, logs = find(terminal, data_dir, topic, partition)
+            config = config_looked_at(terminal, view, settings)
+            if not config.is_compacted:
+                terminal.fail(f"nothing to clean: cleanup.policy of {topic} is not compact")
             if dry_run:
-                outcomes = _preview(terminal, view, logs, settings, tools, rolls=roll_active)
+                outcomes = _preview(terminal, view, logs, config, tools, rolls=roll_active)
             else:
                 outcomes = _clean(terminal, view, logs, settings, tools, rolls=roll_active)
-            _conclude(terminal, outcomes, settings, is_dry=dry_run, rolls=roll_active)
+            _conclude(terminal, outcomes, config, is_dry=dry_run, rolls=roll_active)
 
 
-def _settings(
-    terminal: Terminal, assignments: Sequence[str]
-) -> "tuple[CleaningSettings, CleanerTools]":
-    # Loaded only now: the other commands need none of it.
-    from offsetd_coordinator.log_cleaning import (  # noqa: PLC0415
-        cleaner_tools,
-        read_cleaning_settings,
-    )
+def _tools(terminal: Terminal, settings: "CleaningSettings") -> "CleanerTools":
+    from offsetd_coordinator.log_cleaning import cleaner_tools  # noqa: PLC0415
 
     try:
-        settings = read_cleaning_settings(assignments, os.environ)
-        tools = cleaner_tools(
+        return cleaner_tools(
             settings.cleaner, files=OsFiles(), clock=SystemClock(), random=random.SystemRandom()
         )
-    except (SettingsError, InvalidSetting) as error:
+    except InvalidSetting as error:
         terminal.fail(str(error), code=WRONG_USE)
-    return settings, tools
 
 
 def _preview(
     terminal: Terminal,
     view: FolderView,
     logs: Sequence[LogView],
-    settings: "CleaningSettings",
+    config: "LogConfig",
     tools: "CleanerTools",
     *,
     rolls: bool,
@@ -122,7 +118,7 @@ def _preview(
             view.folder,
             logs,
             tools,
-            settings.store.log,
+            config,
             log_starts=log_starts(view),
             rolls_active=rolls,
         )
@@ -140,44 +136,13 @@ def _clean(
 ) -> "list[PartitionOutcome]":
     from offsetd_coordinator.log_cleaning import cleaned_partitions  # noqa: PLC0415
 
+    partitions = [log.topic_partition for log in logs]
     with (
         terminal.progress("clean") as report,
-        _opened(terminal, view, settings, report) as store,
+        configured_store(terminal, view, settings, partitions, report) as store,
     ):
-        partitions = [log.topic_partition for log in logs]
         outcomes = cleaned_partitions(store, view.folder, partitions, tools, rolls_active=rolls)
         return _printed(terminal, outcomes, logs, report)
-
-
-@contextmanager
-def _opened(
-    terminal: Terminal, view: FolderView, settings: "CleaningSettings", report: ProgressReport
-) -> "Iterator[LogStore]":
-    """Locks and recovers the folder; closes it, or after a failure leaves it as a crash would."""
-    from offsetd_storage.log_store import LogStore  # noqa: PLC0415
-
-    from offsetd_coordinator.server import StartFailed, raise_descriptor_limit  # noqa: PLC0415
-
-    try:
-        raise_descriptor_limit(view.offsets_partitions, 0)
-    except StartFailed as error:
-        terminal.fail(str(error))
-    store = LogStore.open(
-        OsFiles(),
-        view.folder,
-        settings.store,
-        clock=SystemClock(),
-        random=random.SystemRandom(),
-        on_progress=lambda at: report(at.partitions_done, at.partitions, "checking"),
-    )
-    for warning in store.report.warnings:
-        terminal.note(f"found while opening: {warning}")
-    try:
-        yield store
-    except BaseException:
-        store.abandon()
-        raise
-    store.close()
 
 
 def _printed(
@@ -225,7 +190,7 @@ def _row(outcome: "PartitionOutcome") -> Mapping[str, object]:
 def _conclude(
     terminal: Terminal,
     outcomes: "Sequence[PartitionOutcome]",
-    settings: "CleaningSettings",
+    config: "LogConfig",
     *,
     is_dry: bool,
     rolls: bool,
@@ -253,7 +218,7 @@ def _conclude(
             code=PARTLY_DONE if len(problems) < len(outcomes) else 1,
         )
     if not reports:
-        lag_ms = settings.store.log.compaction_lag_ms_min
+        lag_ms = config.compaction_lag_ms_min
         hint = f"; records stay for {lag_ms} ms (min.compaction.lag.ms)" if lag_ms else ""
         hint += "" if rolls else "; --roll-active ends those that take appends"
         terminal.fail(f"nothing to clean: no partition has a segment that may be cleaned{hint}")

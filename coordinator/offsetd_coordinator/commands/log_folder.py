@@ -30,6 +30,9 @@ PartitionOption = Annotated[
         help="Only this one; may be repeated.",
     ),
 ]
+TopicOption = Annotated[
+    str, typer.Option("--topic", metavar="TOPIC", help="Whose partitions are meant.")
+]
 
 DEFAULT_FOLDER: Final = Path("offsetd-data")
 

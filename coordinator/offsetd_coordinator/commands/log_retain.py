@@ -1,0 +1,187 @@
+"""`offsetd log retain`: takes away what is due by age and size, in a folder that no server has."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from offsetd_storage.clock import SystemClock
+from offsetd_storage.files import OsFiles
+from offsetd_storage.folder_view import FolderView, LogView
+from offsetd_storage.retention import Breach
+from offsetd_storage.store_config import OFFSETS_TOPIC
+
+from offsetd_coordinator.commands.log_folder import (
+    DEFAULT_FOLDER,
+    FolderOption,
+    PartitionOption,
+    TopicOption,
+    failures_told,
+    log_starts,
+    looked_at,
+    selected,
+)
+from offsetd_coordinator.commands.offline_store import (
+    SetOption,
+    config_looked_at,
+    configured_store,
+    offline_settings,
+)
+from offsetd_coordinator.commands.terminal import PARTLY_DONE, ProgressReport, Terminal
+
+if TYPE_CHECKING:
+    from offsetd_storage.log_config import LogConfig
+
+    from offsetd_coordinator.log_cleaning import CleaningSettings
+    from offsetd_coordinator.log_retaining import RetentionOutcome
+
+COLUMNS: Final = (
+    "partition",
+    "bytes_before",
+    "bytes_after",
+    "segments_before",
+    "segments_after",
+    "start_before",
+    "start_after",
+    "why",
+    "blocked_until",
+    "problem",
+)
+
+
+def register(group: typer.Typer, terminal: Terminal) -> None:
+    """Adds `retain` to the group `log`."""
+
+    @group.command("retain")
+    def retain(
+        data_dir: FolderOption = DEFAULT_FOLDER,
+        topic: TopicOption = OFFSETS_TOPIC,
+        partition: PartitionOption = None,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Change nothing; say what would go.")
+        ] = False,
+        assignments: SetOption = None,
+    ) -> None:
+        """Take away the oldest segments that are due, where no server has the folder open.
+
+        The folder is locked and recovered, as at a start, each partition is looked at once, and the
+        folder is closed. Segments go that lie below the log's start, are beyond retention.bytes, or
+        older than retention.ms; of a topic that is only compacted, just the first. Settings that
+        were changed while a server ran count; --set goes before them. Exits with 3 if only some
+        partitions could be looked at.
+        """
+        with failures_told(terminal):
+            settings = offline_settings(terminal, topic, assignments or ())
+            view, logs = (looked_at if dry_run else selected)(terminal, data_dir, topic, partition)
+            config = config_looked_at(terminal, view, settings)
+            if dry_run:
+                outcomes = _preview(terminal, view, logs, config)
+            else:
+                outcomes = _retain(terminal, view, logs, settings)
+            _conclude(terminal, outcomes, is_dry=dry_run)
+
+
+def _preview(
+    terminal: Terminal, view: FolderView, logs: Sequence[LogView], config: "LogConfig"
+) -> "list[RetentionOutcome]":
+    from offsetd_coordinator.log_retaining import previewed_retention  # noqa: PLC0415
+
+    with terminal.progress("look") as report:
+        outcomes = previewed_retention(
+            logs, config, files=OsFiles(), clock=SystemClock(), log_starts=log_starts(view)
+        )
+        return _printed(terminal, outcomes, logs, report)
+
+
+def _retain(
+    terminal: Terminal, view: FolderView, logs: Sequence[LogView], settings: "CleaningSettings"
+) -> "list[RetentionOutcome]":
+    from offsetd_coordinator.log_retaining import retained_partitions  # noqa: PLC0415
+
+    partitions = [log.topic_partition for log in logs]
+    with (
+        terminal.progress("retain") as report,
+        configured_store(terminal, view, settings, partitions, report) as store,
+    ):
+        outcomes = retained_partitions(store, partitions, files=OsFiles(), clock=SystemClock())
+        return _printed(terminal, outcomes, logs, report)
+
+
+def _printed(
+    terminal: Terminal,
+    outcomes: "Iterator[RetentionOutcome]",
+    logs: Sequence[LogView],
+    report: ProgressReport,
+) -> "list[RetentionOutcome]":
+    """All outcomes, one for each log; those with something in them are printed as they come."""
+    printed: list[RetentionOutcome] = []
+
+    def rows() -> Iterator[Mapping[str, object]]:
+        for done, log in enumerate(logs):
+            report(done, len(logs), log.folder.name)
+            outcome = next(outcomes)
+            printed.append(outcome)
+            if (row := _row(outcome)) is not None:
+                yield row
+
+    pending = rows()
+    terminal.rows(COLUMNS, pending)
+    for _ in pending:  # Whoever read the rows may have gone; the work is done all the same.
+        pass
+    return printed
+
+
+def _row(outcome: "RetentionOutcome") -> Mapping[str, object] | None:
+    """None where nothing is due, and nothing is wrong."""
+    row = {"partition": outcome.topic_partition.partition, "problem": outcome.problem}
+    retained = outcome.retained
+    if retained is None:
+        return row
+    plan = retained.plan
+    if not plan.deletions and plan.blocked is None:
+        return None
+    until_ms = None if plan.blocked is None else plan.blocked.blocked_until_ms
+    counts = {
+        breach.value: sum(each.breach is breach for each in plan.deletions) for breach in Breach
+    }
+    return row | {
+        "bytes_before": retained.size_bytes,
+        "bytes_after": retained.size_bytes - plan.freed_bytes,
+        "segments_before": retained.segments,
+        # Where all go, a new one is begun.
+        "segments_after": max(1, retained.segments - len(plan.deletions)),
+        "start_before": retained.start_offset,
+        "start_after": plan.log_start_offset,
+        "why": ", ".join(f"{breach}: {count}" for breach, count in counts.items() if count),
+        "blocked_until": None if until_ms is None else shown_time(until_ms),
+    }
+
+
+def shown_time(timestamp_ms: int) -> str:
+    """In UTC; one that no calendar has, as it is."""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
+    except (OverflowError, OSError, ValueError):
+        return f"{timestamp_ms} ms"
+
+
+def _conclude(terminal: Terminal, outcomes: "Sequence[RetentionOutcome]", *, is_dry: bool) -> None:
+    """Sums up to stderr; fails where not all partitions could be looked at."""
+    done = [each.retained for each in outcomes if each.retained is not None]
+    if done:
+        freed = sum(each.plan.freed_bytes for each in done)
+        before = sum(each.size_bytes for each in done)
+        terminal.note(
+            f"{'it would free' if is_dry else 'freed'} {freed} of {before} bytes in"
+            f" {len(done)} {'partition' if len(done) == 1 else 'partitions'}"
+        )
+    for outcome in outcomes:
+        if outcome.retained is not None and outcome.retained.plan.blocked is not None:
+            terminal.note(f"{outcome.topic_partition}: {outcome.retained.plan.blocked}")
+    problems = [each for each in outcomes if each.problem is not None]
+    if problems:
+        names = ", ".join(each.topic_partition.folder_name for each in problems)
+        terminal.fail(
+            f"cannot be looked at: {names}",
+            code=PARTLY_DONE if len(problems) < len(outcomes) else 1,
+        )

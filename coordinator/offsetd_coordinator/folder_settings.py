@@ -1,0 +1,51 @@
+"""Settings as a data folder has them: those that were changed while a server ran lie in its log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from offsetd_storage.cleaner.clean import open_folder
+
+from offsetd_coordinator.config_shard import ConfigShard
+from offsetd_coordinator.topics import CONFIG_PARTITION
+
+if TYPE_CHECKING:
+    from offsetd_storage.files import Files
+    from offsetd_storage.folder_view import FolderView
+    from offsetd_storage.log_store import LogStore
+    from offsetd_storage.readable_log import ReadableLog
+    from offsetd_storage.topic_configs import TopicConfigs
+
+_CHUNK_BYTES: Final = 512 * 1024
+
+
+def configs_of_store(store: LogStore, static: TopicConfigs) -> TopicConfigs:
+    """`static`, and what was set since. Raises PartitionQuarantined where that is damaged."""
+    if CONFIG_PARTITION not in store.logs and CONFIG_PARTITION not in store.quarantined:
+        return static
+    return _replayed(store.log(CONFIG_PARTITION), static)
+
+
+def configs_of_folder(files: Files, view: FolderView, static: TopicConfigs) -> TopicConfigs:
+    """The same of a folder that is only looked at. Raises DamageFound."""
+    for each in view.logs:
+        if each.topic_partition == CONFIG_PARTITION:
+            log = open_folder(
+                each.folder,
+                files,
+                static.log_config(CONFIG_PARTITION.topic),
+                settles=False,
+                recovery_point=each.recovery_point,
+            )
+            try:
+                return _replayed(log, static)
+            finally:
+                log.abandon()
+    return static
+
+
+def _replayed(log: ReadableLog, static: TopicConfigs) -> TopicConfigs:
+    shard = ConfigShard(static, request_id_window_ms=0)
+    for buffer, end in log.read_chunks(_CHUNK_BYTES):
+        shard.replay(buffer[:end].tobytes())
+    return shard.applied.configs
