@@ -4,13 +4,17 @@ What does is in `log_clean`, `log_retain` and `log_recreate`. Beside a running s
 below the recovery points is looked at. A broker's folder is as good as one of ours.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from offsetd_storage.clock import SystemClock
+from offsetd_storage.errors import StorageError
 from offsetd_storage.files import OsFiles
 from offsetd_storage.folder_view import FolderView, LogView
+from offsetd_storage.quarantine import DamageFound
 from offsetd_storage.store_config import OFFSETS_TOPIC
 from offsetd_storage.topic_partition import TopicPartition
 
@@ -31,6 +35,9 @@ from offsetd_coordinator.verification.findings import Finding
 from offsetd_coordinator.verification.folder import folder_findings
 from offsetd_coordinator.verification.logs import LogVerifier
 
+if TYPE_CHECKING:
+    from offsetd_coordinator.verification.timestamps import FutureTimestamps
+
 DecoderOption = Annotated[
     bool, typer.Option("--offsets-decoder", help="Show the records' keys and values, as JSON.")
 ]
@@ -45,7 +52,7 @@ DESCRIBE_COLUMNS: Final = (
     "records",
     "problem",
 )
-VERIFY_COLUMNS: Final = ("file", "position", "reason")
+VERIFY_COLUMNS: Final = ("severity", "file", "position", "reason")
 
 
 def register(app: typer.Typer, terminal: Terminal) -> None:
@@ -92,7 +99,8 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         """Check every batch, record, index and checkpoint.
 
         Where each group lies is checked too. Prints file, position and reason of everything that is
-        wrong, and exits with 1 if there is anything.
+        wrong, and exits with 1 if there is anything damaged. A batch from the future, which holds
+        back retention, is a warning: it is as it was written, and there is nothing to repair.
         """
         with failures_told(terminal):
             _verify(terminal, *looked_at(terminal, data_dir, topic, partition))
@@ -127,7 +135,12 @@ def _verify(terminal: Terminal, view: FolderView, logs: Sequence[LogView]) -> No
     def rows(report: ProgressReport) -> Iterator[Mapping[str, object]]:
         for finding in _findings(view, logs, verifiers, report):
             findings.append(finding)
-            yield {"file": finding.file, "position": finding.position, "reason": finding.reason}
+            yield {
+                "severity": "warning" if finding.is_warning else "damage",
+                "file": finding.file,
+                "position": finding.position,
+                "reason": finding.reason,
+            }
 
     with terminal.progress("verify") as report:
         terminal.rows(VERIFY_COLUMNS, rows(report))
@@ -138,8 +151,12 @@ def _verify(terminal: Terminal, view: FolderView, logs: Sequence[LogView]) -> No
         f"checked {records} records in {batches} batches of {len(verifiers)} partitions"
         + (f"; {unknown} records are of types that are not ours" if unknown else "")
     )
-    if findings:
-        terminal.fail("1 finding" if len(findings) == 1 else f"{len(findings)} findings")
+    warnings = sum(finding.is_warning for finding in findings)
+    if warnings:
+        terminal.note("1 warning" if warnings == 1 else f"{warnings} warnings")
+    damages = len(findings) - warnings
+    if damages:
+        terminal.fail("1 finding" if damages == 1 else f"{damages} findings")
 
 
 def _findings(
@@ -150,10 +167,30 @@ def _findings(
 ) -> Iterator[Finding]:
     """Everything that is wrong; fills `verifiers` on its way."""
     files = OsFiles()
+    future_of = _future_of(files, view)
     for done, log in enumerate(logs):
         report(done, len(logs), log.folder.name)
         is_offsets = log.topic_partition.topic == OFFSETS_TOPIC
         partitions = view.offsets_partitions if is_offsets else None
-        verifier = verifiers[log.topic_partition] = LogVerifier(files, log, partitions=partitions)
+        verifier = verifiers[log.topic_partition] = LogVerifier(
+            files, log, partitions=partitions, future=future_of(log)
+        )
         yield from verifier.findings()
     yield from folder_findings(files, view, verifiers)
+
+
+def _future_of(files: OsFiles, view: FolderView) -> "Callable[[LogView], FutureTimestamps | None]":
+    """What to say of a log's timestamps; nothing where the log is not retained by age."""
+    from offsetd_coordinator.folder_settings import configs_of_folder  # noqa: PLC0415
+    from offsetd_coordinator.settings import Settings  # noqa: PLC0415
+    from offsetd_coordinator.verification.timestamps import FutureTimestamps  # noqa: PLC0415
+
+    configs, now_ms = Settings().configs, SystemClock().now_ms()
+    with suppress(StorageError, DamageFound):  # That is told where the log itself is checked.
+        configs = configs_of_folder(files, view, configs)
+
+    def future(log: LogView) -> FutureTimestamps | None:
+        config = configs.log_config(log.topic_partition.topic)
+        return FutureTimestamps(config=config, now_ms=now_ms) if config.is_deleted else None
+
+    return future

@@ -1,7 +1,6 @@
 """`offsetd log retain`: takes away what is due by age and size, in a folder that no server has."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -28,6 +27,7 @@ from offsetd_coordinator.commands.offline_store import (
     offline_settings,
 )
 from offsetd_coordinator.commands.terminal import PARTLY_DONE, ProgressReport, Terminal
+from offsetd_coordinator.verification.timestamps import shown_time
 
 if TYPE_CHECKING:
     from offsetd_storage.log_config import LogConfig
@@ -155,14 +155,6 @@ def _row(outcome: "RetentionOutcome") -> Mapping[str, object] | None:
         "why": ", ".join(f"{breach}: {count}" for breach, count in counts.items() if count),
         "blocked_until": None if until_ms is None else shown_time(until_ms),
     }
-
-
-def shown_time(timestamp_ms: int) -> str:
-    """In UTC; one that no calendar has, as it is."""
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
-    except (OverflowError, OSError, ValueError):
-        return f"{timestamp_ms} ms"
 
 
 def _conclude(terminal: Terminal, outcomes: "Sequence[RetentionOutcome]", *, is_dry: bool) -> None:

@@ -7,6 +7,7 @@ decode behind one was written so.
 from collections.abc import Generator, Iterator
 from typing import Final
 
+import attrs
 import numpy as np
 import numpy.typing as npt
 from offsetd_storage.checkpoints import read_leader_epochs
@@ -25,6 +26,7 @@ from offsetd_coordinator.segment_batches import whole_batches
 from offsetd_coordinator.verification.findings import Finding
 from offsetd_coordinator.verification.indexes import IndexVerifier
 from offsetd_coordinator.verification.records import RecordVerifier
+from offsetd_coordinator.verification.timestamps import FutureTimestamps
 
 READ_BYTES: Final = 4 << 20
 
@@ -45,10 +47,17 @@ class LogVerifier:
     """Checks one log, as far as it is to be read, and counts what it holds.
 
     `partitions` is how many partitions the topic has; None: the records are not those of groups,
-    and not looked into.
+    and not looked into. `future`: timestamps that hold back retention are told of, too.
     """
 
-    def __init__(self, files: Files, log: LogView, *, partitions: int | None) -> None:
+    def __init__(
+        self,
+        files: Files,
+        log: LogView,
+        *,
+        partitions: int | None,
+        future: FutureTimestamps | None = None,
+    ) -> None:
         self.batches = 0
         self.records = 0
         self.log_start_offset = 0
@@ -62,6 +71,7 @@ class LogVerifier:
             else RecordVerifier(log.topic_partition.partition, partitions)
         )
         self._partitions = partitions or 1
+        self._future = future
 
     @property
     def unknown_records(self) -> int:
@@ -98,6 +108,13 @@ class LogVerifier:
         self.offset_next = max(self.offset_next, scan.offset_next)
         self._leader_epoch_last = max(self._leader_epoch_last, scan.leader_epoch_last)
         yield from self._contents(file, base_offset, scan.valid_bytes)
+        if self._future is not None and scan.largest_timestamp_ms > self._future.latest_ms:
+            path = segment_path(self._log.folder, base_offset)
+            for position, reason in self._future.reasons(
+                file, scan.valid_bytes, modified_ms=self._files.modified_ms(path)
+            ):
+                found = self._finding(base_offset, position, reason)
+                yield attrs.evolve(found, is_warning=True)
         if scan.stop is not None:
             stop = (scan.stop.position, scan.stop.reason)
             yield from self._damage(file, base_offset, stop, readable_bytes, is_last=is_last)

@@ -217,6 +217,53 @@ def test_a_damaged_log_is_told_and_left_alone(tmp_path: Path) -> None:
     assert len(segments(folder)) == 4
 
 
+def verify(folder: Path) -> tuple[Outcome, list[Any]]:
+    outcome = offsetd_log(
+        "verify", "--data-dir", str(folder), "--topic", AUDIT_TOPIC, output=OutputFormat.JSON
+    )
+    return outcome, json.loads(outcome.out or "[]")
+
+
+def test_verify_names_the_batches_of_the_future_and_until_when_they_hold_back_retention(
+    tmp_path: Path,
+) -> None:
+    folder = made(tmp_path / "offsets", ages_days=(0, -400, 1, -3, 0))
+    outcome, rows = verify(folder)
+    assert outcome.code == 0
+    assert "2 warnings" in outcome.err
+    assert [(row["severity"], row["file"]) for row in rows] == [
+        ("warning", f"{AUDIT.folder_name}/{1:020d}.log"),
+        ("warning", f"{AUDIT.folder_name}/{3:020d}.log"),
+    ]
+    first, second = rows
+    assert first["position"] == second["position"] == 0
+    assert "offset 1: timestamp" in first["reason"]
+    assert "offset 3: timestamp" in second["reason"]
+    assert str(NOW_MS + 400 * DAY_MS) in first["reason"]
+    assert "holds back retention by time until" in first["reason"]  # 90 days from now.
+    store = opened(folder)
+    set_dynamically(store, "retention.ms", "-1")
+    store.close()
+    outcome, rows = verify(folder)
+    assert outcome.code == 0
+    assert all("nothing here goes by age" in row["reason"] for row in rows)
+
+
+def test_verify_names_the_first_of_very_many_batches_of_the_future(tmp_path: Path) -> None:
+    folder = tmp_path / "offsets"
+    store = opened(folder)
+    store.logs[AUDIT].config = attrs.evolve(SMALL, segment_bytes_max=1 << 20)
+    for _ in range(25):
+        append(store, AUDIT, timestamp_ms=NOW_MS + DAY_MS)
+    store.close()
+    _, rows = verify(folder)
+    assert len(rows) == 10
+    assert [row["reason"].endswith("15 more such batches follow") for row in rows] == [
+        *[False] * 9,
+        True,
+    ]
+
+
 def recreate(folder: Path, *arguments: str) -> tuple[Outcome, list[Any]]:
     outcome = offsetd_log(
         "recreate", "--data-dir", str(folder), *arguments, output=OutputFormat.JSON
