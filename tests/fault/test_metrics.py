@@ -25,6 +25,8 @@ EAGER = {
     "offsets.topic.num.partitions": 2,
     "request.id.window.ms": 0,
     "log.cleaner.backoff.ms": 50,
+    "log.initial.task.delay.ms": 100,
+    "log.flush.offset.checkpoint.interval.ms": 100,
     "file.delete.delay.ms": 0,
 }
 
