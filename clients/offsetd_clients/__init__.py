@@ -5,6 +5,22 @@ with OffsetClient("127.0.0.1:7171") as client:
     client.fetch("billing")
 """
 
+from offsetd_clients.admin_values import (
+    BlockedRetention,
+    CleaningRound,
+    CleaningState,
+    CompactedLog,
+    CompactedPartition,
+    ConfigSetting,
+    ConfigSource,
+    DeletedRecords,
+    LogCleaning,
+    LogPartition,
+    LogSegment,
+    RetriedPartition,
+    UncleanablePartition,
+    UpdatedConfig,
+)
 from offsetd_clients.client import OffsetClient
 from offsetd_clients.errors import (
     ClientClosed,
@@ -47,13 +63,21 @@ from offsetd_clients.values import (
 )
 
 __all__ = [
+    "BlockedRetention",
+    "CleaningRound",
+    "CleaningState",
     "ClientClosed",
     "CommitConflict",
     "CommittedOffset",
+    "CompactedLog",
+    "CompactedPartition",
+    "ConfigSetting",
+    "ConfigSource",
     "Conflict",
     "DeadlineExceeded",
     "DeletedGroup",
     "DeletedOffsets",
+    "DeletedRecords",
     "FieldViolation",
     "Group",
     "GroupListing",
@@ -65,6 +89,9 @@ __all__ = [
     "GroupSubscribedToTopic",
     "GroupType",
     "InvalidRequest",
+    "LogCleaning",
+    "LogPartition",
+    "LogSegment",
     "OffsetClient",
     "OffsetConflict",
     "OffsetNotMonotonic",
@@ -74,6 +101,7 @@ __all__ = [
     "OffsetsDamaged",
     "OverLimit",
     "PolicyViolation",
+    "RetriedPartition",
     "RetryPolicy",
     "Revision",
     "ServerDefect",
@@ -81,6 +109,8 @@ __all__ = [
     "ServerState",
     "TopicPartition",
     "Unavailable",
+    "UncleanablePartition",
     "UnknownMember",
     "UnstableOffsets",
+    "UpdatedConfig",
 ]

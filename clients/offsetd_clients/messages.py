@@ -36,7 +36,7 @@ Value = TypeVar("Value")
 
 
 @contextmanager
-def _building(what: str) -> Iterator[None]:
+def building(what: str) -> Iterator[None]:
     """What does not fit the message's types is as wrong as what the server would refuse."""
     try:
         yield
@@ -70,7 +70,7 @@ def commit_request(
     """A commit; a number is an offset without further conditions."""
     if not isinstance(offsets, Mapping):
         raise TypeError("offsets: a mapping from TopicPartition to offset is expected")
-    with _building("commit"):
+    with building("commit"):
         return offset_service_pb2.CommitOffsetsRequest(
             group_id=group_id,
             offsets=[_offset_message(*item) for item in offsets.items()],
@@ -82,7 +82,7 @@ def fetch_request(
     selections: Mapping[str, Sequence[TopicPartition]], *, require_stable: bool
 ) -> offset_service_pb2.FetchOffsetsRequest:
     """A fetch of groups with the partitions of each; no partitions are all."""
-    with _building("fetch"):
+    with building("fetch"):
         return offset_service_pb2.FetchOffsetsRequest(
             groups=[
                 offset_service_pb2.GroupSelection(
@@ -104,7 +104,7 @@ def delete_offsets_request(
     reason: str,
 ) -> offset_service_pb2.DeleteOffsetsRequest:
     """A deletion of offsets, by partition and by whole topic."""
-    with _building("delete offsets"):
+    with building("delete offsets"):
         return offset_service_pb2.DeleteOffsetsRequest(
             group_id=group_id,
             partitions=_partition_messages(several("partitions", partitions)),
@@ -119,7 +119,7 @@ def delete_group_request(
     group_id: str, *, request_id: str, validate_only: bool, reason: str
 ) -> group_service_pb2.DeleteGroupRequest:
     """A deletion of a group with its offsets."""
-    with _building("delete group"):
+    with building("delete group"):
         return group_service_pb2.DeleteGroupRequest(
             group_id=group_id, request_id=request_id, validate_only=validate_only, reason=reason
         )
@@ -134,7 +134,7 @@ def list_groups_request(
     page_token: str,
 ) -> group_service_pb2.ListGroupsRequest:
     """One page of groups; no states, no types: any."""
-    with _building("list groups"):
+    with building("list groups"):
         return group_service_pb2.ListGroupsRequest(
             page_size=page_size,
             page_token=page_token,
@@ -146,7 +146,7 @@ def list_groups_request(
 
 def get_group_request(group_id: str) -> group_service_pb2.GetGroupRequest:
     """One group."""
-    with _building("get group"):
+    with building("get group"):
         return group_service_pb2.GetGroupRequest(group_id=group_id)
 
 
