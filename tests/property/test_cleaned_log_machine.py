@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import hypothesis.strategies as st
-from cleaned_logs import replayed
+from cleaned_logs import record_batch, replayed
 from cleaned_stores import CONFIG, DELETE_RETENTION_MS, LOG, CleanedStore
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -287,3 +287,35 @@ CleanedLog.TestCase.settings = settings(
     max_examples=2000 if LONG else 60, stateful_step_count=60 if LONG else 40
 )
 TestCleanedLog = CleanedLog.TestCase
+
+
+def test_the_time_of_a_tombstone_beyond_a_full_map_runs_from_its_first_pass_as_kafkas_does() -> (
+    None
+):
+    """So a reader may miss it that begins within it, but before what it hides was mapped, too.
+
+    A map that takes all dirty keys has it go together with what it hides, and keeps the promise.
+    """
+    clock = ManualClock(NOW_MS)
+    node = CleanedStore(SimulatedFiles(clock=clock), Random(1), clock)
+    for offset, (key, value) in enumerate([("b", "0"), ("a", "1"), ("a", None), ("c", "3")]):
+        node.append_batch(0, record_batch(offset, key, value))
+    node.roll(0)
+    node.advance()
+    report = node.clean(0, slots=2)  # One key: `b`.
+    assert report.offset_next == 1
+    assert report.delete_horizon_ms == clock.now_ms() + DELETE_RETENTION_MS
+    clock.advance(DELETE_RETENTION_MS - 1)
+    reader = Reader(started_ms=clock.now_ms(), offset=0)
+    for _ in range(2):
+        reader.read(node, bytes_max=1)
+    assert reader.values == {b"a": b"1", b"b": b"0"}
+    clock.advance(1)
+    for _ in range(2):
+        node.clean(0, slots=2)
+    reader.read_to_the_end(node)
+    assert 2 not in reader.seen
+    # Who begins now knows what the log says.
+    reader = Reader(started_ms=clock.now_ms(), offset=0)
+    reader.read_to_the_end(node)
+    assert reader.values == {b"b": b"0", b"c": b"3"}
