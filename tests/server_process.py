@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 START_SECONDS_MAX = 240
 STOP_SECONDS_MAX = 60
 _POLL_SECONDS = 0.005
+_RESERVE_BYTES = 1 << 20  # Of each of many folders.
 _COMMAND = "from offsetd_clients.cli.main import main; main()"
 
 
