@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
 from offsetd_storage.clock import SystemClock
 from offsetd_storage.errors import StorageError
 from offsetd_storage.files import OsFiles
@@ -36,6 +37,8 @@ from offsetd_coordinator.verification.folder import folder_findings
 from offsetd_coordinator.verification.logs import LogVerifier
 
 if TYPE_CHECKING:
+    from offsetd_storage.topic_configs import TopicConfigs
+
     from offsetd_coordinator.verification.timestamps import FutureTimestamps
 
 DecoderOption = Annotated[
@@ -52,6 +55,21 @@ DESCRIBE_COLUMNS: Final = (
     "records",
     "problem",
 )
+CLEANING_COLUMNS: Final = (
+    "partition",
+    "start_offset",
+    "end_offset",
+    "bytes",
+    "cleanable_bytes",
+    "dirty_ratio",
+    "first_dirty",
+    "first_uncleanable",
+    "last_stable",
+    "delete_horizon",
+    "due_bytes",
+    "blocked_until",
+    "problem",
+)
 VERIFY_COLUMNS: Final = ("severity", "file", "position", "reason")
 
 
@@ -65,14 +83,23 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         data_dir: FolderOption = DEFAULT_FOLDER,
         topic: TopicOption = OFFSETS_TOPIC,
         partition: PartitionOption = None,
+        cleaning: Annotated[
+            bool, typer.Option("--cleaning", help="Show what cleaning and retention have to do.")
+        ] = False,
     ) -> None:
         """Show the offsets, segments, bytes and records of each partition.
 
-        Every batch is checked; the first bad one is named under PROBLEM.
+        Every batch is checked; the first bad one is named under PROBLEM. With --cleaning: how much
+        was written since the last round, up to where the next one may go, from when on the first
+        tombstones can go, what retention would take away, and until when a timestamp from the
+        future blocks it. What a round would save is said by clean --dry-run.
         """
         with failures_told(terminal):
             view, logs = looked_at(terminal, data_dir, topic, partition)
-            terminal.rows(DESCRIBE_COLUMNS, _descriptions(view, logs))
+            if cleaning:
+                terminal.rows(CLEANING_COLUMNS, _cleaning_descriptions(view, logs))
+            else:
+                terminal.rows(DESCRIBE_COLUMNS, _descriptions(view, logs))
 
     @group.command("dump")
     def dump(
@@ -128,6 +155,64 @@ def _descriptions(view: FolderView, logs: Sequence[LogView]) -> Iterator[Mapping
         }
 
 
+def _cleaning_descriptions(
+    view: FolderView, logs: Sequence[LogView]
+) -> Iterator[Mapping[str, object]]:
+    from offsetd_coordinator.cleaning_description import describe_cleaning  # noqa: PLC0415
+    from offsetd_coordinator.verification.timestamps import shown_time  # noqa: PLC0415
+
+    files, starts = OsFiles(), log_starts(view)
+    configs, now_ms = _configs(files, view), SystemClock().now_ms()
+    checkpoint = CleanerCheckpoint(files, view.folder)
+    for log in logs:
+        row: dict[str, object] = {"partition": log.topic_partition.partition}
+        try:
+            found = describe_cleaning(
+                files,
+                log,
+                configs.log_config(log.topic_partition.topic),
+                first_dirty=checkpoint.first_dirty(log.topic_partition),
+                start_offset=starts.get(log.topic_partition, 0),
+                now_ms=now_ms,
+            )
+        except DamageFound as damage:
+            yield row | {"problem": str(damage.of(log.topic_partition))}
+            continue
+        except StorageError as error:
+            yield row | {"problem": str(error)}
+            continue
+        row |= {
+            "start_offset": found.start_offset,
+            "end_offset": found.end_offset,
+            "bytes": found.size_bytes,
+            "last_stable": found.last_stable_offset,
+            "due_bytes": found.due_bytes,
+        }
+        if found.to_clean is not None:
+            row |= {
+                "cleanable_bytes": found.to_clean.cleanable_bytes,
+                "dirty_ratio": round(found.to_clean.cleanable_ratio, 3),
+                "first_dirty": found.to_clean.first_dirty,
+                "first_uncleanable": found.to_clean.first_uncleanable,
+            }
+        if found.delete_horizon_ms is not None:
+            row["delete_horizon"] = shown_time(found.delete_horizon_ms)
+        if found.blocked is not None:
+            row["blocked_until"] = shown_time(found.blocked.blocked_until_ms)
+        yield row
+
+
+def _configs(files: OsFiles, view: FolderView) -> "TopicConfigs":
+    """The settings of a server without any of its own, and those that are in the folder."""
+    from offsetd_coordinator.folder_settings import configs_of_folder  # noqa: PLC0415
+    from offsetd_coordinator.settings import Settings  # noqa: PLC0415
+
+    configs = Settings().configs
+    with suppress(StorageError, DamageFound):  # That is told where the log itself is checked.
+        return configs_of_folder(files, view, configs)
+    return configs
+
+
 def _verify(terminal: Terminal, view: FolderView, logs: Sequence[LogView]) -> None:
     verifiers: dict[TopicPartition, LogVerifier] = {}
     findings: list[Finding] = []
@@ -181,13 +266,9 @@ def _findings(
 
 def _future_of(files: OsFiles, view: FolderView) -> "Callable[[LogView], FutureTimestamps | None]":
     """What to say of a log's timestamps; nothing where the log is not retained by age."""
-    from offsetd_coordinator.folder_settings import configs_of_folder  # noqa: PLC0415
-    from offsetd_coordinator.settings import Settings  # noqa: PLC0415
     from offsetd_coordinator.verification.timestamps import FutureTimestamps  # noqa: PLC0415
 
-    configs, now_ms = Settings().configs, SystemClock().now_ms()
-    with suppress(StorageError, DamageFound):  # That is told where the log itself is checked.
-        configs = configs_of_folder(files, view, configs)
+    configs, now_ms = _configs(files, view), SystemClock().now_ms()
 
     def future(log: LogView) -> FutureTimestamps | None:
         config = configs.log_config(log.topic_partition.topic)

@@ -264,6 +264,34 @@ def test_verify_names_the_first_of_very_many_batches_of_the_future(tmp_path: Pat
     ]
 
 
+def describe_cleaning(folder: Path, topic: str) -> dict[str, Any]:
+    outcome = offsetd_log(
+        *("describe", "--data-dir", str(folder), "--topic", topic, "--cleaning"),
+        output=OutputFormat.JSON,
+    )
+    assert outcome.code == 0, outcome.err
+    (row,) = json.loads(outcome.out)
+    return dict(row)
+
+
+def test_describe_says_what_cleaning_and_retention_have_to_do(tmp_path: Path) -> None:
+    folder = made(tmp_path / "offsets")
+    row = describe_cleaning(folder, AUDIT_TOPIC)
+    assert (row["start_offset"], row["end_offset"], row["last_stable"]) == (0, 7, 7)
+    assert row["dirty_ratio"] is None  # It is not compacted.
+    assert row["due_bytes"] > 0
+    store = opened(folder)
+    set_dynamically(store, "min.compaction.lag.ms", "0", topic="__consumer_offsets")
+    store.close()
+    row = describe_cleaning(folder, "__consumer_offsets")
+    assert (row["first_dirty"], row["due_bytes"], row["dirty_ratio"]) == (0, 0, 0)  # All is young.
+    path = folder / OFFSETS.folder_name / f"{0:020d}.log"
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    assert "damaged" in describe_cleaning(folder, "__consumer_offsets")["problem"]
+
+
 def recreate(folder: Path, *arguments: str) -> tuple[Outcome, list[Any]]:
     outcome = offsetd_log(
         "recreate", "--data-dir", str(folder), *arguments, output=OutputFormat.JSON
