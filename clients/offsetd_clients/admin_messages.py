@@ -29,6 +29,8 @@ from offsetd_clients.admin_values import (
 from offsetd_clients.messages import building, revision_of, several
 from offsetd_clients.values import Revision
 
+_SERVICE_BYTES_MAX = 127  # A length of one byte.
+
 
 def describe_log_request(
     topic: str, partitions: Iterable[SupportsIndex]
@@ -129,6 +131,20 @@ def update_config_request(
             validate_only=validate_only,
             reason=reason,
         )
+
+
+def health_request(service: str) -> bytes:
+    """gRPC's `HealthCheckRequest`; its generated code is the server's."""
+    with building("health"):
+        encoded = service.encode()
+    if len(encoded) > _SERVICE_BYTES_MAX:
+        raise ValueError(f"health: a service's name of {len(encoded)} bytes")
+    return b"\x0a" + bytes([len(encoded)]) + encoded if encoded else b""
+
+
+def says_serving(response: bytes) -> bool:
+    """Whether a `HealthCheckResponse` says SERVING."""
+    return response == b"\x08\x01"
 
 
 def log_partitions(response: admin_service_pb2.DescribeLogResponse) -> tuple[LogPartition, ...]:

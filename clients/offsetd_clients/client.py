@@ -82,6 +82,9 @@ class OffsetClient:
         self._offsets = OffsetServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._groups = GroupServiceStub(self._channel)  # type: ignore[no-untyped-call]
         self._admin = AdminServiceStub(self._channel)  # type: ignore[no-untyped-call]
+        self._health: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(
+            "/grpc.health.v1.Health/Check"
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -216,6 +219,11 @@ class OffsetClient:
     def get_server_info(self) -> ServerInfo:
         """The server; answered while it loads, too."""
         return messages.server_info(self._call(self._admin.GetServerInfo, GetServerInfoRequest()))
+
+    def is_serving(self, service: str = "") -> bool:
+        """What the server says of its health, or of a service's; `offsetd.cleaner` is one."""
+        request = admin_messages.health_request(service)
+        return admin_messages.says_serving(self._call(self._health, request))
 
     def describe_log(
         self, topic: str = "", partitions: Iterable[SupportsIndex] = ()

@@ -20,6 +20,7 @@ from offsetd_clients.cli.terminal import OutputFormat, Terminal, standard_termin
 
 ENTRY_POINT_GROUP = "offsetd.commands"
 OWN_COMMANDS = {
+    "admin": "offsetd_clients.cli.admin:register",
     "commit": "offsetd_clients.cli.offsets:register_commit",
     "fetch": "offsetd_clients.cli.offsets:register_fetch",
     "groups": "offsetd_clients.cli.groups:register",

@@ -1,0 +1,418 @@
+"""`offsetd admin status|config|clean|retry|delete-records`: a running server's administrator."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from offsetd_clients.admin_values import (
+    CleaningRound,
+    CompactedLog,
+    ConfigSetting,
+    LogPartition,
+    UncleanablePartition,
+)
+from offsetd_clients.cli.connection import (
+    ADDRESS_DEFAULT,
+    TIMEOUT_S_DEFAULT,
+    AddressOption,
+    TimeoutOption,
+    connected,
+)
+from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, EXIT_WRONG_USE, Row, Terminal
+from offsetd_clients.values import ServerInfo
+
+CLEAN_TIMEOUT_S_DEFAULT = 600.0
+# What is asked for its health, by what people call it.
+HEALTH = {"server": "", "cleaner": "offsetd.cleaner"}
+
+STATUS_COLUMNS = (
+    "partition",
+    "log_start_offset",
+    "log_end_offset",
+    "segments",
+    "bytes",
+    "dirty_ratio",
+    "first_dirty",
+    "first_uncleanable",
+    "oldest_dirty_s",
+    "state",
+    "problem",
+)
+CONFIG_COLUMNS = ("name", "value", "source", "default", "unit", "dynamic")
+LONG_CONFIG_COLUMNS = (*CONFIG_COLUMNS, "allowed", "description", "problem")
+CLEAN_COLUMNS = (
+    "partition",
+    "bytes_before",
+    "bytes_after",
+    "records_before",
+    "records_after",
+    "segments_before",
+    "segments_after",
+    "seconds",
+    "problem",
+)
+RETRY_COLUMNS = (
+    "partition",
+    "reason",
+    "damaged",
+    "failures",
+    "first_failure",
+    "last_failure",
+    "next_retry",
+)
+DELETE_COLUMNS = ("topic", "partition", "log_start_offset", "deleted_bytes", "revision")
+
+TopicOption = Annotated[
+    str, typer.Option("--topic", metavar="TOPIC", help="Of which topic; else the offsets'.")
+]
+PartitionsOption = Annotated[
+    list[int] | None,
+    typer.Option("--partition", min=0, metavar="N", help="Only this one; repeatable."),
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Check and show, but change nothing.")
+]
+ReasonOption = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Why, for the audit log.")
+]
+
+
+def register(app: typer.Typer, terminal: Terminal) -> None:
+    """Adds `admin` with its subcommands."""
+    admin = typer.Typer(help="Look at a running server, and change it.", no_args_is_help=True)
+    _register_status(admin, terminal)
+    _register_config(admin, terminal)
+    _register_clean(admin, terminal)
+    _register_retry(admin, terminal)
+    _register_delete_records(admin, terminal)
+    app.add_typer(admin, name="admin")
+
+
+def _register_status(admin: typer.Typer, terminal: Terminal) -> None:
+    @admin.command("status")
+    def status(
+        *,
+        topic: TopicOption = "",
+        partitions: PartitionsOption = None,
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Print how the server does, and each partition of its log.
+
+        What is said of the whole server goes to stderr. Exits with 1 if the server does not serve,
+        its cleaner stalls, or a partition is damaged or cannot be cleaned.
+        """
+        with connected(address, timeout, terminal) as client:
+            served = client.get_server_info()
+            health = {name: client.is_serving(service) for name, service in HEALTH.items()}
+            terminal.note("\n".join(_server_lines(served, health)))
+            if served.state != "serving":
+                terminal.fail(f"the server is {served.state}")  # And tells nothing of its log.
+            described = client.describe_log(topic, partitions or ())
+        terminal.rows(STATUS_COLUMNS, map(_status_row, described))
+        for each in described:
+            if each.blocked_retention is not None:
+                blocked = each.blocked_retention
+                terminal.note(
+                    f"partition {each.partition}: retention is blocked until"
+                    f" {blocked.blocked_until_time.isoformat()} by a timestamp in the segment at"
+                    f" {blocked.base_offset}, {blocked.timestamp.isoformat()}; it holds"
+                    f" {blocked.held_bytes} bytes that are due"
+                )
+        troubled = [each for each in described if _problem(each) is not None]
+        stalled = [name for name, serves in health.items() if not serves]
+        if troubled or stalled:
+            names = [f"partition {each.partition}" for each in troubled]
+            terminal.fail(f"in trouble: {', '.join([*stalled, *names])}")
+
+
+def _register_config(admin: typer.Typer, terminal: Terminal) -> None:
+    @admin.command("config")
+    def config(
+        assignments: Annotated[
+            list[str] | None,
+            typer.Argument(metavar="NAME[=VALUE]", help="Set a setting; or show this one."),
+        ] = None,
+        *,
+        unset: Annotated[
+            list[str] | None,
+            typer.Option("--unset", metavar="NAME", help="Take a setting back; repeatable."),
+        ] = None,
+        topic: Annotated[
+            str, typer.Option("--topic", metavar="TOPIC", help="Of this topic; else the server's.")
+        ] = "",
+        changed: Annotated[
+            bool, typer.Option("--changed", help="Show only what differs from the defaults.")
+        ] = False,
+        long: Annotated[
+            bool, typer.Option("--long", help="Show what each is for, and may be, too.")
+        ] = False,
+        dry_run: DryRunOption = False,
+        reason: ReasonOption = "",
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Show settings, or change some while the server runs: all of them or none."""
+        changes, names = _read_assignments(assignments or (), terminal)
+        if names and (changes or unset):
+            terminal.fail("either show settings or change some", EXIT_WRONG_USE)
+        with connected(address, timeout, terminal) as client:
+            if changes or unset:
+                settings: Sequence[ConfigSetting] = client.update_config(
+                    changes,
+                    remove=unset or (),
+                    topic=topic,
+                    validate_only=dry_run,
+                    reason=reason,
+                ).settings
+            else:
+                settings = client.describe_config(topic, names)
+        if changed:
+            settings = [each for each in settings if each.source != "default" or each.problem]
+        columns = LONG_CONFIG_COLUMNS if long else CONFIG_COLUMNS
+        terminal.rows(columns, map(_config_row, settings))
+        for each in settings:
+            if each.problem:
+                terminal.note(f"{each.name}: {each.problem}")
+        if dry_run:
+            terminal.note("dry run: nothing was changed")
+
+
+def _register_clean(admin: typer.Typer, terminal: Terminal) -> None:
+    @admin.command("clean")
+    def clean(
+        *,
+        topic: TopicOption = "",
+        partitions: PartitionsOption = None,
+        roll_active: Annotated[
+            bool,
+            typer.Option("--roll-active", help="End the segments that take appends before."),
+        ] = False,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Change nothing; say what would be left.")
+        ] = False,
+        reason: ReasonOption = "",
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = CLEAN_TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Compact the log once, however clean it is, and wait for that.
+
+        Rounds that were begun go on when the time is over. Exits with 3 if only some partitions
+        could be cleaned.
+        """
+        with connected(address, timeout, terminal) as client:
+            compacted = client.compact_log(
+                topic,
+                partitions or (),
+                roll_active=roll_active,
+                validate_only=dry_run,
+                reason=reason,
+            )
+        rows = [
+            _round_row(each.partition, each.round, each.failure)
+            for each in compacted.partitions
+            if each.round is not None or each.failure
+        ]
+        terminal.rows(CLEAN_COLUMNS, rows)
+        _conclude(compacted, terminal, dry_run=dry_run, rolls=roll_active)
+
+
+def _register_retry(admin: typer.Typer, terminal: Terminal) -> None:
+    @admin.command("retry")
+    def retry(
+        partitions: Annotated[
+            list[int], typer.Argument(metavar="PARTITION", min=0, help="One that failed.")
+        ],
+        *,
+        topic: TopicOption = "",
+        dry_run: DryRunOption = False,
+        reason: ReasonOption = "",
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Let partitions that could not be cleaned be tried again at once."""
+        with connected(address, timeout, terminal) as client:
+            retried = [
+                (
+                    partition,
+                    client.retry_partition(
+                        partition, topic, validate_only=dry_run, reason=reason
+                    ).uncleanable,
+                )
+                for partition in dict.fromkeys(partitions)
+            ]
+        rows = [
+            _failure_row(partition, failure)
+            for partition, failure in retried
+            if failure is not None
+        ]
+        terminal.rows(RETRY_COLUMNS, rows)
+        for partition, failure in retried:
+            if failure is None:
+                terminal.note(f"partition {partition}: nothing is wrong")
+        if dry_run:
+            terminal.note("dry run: nothing was done")
+
+
+def _register_delete_records(admin: typer.Typer, terminal: Terminal) -> None:
+    @admin.command("delete-records")
+    def delete_records(
+        log: Annotated[
+            str, typer.Argument(metavar="TOPIC:PARTITION", help="Whose records are deleted.")
+        ],
+        *,
+        before: Annotated[
+            int | None, typer.Option("--before", min=0, metavar="OFFSET", help="Those below it.")
+        ] = None,
+        everything: Annotated[bool, typer.Option("--all", help="All there are now.")] = False,
+        dry_run: DryRunOption = False,
+        reason: ReasonOption = "",
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Raise the start of a partition's log; segments that lie below it go."""
+        topic, colon, partition = log.rpartition(":")
+        if not colon or not topic or not (partition.isascii() and partition.isdigit()):
+            terminal.fail(f"{log!r} is not TOPIC:PARTITION", EXIT_WRONG_USE)
+        if everything == (before is not None):
+            terminal.fail("say either --before OFFSET or --all", EXIT_WRONG_USE)
+        with connected(address, timeout, terminal) as client:
+            deleted = client.delete_records(
+                topic, int(partition), before, validate_only=dry_run, reason=reason
+            )
+        row: Row = {
+            "topic": topic,
+            "partition": int(partition),
+            "log_start_offset": deleted.log_start_offset,
+            "deleted_bytes": deleted.deleted_bytes,
+            "revision": deleted.revision.log_offset if deleted.revision else None,
+        }
+        terminal.rows(DELETE_COLUMNS, [row])
+        if dry_run:
+            terminal.note("dry run: nothing was deleted")
+
+
+def _read_assignments(
+    assignments: Iterable[str], terminal: Terminal
+) -> tuple[dict[str, str], list[str]]:
+    """What is to be set, and what is to be shown."""
+    changes: dict[str, str] = {}
+    names: list[str] = []
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            names.append(name)
+        elif name in changes:
+            terminal.fail(f"{name} is set twice", EXIT_WRONG_USE)
+        else:
+            changes[name] = value
+    return changes, names
+
+
+def _server_lines(served: ServerInfo, health: dict[str, bool]) -> Iterator[str]:
+    yield (
+        f"offsetd {served.version}, node {served.node_id}, {served.state}, started at"
+        f" {served.start_time.isoformat(timespec='seconds')}"
+    )
+    yield f"{served.group_count} groups, {served.offset_count} offsets"
+    for name, serves in health.items():
+        yield f"{name}: {'serving' if serves else 'NOT SERVING'}"
+
+
+def _problem(partition: LogPartition) -> str | None:
+    if partition.quarantine_reason:
+        return partition.quarantine_reason
+    if partition.cleaning is not None and partition.cleaning.uncleanable is not None:
+        return partition.cleaning.uncleanable.reason
+    return None
+
+
+def _status_row(partition: LogPartition) -> Row:
+    row: dict[str, object] = {
+        "partition": partition.partition,
+        "problem": _problem(partition),
+    }
+    if partition.quarantine_reason:
+        return row | {"state": "quarantined"}
+    row |= {
+        "log_start_offset": partition.log_start_offset,
+        "log_end_offset": partition.log_end_offset,
+        "segments": len(partition.segments),
+        "bytes": partition.size_bytes,
+    }
+    cleaning = partition.cleaning
+    if cleaning is not None:
+        row |= {
+            "dirty_ratio": round(cleaning.dirty_ratio, 4),
+            "first_dirty": cleaning.first_dirty_offset,
+            "first_uncleanable": cleaning.first_uncleanable_offset,
+            "oldest_dirty_s": _seconds(cleaning.oldest_dirty_age),
+            "state": str(cleaning.state),
+        }
+    return row
+
+
+def _config_row(setting: ConfigSetting) -> Row:
+    return {
+        "name": setting.name,
+        "value": setting.value,
+        "source": str(setting.source),
+        "default": setting.default_value,
+        "unit": setting.unit or None,
+        "dynamic": setting.is_dynamic,
+        "allowed": setting.allowed_values,
+        "description": setting.description,
+        "problem": setting.problem or None,
+    }
+
+
+def _round_row(partition: int, finished: CleaningRound | None, failure: str) -> Row:
+    row: dict[str, object] = {"partition": partition, "problem": failure or None}
+    if finished is not None:
+        row |= {
+            "bytes_before": finished.bytes_before,
+            "bytes_after": finished.bytes_after,
+            "records_before": finished.records_before,
+            "records_after": finished.records_after,
+            "segments_before": finished.segments_before,
+            "segments_after": finished.segments_after,
+            "seconds": _seconds(finished.duration),
+        }
+    return row
+
+
+def _conclude(compacted: CompactedLog, terminal: Terminal, *, dry_run: bool, rolls: bool) -> None:
+    rounds = [each.round for each in compacted.partitions if each.round is not None]
+    failed = [each for each in compacted.partitions if each.failure]
+    if rounds:
+        before = sum(each.bytes_before for each in rounds)
+        saved = before - sum(each.bytes_after for each in rounds)
+        terminal.note(
+            f"{'a pass would save' if dry_run else 'saved'} {saved} of {before} bytes in"
+            f" {len(rounds)} {'partition' if len(rounds) == 1 else 'partitions'}"
+        )
+    elif not failed:
+        hint = "" if rolls else "; --roll-active ends those that take appends"
+        terminal.note(f"nothing to clean: no partition has a segment that may be cleaned{hint}")
+    if failed:
+        names = ", ".join(str(each.partition) for each in failed)
+        code = EXIT_PARTLY if len(failed) < len(compacted.partitions) else EXIT_FAILED
+        terminal.fail(f"cannot be cleaned: {names}", code)
+
+
+def _failure_row(partition: int, failure: UncleanablePartition) -> Row:
+    return {
+        "partition": partition,
+        "reason": failure.reason,
+        "damaged": failure.is_damaged,
+        "failures": failure.failures_in_row,
+        "first_failure": failure.first_failure_time,
+        "last_failure": failure.last_failure_time,
+        "next_retry": failure.next_retry_time,
+    }
+
+
+def _seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else round(duration.total_seconds(), 3)
