@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from cleaned_stores import CONFIG, LOG, SEGMENT_BYTES, CleanedStore
 from offsetd_coordinator.loader import load_shard
+from offsetd_coordinator.topics import topic_floors
 from shards import new_shard, replay, replayed, state_of
 
 if TYPE_CHECKING:
@@ -20,10 +21,8 @@ if TYPE_CHECKING:
     from offsetd_storage.simulated_files import SimulatedFiles
 
 REQUEST_WINDOW_MS = 500
-# What is as old as the window is still in it; so it is cleaned from a millisecond later on.
-NODE_CONFIG = attrs.evolve(
-    CONFIG, log=attrs.evolve(LOG, compaction_lag_ms_min=REQUEST_WINDOW_MS + 1)
-)
+(_LAG_FLOOR,) = topic_floors(request_id_window_ms=REQUEST_WINDOW_MS)
+NODE_CONFIG = attrs.evolve(CONFIG, log=attrs.evolve(LOG, compaction_lag_ms_min=_LAG_FLOOR.least))
 _SHARD: dict[str, Any] = {
     "request_id_window_ms": REQUEST_WINDOW_MS,
     "message_bytes_max": SEGMENT_BYTES,

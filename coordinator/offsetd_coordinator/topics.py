@@ -35,8 +35,9 @@ def topic_floors(*, request_id_window_ms: int) -> tuple[Floor, ...]:
         Floor(
             topic=OFFSETS_TOPIC,
             name="min.compaction.lag.ms",
-            least=request_id_window_ms,
-            reason="At least request.id.window.ms: a request id is found in its record.",
+            # What is as old as the window is still in it, and as old as the lag is cleaned.
+            least=request_id_window_ms + 1,
+            reason="More than request.id.window.ms: a request id is found in its record.",
         ),
     )
 

@@ -6,6 +6,7 @@ import os
 from random import Random
 from typing import TYPE_CHECKING
 
+import pytest
 from cleaned_stores import DELETE_RETENTION_MS, SEGMENT_BYTES
 from compacted_nodes import REQUEST_WINDOW_MS, CompactedNode, NodeLog
 from hypothesis import event, given, settings
@@ -15,7 +16,7 @@ from offsetd_storage.clock import ManualClock
 from offsetd_storage.simulated_files import SimulatedFiles
 from partition_logs import HEADER_BYTES
 from shard_steps import any_step
-from shards import NOW_MS, commit, entry
+from shards import NOW_MS, commit, entry, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,6 +71,29 @@ def test_a_shard_filled_from_a_cleaned_log_is_the_one_that_lived(
             act(node)
         node.check()
     event(f"rounds that changed something: {min(node.rounds, 5)}")
+
+
+@pytest.mark.parametrize("age_ms", [0, REQUEST_WINDOW_MS - 1, REQUEST_WINDOW_MS])
+@pytest.mark.parametrize("crashes", [False, True], ids=["stopped", "crashed"])
+def test_a_retry_within_the_window_is_answered_after_cleaning_and_a_start(
+    age_ms: int, crashes: bool
+) -> None:
+    node = new_node()
+    first = commit("group", entry("topic", 0, 7), request_id=b"id")
+    told = node.ask(0, first).reply
+    node.ask(0, commit("group", entry("topic", 0, 8)))
+    node.clock.advance(age_ms)
+    clean(node, 1000, 0, rolls=True)
+    if crashes:
+        node.crash(node.files.power_cut())
+    else:
+        node.restart()
+    decision = node.ask(0, first)
+    assert (decision.reply, decision.batch) == (told, None)
+    assert offsets_of(node.shards[0], "group") == {("topic", 0): 8}
+    node.clock.advance(REQUEST_WINDOW_MS + 1 - age_ms)
+    assert node.ask(0, first).batch is not None
+    assert offsets_of(node.shards[0], "group") == {("topic", 0): 7}
 
 
 # A bounded log ------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def test_the_defaults_are_kafkas_where_kafka_has_the_setting() -> None:
     assert settings.data_dir == "./offsetd-data"
     assert settings.log_defaults == LogConfig()
     assert settings.log == attrs.evolve(
-        OFFSETS_TOPIC_LOG_CONFIG, compaction_lag_ms_min=settings.request_id_window_ms
+        OFFSETS_TOPIC_LOG_CONFIG, compaction_lag_ms_min=settings.request_id_window_ms + 1
     )
     assert (settings.cleaner, settings.retention) == (CleanerConfig(), RetentionConfig())
     assert (settings.background, settings.disk) == (BackgroundConfig(), DiskConfig())
@@ -87,7 +87,7 @@ def test_the_defaults_are_kafkas_where_kafka_has_the_setting() -> None:
         ({"log.cleanup.policy": "delete"}, "__offsetd_config", "cleanup_policy", COMPACT),
         ({"log.retention.hours": "1"}, "", "retention_ms", 3_600_000),
         ({"log.retention.hours": "1"}, "__offsetd_audit", "retention_ms", 90 * 86_400_000),
-        ({"min.compaction.lag.ms": "5"}, OFFSETS_TOPIC, "compaction_lag_ms_min", 60_000),
+        ({"min.compaction.lag.ms": "5"}, OFFSETS_TOPIC, "compaction_lag_ms_min", 60_001),
         ({"min.compaction.lag.ms": "70000"}, OFFSETS_TOPIC, "compaction_lag_ms_min", 70_000),
     ],
 )
@@ -107,11 +107,11 @@ def test_the_offsets_topic_has_segments_of_its_own_size() -> None:
 
 def test_records_stay_as_long_as_their_request_ids_are_remembered() -> None:
     settings = Settings(request_id_window_ms=90_000)
-    assert settings.log.compaction_lag_ms_min == 90_000
+    assert settings.log.compaction_lag_ms_min == 90_001
     found = described(settings, OFFSETS_TOPIC, "min.compaction.lag.ms")
-    assert (found.value, found.source) == ("90000", Source.FLOOR)
+    assert (found.value, found.source) == ("90001", Source.FLOOR)
     assert "request.id.window.ms" in found.reason
-    assert Settings(request_id_window_ms=0).log.compaction_lag_ms_min == 0
+    assert Settings(request_id_window_ms=0).log.compaction_lag_ms_min == 1
 
 
 def test_what_needs_a_restart_is_described_with_its_source() -> None:
