@@ -104,6 +104,7 @@ class Segment:
         "offset_index",
         "offset_next",
         "path",
+        "plain_bytes",
         "roll_after_ms",
         "room_bytes",
         "size_bytes",
@@ -138,6 +139,7 @@ class Segment:
         self.offset_index = OffsetIndex(base_offset)
         self.time_index = TimeIndex(base_offset)
         self.index_problems: tuple[str, ...] = ()  # Found in the index files when opened.
+        self.plain_bytes = 0  # No batch before here is a producer's or has a delete horizon.
 
         # A batch that ends within these goes in without a further look.
         self.room_bytes = 0
@@ -170,6 +172,7 @@ class Segment:
         """Takes the batches that `scan` found valid for the segment's; changes nothing on disk."""
         self.size_bytes = self.written_bytes = self._reserved_bytes = scan.valid_bytes
         self._tail_found = self._files.size(self.path) > scan.valid_bytes
+        self.plain_bytes = 0 if scan.marked_batches else scan.valid_bytes
         self.offset_next = scan.offset_next
         self.first_timestamp_ms = scan.first_timestamp_ms
         self.largest_timestamp_ms = scan.largest_timestamp_ms
@@ -486,6 +489,7 @@ class Segment:
             self.first_timestamp_ms = NO_TIMESTAMP
         self.file.truncate(end)
         self.size_bytes = self.written_bytes = self._reserved_bytes = end
+        self.plain_bytes = min(self.plain_bytes, end)
         self._tail_found = False
         self.configure(self._config)
 

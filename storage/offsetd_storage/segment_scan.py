@@ -60,7 +60,8 @@ class SegmentScan:
     """What the valid batches at the start of a segment file say.
 
     `first_timestamp_ms` is the max timestamp of the first batch, from which Kafka counts
-    `segment.ms`; timestamps are -1 where there is none. `tobytes()` of an index is what its file
+    `segment.ms`; timestamps are -1 where there is none. Marked batches are those of producers, and
+    those with a delete horizon. `tobytes()` of an index is what its file
     holds, but for the last entry that a time index gets when its segment is closed.
     """
 
@@ -68,6 +69,7 @@ class SegmentScan:
     offset_next: int
     batches: int
     records: int
+    marked_batches: int
     first_timestamp_ms: int
     largest_timestamp_ms: int
     largest_timestamp_offset: int
@@ -112,6 +114,7 @@ def scan_segment(
         offset_next=int(state[scan.OFFSET_NEXT]),
         batches=int(state[scan.BATCHES]),
         records=int(state[scan.RECORDS]),
+        marked_batches=int(state[scan.MARKED_BATCHES]),
         first_timestamp_ms=int(state[scan.FIRST_TIMESTAMP]),
         largest_timestamp_ms=int(state[scan.LARGEST_TIMESTAMP]),
         largest_timestamp_offset=int(state[scan.LARGEST_TIMESTAMP_OFFSET]),

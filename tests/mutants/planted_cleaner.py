@@ -6,6 +6,7 @@ from mutants.planted import Mutant
 
 _CLEANER = "storage/offsetd_storage/cleaner"
 _KERNELS = "storage/offsetd_storage/kernels"
+_CLEAN = "tests/unit/storage/cleaner/test_clean.py"
 _KEEP = "tests/unit/storage/cleaner/test_keep.py"
 _OFFSET_MAP = "tests/unit/storage/cleaner/test_offset_map.py"
 _REFERENCE = "tests/property/test_cleaned_records.py"
@@ -63,8 +64,8 @@ CLEANER_MUTANTS = (
     Mutant(
         name="bits are trusted beyond the end of the map",
         file=f"{_CLEANER}/offset_map.py",
-        replace="bits_end=min(int(state[kernel.BITS_END]), offset_next)",
-        by="bits_end=int(state[kernel.BITS_END])",
+        replace="bits_end = min(offset_next, first_dirty + self._bits_max)",
+        by="bits_end = first_dirty + self._bits_max",
         caught_by=_KEEP,
     ),
     Mutant(
@@ -75,11 +76,39 @@ CLEANER_MUTANTS = (
         caught_by=_REFERENCE,
     ),
     Mutant(
-        name="the bit of a superseded record stays",
+        name="the first record of a key has the bit",
         file=f"{_KERNELS}/offset_map.py",
-        replace="bits[at >> 6] &= ~(1 << (at & 63))",
-        by="bits[at >> 6] &= -1",
+        replace="    table[entry + 2] = queue[row, 3] + 1\n",
+        by="    table[entry + 2] = table[entry + 2] or queue[row, 3] + 1\n",
         caught_by=_OFFSET_MAP,
+    ),
+    Mutant(
+        name="the last batch of a round goes with the stretch that it is in",
+        file=f"{_KERNELS}/bitmap.py",
+        replace="last_offset >= end or last_offset + 1 == round_end",
+        by="last_offset >= end",
+        caught_by=_KEEP,
+    ),
+    Mutant(
+        name="a producer's batches go with the stretch that they are in",
+        file=f"{_KERNELS}/offset_map.py",
+        replace="if producer_id >= 0 or count == 0 or",
+        by="if count == 0 or",
+        caught_by=_KEEP,
+    ),
+    Mutant(
+        name="a stretch goes for what is in another one",
+        file=f"{_KERNELS}/bitmap.py",
+        replace="bits_in(bits, stretches[row, FIRST_OFFSET] - first, last_offset - first) > 0",
+        by="bits_in(bits, last_offset - first, last_offset - first) > 0",
+        caught_by=_REFERENCE,
+    ),
+    Mutant(
+        name="the headers of producers are taken for plain ones",
+        file="storage/offsetd_storage/segment.py",
+        replace="self.plain_bytes = 0 if scan.marked_batches else scan.valid_bytes",
+        by="self.plain_bytes = scan.valid_bytes",
+        caught_by=_CLEAN,
     ),
     Mutant(
         name="the hash has no secret",

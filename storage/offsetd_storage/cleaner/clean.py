@@ -204,10 +204,13 @@ def read_history(
 ) -> ProducerHistory:
     """What the producers of a log wrote. Raises CorruptBatch, OldMessageFormat, and OSError.
 
+    Reads no headers of which it is known already that they say nothing of that.
     `throttle(bytes)` is called for each chunk: it may wait, and raise to end it.
     """
     with _reading(log):
-        return read_producers(_opened(log.segments, log.offset_next_written), throttle=throttle)
+        return read_producers(
+            _opened(log.segments, log.offset_next_written, skips_plain=True), throttle=throttle
+        )
 
 
 def _forget_failed_round(log: PartitionLog, files: Files) -> None:
@@ -238,21 +241,26 @@ def _map_dirty(
 
 
 def _opened(
-    segments: Sequence[Segment], offset_next: int, *, offset: int = 0
+    segments: Sequence[Segment], offset_next: int, *, offset: int = 0, skips_plain: bool = False
 ) -> Iterator[SegmentBytes]:
     """Opens one segment after the other; the last ends below `offset_next`.
 
-    Reading may begin at `offset`.
+    Reading may begin at `offset`, or behind what is plain (`Segment.plain_bytes`).
     """
     for place, segment in enumerate(segments):
         last = place + 1 == len(segments)
+        start = segment.plain_bytes if skips_plain else 0
+        if 0 < start == segment.written_bytes:
+            continue
         with segment.reader() as reader:
+            if offset > segment.base_offset:
+                start = reader.position_of(offset)
             yield SegmentBytes(
                 file=reader.file,
                 size_bytes=segment.written_bytes,
                 base_offset=segment.base_offset,
                 offset_next=offset_next if last else segments[place + 1].base_offset,
-                start_position=reader.position_of(offset) if offset > segment.base_offset else 0,
+                start_position=start,
             )
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from offsetd_storage.cleaner.offset_map import MappedRange, OffsetMap
+    from offsetd_storage.cleaner.offset_map import GoneStretch, MappedRange, OffsetMap
     from offsetd_storage.cleaner.segment_bytes import SegmentBytes
     from offsetd_storage.cleaner.transactions import CleanedTransactions, LastRecord
     from offsetd_storage.record_batch import BatchHeader, RecordBatch
@@ -108,12 +108,12 @@ def filter_segment(
 
     chunk = SegmentChunk(source, chunk_bytes=chunk_bytes)
     keeper = _Keeper(chunk, offset_map, mapped, transactions, rules, write_throttled)
-    taken = 0
-    bytes_read = 0
-    while chunk.read_on(taken, throttle):
-        taken = keeper.keep_chunk()
-        bytes_read += taken
-    return keeper.stats(bytes_read)
+    for gone in offset_map.gone(source.base_offset):
+        keeper.keep_up_to(gone.start, throttle)
+        keeper.drop(gone)
+    keeper.keep_up_to(source.size_bytes, throttle)
+    keeper.finish()
+    return keeper.stats()
 
 
 class _Keeper:
@@ -133,6 +133,7 @@ class _Keeper:
         self._transactions = transactions
         self._rules = rules
         self._write = write
+        self._bytes_read = 0
         self._state = _new_state(chunk.source, offset_map, mapped, rules)
         self._rows = np.empty((_ROWS_MAX, judge.ROW_COLUMNS), dtype=np.int64)
         self._queue = np.empty((map_kernel.QUEUE_ROWS, map_kernel.QUEUE_COLUMNS), dtype=np.int64)
@@ -145,12 +146,36 @@ class _Keeper:
         )
         self._last_batches = np.array(last, dtype=np.int64).reshape(-1, 2)
 
-    def stats(self, bytes_read: int) -> KeepStats:
+    def keep_up_to(self, limit: int, throttle: Callable[[int], None]) -> None:
+        """Reads on to there in the file, and writes what stays."""
+        self._chunk.limit = limit
+        taken = 0
+        while self._chunk.read_on(taken, throttle):
+            taken = self._keep_chunk()
+            self._bytes_read += taken
+
+    def drop(self, gone: GoneStretch) -> None:
+        """Goes on behind a stretch of which nothing stays; it was checked when it was mapped, and
+        is not looked at again.
+        """
+        state = self._state
+        self._chunk.skip_to(gone.end)
+        self._bytes_read += gone.end - gone.start
+        state[judge.MESSAGES_READ] += gone.records
+        state[judge.BATCHES_DROPPED] += gone.batches
+        state[judge.OFFSET_NEXT] = gone.last_offset + 1
+
+    def finish(self) -> None:
+        """Writes what is left to write."""
+        self._state[judge.RUN_START] = 0
+        self._flush(0)
+
+    def stats(self) -> KeepStats:
         """What was done so far."""
         state = self._state.tolist()
         horizon_ms = state[judge.HORIZON_MIN]
         return KeepStats(
-            bytes_read=bytes_read,
+            bytes_read=self._bytes_read,
             messages_read=state[judge.MESSAGES_READ],
             invalid_messages=state[judge.INVALID_MESSAGES],
             bytes_retained=state[judge.BYTES_RETAINED],
@@ -160,8 +185,10 @@ class _Keeper:
             delete_horizon_ms=None if horizon_ms == _NO_HORIZON_MS else horizon_ms,
         )
 
-    def keep_chunk(self) -> int:
-        """Writes what stays of the whole batches in the chunk; returns their bytes."""
+    def _keep_chunk(self) -> int:
+        """Writes what stays of the whole batches in the chunk, or puts it into `out`; returns
+        their bytes.
+        """
         chunk, state = self._chunk, self._state
         if self._verdicts.size * RECORD_BYTES_MIN < chunk.buffer.size:
             self._verdicts = np.empty(chunk.buffer.size // RECORD_BYTES_MIN + 1, dtype=np.uint8)
@@ -172,7 +199,7 @@ class _Keeper:
             reason = int(state[judge.REASON])
             at = self._retain(at, judged_end)
             if reason in (scan.END, scan.INCOMPLETE):
-                self._flush(at)
+                self._append(chunk.buffer[state[judge.RUN_START] : at])
                 return at
             if reason == judge.ROWS_FULL:
                 continue
@@ -394,11 +421,12 @@ class _Keeper:
 
     def _append(self, batches: npt.NDArray[np.uint8]) -> None:
         state = self._state
-        if batches.size > self._out.size - state[judge.OUT_BYTES]:
+        is_long = batches.size > self._out.size // 4  # Then it is not worth a copy.
+        if is_long or batches.size > self._out.size - state[judge.OUT_BYTES]:
             if state[judge.OUT_BYTES]:
                 self._write(self._out[: state[judge.OUT_BYTES]])
                 state[judge.OUT_BYTES] = 0
-            if batches.size > self._out.size:
+            if is_long:
                 self._write(batches)
                 return
         start = int(state[judge.OUT_BYTES])

@@ -58,10 +58,11 @@ class SegmentChunk:
         self.source = source
         self.buffer: npt.NDArray[np.uint8] = padded_buffer(max(chunk_bytes, BATCH_HEADER_BYTES))
         self.position = source.start_position
+        self.limit = source.size_bytes  # Nothing from here on is read.
         self.end = 0
 
     def read_on(self, taken: int, throttle: Callable[[int], None]) -> bool:
-        """Goes on behind the first `taken` bytes; False where the segment ends.
+        """Goes on behind the first `taken` bytes; False where the segment ends, or at `limit`.
 
         Nothing taken means that the first batch is larger than the buffer, which then grows.
         Raises CorruptBatch where that cannot be, or where the file is short.
@@ -69,7 +70,7 @@ class SegmentChunk:
         if taken == 0 and self.end > 0:
             self._grow()
         self.position += taken
-        wanted = min(self.buffer.size - PADDING_BYTES, self.source.size_bytes - self.position)
+        wanted = min(self.buffer.size - PADDING_BYTES, self.limit - self.position)
         if wanted <= 0:
             return False
         self.end = self.source.file.pread_into(self.buffer, wanted, self.position)
@@ -78,12 +79,17 @@ class SegmentChunk:
         throttle(wanted)
         return True
 
+    def skip_to(self, position: int) -> None:
+        """Goes on behind a stretch that need not be read."""
+        self.position = position
+        self.end = 0
+
     def _grow(self) -> None:
         if self.end < BATCH_HEADER_BYTES:
             self.fail(scan.INCOMPLETE, 0)
         length = self.buffer[BATCH_LENGTH_AT : BATCH_LENGTH_AT + 4].tobytes()
         batch_bytes = int.from_bytes(length, "big", signed=True) + LENGTH_EXCLUDES_BYTES
-        if batch_bytes > self.source.size_bytes - self.position:
+        if batch_bytes > self.limit - self.position:
             self.fail(scan.INCOMPLETE, 0)
         if batch_bytes > BATCH_BYTES_MAX:
             self.fail(scan.TOO_LARGE, 0)

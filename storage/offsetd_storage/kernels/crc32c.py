@@ -71,6 +71,29 @@ def _sse42_step(bits: int) -> Step:
     return cast("Step", intrinsic(step))
 
 
+def _sse42_head(typing_context: Any, state: Any, buffer: Any, position: Any, size: Any) -> Any:
+    del typing_context, state, position, size
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        before, array, at, count = arguments
+        word = ir.IntType(64)
+        pointer = element_pointer(context, builder, signature.args[1], array, at, word(8))
+        chunk = builder.load(builder.bitcast(pointer, word.as_pointer()), align=1)
+        instruction = builder.module.declare_intrinsic(
+            "llvm.x86.sse42.crc32.64.64", fnty=ir.FunctionType(word, [word, word])
+        )
+        # Zeros before the first byte change nothing, as long as the state is zero: so it goes
+        # into the bytes that it would meet, and what it has left behind them is added.
+        shift = builder.sub(word(32), builder.shl(count, word(2)))  # Twice, as it may be 64.
+        padded = builder.shl(builder.shl(builder.xor(chunk, before), shift), shift)
+        left = builder.lshr(before, builder.shl(count, word(3)))
+        return builder.xor(builder.call(instruction, [word(0), padded]), left)
+
+    return types.int64(types.int64, buffer, types.int64, types.int64), generate
+
+
+# (state, buffer, position, size) -> state: after the first `size` bytes, 0 to 7, of the 8 there.
+_sse42_first_bytes: Final[Any] = intrinsic(_sse42_head)
 _sse42_step_8 = _sse42_step(64)  # (state, buffer, position) -> state
 _sse42_step_4 = _sse42_step(32)
 _sse42_step_2 = _sse42_step(16)
@@ -79,10 +102,25 @@ _sse42_step_1 = _sse42_step(8)
 
 @inline_kernel
 def extend_sse42(state: int, buffer: Bytes, start: int, end: int) -> int:
-    """The checksum state after the bytes from `start` to `end`, by the processor's instruction."""
-    while start + 8 <= end:
-        state = _sse42_step_8(state, buffer, start)
-        start += 8
+    """The checksum state after the bytes from `start` to `end`, by the processor's instruction.
+
+    Sizes differ from one batch to the next, and no processor foresees them: so where there are
+    8 bytes, no branch depends on how many are left over.
+    """
+    if end - start >= 8:
+        over = (end - start) & 7
+        state = _sse42_first_bytes(state, buffer, start, over)
+        start += over
+        while start < end:
+            state = _sse42_step_8(state, buffer, start)
+            start += 8
+        return state
+    return _extend_by_few(state, buffer, start, end)
+
+
+@inline_kernel
+def _extend_by_few(state: int, buffer: Bytes, start: int, end: int) -> int:
+    """As `extend_sse42`, for less than 8 bytes."""
     rest = end - start
     if rest & 4:
         state = _sse42_step_4(state, buffer, start)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from offsetd_storage.kernels.byte_order import load_varint, load_varlong
+from offsetd_storage.kernels.byte_order import (
+    load_i64,
+    load_u8,
+    load_varint,
+    load_varlong,
+    unzigzag,
+)
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 
 if TYPE_CHECKING:
@@ -18,6 +24,13 @@ RECORD_COLUMNS: Final = 9  # What `load_record` gives, in its order.
 RECORD_BYTES_MIN: Final = 7  # Length, attributes, two deltas, key and value null, no headers.
 
 
+# A length of two bytes or of one, then three numbers of one byte each, in the first 8 of a record.
+_LONG_FORM_MASK: Final = 0x80_80_00_80_80_80_00_00 - (1 << 64)
+_LONG_FORM: Final = 0x80_00_00_00_00_00_00_00 - (1 << 64)
+_SHORT_FORM_MASK: Final = 0x80_00_80_80_80_00_00_00 - (1 << 64)
+_MALFORMED: Final = (-1, 0, 0, 0, 0, 0, 0, 0, 0)
+
+
 @inline_kernel
 def load_record(
     buffer: Bytes, position: int, end: int
@@ -29,29 +42,84 @@ def load_record(
     unless the record, its lengths and the count of its headers fit exactly as Kafka wants them;
     the headers themselves are for `load_header`.
     """
-    malformed = (-1, 0, 0, 0, 0, 0, 0, 0, 0)
+    record = _load_usual_record(buffer, position, end)
+    if record[0] < 0:
+        record = _load_any_record(buffer, position, end)
+    return record
+
+
+@inline_kernel
+def _load_usual_record(
+    buffer: Bytes, position: int, end: int
+) -> tuple[int, int, int, int, int, int, int, int, int]:
+    """As `load_record`, for records below 8 KiB without headers of which all other numbers take
+    one byte; a third of the time. Of others `record_end` is -1, too.
+    """
+    word = load_i64(buffer, position)
+    if word & _LONG_FORM_MASK == _LONG_FORM:
+        body_size = unzigzag(((word >> 56) & 0x7F) | ((word >> 41) & 0x3F80))
+        start = position + 2
+        word <<= 16
+    elif word & _SHORT_FORM_MASK == 0:
+        body_size = unzigzag((word >> 56) & 0x7F)
+        start = position + 1
+        word <<= 8
+    else:
+        return _MALFORMED
+    record_end = start + body_size
+    key_start = start + 4
+    key_size = unzigzag((word >> 32) & 0x7F)
+    value_at = key_start + max(key_size, 0)
+    # Nothing behind the record's end is looked at, nor what is behind that of a negative length.
+    if record_end > end or key_size < -1 or value_at >= record_end - 1:
+        return _MALFORMED
+    raw = load_u8(buffer, value_at)
+    value_size = unzigzag(raw)
+    headers_start = value_at + 1 + max(value_size, 0) + 1
+    if raw > 0x7F or value_size < -1 or headers_start != record_end:
+        return _MALFORMED
+    if load_u8(buffer, record_end - 1) != 0:
+        return _MALFORMED
+    return (
+        record_end,
+        unzigzag((word >> 48) & 0x7F),
+        unzigzag((word >> 40) & 0x7F),
+        key_start,
+        key_size,
+        value_at + 1,
+        value_size,
+        record_end,
+        0,
+    )
+
+
+@inline_kernel
+def _load_any_record(
+    buffer: Bytes, position: int, end: int
+) -> tuple[int, int, int, int, int, int, int, int, int]:
+    """`load_record`, whatever the sizes of its numbers."""
     body_size, position = load_varint(buffer, position, end)
     if position < 0 or body_size < 0 or body_size > end - position:
-        return malformed
+        return _MALFORMED
     record_end = position + body_size
     timestamp_delta, position = load_varlong(buffer, position + 1, record_end)
     if position < 0:
-        return malformed
+        return _MALFORMED
     offset_delta, position = load_varint(buffer, position, record_end)
     if position < 0:
-        return malformed
+        return _MALFORMED
     key_size, key_start = load_varint(buffer, position, record_end)
     if key_start < 0 or key_size < -1:
-        return malformed
+        return _MALFORMED
     # A size beyond the end leaves no byte before it for the next varint, which says so.
     value_size, value_start = load_varint(buffer, key_start + max(key_size, 0), record_end)
     if value_start < 0 or value_size < -1:
-        return malformed
+        return _MALFORMED
     header_count, headers_start = load_varint(buffer, value_start + max(value_size, 0), record_end)
     if headers_start < 0 or header_count < 0 or header_count > record_end - headers_start:
-        return malformed
+        return _MALFORMED
     if header_count == 0 and headers_start != record_end:
-        return malformed
+        return _MALFORMED
     return (
         record_end,
         timestamp_delta,

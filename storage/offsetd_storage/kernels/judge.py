@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from offsetd_storage.kernels.bitmap import bits_in, has_bit
 from offsetd_storage.kernels.byte_order import load_i16, load_i32, load_i64
 from offsetd_storage.kernels.decode import RECORD_BYTES_MIN, load_record
 from offsetd_storage.kernels.encode import (
@@ -29,11 +30,9 @@ from offsetd_storage.kernels.offset_map import (
     NEW_TRANSACTION,
     QUEUE_ROWS,
     TRANSACTIONAL_BIT,
-    bits_in,
     entry_of,
     find_entry,
     find_open_transaction,
-    has_bit,
     hash_key,
     prefetch,
 )
@@ -41,6 +40,7 @@ from offsetd_storage.kernels.registry import inline_kernel, kernel
 from offsetd_storage.kernels.scan import (
     BAD_OFFSET,
     END,
+    HORIZON_BIT,
     I32_MAX,
     INCOMPLETE,
     batch_size,
@@ -109,8 +109,6 @@ JUDGED: Final = 3  # Record by record.
 GOES: Final = 0
 STAYS: Final = 1
 STAYS_AS_TOMBSTONE: Final = 2
-
-HORIZON_BIT: Final = 0x40
 
 
 @inline_kernel

@@ -44,7 +44,6 @@ from offsetd_storage.kernels.judge import (
     FIRST_VERDICT,
     GOES,
     HEADER_STAYS,
-    HORIZON_BIT,
     HORIZON_MIN,
     JUDGED,
     KEEP,
@@ -64,7 +63,13 @@ from offsetd_storage.kernels.judge import (
 )
 from offsetd_storage.kernels.offset_map import CONTROL_BIT, TRANSACTIONAL_BIT
 from offsetd_storage.kernels.registry import inline_kernel, kernel
-from offsetd_storage.kernels.scan import BAD_CHECKSUM, END, batch_size, has_valid_checksum
+from offsetd_storage.kernels.scan import (
+    BAD_CHECKSUM,
+    END,
+    HORIZON_BIT,
+    batch_size,
+    has_valid_checksum,
+)
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,4 +1,4 @@
-"""The cleaner's offset map: the latest offset of every key, and a bit for each record that has it.
+"""The cleaner's offset map: the latest offset of every key, and then a bit for each of those.
 
 An entry is 24 bytes in a row: a 16-byte hash of the key, and the offset plus one (zero: free).
 Nobody compares keys, so the hash has to do. It is NH, of UMAC (RFC 4418), over 64-bit words with
@@ -16,6 +16,15 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from offsetd_storage.kernels.bitmap import (
+    BATCHES,
+    END_POSITION,
+    FIRST_OFFSET,
+    LAST_OFFSET,
+    RECORDS,
+    SEGMENT_BASE,
+    START,
+)
 from offsetd_storage.kernels.byte_order import load_i16, load_i32, load_i64
 from offsetd_storage.kernels.decode import load_record
 from offsetd_storage.kernels.encode import (
@@ -51,9 +60,9 @@ BAD_RECORD: Final = 24
 FIRST_DIRTY: Final = 0
 SLOTS: Final = 1
 KEYS_MAX: Final = 2
-BITS_END: Final = 3  # The first offset that has no bit.
-# ... what is set for each segment ...
-SEGMENT_BASE_OFFSET: Final = 4
+# ... what is set for each segment, and for each chunk ...
+SEGMENT_BASE_OFFSET: Final = 3
+FILE_POSITION: Final = 4  # of the buffer's first byte
 # ... what runs through all calls ...
 OFFSET_NEXT: Final = 5  # the least offset that the next batch may have
 KEYS: Final = 6
@@ -62,15 +71,16 @@ MESSAGES: Final = 8
 UNKEYED: Final = 9  # up to the latest offset
 TOMBSTONES: Final = 10
 OPEN_TRANSACTIONS: Final = 11  # rows in use
+STRETCHES: Final = 12  # rows in use
 # ... and what each call says.
-REASON: Final = 12
+REASON: Final = 13
 # The queue, empty between calls.
-QUEUED: Final = 13  # hashes so far
-DONE: Final = 14  # of which in the table
+QUEUED: Final = 14  # hashes so far; all but the last ones are in the table
 STATE_SLOTS: Final = 15
 
 ENTRY_WORDS: Final = 3
 OPEN_COLUMNS: Final = 2  # producer's id, whether its transaction is aborted
+STRETCH_BYTES: Final = 65_536  # Or somewhat more; what is shorter is as soon read.
 QUEUE_ROWS: Final = 16  # Deeper ones were slower, in trials.
 QUEUE_COLUMNS: Final = 8  # hash, hash, entry, offset, and two for who looks up
 _BLOCK_WORDS: Final = 128
@@ -154,16 +164,6 @@ def _prefetch(typing_context: Any, table: Any, at: Any) -> Any:
     return types.void(table, types.int64), generate
 
 
-def _count_ones(typing_context: Any, value: Any) -> Any:
-    del typing_context, value
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        del context, signature
-        return builder.ctpop(arguments[0])
-
-    return types.int64(types.int64), generate
-
-
 # (low, high, first, second) -> (low, high): the 128-bit sum with the product of two words.
 _add_product_to = _intrinsic(_add_product)
 # (first, second) -> the halves of the 128-bit product, xored; or the upper half.
@@ -171,13 +171,13 @@ _fold = _intrinsic(_multiply_fold)
 _upper = _intrinsic(_multiply_high)
 # (table, at): the line of memory with that word will be needed.
 prefetch = _intrinsic(_prefetch)
-_ones = _intrinsic(_count_ones)
 
 
 @inline_kernel
 def _leading_bytes(word: int, size: int) -> int:
-    """The first `size` bytes, 1 to 8, of a big-endian word, and zeros behind them."""
-    return word & (-1 << (64 - 8 * size))
+    """The first `size` bytes, 0 to 8, of a big-endian word, and zeros behind them."""
+    shift = 32 - 4 * size  # Twice, as it may be 64 bits.
+    return word & (-1 << shift << shift)
 
 
 @inline_kernel
@@ -200,13 +200,10 @@ def hash_key(buffer: Bytes, start: int, size: int, secret: Numbers) -> tuple[int
                 0, 0, low + secret[_CHAIN_WORD], high + secret[_CHAIN_WORD + 1]
             )
             word = _FIRST_WORD
-    if size > 8:
-        first = load_i64(buffer, start)
-        second = _leading_bytes(load_i64(buffer, start + 8), size - 8)
+    if size > 0:  # No branch depends on how many bytes are left: they cannot be foreseen.
+        first = _leading_bytes(load_i64(buffer, start), min(size, 8))
+        second = _leading_bytes(load_i64(buffer, start + 8), max(size - 8, 0))
         low, high = _add_product_to(low, high, first + secret[word], second + secret[word + 1])
-    elif size > 0:
-        first = _leading_bytes(load_i64(buffer, start), size)
-        low, high = _add_product_to(low, high, first + secret[word], secret[word + 1])
     return low, high
 
 
@@ -229,27 +226,6 @@ def find_entry(table: Numbers, entry: int, slots: int, low: int, high: int) -> i
 
 
 @inline_kernel
-def bits_in(bits: Numbers, first: int, last: int) -> int:
-    """How many bits are set from the `first` to the `last`."""
-    word = first >> 6
-    word_last = last >> 6
-    mask = -1 << (first & 63)
-    mask_last = ~(-2 << (last & 63))
-    if word == word_last:
-        return int(_ones(bits[word] & mask & mask_last))
-    found = int(_ones(bits[word] & mask))
-    for middle in range(word + 1, word_last):
-        found += int(_ones(bits[middle]))
-    return found + int(_ones(bits[word_last] & mask_last))
-
-
-@inline_kernel
-def has_bit(bits: Numbers, at: int) -> bool:
-    """Whether a bit is set."""
-    return bool((bits[at >> 6] >> (at & 63)) & 1 != 0)
-
-
-@inline_kernel
 def find_open_transaction(open_transactions: Numbers, rows: int, producer_id: int) -> int:
     """The row of a producer, or -1."""
     for row in range(rows):
@@ -259,35 +235,24 @@ def find_open_transaction(open_transactions: Numbers, rows: int, producer_id: in
 
 
 @inline_kernel
-def _put(state: Numbers, table: Numbers, bits: Numbers, queue: Numbers, row: int) -> None:
+def _put(state: Numbers, table: Numbers, queue: Numbers, row: int) -> None:
     """Put a hash from the queue into the table; its record is now the latest of the key."""
-    slots = state[SLOTS]
     low = queue[row, 0]
     high = queue[row, 1]
-    offset = queue[row, 3]
-    entry = find_entry(table, queue[row, 2], slots, low, high)
-    before = table[entry + 2] - 1
-    first_dirty = state[FIRST_DIRTY]
-    bits_end = state[BITS_END]
-    if before < 0:
+    entry = find_entry(table, queue[row, 2], state[SLOTS], low, high)
+    if table[entry + 2] == 0:
         table[entry] = low
         table[entry + 1] = high
         state[KEYS] += 1
-    elif before < bits_end:
-        at = before - first_dirty
-        bits[at >> 6] &= ~(1 << (at & 63))
-    table[entry + 2] = offset + 1
-    if offset < bits_end:
-        at = offset - first_dirty
-        bits[at >> 6] |= 1 << (at & 63)
+    table[entry + 2] = queue[row, 3] + 1
 
 
 @inline_kernel
-def _drain(state: Numbers, table: Numbers, bits: Numbers, queue: Numbers, left: int) -> None:
-    """Put what is in the queue into the table, but for the `left` hashes that came last."""
-    while state[QUEUED] - state[DONE] > left:
-        _put(state, table, bits, queue, state[DONE] & (QUEUE_ROWS - 1))
-        state[DONE] += 1
+def _drain(state: Numbers, table: Numbers, queue: Numbers) -> None:
+    """Put what is in the queue into the table."""
+    for each in range(max(state[QUEUED] - QUEUE_ROWS, 0), state[QUEUED]):
+        _put(state, table, queue, each & (QUEUE_ROWS - 1))
+    state[QUEUED] = 0
 
 
 @inline_kernel
@@ -301,7 +266,6 @@ def _map_records(
     state: Numbers,
     secret: Numbers,
     table: Numbers,
-    bits: Numbers,
     queue: Numbers,
 ) -> int:
     """Queue the `count` records that fill the range; returns END, FULL or BAD_RECORD.
@@ -311,9 +275,12 @@ def _map_records(
     """
     first_dirty = state[FIRST_DIRTY]
     slots = state[SLOTS]
+    # With less room than this, the queue is emptied before each key.
+    keys_unwatched = state[KEYS_MAX] - QUEUE_ROWS
     unkeyed = 0
+    tombstones = 0
     delta_before = -1
-    for _ in range(count):
+    for done in range(count):
         record = load_record(buffer, position, end)
         position = record[0]
         offset_delta = record[2]
@@ -322,15 +289,18 @@ def _map_records(
         delta_before = offset_delta
         offset = base_offset + offset_delta
         if offset >= first_dirty and record[4] >= 0:
-            if state[KEYS] + state[QUEUED] - state[DONE] >= state[KEYS_MAX]:
-                _drain(state, table, bits, queue, 0)
+            if state[KEYS] >= keys_unwatched:
+                _drain(state, table, queue)
                 if state[KEYS] >= state[KEYS_MAX]:
+                    state[MESSAGES] += done
+                    state[TOMBSTONES] += tombstones
                     return FULL
-            _drain(state, table, bits, queue, QUEUE_ROWS - 1)
             low, high = hash_key(buffer, record[3], record[4], secret)
             entry = entry_of(low, high, slots, secret)
             prefetch(table, entry)
             row = state[QUEUED] & (QUEUE_ROWS - 1)
+            if state[QUEUED] >= QUEUE_ROWS:
+                _put(state, table, queue, row)
             queue[row, 0] = low
             queue[row, 1] = high
             queue[row, 2] = entry
@@ -339,13 +309,13 @@ def _map_records(
             state[LATEST_OFFSET] = offset
             state[UNKEYED] += unkeyed
             unkeyed = 0
-            if record[6] < 0:
-                state[TOMBSTONES] += 1
+            tombstones += 1 if record[6] < 0 else 0
         elif offset >= first_dirty:
             unkeyed += 1
-        state[MESSAGES] += 1
     if position != end:
         return BAD_RECORD
+    state[MESSAGES] += count
+    state[TOMBSTONES] += tombstones
     state[UNKEYED] += unkeyed
     return END
 
@@ -357,7 +327,6 @@ def _map_batch(
     state: Numbers,
     secret: Numbers,
     table: Numbers,
-    bits: Numbers,
     queue: Numbers,
     open_transactions: Numbers,
 ) -> int:
@@ -386,13 +355,48 @@ def _map_batch(
         state,
         secret,
         table,
-        bits,
         queue,
     )
 
 
+@inline_kernel
+def _note(
+    buffer: Bytes,
+    position: int,
+    last_offset: int,
+    before: int,
+    state: Numbers,
+    stretches: Numbers,
+) -> int:
+    """Add the batch at `position` to the last stretch, which has `before` bytes, or to a new one;
+    returns the bytes of that, 0 where it is to be added to no more.
+    """
+    count = load_i32(buffer, position + COUNT_AT)
+    base_offset = load_i64(buffer, position + BASE_OFFSET_AT)
+    producer_id = load_i64(buffer, position + PRODUCER_ID_AT)
+    if producer_id >= 0 or count == 0 or base_offset < state[FIRST_DIRTY]:
+        return 0
+    if before == 0:
+        if state[STRETCHES] == stretches.shape[0]:
+            return 0
+        row = state[STRETCHES]
+        state[STRETCHES] += 1
+        stretches[row, SEGMENT_BASE] = state[SEGMENT_BASE_OFFSET]
+        stretches[row, START] = state[FILE_POSITION] + position
+        stretches[row, FIRST_OFFSET] = base_offset
+        stretches[row, BATCHES] = 0
+        stretches[row, RECORDS] = 0
+    row = state[STRETCHES] - 1
+    size = batch_size(buffer, position)
+    stretches[row, END_POSITION] = state[FILE_POSITION] + position + size
+    stretches[row, LAST_OFFSET] = last_offset
+    stretches[row, BATCHES] += 1
+    stretches[row, RECORDS] += count
+    return before + size if before + size < STRETCH_BYTES else 0
+
+
 @kernel(
-    "int64(uint8[::1], int64, int64, int64[::1], int64[::1], int64[::1], int64[::1],"
+    "int64(uint8[::1], int64, int64, int64[::1], int64[::1], int64[::1], int64[:, ::1],"
     " int64[:, ::1], int64[:, ::1])"
 )
 def map_batches(
@@ -402,25 +406,26 @@ def map_batches(
     state: Numbers,
     secret: Numbers,
     table: Numbers,
-    bits: Numbers,
     queue: Numbers,
     open_transactions: Numbers,
+    stretches: Numbers,
 ) -> int:
     """Map the batches from `start` to `end`; returns where the first one begins that was not
     mapped, or not to its end (or `end`); `state[REASON]` says why.
 
-    Every batch is checked as `scan_batches` does it, but for leader epochs.
+    Every batch is checked as `scan_batches` does it, but for leader epochs. The bitmap alone can
+    decide about those in `stretches`, which are noted as long as there are rows.
     """
     position = start
+    stretch_bytes = 0
     offset_last_max = state[SEGMENT_BASE_OFFSET] + I32_MAX
     state[QUEUED] = 0
-    state[DONE] = 0
     reason = END
     while position < end:
         reason = batch_flaw(buffer, position, end, state[OFFSET_NEXT], offset_last_max, -1)
         if reason != END:
             break
-        reason = _map_batch(buffer, position, state, secret, table, bits, queue, open_transactions)
+        reason = _map_batch(buffer, position, state, secret, table, queue, open_transactions)
         if reason != END:
             break
         last_offset = load_i64(buffer, position + BASE_OFFSET_AT)
@@ -428,14 +433,15 @@ def map_batches(
         if last_offset >= state[FIRST_DIRTY]:
             state[LATEST_OFFSET] = last_offset
         state[OFFSET_NEXT] = last_offset + 1
+        stretch_bytes = _note(buffer, position, last_offset, stretch_bytes, state, stretches)
         position += batch_size(buffer, position)
-    _drain(state, table, bits, queue, 0)
+    _drain(state, table, queue)
     state[REASON] = reason
     return position
 
 
 @kernel(
-    "int64(uint8[::1], int64, int64, int64, int64, int64[::1], int64[::1], int64[::1], int64[::1],"
+    "int64(uint8[::1], int64, int64, int64, int64, int64[::1], int64[::1], int64[::1],"
     " int64[:, ::1])"
 )
 def map_decompressed(
@@ -447,19 +453,31 @@ def map_decompressed(
     state: Numbers,
     secret: Numbers,
     table: Numbers,
-    bits: Numbers,
     queue: Numbers,
 ) -> int:
     """Map the `count` records of a batch, `content` up to `end`; returns END, FULL or BAD_RECORD.
     The caller steps over the batch.
     """
     state[QUEUED] = 0
-    state[DONE] = 0
     reason = _map_records(
-        content, 0, end, base_offset, last_offset_delta, count, state, secret, table, bits, queue
+        content, 0, end, base_offset, last_offset_delta, count, state, secret, table, queue
     )
-    _drain(state, table, bits, queue, 0)
+    _drain(state, table, queue)
     return reason
+
+
+@kernel("int64(int64[::1], int64, int64, int64, int64[::1])")
+def set_bits(table: Numbers, slots: int, first: int, end: int, bits: Numbers) -> int:
+    """Set a bit for each offset in the table from `first` up to `end`; returns how many."""
+    found = 0
+    for slot in range(slots):
+        # What is free gives -1, which is below any first one.
+        offset = table[slot * ENTRY_WORDS + 2] - 1
+        if first <= offset < end:
+            at = offset - first
+            bits[at >> 6] |= 1 << (at & 63)
+            found += 1
+    return found
 
 
 @kernel("int64(uint8[::1], int64, int64[::1], int64[::1], int64)")

@@ -18,7 +18,14 @@ from offsetd_storage.kernels.encode import (
     PRODUCER_ID_AT,
 )
 from offsetd_storage.kernels.registry import inline_kernel, kernel
-from offsetd_storage.kernels.scan import END, INCOMPLETE, INDEX_FULL, batch_size, header_flaw
+from offsetd_storage.kernels.scan import (
+    END,
+    HORIZON_BIT,
+    INCOMPLETE,
+    INDEX_FULL,
+    batch_size,
+    header_flaw,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,7 +61,6 @@ TRANSACTIONAL: Final = 5
 
 _TRANSACTIONAL_BIT: Final = 0x10
 _CONTROL_BIT: Final = 0x20
-_HORIZON_BIT: Final = 0x40  # The base timestamp is the batch's delete horizon.
 _MARKER_KEY_BYTES: Final = 4  # Version and type.
 
 
@@ -96,7 +102,7 @@ def find_producers(buffer: Bytes, start: int, end: int, state: Numbers, rows: Nu
         if size > end - position:
             reason = INCOMPLETE
             break
-        if load_i16(buffer, position + ATTRIBUTES_AT) & _HORIZON_BIT:
+        if load_i16(buffer, position + ATTRIBUTES_AT) & HORIZON_BIT:
             horizon = load_i64(buffer, position + BASE_TIMESTAMP_AT)
             state[DELETE_HORIZON] = min(state[DELETE_HORIZON], horizon)
         producer_id = load_i64(buffer, position + PRODUCER_ID_AT)

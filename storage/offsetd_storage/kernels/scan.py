@@ -19,6 +19,7 @@ from offsetd_storage.kernels.encode import (
     MAGIC,
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
+    PRODUCER_ID_AT,
 )
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 
@@ -56,9 +57,10 @@ LARGEST_TIMESTAMP: Final = 8
 LARGEST_TIMESTAMP_OFFSET: Final = 9
 FIRST_TIMESTAMP: Final = 10  # the max timestamp of the first batch
 INDEXED_POSITION: Final = 11  # of the last batch that has an index row
+MARKED_BATCHES: Final = 12  # of a producer, or with a delete horizon
 # ... and what each call says.
-REASON: Final = 12
-STATE_SLOTS: Final = 13
+REASON: Final = 13
+STATE_SLOTS: Final = 14
 
 # Columns of `index`.
 INDEX_COLUMNS: Final = 4  # last offset, file position, largest timestamp so far and its offset
@@ -68,6 +70,8 @@ INDEX_COLUMNS: Final = 4  # last offset, file position, largest timestamp so far
 OLD_CRC_AT: Final = 12
 OLD_ATTRIBUTES_AT: Final = 17
 OLD_MESSAGE_BYTES_MIN: Final = 26
+
+HORIZON_BIT: Final = 0x40  # The base timestamp is the batch's delete horizon.
 
 I32_MAX: Final = (1 << 31) - 1
 _OFFSET_MAX: Final = (1 << 62) - 1  # Far beyond any log, and no sum can overflow.
@@ -154,6 +158,7 @@ def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Num
     rows = state[INDEX_ROWS]
     batches = state[BATCHES]
     records = state[RECORDS]
+    marked = state[MARKED_BATCHES]
     position = start
     reason = END
     while position < end:
@@ -183,6 +188,8 @@ def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Num
         leader_epoch_last = max(leader_epoch_last, load_i32(buffer, position + LEADER_EPOCH_AT))
         batches += 1
         records += load_i32(buffer, position + COUNT_AT)
+        has_horizon = load_i16(buffer, position + ATTRIBUTES_AT) & HORIZON_BIT != 0
+        marked += 1 if has_horizon or load_i64(buffer, position + PRODUCER_ID_AT) >= 0 else 0
         position += batch_size(buffer, position)
     state[OFFSET_NEXT] = offset_next
     state[LEADER_EPOCH_LAST] = leader_epoch_last
@@ -192,6 +199,7 @@ def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Num
     state[INDEX_ROWS] = rows
     state[BATCHES] = batches
     state[RECORDS] = records
+    state[MARKED_BATCHES] = marked
     state[REASON] = reason
     return position
 

@@ -131,6 +131,23 @@ def test_the_bitmap_ends_where_its_memory_does():
     assert offsets(offset_map, "ab") == [98, 99]
 
 
+def test_stretches_of_which_nothing_stays_are_told_as_one_where_they_touch():
+    # A chunk holds two batches, and is a stretch, but for what is of a producer.
+    first = [keyed("a", at=at) for at in range(6)]
+    first += [keyed("b", at=6), keyed("b", at=7, producer_id=1, producer_epoch=0)]
+    first += [keyed("b", at=8), keyed("c", at=9)]
+    second = [keyed("a", at=10), keyed("b", at=11), keyed("d", at=12), keyed("d", at=13)]
+    source = segments(first, second, [keyed("d", at=14), keyed("a", at=15)], end=16)
+    offset_map = map_of()
+    size = len(first[0])
+    offset_map.build(
+        source, first_dirty=0, first_uncleanable=16, throttle=lambda _: None, chunk_bytes=2 * size
+    )
+    assert [each[1:] for each in offset_map.gone(0)] == [(0, 7 * size, 0, 6, 7, 7)]
+    assert [each[1:] for each in offset_map.gone(10)] == [(2 * size, 4 * size, 12, 13, 2, 2)]
+    assert offset_map.gone(14) == []
+
+
 @given(st.lists(st.integers(0, 200), min_size=1, max_size=400), st.integers(2, 300))
 def test_map_and_bitmap_hold_what_a_dictionary_would(keys, slots):
     source = segments([keyed(*map(str, keys[at : at + 7]), at=at) for at in range(0, len(keys), 7)])

@@ -1,0 +1,102 @@
+"""The cleaner's bitmap: a bit for each offset of the dirty range, set for the latest of each key.
+
+And what follows from it alone: the stretches of a log of which nothing stays. They need not be
+read a second time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from numba import types
+from numba.extending import intrinsic
+
+from offsetd_storage.kernels.registry import inline_kernel, kernel
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Numbers = npt.NDArray[np.int64]
+
+# Numba has types for some of what we use, depending on its version.
+_intrinsic: Final[Any] = intrinsic
+
+# Columns of a stretch: whole batches, one behind the other, that producers have not marked and
+# that hold records.
+SEGMENT_BASE: Final = 0
+START: Final = 1  # in the segment's file, as is the end
+END_POSITION: Final = 2
+FIRST_OFFSET: Final = 3
+LAST_OFFSET: Final = 4
+BATCHES: Final = 5
+RECORDS: Final = 6
+STRETCH_COLUMNS: Final = 7
+
+
+def _count_ones(typing_context: Any, value: Any) -> Any:
+    del typing_context, value
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        del context, signature
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.int64), generate
+
+
+_ones = _intrinsic(_count_ones)
+
+
+@inline_kernel
+def bits_in(bits: Numbers, first: int, last: int) -> int:
+    """How many bits are set from the `first` to the `last`."""
+    word = first >> 6
+    word_last = last >> 6
+    mask = -1 << (first & 63)
+    mask_last = ~(-2 << (last & 63))
+    if word == word_last:
+        return int(_ones(bits[word] & mask & mask_last))
+    found = int(_ones(bits[word] & mask))
+    for middle in range(word + 1, word_last):
+        found += int(_ones(bits[middle]))
+    return found + int(_ones(bits[word_last] & mask_last))
+
+
+@inline_kernel
+def has_bit(bits: Numbers, at: int) -> bool:
+    """Whether a bit is set."""
+    return bool((bits[at >> 6] >> (at & 63)) & 1 != 0)
+
+
+@kernel("int64(int64[:, ::1], int64, int64[::1], int64, int64, int64)")
+def find_gone(
+    stretches: Numbers, count: int, bits: Numbers, first: int, end: int, round_end: int
+) -> int:
+    """Leave only those of the first `count` rows in place of which no record stays, made one
+    where they touch; returns how many that are.
+
+    The bits are those of the offsets from `first` up to `end`. The batch that ends right before
+    `round_end` stays, if only as a header.
+    """
+    gone = 0
+    for row in range(count):
+        last_offset = stretches[row, LAST_OFFSET]
+        if last_offset >= end or last_offset + 1 == round_end:
+            continue
+        if bits_in(bits, stretches[row, FIRST_OFFSET] - first, last_offset - first) > 0:
+            continue
+        before = gone - 1
+        if (
+            gone > 0
+            and stretches[before, SEGMENT_BASE] == stretches[row, SEGMENT_BASE]
+            and stretches[before, END_POSITION] == stretches[row, START]
+        ):
+            stretches[before, END_POSITION] = stretches[row, END_POSITION]
+            stretches[before, LAST_OFFSET] = last_offset
+            stretches[before, BATCHES] += stretches[row, BATCHES]
+            stretches[before, RECORDS] += stretches[row, RECORDS]
+        else:
+            for column in range(STRETCH_COLUMNS):
+                stretches[gone, column] = stretches[row, column]
+            gone += 1
+    return gone
