@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
 from offsetd_storage.cleaner.clean import CleanerTools
+from offsetd_storage.cleaner.cleaner_thread import BITMAP_BYTES_MAX
 from offsetd_storage.cleaner.offline import clean_partition, preview_partition, roll_active
 from offsetd_storage.cleaner.offset_map import OffsetMap
+from offsetd_storage.cleaner.throttle import Throttle
 from offsetd_storage.errors import InvalidSetting, StorageError, StorageFailed
 from offsetd_storage.quarantine import DamageFound
 from offsetd_storage.settings import canonical_name
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from offsetd_storage.topic_partition import TopicPartition
 
 _CLEANUP_POLICY: Final = "cleanup.policy"
-BITMAP_BYTES_MAX: Final = 16 << 20  # A bit for each of 134 M dirty offsets.
 
 
 @attrs.frozen(kw_only=True)
@@ -125,25 +126,6 @@ def cleaner_tools(
         raise InvalidSetting("log.cleaner.dedupe.buffer.size", str(error)) from error
     throttle = Throttle(config.io_bytes_per_second_max, clock=clock, sleep=sleep)
     return CleanerTools(files=files, offset_map=offset_map, clock=clock, throttle=throttle)
-
-
-class Throttle:
-    """Waits, before more is read or written, until the rate is kept again."""
-
-    def __init__(
-        self, bytes_per_second_max: float, *, clock: Clock, sleep: Callable[[float], None]
-    ) -> None:
-        self._bytes_per_second_max = bytes_per_second_max
-        self._clock = clock
-        self._sleep = sleep
-        self._free_ms = 0.0  # When what was taken so far is paid for.
-
-    def __call__(self, size_bytes: int) -> None:
-        """Takes so many bytes."""
-        now_ms = self._clock.monotonic_ms()
-        if self._free_ms > now_ms:
-            self._sleep((self._free_ms - now_ms) / 1000)
-        self._free_ms = max(self._free_ms, now_ms) + 1000 * size_bytes / self._bytes_per_second_max
 
 
 def cleaned_partitions(

@@ -18,9 +18,18 @@ from mutants.planted import MUTANTS as STORE_MUTANTS
 from mutants.planted import Mutant
 from mutants.planted_cleaner import CLEANER_MUTANTS
 from mutants.planted_full_disk import FULL_DISK_MUTANTS
+from mutants.planted_guarantees import GUARANTEE_MUTANTS
 from mutants.planted_swaps import SWAP_MUTANTS
+from mutants.planted_upkeep import UPKEEP_MUTANTS
 
-MUTANTS = (*STORE_MUTANTS, *CLEANER_MUTANTS, *SWAP_MUTANTS, *FULL_DISK_MUTANTS)
+MUTANTS = (
+    *STORE_MUTANTS,
+    *CLEANER_MUTANTS,
+    *SWAP_MUTANTS,
+    *FULL_DISK_MUTANTS,
+    *UPKEEP_MUTANTS,
+    *GUARANTEE_MUTANTS,
+)
 
 ROOT = Path(__file__).parents[2]
 SOURCE_ROOTS = ("protos", "storage", "coordinator", "clients")

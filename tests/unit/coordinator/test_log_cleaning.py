@@ -1,12 +1,11 @@
-"""The settings and the throttle of `log clean`."""
+"""The settings of `log clean`."""
 
 from __future__ import annotations
 
 import attrs
 import pytest
-from offsetd_coordinator.log_cleaning import Throttle, read_cleaning_settings
+from offsetd_coordinator.log_cleaning import read_cleaning_settings
 from offsetd_coordinator.settings_sources import SettingsError
-from offsetd_storage.clock import ManualClock
 from offsetd_storage.log_config import COMPACT
 
 
@@ -54,22 +53,3 @@ def test_without_a_setting_all_are_the_servers() -> None:
 def test_a_wrong_setting_is_refused(assignment: str, message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         read_cleaning_settings([assignment], {})
-
-
-def test_more_is_read_only_when_the_rate_is_kept_again() -> None:
-    clock = ManualClock()
-    slept: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        clock.advance(round(seconds * 1000))
-
-    throttle = Throttle(1000, clock=clock, sleep=sleep)
-    throttle(500)
-    throttle(2000)
-    throttle(1)
-    assert slept == [0.5, 2.0]
-    clock.advance(60_000)  # Idle time is no credit.
-    throttle(1000)
-    throttle(1000)
-    assert slept[2:] == [1.0]

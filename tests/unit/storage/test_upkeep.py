@@ -135,6 +135,20 @@ def test_a_record_that_comes_while_its_log_is_deleted_stays() -> None:
     kept.store.abandon()
 
 
+def test_nothing_is_deleted_of_a_log_that_another_has_taken() -> None:
+    kept = KeptStore(with_events(DELETED))
+    kept.overwrite(EVENTS)
+    kept.clock.advance(DAY_MS + 1)
+    kept.upkeep.cleaner.states.begin(EVENTS)
+    assert kept.upkeep.retention.check(EVENTS) is None
+    assert kept.bases(EVENTS)[0] == 0
+    kept.upkeep.cleaner.states.end(EVENTS)
+    plan = kept.upkeep.retention.check(EVENTS)
+    assert plan is not None
+    assert kept.bases(EVENTS) == [30]
+    kept.store.abandon()
+
+
 def test_a_compacted_log_with_delete_is_seen_to_by_the_cleaner() -> None:
     both = attrs.evolve(
         LOG, cleanup_policy=LOG.cleanup_policy | DELETE, retention_ms=DAY_MS, dirty_ratio_min=1.0

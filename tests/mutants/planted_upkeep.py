@@ -1,0 +1,75 @@
+"""Planted bugs of what runs beside the appends, and which test notices each."""
+
+from __future__ import annotations
+
+from mutants.planted import Mutant
+
+_STORAGE = "storage/offsetd_storage"
+_RETENTION = f"{_STORAGE}/log_retention.py"
+_CLEANER = f"{_STORAGE}/cleaner/log_cleaner.py"
+_UPKEEP = "tests/unit/storage/test_upkeep.py"
+_LOG_CLEANER = "tests/unit/storage/cleaner/test_log_cleaner.py"
+
+UPKEEP_MUTANTS = (
+    Mutant(
+        name="retention does not ask who has the log",
+        file=_RETENTION,
+        replace="        if not self._states.begin(topic_partition):\n            return None\n",
+        by="        self._states.begin(topic_partition)\n",
+        caught_by=f"{_UPKEEP}::test_nothing_is_deleted_of_a_log_that_another_has_taken",
+    ),
+    Mutant(
+        name="records are deleted below a recovery point that was not moved",
+        file=_RETENTION,
+        replace="        store.settle_points()\n    store.raise_log_start_offset",
+        by="        pass\n    store.raise_log_start_offset",
+        caught_by=f"{_UPKEEP}::test_all_records_are_deleted_with_the_active_segment",
+    ),
+    Mutant(
+        name="a log that is rolled to be deleted is not looked at again",
+        file=_RETENTION,
+        replace=(
+            "        plan = _without_active(planned(store, topic_partition, files=files,"
+            " clock=clock))\n"
+        ),
+        by="",
+        caught_by=f"{_UPKEEP}::test_a_record_that_comes_while_its_log_is_deleted_stays",
+    ),
+    Mutant(
+        name="a batch that waits to be written is as old as its file",
+        file=f"{_STORAGE}/retention.py",
+        replace="files.modified_ms(segment.path) if whole else NOT_YET_MS",
+        by="files.modified_ms(segment.path)",
+        caught_by=f"{_UPKEEP}::test_a_record_that_comes_while_its_log_is_deleted_stays",
+    ),
+    Mutant(
+        name="the recovery point stays when the clock has rolled an idle log",
+        file=f"{_STORAGE}/upkeep.py",
+        replace="        if any(rolled):\n            self._store.settle_points()\n",
+        by="        if any(rolled):\n",
+        caught_by=f"{_UPKEEP}::test_an_idle_log_loses_its_deleted_keys_without_another_append",
+    ),
+    Mutant(
+        name="a delete horizon is forgotten at a restart",
+        file=f"{_STORAGE}/cleaner/candidates.py",
+        replace="delete_horizon_ms=history.delete_horizon_ms",
+        by="delete_horizon_ms=None",
+        caught_by=f"{_UPKEEP}::test_a_horizon_that_an_earlier_process_left_is_known_after_a_restart",
+    ),
+    Mutant(
+        name="a damaged log is deleted of",
+        file=_CLEANER,
+        replace="            if not is_damaged and (",
+        by="            if (",
+        caught_by=(
+            f"{_LOG_CLEANER}::test_a_log_that_cannot_be_cleaned_still_deletes_unless_it_is_damaged"
+        ),
+    ),
+    Mutant(
+        name="what was asked for is lost when its thread dies",
+        file=_CLEANER,
+        replace="                self._requests.put_back(work.request)\n",
+        by="                pass\n",
+        caught_by=f"{_LOG_CLEANER}::test_a_thread_that_dies_is_replaced_and_the_request_is_not_lost",
+    ),
+)
