@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 from operator import index
 from typing import SupportsIndex
 
-from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from offsetd.v1 import admin_service_pb2
@@ -137,8 +136,8 @@ def health_request(service: str) -> bytes:
     """gRPC's `HealthCheckRequest`; its generated code is the server's."""
     with building("health"):
         encoded = service.encode()
-    if len(encoded) > _SERVICE_BYTES_MAX:
-        raise ValueError(f"health: a service's name of {len(encoded)} bytes")
+        if len(encoded) > _SERVICE_BYTES_MAX:
+            raise ValueError(f"a service's name of {len(encoded)} bytes")
     return b"\x0a" + bytes([len(encoded)]) + encoded if encoded else b""
 
 
@@ -257,7 +256,7 @@ def _cleaning(message: admin_service_pb2.LogCleaning) -> LogCleaning:
 def _round(message: admin_service_pb2.CleaningRound) -> CleaningRound:
     return CleaningRound(
         start_time=_time(message.start_time),
-        duration=_duration(message.duration),
+        duration=message.duration.ToTimedelta(),
         first_dirty_offset=message.first_dirty_offset,
         end_offset=message.end_offset,
         bytes_before=message.bytes_before,
@@ -317,10 +316,7 @@ def _time(message: Timestamp) -> datetime:
 
 
 def _duration_in(message: Message, field: str) -> timedelta | None:
-    return _duration(getattr(message, field)) if message.HasField(field) else None
-
-
-def _duration(message: Duration) -> timedelta:
-    # What is longer than a timedelta holds is as good as the longest.
-    seconds = min(message.seconds, timedelta.max.days * 86_400)
-    return timedelta(seconds=seconds, microseconds=message.nanos // 1000)
+    if not message.HasField(field):
+        return None
+    duration: timedelta = getattr(message, field).ToTimedelta()
+    return duration
