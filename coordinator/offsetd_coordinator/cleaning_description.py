@@ -35,8 +35,8 @@ class CleaningDescription:
 def describe_cleaning(
     files: Files,
     view: LogView,
-    config: LogConfig,
     *,
+    config: LogConfig,
     first_dirty: int | None,
     start_offset: int = 0,
     now_ms: int,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final, cast
 
 from offsetd_storage.errors import CorruptBatch
-from offsetd_storage.files import File, Files
+from offsetd_storage.files import Files
 from offsetd_storage.folder_view import LogView
 from offsetd_storage.record_batch import (
     BatchHeader,
@@ -20,9 +20,10 @@ from offsetd_storage.record_batch import (
     computed_crc,
     decode_batch,
 )
-from offsetd_storage.segment import segment_base_offsets, segment_path
+from offsetd_storage.segment import segment_path
 from offsetd_storage.timestamp_type import TimestampType
 
+from offsetd_coordinator.live_folder import SegmentWalk
 from offsetd_coordinator.schemas.kafka_json import JsonText, message_json, replacing_text
 from offsetd_coordinator.schemas.layout import (
     Fields,
@@ -55,34 +56,39 @@ _RECORD_TYPES: Final = frozenset(RecordType)
 
 
 def dump_log(files: Files, log: LogView, *, decode_offsets: bool = True) -> Iterator[str]:
-    """The lines for every segment of a log, as far as it is to be read."""
-    for index, base_offset in enumerate(segment_base_offsets(files, log.folder)):
-        path = segment_path(log.folder, base_offset)
-        file = files.open(path, read_only=True)
+    """The lines for every segment of a log, as far as it is to be read.
+
+    Where a server exchanges segments meanwhile, what has been dumped is not dumped again.
+    """
+    segments = SegmentWalk(files, log)
+    offset_next = 0
+    while (found := segments.open_next(offset_next)) is not None:
+        base_offset, file = found
         try:
             size = file.size()
             readable_bytes = log.readable_bytes(base_offset, size)
-            if index > 0 and readable_bytes == 0 < size:
+            if segments.opened > 1 and readable_bytes == 0 < size:
                 return
-            yield f"Dumping {log.folder.name}/{path.name}"
+            name = segment_path(log.folder, base_offset).name
+            yield f"Dumping {log.folder.name}/{name}"
             yield f"Log starting offset: {base_offset}"
-            yield from _dump_batches(file, path.name, readable_bytes, decode_offsets=decode_offsets)
+            valid_bytes, is_whole = 0, readable_bytes == size
+            for position, batch in whole_batches(file, readable_bytes):
+                try:
+                    header = batch_header(batch)
+                except CorruptBatch:
+                    break
+                valid_bytes = position + len(batch)
+                if segments.is_live and header.last_offset < offset_next:
+                    continue
+                yield _batch_line(header, batch, position)
+                yield from _record_lines(batch, position, decode_offsets=decode_offsets)
+                offset_next = max(offset_next, header.last_offset + 1)
+            # Where the segment has been cleaned since, the recovery point is in none of its places.
+            if valid_bytes < readable_bytes and (is_whole or not segments.is_live):
+                yield f"Found {readable_bytes - valid_bytes} invalid bytes at the end of {name}"
         finally:
             file.close()
-
-
-def _dump_batches(file: File, name: str, size: int, *, decode_offsets: bool) -> Iterator[str]:
-    valid_bytes = 0
-    for position, batch in whole_batches(file, size):
-        try:
-            header = batch_header(batch)
-        except CorruptBatch:
-            break
-        yield _batch_line(header, batch, position)
-        yield from _record_lines(batch, position, decode_offsets=decode_offsets)
-        valid_bytes = position + len(batch)
-    if valid_bytes < size:
-        yield f"Found {size - valid_bytes} invalid bytes at the end of {name}"
 
 
 def _batch_line(header: BatchHeader, batch: bytes, position: int) -> str:

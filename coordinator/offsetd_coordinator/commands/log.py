@@ -4,8 +4,9 @@ What does is in `log_clean`, `log_retain` and `log_recreate`. Beside a running s
 below the recovery points is looked at. A broker's folder is as good as one of ours.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -31,6 +32,7 @@ from offsetd_coordinator.commands.log_folder import (
 )
 from offsetd_coordinator.commands.terminal import ProgressReport, Terminal
 from offsetd_coordinator.dump import dump_log
+from offsetd_coordinator.live_folder import seen_steadily
 from offsetd_coordinator.log_description import describe_log
 from offsetd_coordinator.verification.findings import Finding
 from offsetd_coordinator.verification.folder import folder_findings
@@ -142,7 +144,13 @@ def _descriptions(view: FolderView, logs: Sequence[LogView]) -> Iterator[Mapping
     starts = log_starts(view)
     for log in logs:
         start_offset = starts.get(log.topic_partition, 0)
-        description = describe_log(files, log, start_offset=start_offset)
+        description = seen_steadily(
+            files,
+            view,
+            log,
+            partial(describe_log, files, start_offset=start_offset),
+            is_doubtful=lambda found: found.problem is not None,
+        )
         yield {
             "partition": log.topic_partition.partition,
             "start_offset": description.start_offset,
@@ -167,14 +175,15 @@ def _cleaning_descriptions(
     for log in logs:
         row: dict[str, object] = {"partition": log.topic_partition.partition}
         try:
-            found = describe_cleaning(
+            look = partial(
+                describe_cleaning,
                 files,
-                log,
-                configs.log_config(log.topic_partition.topic),
+                config=configs.log_config(log.topic_partition.topic),
                 first_dirty=checkpoint.first_dirty(log.topic_partition),
                 start_offset=starts.get(log.topic_partition, 0),
                 now_ms=now_ms,
             )
+            found = seen_steadily(files, view, log, look)
         except DamageFound as damage:
             yield row | {"problem": str(damage.of(log.topic_partition))}
             continue
@@ -257,11 +266,34 @@ def _findings(
         report(done, len(logs), log.folder.name)
         is_offsets = log.topic_partition.topic == OFFSETS_TOPIC
         partitions = view.offsets_partitions if is_offsets else None
-        verifier = verifiers[log.topic_partition] = LogVerifier(
-            files, log, partitions=partitions, future=future_of(log)
+        look = partial(
+            _verified,
+            files,
+            partitions=partitions,
+            future=future_of(log),
+            is_live=not view.is_settled,
         )
-        yield from verifier.findings()
+        verifier, found = seen_steadily(files, view, log, look, is_doubtful=_has_damage)
+        verifiers[log.topic_partition] = verifier
+        yield from found
     yield from folder_findings(files, view, verifiers)
+
+
+def _verified(
+    files: OsFiles,
+    log: LogView,
+    *,
+    partitions: int | None,
+    future: "FutureTimestamps | None",
+    is_live: bool,
+) -> tuple[LogVerifier, Iterable[Finding]]:
+    """Findings are kept until it is clear that a server changed nothing under them."""
+    verifier = LogVerifier(files, log, partitions=partitions, future=future)
+    return verifier, list(verifier.findings()) if is_live else verifier.findings()
+
+
+def _has_damage(verified: tuple[LogVerifier, Iterable[Finding]]) -> bool:
+    return not all(finding.is_warning for finding in verified[1])
 
 
 def _future_of(files: OsFiles, view: FolderView) -> "Callable[[LogView], FutureTimestamps | None]":
