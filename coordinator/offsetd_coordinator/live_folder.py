@@ -52,10 +52,10 @@ def seen_steadily(
         before = _shape(files, log)
         try:
             found = look(log)
-            if is_last or not is_doubtful(found) or _is_steady(files, log, before):
+            if is_last or not is_doubtful(found) or _is_steady(files, view, log, before):
                 return found
         except (FileNotFoundError, StorageError, DamageFound):
-            if is_last or _is_steady(files, log, before):
+            if is_last or _is_steady(files, view, log, before):
                 raise
         sleep(_PAUSE_SECONDS)
         log = _seen_now(files, view, log)
@@ -124,8 +124,13 @@ class SegmentWalk:
         return self._files.open(segment_path(self._log.folder, base_offset), read_only=True)
 
 
-def _is_steady(files: Files, log: LogView, before: _Shape | None) -> bool:
-    return before is not None and _shape(files, log) == before
+def _is_steady(files: Files, view: FolderView, log: LogView, before: _Shape | None) -> bool:
+    """Whether nothing changed since `before`, nor the segment that is read up to a point."""
+    if before is None or _shape(files, log) != before:
+        return False
+    now = _seen_now(files, view, log).recovery_point
+    point = log.recovery_point
+    return (now and now.segment_base_offset) == (point and point.segment_base_offset)
 
 
 def _shape(files: Files, log: LogView) -> _Shape | None:
