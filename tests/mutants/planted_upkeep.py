@@ -54,7 +54,9 @@ UPKEEP_MUTANTS = (
         file=f"{_STORAGE}/cleaner/candidates.py",
         replace="delete_horizon_ms=history.delete_horizon_ms",
         by="delete_horizon_ms=None",
-        caught_by=f"{_UPKEEP}::test_a_horizon_that_an_earlier_process_left_is_known_after_a_restart",
+        caught_by=(
+            f"{_UPKEEP}::test_a_horizon_that_an_earlier_process_left_is_known_after_a_restart"
+        ),
     ),
     Mutant(
         name="a damaged log is deleted of",
@@ -70,6 +72,8 @@ UPKEEP_MUTANTS = (
         file=_CLEANER,
         replace="                self._requests.put_back(work.request)\n",
         by="                pass\n",
-        caught_by=f"{_LOG_CLEANER}::test_a_thread_that_dies_is_replaced_and_the_request_is_not_lost",
+        caught_by=(
+            f"{_LOG_CLEANER}::test_a_thread_that_dies_is_replaced_and_the_request_is_not_lost"
+        ),
     ),
 )

@@ -122,6 +122,32 @@ def opened(folder: Path, random: Random) -> LogStore:
     return LogStore.open(OsFiles(), folder, STORE, clock=SystemClock(), random=random)
 
 
+def disturbances(store: LogStore, upkeep: Upkeep) -> list[tuple[float, Callable[[], object]]]:
+    """What operators do meanwhile, and how many seconds apart."""
+
+    def delete_records() -> None:
+        log = store.logs[EVENTS]
+        bound = (log.log_start_offset + log.offset_next) // 2
+        upkeep.retention.delete_records(EVENTS, bound)
+
+    def change_threads() -> None:
+        threads = 3 - upkeep.config.cleaner.threads
+        cleaner = attrs.evolve(upkeep.config.cleaner, threads=threads)
+        upkeep.configure(attrs.evolve(upkeep.config, cleaner=cleaner))
+
+    def compact() -> None:
+        answers = upkeep.cleaner.compact(COMPACTED, rolls_active=True)
+        for answer in answers.values():
+            answer.result(timeout=60)
+
+    return [
+        (0.02, delete_records),
+        (1.0, change_threads),
+        (0.05, compact),
+        (0.5, lambda: upkeep.cleaner.abort(P0)),
+    ]
+
+
 @pytest.mark.parametrize("ends", ["closed", "killed"])
 def test_nothing_acknowledged_is_lost_while_segments_roll_and_are_cleaned_and_deleted(
     tmp_path: Path, ends: str
@@ -142,31 +168,13 @@ def test_nothing_acknowledged_is_lost_while_segments_roll_and_are_cleaned_and_de
         on_uncleanable=failures.append,
     )
 
-    def delete_records() -> None:
-        log = store.logs[EVENTS]
-        bound = (log.log_start_offset + log.offset_next) // 2
-        upkeep.retention.delete_records(EVENTS, bound)
-
-    def change_threads() -> None:
-        threads = 3 - upkeep.config.cleaner.threads
-        cleaner = attrs.evolve(upkeep.config.cleaner, threads=threads)
-        upkeep.configure(attrs.evolve(upkeep.config, cleaner=cleaner))
-
-    def compact() -> None:
-        answers = upkeep.cleaner.compact(COMPACTED, rolls_active=True)
-        for answer in answers.values():
-            answer.result(timeout=60)
-
     upkeep.start()
     with ThreadPoolExecutor(6) as pool:
         try:
             running = [
                 pool.submit(load.append_all),
                 pool.submit(load.flush_on),
-                pool.submit(load.again, 0.02, delete_records),
-                pool.submit(load.again, 1.0, change_threads),
-                pool.submit(load.again, 0.05, compact),
-                pool.submit(load.again, 0.5, lambda: upkeep.cleaner.abort(P0)),
+                *(pool.submit(load.again, *each) for each in disturbances(store, upkeep)),
             ]
             for each in running:
                 each.result()
