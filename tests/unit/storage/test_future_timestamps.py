@@ -6,23 +6,31 @@ CreateTime, `log.retention.minutes=1`, a check each second, as it was seen with 
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from offsetd_storage.append_timestamps import prepared_batch
-from offsetd_storage.cleaner.swap import delete_oldest
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.delayed_deletion import FileDeleter
 from offsetd_storage.errors import InvalidTimestamp
-from offsetd_storage.record_batch import batch_header
-from offsetd_storage.retention import RetentionPlan, plan_retention, segment_figures
+from offsetd_storage.log_retention import retain
+from offsetd_storage.log_store import LogStore, LogStoreConfig, TopicSpec
 from offsetd_storage.scheduler import LOG_RETENTION, PeriodicTask, Scheduler
 from offsetd_storage.settings import with_settings
 from offsetd_storage.simulated_files import SimulatedFiles
 from offsetd_storage.topic_configs import TopicConfigs
-from partition_logs import FOLDER, bases, batch_of, created, opened
+from offsetd_storage.topic_partition import TopicPartition
+from partition_logs import bases, batch_of
 from server_process import poll
 
+if TYPE_CHECKING:
+    from offsetd_storage.log_config import LogConfig
+    from offsetd_storage.retention import RetentionPlan
+
+FOLDER = Path("/offsets")
+EVENTS = TopicPartition("events", 0)
 NO_TIMESTAMP = -1
 LONG_AGO_MS = 1000
 MONTHS_AHEAD_MS = 1_742_299_840_000
@@ -39,56 +47,47 @@ AS_KAFKA = {
 
 
 class Topic:
-    """A log of two batches a segment, on a disk and under a clock of its own."""
+    """A log of two batches a segment in a real store, on a disk and under a clock of its own."""
 
     def __init__(self, settings: dict[str, str]) -> None:
         self.clock = ManualClock(START_MS)
         self.files = SimulatedFiles(clock=self.clock)
-        config = attrs.evolve(CONFIGS.log_config("topic"), segment_bytes_max=1000)
-        self.config = with_settings(config, settings)
-        self.log = created(self.files, config=self.config)
+        config = attrs.evolve(CONFIGS.log_config(EVENTS.topic), segment_bytes_max=1000)
+        self._open(with_settings(config, settings))
+
+    def _open(self, config: LogConfig) -> None:
+        store_config = LogStoreConfig(
+            partitions=1,
+            other_topics=(TopicSpec(topic=EVENTS.topic, partitions=1, log=config),),
+            journal_file_bytes=1 << 16,
+            journal_header_bytes=512,
+        )
+        self.store = LogStore.open(
+            self.files, FOLDER, store_config, clock=self.clock, random=Random(1)
+        )
+        self.log = self.store.logs[EVENTS]
         self.deleter = FileDeleter(self.files, self.clock)
 
     def append(self, *timestamps_ms: int) -> None:
         for timestamp_ms in timestamps_ms:
-            now_ms = self.clock.now_ms()
-            sent = batch_of(self.log.offset_next, timestamp_ms=timestamp_ms, size_bytes=BATCH_BYTES)
-            batch = prepared_batch(sent, self.config, now_ms=now_ms)
-            header = batch_header(batch)
-            self.log.append(
-                batch,
-                last_offset=header.last_offset,
-                max_timestamp_ms=header.max_timestamp_ms,
-                now_ms=now_ms,
-            )
-        self.log.write()
-        self.log.sync()
+            sent = batch_of(0, timestamp_ms=timestamp_ms, size_bytes=BATCH_BYTES)
+            self.store.produce(EVENTS, sent)
+        self.store.flush()
+        self.store.advance_recovery_points()
 
     def check(self) -> RetentionPlan:
         """What `kafka-log-retention` does."""
-        self.log.roll_if_due(self.clock.now_ms())
-        plan = plan_retention(
-            segment_figures(self.files, self.log),
-            self.config,
-            log_start_offset=self.log.log_start_offset,
-            high_watermark=self.log.offset_next_written,
-            now_ms=self.clock.now_ms(),
-        )
-        if plan.rolls_active:
-            self.log.roll()
-        self.log.sync()
-        self.log.raise_log_start_offset(plan.log_start_offset)
-        discard = partial(self.deleter.discard, delay_ms=self.config.file_delete_delay_ms)
-        delete_oldest(self.files, self.log, len(plan.deletions), discard=discard)
-        return plan
+        self.store.roll(EVENTS, only_if_due=True)
+        discard = partial(self.deleter.discard, delay_ms=self.log.config.file_delete_delay_ms)
+        return retain(self.store, EVENTS, files=self.files, clock=self.clock, discard=discard)
 
     def restart(self) -> None:
-        """The process is killed; the log comes back from its files."""
-        self.log.abandon()
+        """The process is killed; the log comes back from its files and the journal."""
+        config = self.log.config
+        self.store.abandon()
         self.files = self.files.kill()
         self.files.clock = self.clock
-        self.log = opened(self.files, config=self.config)
-        self.deleter = FileDeleter(self.files, self.clock)
+        self._open(config)
 
     @property
     def records(self) -> int:
@@ -142,12 +141,12 @@ def checks_until_empty(topic: Topic, checks_max: int) -> int | None:
         # The cure: the time of the append, whatever the writer says.
         ([MONTHS_AHEAD_MS] * 5, AS_KAFKA | {"message.timestamp.type": "LogAppendTime"}, 60),
         ([LONG_AGO_MS] * 5, {"message.timestamp.type": "LogAppendTime"}, 60),
-        # And ours: a segment is no younger than its roll. The active one is rolled by the clock, at
-        # the first check that is more than 10 s after it was written.
+        # And ours: a segment is no younger than its roll, and ages from its last write before that.
+        # The active one is rolled by the clock, after 10 s.
         (
             [MONTHS_AHEAD_MS] * 5,
             AS_KAFKA | {"retention.age.from.roll": "true", "segment.ms": "10000"},
-            11 + 60,
+            60,
         ),
         (
             [MONTHS_AHEAD_MS] + [START_MS] * 5,
@@ -162,7 +161,7 @@ def test_records_outlive_so_many_checks(
     topic = Topic(settings)
     topic.append(*timestamps_ms)
     assert checks_until_empty(topic, 90) == outlived
-    logs = [name for name in topic.files.list_folder(FOLDER) if name.endswith(".log")]
+    logs = [name for name in topic.files.list_folder(topic.log.folder) if name.endswith(".log")]
     assert len(logs) == len(bases(topic.log)) == (3 if outlived is None else 1)
 
 
@@ -221,5 +220,5 @@ def test_a_changed_policy_counts_from_the_next_check_on() -> None:
     topic = Topic({"cleanup.policy": "compact"})
     topic.append(*[LONG_AGO_MS] * 3)
     assert not topic.check().deletions
-    topic.config = with_settings(topic.config, {"cleanup.policy": "compact,delete"})
+    topic.log.config = with_settings(topic.log.config, {"cleanup.policy": "compact,delete"})
     assert len(topic.check().deletions) == 2
