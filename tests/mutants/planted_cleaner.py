@@ -91,9 +91,9 @@ CLEANER_MUTANTS = (
     ),
     Mutant(
         name="a producer's batches go with the stretch that they are in",
-        file=f"{_KERNELS}/offset_map.py",
-        replace="if producer_id >= 0 or count == 0 or",
-        by="if count == 0 or",
+        file=f"{_KERNELS}/bitmap.py",
+        replace="load_i64(buffer, position + PRODUCER_ID_AT) < 0\n        and ",
+        by="",
         caught_by=_KEEP,
     ),
     Mutant(

@@ -161,8 +161,8 @@ class OffsetMap:
     def gone(self, segment_base_offset: int) -> list[GoneStretch]:
         """The stretches of a segment of which nothing stays, in order, as the last `build` knows.
 
-        That checked all their batches, and that they are no producer's and hold records. A log of
-        many GiB may have more of them.
+        That checked every byte of them. So they need not be read again, as long as nobody but the
+        cleaner replaces the file. There may be more of them in a log of many GiB.
         """
         rows = self._gone[self._gone[:, bitmap.SEGMENT_BASE] == segment_base_offset]
         return [GoneStretch(*row) for row in rows.tolist()]

@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Any, Final
 from numba import types
 from numba.extending import intrinsic
 
+from offsetd_storage.kernels.byte_order import load_i32, load_i64
+from offsetd_storage.kernels.encode import BASE_OFFSET_AT, COUNT_AT, PRODUCER_ID_AT
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    Bytes = npt.NDArray[np.uint8]
     Numbers = npt.NDArray[np.int64]
 
 # Numba has types for some of what we use, depending on its version.
 _intrinsic: Final[Any] = intrinsic
 
-# Columns of a stretch: whole batches, one behind the other, that producers have not marked and
-# that hold records.
+# Columns of a stretch: whole plain batches, one behind the other.
 SEGMENT_BASE: Final = 0
 START: Final = 1  # in the segment's file, as is the end
 END_POSITION: Final = 2
@@ -66,6 +68,16 @@ def bits_in(bits: Numbers, first: int, last: int) -> int:
 def has_bit(bits: Numbers, at: int) -> bool:
     """Whether a bit is set."""
     return bool((bits[at >> 6] >> (at & 63)) & 1 != 0)
+
+
+@inline_kernel
+def is_plain(buffer: Bytes, position: int, first_dirty: int) -> bool:
+    """Whether the bitmap alone decides what stays of the batch at `position`."""
+    return bool(
+        load_i64(buffer, position + PRODUCER_ID_AT) < 0
+        and load_i32(buffer, position + COUNT_AT) > 0
+        and load_i64(buffer, position + BASE_OFFSET_AT) >= first_dirty
+    )
 
 
 @kernel("int64(int64[:, ::1], int64, int64[::1], int64, int64, int64)")

@@ -24,6 +24,7 @@ from offsetd_storage.kernels.bitmap import (
     RECORDS,
     SEGMENT_BASE,
     START,
+    is_plain,
 )
 from offsetd_storage.kernels.byte_order import load_i16, load_i32, load_i64
 from offsetd_storage.kernels.decode import load_record
@@ -278,7 +279,6 @@ def _map_records(
     # With less room than this, the queue is emptied before each key.
     keys_unwatched = state[KEYS_MAX] - QUEUE_ROWS
     unkeyed = 0
-    tombstones = 0
     delta_before = -1
     for done in range(count):
         record = load_record(buffer, position, end)
@@ -293,7 +293,6 @@ def _map_records(
                 _drain(state, table, queue)
                 if state[KEYS] >= state[KEYS_MAX]:
                     state[MESSAGES] += done
-                    state[TOMBSTONES] += tombstones
                     return FULL
             low, high = hash_key(buffer, record[3], record[4], secret)
             entry = entry_of(low, high, slots, secret)
@@ -309,13 +308,12 @@ def _map_records(
             state[LATEST_OFFSET] = offset
             state[UNKEYED] += unkeyed
             unkeyed = 0
-            tombstones += 1 if record[6] < 0 else 0
+            state[TOMBSTONES] += 1 if record[6] < 0 else 0
         elif offset >= first_dirty:
             unkeyed += 1
     if position != end:
         return BAD_RECORD
     state[MESSAGES] += count
-    state[TOMBSTONES] += tombstones
     state[UNKEYED] += unkeyed
     return END
 
@@ -361,38 +359,28 @@ def _map_batch(
 
 @inline_kernel
 def _note(
-    buffer: Bytes,
-    position: int,
-    last_offset: int,
-    before: int,
     state: Numbers,
     stretches: Numbers,
-) -> int:
-    """Add the batch at `position` to the last stretch, which has `before` bytes, or to a new one;
-    returns the bytes of that, 0 where it is to be added to no more.
-    """
-    count = load_i32(buffer, position + COUNT_AT)
-    base_offset = load_i64(buffer, position + BASE_OFFSET_AT)
-    producer_id = load_i64(buffer, position + PRODUCER_ID_AT)
-    if producer_id >= 0 or count == 0 or base_offset < state[FIRST_DIRTY]:
-        return 0
-    if before == 0:
-        if state[STRETCHES] == stretches.shape[0]:
-            return 0
-        row = state[STRETCHES]
-        state[STRETCHES] += 1
-        stretches[row, SEGMENT_BASE] = state[SEGMENT_BASE_OFFSET]
-        stretches[row, START] = state[FILE_POSITION] + position
-        stretches[row, FIRST_OFFSET] = base_offset
-        stretches[row, BATCHES] = 0
-        stretches[row, RECORDS] = 0
-    row = state[STRETCHES] - 1
-    size = batch_size(buffer, position)
-    stretches[row, END_POSITION] = state[FILE_POSITION] + position + size
+    start: int,
+    end: int,
+    first_offset: int,
+    last_offset: int,
+    batches: int,
+    records: int,
+) -> None:
+    """Note the plain batches between two positions in the buffer, if there are any, and room."""
+    row = state[STRETCHES]
+    if batches == 0 or row == stretches.shape[0]:
+        return
+    stretches[row, SEGMENT_BASE] = state[SEGMENT_BASE_OFFSET]
+    stretches[row, START] = state[FILE_POSITION] + start
+    stretches[row, END_POSITION] = state[FILE_POSITION] + end
+    # What is missing before the first batch has no bits.
+    stretches[row, FIRST_OFFSET] = max(first_offset, state[FIRST_DIRTY])
     stretches[row, LAST_OFFSET] = last_offset
-    stretches[row, BATCHES] += 1
-    stretches[row, RECORDS] += count
-    return before + size if before + size < STRETCH_BYTES else 0
+    stretches[row, BATCHES] = batches
+    stretches[row, RECORDS] = records
+    state[STRETCHES] += 1
 
 
 @kernel(
@@ -417,7 +405,10 @@ def map_batches(
     decide about those in `stretches`, which are noted as long as there are rows.
     """
     position = start
-    stretch_bytes = 0
+    stretch_start = start
+    stretch_offset = state[OFFSET_NEXT]
+    batches = 0
+    records = 0
     offset_last_max = state[SEGMENT_BASE_OFFSET] + I32_MAX
     state[QUEUED] = 0
     reason = END
@@ -432,9 +423,25 @@ def map_batches(
         last_offset += load_i32(buffer, position + LAST_OFFSET_DELTA_AT)
         if last_offset >= state[FIRST_DIRTY]:
             state[LATEST_OFFSET] = last_offset
+        following = position + batch_size(buffer, position)
+        if is_plain(buffer, position, state[FIRST_DIRTY]):
+            batches += 1
+            records += load_i32(buffer, position + COUNT_AT)
+        else:
+            last = state[OFFSET_NEXT] - 1
+            _note(state, stretches, stretch_start, position, stretch_offset, last, batches, records)
+            batches = 0
         state[OFFSET_NEXT] = last_offset + 1
-        stretch_bytes = _note(buffer, position, last_offset, stretch_bytes, state, stretches)
-        position += batch_size(buffer, position)
+        position = following
+        if batches == 0 or position - stretch_start >= STRETCH_BYTES:
+            last = last_offset
+            _note(state, stretches, stretch_start, position, stretch_offset, last, batches, records)
+            stretch_start = position
+            stretch_offset = last_offset + 1
+            batches = 0
+            records = 0
+    last = state[OFFSET_NEXT] - 1
+    _note(state, stretches, stretch_start, position, stretch_offset, last, batches, records)
     _drain(state, table, queue)
     state[REASON] = reason
     return position

@@ -139,6 +139,12 @@ def batch_flaw(
     return END
 
 
+@inline_kernel
+def _is_marked(buffer: Bytes, position: int) -> bool:
+    has_horizon = load_i16(buffer, position + ATTRIBUTES_AT) & HORIZON_BIT != 0
+    return bool(has_horizon or load_i64(buffer, position + PRODUCER_ID_AT) >= 0)
+
+
 @kernel("int64(uint8[::1], int64, int64, int64[::1], int64[:, ::1])")
 def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Numbers) -> int:
     """Check the batches from `start` to `end` and return where the first one begins that is not
@@ -158,7 +164,6 @@ def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Num
     rows = state[INDEX_ROWS]
     batches = state[BATCHES]
     records = state[RECORDS]
-    marked = state[MARKED_BATCHES]
     position = start
     reason = END
     while position < end:
@@ -188,8 +193,7 @@ def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Num
         leader_epoch_last = max(leader_epoch_last, load_i32(buffer, position + LEADER_EPOCH_AT))
         batches += 1
         records += load_i32(buffer, position + COUNT_AT)
-        has_horizon = load_i16(buffer, position + ATTRIBUTES_AT) & HORIZON_BIT != 0
-        marked += 1 if has_horizon or load_i64(buffer, position + PRODUCER_ID_AT) >= 0 else 0
+        state[MARKED_BATCHES] += 1 if _is_marked(buffer, position) else 0
         position += batch_size(buffer, position)
     state[OFFSET_NEXT] = offset_next
     state[LEADER_EPOCH_LAST] = leader_epoch_last
@@ -199,7 +203,6 @@ def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Num
     state[INDEX_ROWS] = rows
     state[BATCHES] = batches
     state[RECORDS] = records
-    state[MARKED_BATCHES] = marked
     state[REASON] = reason
     return position
 
