@@ -201,7 +201,7 @@ class CoordinatorLoadInProgress(CoordinatorError):
 
 
 class CoordinatorNotAvailable(CoordinatorError):
-    """The server is draining."""
+    """The server is draining, or its clock was set between a decision and its append."""
 
     reason = "COORDINATOR_NOT_AVAILABLE"
     retriable = True

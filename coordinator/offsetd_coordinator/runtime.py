@@ -12,12 +12,19 @@ import functools
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from offsetd_storage.errors import PartitionQuarantined, RecordTooLarge, StorageFailed, StorageFull
+from offsetd_storage.errors import (
+    InvalidTimestamp,
+    PartitionQuarantined,
+    RecordTooLarge,
+    StorageFailed,
+    StorageFull,
+)
 from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.errors import (
     CoordinatorError,
+    CoordinatorNotAvailable,
     DiskFull,
     InvalidCommitSize,
     LogPartitionQuarantined,
@@ -330,6 +337,10 @@ class Runtime:
             raise DiskFull("the disk is full: nothing was written") from error
         except RecordTooLarge as error:
             raise InvalidCommitSize("offsets", "{cause}", cause=error) from error
+        except InvalidTimestamp as error:
+            # It was this clock's a moment ago, so only a bound next to nothing, or a clock that was
+            # set, gets here.
+            raise CoordinatorNotAvailable(f"nothing was written: {error}") from error
         except PartitionQuarantined as error:
             raise LogPartitionQuarantined(
                 "log partition {log_partition} is damaged: {cause}",

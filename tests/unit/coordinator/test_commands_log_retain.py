@@ -172,6 +172,23 @@ def test_a_compacted_topic_only_loses_what_lies_below_its_start(tmp_path: Path) 
     assert len(segments(folder, OFFSETS)) == 2
 
 
+def test_any_compacted_topic_is_cleaned_by_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "offsets"
+    store = opened(folder)
+    for days in range(20):
+        set_dynamically(store, "retention.ms", str((100 + days) * DAY_MS))
+    store.roll(SETTINGS)
+    store.close()
+    arguments = ("clean", "--data-dir", str(folder), "--topic")
+    refused = offsetd_log(*arguments, AUDIT_TOPIC)
+    assert refused.code == 1
+    assert "not compact" in refused.err
+    outcome = offsetd_log(*arguments, CONFIG_TOPIC, output=OutputFormat.JSON)
+    assert outcome.code == 0, outcome.err
+    (row,) = json.loads(outcome.out)
+    assert (row["records_before"], row["records_after"]) == (20, 1)
+
+
 def test_deleting_offsets_by_age_is_refused(tmp_path: Path) -> None:
     folder = made(tmp_path / "offsets")
     outcome, _ = retain(folder, "--set", "cleanup.policy=delete", topic="__consumer_offsets")

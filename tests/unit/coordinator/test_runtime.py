@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd_coordinator.errors import (
     CoordinatorError,
+    CoordinatorNotAvailable,
     DiskFull,
     GroupIdNotFound,
     InvalidCommitSize,
@@ -29,6 +30,7 @@ from offsetd_coordinator.requests import (
 from offsetd_coordinator.runtime import OFFSETS_TOPIC, Runtime
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.errors import (
+    InvalidTimestamp,
     PartitionQuarantined,
     RecordTooLarge,
     StorageError,
@@ -218,6 +220,7 @@ async def test_a_caller_that_goes_away_leaves_the_others_waiting_well(run: Run) 
     ("error", "expected"),
     [
         (StorageFull("no room"), DiskFull),
+        (InvalidTimestamp("too old", timestamp_ms=1, record=0), CoordinatorNotAvailable),
         (RecordTooLarge("too large"), InvalidCommitSize),
         (PartitionQuarantined("damaged"), LogPartitionQuarantined),
     ],
