@@ -33,6 +33,7 @@ from offsetd_storage.store_config import (
     PARTITIONS_MAX,
     LogStoreConfig,
 )
+from offsetd_storage.strays import strays_taken_back
 from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -83,11 +84,28 @@ def survey_folder(
 ) -> Survey:
     """Locks a folder, and says what there is to be done.
 
-    Nothing is changed, but that the folder is made where it is missing. Raises FolderLocked,
-    NewerFormat, FolderMismatch, JournalDamaged, ForeignWriter, OSError. What has to be given back,
-    also after an error, goes into `cleanup`.
+    Nothing is changed, but that the folder is made where it is missing, and that folders of ours
+    that a broker set aside have their names again. Raises FolderLocked, NewerFormat,
+    FolderMismatch, JournalDamaged, ForeignWriter, OSError: then it is as it was. What has to be
+    given back, also after an error, goes into `cleanup`.
     """
     properties = lock_and_check_format(folder, cleanup)
+    ours = [
+        TopicPartition(spec.topic, partition)
+        for spec in folder.config.other_topics
+        for partition in range(spec.partitions)
+    ]
+    with strays_taken_back(folder.files, folder.path, ours) as warnings:
+        survey = _survey(folder, properties, on_progress)
+        return attrs.evolve(survey, warnings=warnings + survey.warnings)
+
+
+def _survey(
+    folder: RecoveryScope,
+    properties: FolderProperties | None,
+    on_progress: Callable[[RecoveryProgress], None] | None,
+) -> Survey:
+    """The steps behind the first."""
     journal = follow_journal(folder, properties)
     claims = collect_claims(folder, journal)
     checkpoints = FolderCheckpoints(folder.files, folder.path)
