@@ -12,6 +12,10 @@ import pytest
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("quick", deadline=None, print_blob=True, max_examples=20)
 hypothesis.settings.register_profile("nightly", deadline=None, print_blob=True, max_examples=5000)
+# For a planted bug: that it is noticed is enough.
+hypothesis.settings.register_profile(
+    "unshrunk", deadline=None, phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate)
+)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 

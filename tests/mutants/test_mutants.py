@@ -57,7 +57,11 @@ def plant(mutant: Mutant, folder: Path) -> dict[str, str]:
     roots = os.pathsep.join(str(folder / root) for root in SOURCE_ROOTS)
     # At their short settings: a test that notices does so soon.
     environment = {name: value for name, value in os.environ.items() if name != "OFFSETD_NIGHTLY"}
-    return environment | {"PYTHONPATH": roots, "PYTHONDONTWRITEBYTECODE": "1"}
+    return environment | {
+        "PYTHONPATH": roots,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HYPOTHESIS_PROFILE": "unshrunk",
+    }
 
 
 def run_test(node: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
