@@ -119,6 +119,13 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
             dumps = (dump_log(OsFiles(), log, decode_offsets=offsets_decoder) for log in logs)
             terminal.lines(chain.from_iterable(dumps))
 
+    _register_verify(group, terminal)
+    log_clean.register(group, terminal)
+    log_retain.register(group, terminal)
+    log_recreate.register(group, terminal)
+
+
+def _register_verify(group: typer.Typer, terminal: Terminal) -> None:
     @group.command("verify")
     def verify(
         data_dir: FolderOption = DEFAULT_FOLDER,
@@ -133,10 +140,6 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         """
         with failures_told(terminal):
             _verify(terminal, *looked_at(terminal, data_dir, topic, partition))
-
-    log_clean.register(group, terminal)
-    log_retain.register(group, terminal)
-    log_recreate.register(group, terminal)
 
 
 def _descriptions(view: FolderView, logs: Sequence[LogView]) -> Iterator[Mapping[str, object]]:
