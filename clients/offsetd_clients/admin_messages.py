@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from operator import index
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -303,8 +303,8 @@ def _cleaning_state(number: int) -> CleaningState:
     return CleaningState.__members__.get(name, CleaningState.UNKNOWN)
 
 
-def _revision_in(response: Message) -> Revision | None:
-    return revision_of(response.revision) if response.HasField("revision") else None  # type: ignore[attr-defined]
+def _revision_in(response: Any) -> Revision | None:
+    return revision_of(response.revision) if response.HasField("revision") else None
 
 
 def _time_in(message: Message, field: str) -> datetime | None:

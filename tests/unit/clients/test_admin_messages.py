@@ -1,6 +1,7 @@
 """offsetd_clients.admin_messages"""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from offsetd_clients.admin_values import CleaningState, ConfigSource
 from offsetd_clients.errors import InvalidRequest
 from offsetd_clients.values import Revision
 
-NOTE = {"request_id": "r", "validate_only": True, "reason": "why"}
+NOTE: dict[str, Any] = {"request_id": "r", "validate_only": True, "reason": "why"}
+untyped: Any = admin_messages
 
 
 @pytest.mark.parametrize(
@@ -70,13 +72,13 @@ def test_what_does_not_fit_is_refused_before_it_is_sent() -> None:
     with pytest.raises(InvalidRequest):
         admin_messages.describe_log_request("t", [2**31])
     with pytest.raises(TypeError):
-        admin_messages.describe_log_request("t", ["1"])  # type: ignore[list-item]
+        untyped.describe_log_request("t", ["1"])
     with pytest.raises(TypeError):
         admin_messages.describe_config_request("t", "retention.ms")
     with pytest.raises(TypeError):
-        admin_messages.update_config_request(["a"], topic="", remove=(), **NOTE)  # type: ignore[arg-type]
+        untyped.update_config_request(["a"], topic="", remove=(), **NOTE)
     with pytest.raises(TypeError):
-        admin_messages.update_config_request({"a": 1}, topic="", remove=(), **NOTE)  # type: ignore[dict-item]
+        untyped.update_config_request({"a": 1}, topic="", remove=(), **NOTE)
     with pytest.raises(InvalidRequest):
         admin_messages.describe_config_request("\ud800", ())
 
@@ -127,9 +129,10 @@ def test_a_log_is_read_with_all_that_is_known_of_it() -> None:
 
 
 def test_what_a_newer_server_says_is_unknown_and_not_an_error() -> None:
-    [setting] = admin_messages.config_settings([pb.ConfigSetting(source=99)])  # type: ignore[arg-type]
+    newer: Any = 99
+    [setting] = admin_messages.config_settings([pb.ConfigSetting(source=newer)])
     assert setting.source == ConfigSource.UNKNOWN
-    message = pb.LogPartition(cleaning=pb.LogCleaning(state=99))  # type: ignore[arg-type]
+    message = pb.LogPartition(cleaning=pb.LogCleaning(state=newer))
     [partition] = admin_messages.log_partitions(pb.DescribeLogResponse(partitions=[message]))
     assert partition.cleaning is not None
     assert partition.cleaning.state == CleaningState.UNKNOWN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -25,9 +25,9 @@ WINDOW_MS = 60_000
 AUDIT = "__offsetd_audit"
 
 
-def new_shard(**fields: object) -> ConfigShard:
+def new_shard(**fields: Any) -> ConfigShard:
     """An empty shard."""
-    return ConfigShard(TopicConfigs(**fields), request_id_window_ms=WINDOW_MS)  # type: ignore[arg-type]
+    return ConfigShard(TopicConfigs(**fields), request_id_window_ms=WINDOW_MS)
 
 
 def ask(shard: ConfigShard, request: UpdateConfig, now_ms: int = NOW_MS) -> ConfigDecision:
