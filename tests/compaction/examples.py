@@ -205,6 +205,59 @@ def aborted_records_go_at_once_and_their_marker_at_its_horizon() -> Example:
 
 
 @_example
+def an_aborted_transaction_goes_from_all_segments_that_it_spans() -> Example:
+    log, producer = LogWriter(), Producer(id=7)
+    log.put((b"a", b"1"))
+    log.put((b"a", b"2"), producer=producer, is_transactional=True)
+    log.roll()
+    log.put((b"b", b"1"))
+    log.put((b"b", b"2"), producer=producer, is_transactional=True)
+    log.roll()
+    log.mark(producer, ABORT)
+    log.put((b"c", b"1"))
+    return Example(
+        # Each segment is a group of its own.
+        case=_case(log, _at(5000), segment_bytes=61, producer_expiration_ms=1000),
+        expected=[
+            Expected(
+                next_first_dirty=6, segments=[["0-0: 0"], ["2-2: 2"], ["4-4 marker: 4", "5-5: 5"]]
+            )
+        ],
+    )
+
+
+@_example
+def a_full_map_ends_a_round_within_an_aborted_transaction() -> Example:
+    log, producer = LogWriter(), Producer(id=7)
+    log.put((b"a", b"1"))
+    log.put((b"a", b"2"), producer=producer, is_transactional=True)
+    log.put((b"b", b"1"))
+    log.put((b"b", b"2"), producer=producer, is_transactional=True)
+    log.mark(producer, ABORT)
+    log.put((b"c", b"1"))
+    return Example(
+        case=_case(
+            log,
+            *[_at(5000 + 100 * number) for number in range(3)],
+            map_slots=2,
+            producer_expiration_ms=1000,
+            delete_retention_ms=100,
+        ),
+        expected=[
+            # The aborted records of the range that was not mapped go as well.
+            Expected(
+                next_first_dirty=2, segments=[["0-0: 0", "2-2: 2", "4-4 marker: 4", "5-5: 5"]]
+            ),
+            Expected(
+                next_first_dirty=5,
+                segments=[["0-0: 0", "2-2: 2", "4-4 marker until 5200: 4", "5-5: 5"]],
+            ),
+            Expected(next_first_dirty=6, segments=[["0-0: 0", "2-2: 2", "5-5: 5"]]),
+        ],
+    )
+
+
+@_example
 def an_active_producer_keeps_its_last_batch_and_that_the_marker() -> Example:
     log, producer = LogWriter(), Producer(id=7)
     log.put((b"a", b"1"))
