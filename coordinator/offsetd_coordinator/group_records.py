@@ -89,7 +89,7 @@ class GroupRecords:
         """Whether the group is not empty. Not known of one that is not readable."""
         if self.group_type is GroupType.CONSUMER:
             return any(map(_is_member, self._consumer_keys()))
-        classic = self._classic
+        classic = self.classic
         return classic is not None and bool(classic.members)
 
     @property
@@ -97,7 +97,7 @@ class GroupRecords:
         """Empty for a simple group."""
         if self.group_type is GroupType.CONSUMER:
             return CONSUMER_PROTOCOL_TYPE
-        return "" if self._classic is None else self._classic.protocol_type
+        return "" if self.classic is None else self.classic.protocol_type
 
     @property
     def state(self) -> GroupState:
@@ -125,7 +125,7 @@ class GroupRecords:
         """Whether a member reads the topic, as far as the records tell."""
         if self.group_type is GroupType.CONSUMER:
             return any(topic in topics for topics in self._consumer_topics().values())
-        classic = self._classic
+        classic = self.classic
         if classic is None or classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return False
         for member in classic.members:
@@ -158,7 +158,7 @@ class GroupRecords:
 
     def describe(self, offset_count: int) -> Group:
         """The group in full. For a readable group of some type, or without any records."""
-        classic = self._classic
+        classic = self.classic
         is_consumer = self.group_type is GroupType.CONSUMER
         if is_consumer or classic is None:
             protocol, generation, leader_id, state_timestamp_ms = "", self._epoch, "", -1
@@ -184,7 +184,8 @@ class GroupRecords:
         return GroupKey(group=self.group_id.decode())
 
     @property
-    def _classic(self) -> GroupMetadataValue | None:
+    def classic(self) -> GroupMetadataValue | None:
+        """The record of a classic group, if there is one that can be read."""
         value = self._records.get(self._classic_key)
         return value if isinstance(value, GroupMetadataValue) else None
 
@@ -250,13 +251,13 @@ class GroupRecords:
             )
 
     def _classic_members(self) -> Iterator[GroupMember]:
-        if self._classic is None:
+        if self.classic is None:
             return
-        for member in self._classic.members:
+        for member in self.classic.members:
             topics: tuple[str, ...] = ()
             assignment: tuple[tuple[str, int], ...] = ()
             if self.protocol_type == CONSUMER_PROTOCOL_TYPE:
-                topics, assignment = _read_protocol(member.subscription, member.assignment)
+                topics, assignment = read_protocol(member.subscription, member.assignment)
             yield GroupMember(
                 member_id=member.member_id,
                 instance_id=member.group_instance_id,
@@ -276,7 +277,7 @@ def _topic_id_text(topic_id: bytes) -> str:
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
 
 
-def _read_protocol(
+def read_protocol(
     subscription: bytes, assignment: bytes
 ) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
     """A member's topics and partitions; nothing where its own bytes cannot be read."""

@@ -1,0 +1,149 @@
+"""What members ask of a group, and what it answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    from offsetd_coordinator.errors import CoordinatorError
+    from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
+
+    Token = Hashable
+    """A call that waits, as whoever took it names it; never None."""
+
+GENERATION_NONE = -1
+
+
+class Moment(NamedTuple):
+    """Now: by the wall clock for what is written down, by the monotonic one for waiting."""
+
+    wall_ms: int
+    monotonic_ms: int
+
+
+class MemberIdentity(NamedTuple):
+    """Who a call comes from: as all of these are told by the group."""
+
+    member_id: str = ""
+    generation: int = GENERATION_NONE
+    instance_id: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class JoinGroup:
+    """A member wants to be in the next generation. `member_id` is empty at first.
+
+    `protocols` are names with what the member says under each, the preferred one first.
+    """
+
+    group_id: bytes
+    member_id: str = ""
+    instance_id: str | None = None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@attrs.frozen(kw_only=True)
+class SyncGroup:
+    """A member asks for its assignment; the leader brings those of all members, by their ids.
+
+    Where `protocol_type` or `protocol` is given, it has to be the group's.
+    """
+
+    group_id: bytes
+    member: MemberIdentity
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignments: Mapping[str, bytes] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class LeaveGroup:
+    """Members leave or are removed: by member id, or by instance id with an empty member id."""
+
+    group_id: bytes
+    members: tuple[tuple[str, str | None], ...]
+
+
+class JoinedMember(NamedTuple):
+    """A member, as the leader is told of it."""
+
+    member_id: str
+    instance_id: str | None
+    subscription: bytes
+
+
+class Joined(NamedTuple):
+    """The member is in a generation. `members` is empty unless it leads.
+
+    `skips_assignment`: it leads, but the assignments stand and SyncGroup will tell its own.
+    """
+
+    member_id: str
+    generation: int
+    protocol_type: str
+    protocol: str
+    leader_id: str
+    members: tuple[JoinedMember, ...]
+    skips_assignment: bool
+
+
+class Synced(NamedTuple):
+    """The generation is settled, and this is the member's part."""
+
+    protocol_type: str
+    protocol: str
+    assignment: bytes
+
+
+class LeftMember(NamedTuple):
+    """A member of a LeaveGroup, as it was named; `refusal` is None if it has left."""
+
+    member_id: str
+    instance_id: str | None
+    refusal: CoordinatorError | None
+
+
+class Left(NamedTuple):
+    """What became of each member of a LeaveGroup, in its order."""
+
+    members: tuple[LeftMember, ...]
+
+
+Outcome = "Joined | Synced | Left | CoordinatorError"
+
+
+class Answer(NamedTuple):
+    """What a waiting call gets."""
+
+    token: Token
+    outcome: Joined | Synced | Left | CoordinatorError
+
+
+@attrs.define(kw_only=True, eq=False)
+class Step:
+    """What follows from one call or one deadline.
+
+    Where there is a `record`, it has to be written next, before anything else is asked of the
+    group: `Membership.settle` then says what follows from that. The answers may leave when what
+    was written so far is durable.
+    """
+
+    group_id: bytes
+    answers: list[Answer] = attrs.field(factory=list)
+    record: GroupMetadataValue | None = None
+
+    def answer(
+        self, token: Token | None, outcome: Joined | Synced | Left | CoordinatorError
+    ) -> None:
+        """Answers a call; None: nobody waits."""
+        if token is not None:
+            self.answers.append(Answer(token, outcome))

@@ -1,0 +1,86 @@
+"""Deadlines that are moved far more often than they come: a heap that is told late."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+Key = TypeVar("Key", bound="Hashable")
+
+_STALE_ENTRIES_MIN = 64
+
+
+class Deadlines(Generic[Key]):
+    """One deadline a key. To move one to a later time costs two lookups.
+
+    The heap holds a time at or before each key's deadline; when that comes, the key is put back
+    if it was moved meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[Key, int] = {}
+        self._queued: dict[Key, int] = {}
+        self._heap: list[tuple[int, int, Key]] = []
+        self._pushes = 0
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def get(self, key: Key) -> int | None:
+        """The key's deadline, if it has one."""
+        return self._due.get(key)
+
+    def set(self, key: Key, due_ms: int) -> None:
+        """Gives the key a deadline, in place of the one it may have."""
+        self._due[key] = due_ms
+        queued = self._queued.get(key)
+        if queued is None or due_ms < queued:
+            self._push(key, due_ms)
+            if len(self._heap) > 2 * len(self._due) + _STALE_ENTRIES_MIN:
+                self._build_anew()
+
+    def cancel(self, key: Key) -> None:
+        """Takes the key's deadline away, if it has one."""
+        self._due.pop(key, None)
+
+    @property
+    def next_ms(self) -> int | None:
+        """When to look again: at or before the nearest deadline. None: there is none."""
+        return self._heap[0][0] if self._heap else None
+
+    def expired(self, now_ms: int) -> Iterator[Key]:
+        """The keys whose deadline has come, the earliest first; each loses its deadline.
+
+        Deadlines may be set and cancelled in between.
+        """
+        while self._heap and self._heap[0][0] <= now_ms:
+            queued_ms, _, key = heapq.heappop(self._heap)
+            if self._queued.get(key) != queued_ms:
+                continue  # An earlier entry of the same key came first.
+            del self._queued[key]
+            due_ms = self._due.get(key)
+            if due_ms is None:
+                continue
+            if due_ms > now_ms:
+                self._push(key, due_ms)
+                continue
+            del self._due[key]
+            yield key
+
+    def _push(self, key: Key, due_ms: int) -> None:
+        self._pushes += 1
+        self._queued[key] = due_ms
+        # The count keeps keys, which may not compare, out of comparisons.
+        heapq.heappush(self._heap, (due_ms, self._pushes, key))
+
+    def _build_anew(self) -> None:
+        """Forgets what was cancelled."""
+        self._queued = dict(self._due)
+        self._heap = [
+            (due_ms, number, key) for number, (key, due_ms) in enumerate(self._due.items())
+        ]
+        self._pushes = len(self._heap)
+        heapq.heapify(self._heap)

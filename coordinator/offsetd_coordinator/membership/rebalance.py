@@ -1,0 +1,246 @@
+"""How a group gets from one generation to the next: the phases of a rebalance, and their ends.
+
+Rules: Kafka's GroupMetadataManager, as far as it deals with classic groups.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from offsetd_coordinator.errors import UnknownMemberId
+from offsetd_coordinator.membership.calls import Synced
+from offsetd_coordinator.membership.classic_group import (
+    COMPLETING,
+    DEAD,
+    EMPTY,
+    PREPARING,
+    STABLE,
+)
+from offsetd_coordinator.membership.deadlines import Deadlines
+from offsetd_coordinator.membership.refusals import RebalanceInProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offsetd_coordinator.errors import CoordinatorError
+    from offsetd_coordinator.membership.calls import Moment, Step
+    from offsetd_coordinator.membership.classic_group import ClassicGroup, Member
+
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
+"""How long a new member may wait in its first join, whatever its session timeout."""
+RECORD_RETRY_MS: Final = 5000
+"""After which a refused record of an empty group is tried again."""
+
+
+@attrs.frozen(kw_only=True)
+class MembershipConfig:
+    """The settings of the same names."""
+
+    session_timeout_ms_min: int = 6000
+    session_timeout_ms_max: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3000
+    size_max: int = 2_147_483_647
+    partitions: int = 50
+
+
+class Timer(enum.Enum):
+    """What a deadline of a group ends."""
+
+    SESSION = enum.auto()  # A member's, or the time to come back with a promised id.
+    JOIN = enum.auto()  # The wait for members to join.
+    SYNC = enum.auto()  # The wait for members to ask for their assignment.
+    RECORD = enum.auto()  # The wait before a refused record is tried again.
+
+
+TimerKey = tuple[bytes, Timer, str]
+
+
+class Rebalances:
+    """Drives groups through their phases, and knows all of their deadlines."""
+
+    def __init__(self, config: MembershipConfig) -> None:
+        self.config = config
+        self.deadlines: Deadlines[TimerKey] = Deadlines()
+
+    def expect_sign(self, group: ClassicGroup, member: Member, now: Moment) -> None:
+        """The member has given a sign of life: its session begins anew."""
+        self.expect_within(group, member.member_id, member.session_timeout_ms, now)
+
+    def expect_within(
+        self, group: ClassicGroup, member_id: str, timeout_ms: int, now: Moment
+    ) -> None:
+        """The next sign of a member, or of who was promised the id, has to come in this time."""
+        key = (group.group_id, Timer.SESSION, member_id)
+        self.deadlines.set(key, now.monotonic_ms + timeout_ms)
+
+    def expect_no_sign(self, group: ClassicGroup, member_id: str) -> None:
+        """The member is gone."""
+        self.deadlines.cancel((group.group_id, Timer.SESSION, member_id))
+
+    def remove(self, group: ClassicGroup, member: Member, step: Step) -> None:
+        """A member goes; its waiting calls are told that it is not known any more."""
+        join_token, sync_token = group.take_join(member), member.sync_token
+        member.sync_token = None
+        group.remove(member.member_id)
+        self.expect_no_sign(group, member.member_id)
+        for token in (join_token, sync_token):
+            step.answer(
+                token,
+                UnknownMemberId(
+                    "group {group!r} has no member {member_id!r} any more",
+                    group=group.group_id,
+                    member_id=member.member_id,
+                ),
+            )
+
+    def prepare_or_complete(self, group: ClassicGroup, step: Step, now: Moment) -> None:
+        """Something changed: a rebalance begins, or the one that waits may be complete."""
+        if group.state in (STABLE, COMPLETING, EMPTY):
+            self.prepare(group, step, now)
+        else:
+            self.complete_if_all_joined(group, step, now)
+
+    def prepare(self, group: ClassicGroup, step: Step, now: Moment) -> None:
+        """All members have to join again; the first generation waits for some to come."""
+        if group.state is COMPLETING:
+            self.refuse_syncs(group, step, now, lambda: rebalances(group))
+        self._cancel(group, Timer.SYNC)
+        is_initial = group.state is EMPTY
+        group.enter(PREPARING, now.wall_ms)
+        if is_initial:
+            delay_ms = self.config.initial_rebalance_delay_ms
+            group.has_newcomers = False
+            group.initial_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+            self._set(group, Timer.JOIN, now, delay_ms)
+        elif group.have_all_joined:
+            self.complete_join(group, step, now)
+        else:
+            self._set(group, Timer.JOIN, now, group.rebalance_timeout_ms)
+
+    def complete_if_all_joined(self, group: ClassicGroup, step: Step, now: Moment) -> None:
+        """The last one to be waited for has joined, or is gone. An initial delay goes on."""
+        if group.state is PREPARING and group.state_before is not EMPTY and group.have_all_joined:
+            self.complete_join(group, step, now)
+
+    def end_join_wait(self, group: ClassicGroup, step: Step, now: Moment) -> None:
+        """The time to join is over, or the initial delay is."""
+        if group.state is not PREPARING:
+            return
+        left_ms = group.initial_left_ms
+        if left_ms and group.has_newcomers:
+            delay_ms = self.config.initial_rebalance_delay_ms
+            group.has_newcomers = False
+            group.initial_left_ms = max(left_ms - delay_ms, 0)
+            self._set(group, Timer.JOIN, now, min(delay_ms, left_ms))
+            return
+        self.complete_join(group, step, now)
+
+    def complete_join(self, group: ClassicGroup, step: Step, now: Moment) -> None:
+        """The next generation begins, of those who have joined and of static members."""
+        group.initial_left_ms = None
+        self._cancel(group, Timer.JOIN)
+        if group.members and not group.elect_leader():
+            # Static members alone, and none is back: until one is, or their sessions end.
+            self._set(group, Timer.JOIN, now, group.rebalance_timeout_ms)
+            return
+        for member in list(group.members.values()):
+            if member.join_token is None and member.instance_id is None:
+                self.remove(group, member, step)
+        group.begin_generation(now.wall_ms)
+        if group.state is EMPTY:
+            step.record = group.record()
+            return
+        for member in group.members.values():
+            step.answer(group.take_join(member), group.joined(member))
+            member.is_new = False
+            group.unsynced_ids.add(member.member_id)
+            self.expect_sign(group, member, now)
+        self._set(group, Timer.SYNC, now, group.rebalance_timeout_ms)
+
+    def note_synced(self, group: ClassicGroup, member: Member) -> None:
+        """A member has asked for its assignment."""
+        group.unsynced_ids.discard(member.member_id)
+        if not group.unsynced_ids:
+            self._cancel(group, Timer.SYNC)
+
+    def end_sync_wait(self, group: ClassicGroup, step: Step, now: Moment) -> None:
+        """The time to sync is over: who has not asked is removed, and the others rebalance."""
+        if group.state not in (COMPLETING, STABLE) or not group.unsynced_ids:
+            return
+        for member_id in list(group.unsynced_ids):
+            self.remove(group, group.members[member_id], step)
+        self.prepare(group, step, now)
+
+    def settle(self, group: ClassicGroup, step: Step, now: Moment) -> None:
+        """The assignments are written: the generation is stable."""
+        group.enter(STABLE, now.wall_ms)
+        for member in group.members.values():
+            if member.sync_token is not None:
+                step.answer(member.sync_token, synced(group, member))
+                member.sync_token = None
+                # The session may have ended while it waited, unheeded.
+                self.expect_sign(group, member, now)
+
+    def refuse_syncs(
+        self,
+        group: ClassicGroup,
+        step: Step,
+        now: Moment,
+        refusal: Callable[[], CoordinatorError],
+    ) -> None:
+        """Nobody gets an assignment of this generation. Each gets a refusal of its own."""
+        for member in group.members.values():
+            member.assignment = b""
+            if member.sync_token is not None:
+                step.answer(member.sync_token, refusal())
+                member.sync_token = None
+                self.expect_sign(group, member, now)
+
+    def retry_record_later(self, group: ClassicGroup, now: Moment) -> None:
+        """What an empty group has to say could not be written."""
+        self._set(group, Timer.RECORD, now, RECORD_RETRY_MS)
+
+    def die(
+        self,
+        group: ClassicGroup,
+        step: Step,
+        now: Moment,
+        refusal: Callable[[], CoordinatorError],
+    ) -> None:
+        """Nothing more is done for the group here; who waits is told why."""
+        group.enter(DEAD, now.wall_ms)
+        self.forget(group)
+        for member in group.members.values():
+            step.answer(group.take_join(member), refusal())
+            step.answer(member.sync_token, refusal())
+            member.sync_token = None
+
+    def forget(self, group: ClassicGroup) -> None:
+        """The group has no deadlines any more."""
+        for timer in (Timer.JOIN, Timer.SYNC, Timer.RECORD):
+            self._cancel(group, timer)
+        for member_id in (*group.members, *group.promised_ids):
+            self.expect_no_sign(group, member_id)
+
+    def _set(self, group: ClassicGroup, timer: Timer, now: Moment, delay_ms: int) -> None:
+        self.deadlines.set((group.group_id, timer, ""), now.monotonic_ms + delay_ms)
+
+    def _cancel(self, group: ClassicGroup, timer: Timer) -> None:
+        self.deadlines.cancel((group.group_id, timer, ""))
+
+
+def synced(group: ClassicGroup, member: Member) -> Synced:
+    """A member's part of the generation."""
+    return Synced(
+        protocol_type=group.protocol_type,
+        protocol=group.protocol,
+        assignment=member.assignment,
+    )
+
+
+def rebalances(group: ClassicGroup) -> RebalanceInProgress:
+    """Why a member has to join again."""
+    return RebalanceInProgress("group {group!r} rebalances: join again", group=group.group_id)

@@ -1,0 +1,71 @@
+"""Why a group refuses a member. Each is Kafka's error of the same name."""
+
+from __future__ import annotations
+
+from offsetd_coordinator.errors import CoordinatorError, InvalidField
+
+
+class InvalidSessionTimeout(InvalidField):
+    """A session timeout outside of what the server allows."""
+
+    reason = "INVALID_SESSION_TIMEOUT"
+
+
+class InvalidMemberId(InvalidField):
+    """A member id that is too long."""
+
+    reason = "INVALID_MEMBER_ID"
+
+
+class InvalidInstanceId(InvalidField):
+    """An instance id that is empty, too long, or has characters that a topic may not have."""
+
+    reason = "INVALID_INSTANCE_ID"
+
+
+class InvalidProtocol(InvalidField):
+    """No protocol type, no protocols, one that is named twice, or a name that is too long."""
+
+    reason = "INVALID_PROTOCOL"
+
+
+class IllegalGeneration(CoordinatorError):
+    """The generation is not the group's."""
+
+    reason = "ILLEGAL_GENERATION"
+
+
+class FencedInstanceId(CoordinatorError):
+    """Another member has the instance id now."""
+
+    reason = "FENCED_INSTANCE_ID"
+
+
+class MemberIdRequired(CoordinatorError):
+    """The member has to join again, with the id that is its variable `member_id`."""
+
+    reason = "MEMBER_ID_REQUIRED"
+
+
+class InconsistentGroupProtocol(CoordinatorError):
+    """The protocol type, or all of the protocols, are none that the group could use."""
+
+    reason = "INCONSISTENT_GROUP_PROTOCOL"
+
+
+class GroupMaxSizeReached(CoordinatorError):
+    """The group has `group.max.size` members."""
+
+    reason = "GROUP_MAX_SIZE_REACHED"
+
+
+class RebalanceInProgress(CoordinatorError):
+    """The group rebalances: the member has to join again."""
+
+    reason = "REBALANCE_IN_PROGRESS"
+
+
+class GroupRecordTooLarge(CoordinatorError):
+    """The group's record would exceed `max.message.bytes`: nothing was written."""
+
+    reason = "GROUP_RECORD_TOO_LARGE"
