@@ -13,6 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 from google.rpc.code_pb2 import Code
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
+from grpc_health.v1 import health_pb2
 from grpc_status import rpc_status
 from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
 
@@ -20,6 +21,7 @@ SERVICES = (
     offset_service_pb2.DESCRIPTOR.services_by_name["OffsetService"],
     group_service_pb2.DESCRIPTOR.services_by_name["GroupService"],
     admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"],
+    health_pb2.DESCRIPTOR.services_by_name["Health"],
 )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
+from offsetd_coordinator.administration import ApplyFailed
 from offsetd_coordinator.schemas.config_record import (
     ConfigKey,
     encode_config_key,
@@ -304,3 +305,21 @@ async def test_what_is_not_known_is_kept_shown_and_taken_back() -> None:
         await update(serving, topic=AUDIT_TOPIC, set={"retention.ms": "6"})
         assert "log.of.a.newer.version" not in await describe(serving)
         assert (await describe(serving, AUDIT_TOPIC))["retention.ms"].problem == ""
+
+
+async def test_what_cannot_be_put_in_force_is_told_once_and_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving_node() as serving:
+        apply = serving.administration._apply
+
+        def fail(_: object) -> None:
+            raise MemoryError("no room for a map")
+
+        monkeypatch.setattr(serving.administration, "_apply", fail)
+        with pytest.raises(ApplyFailed):
+            await update(serving, set={"log.cleaner.threads": "2"})
+        assert (await describe(serving))["log.cleaner.threads"].value == "2"
+        monkeypatch.setattr(serving.administration, "_apply", apply)
+        await update(serving, set={"log.cleaner.threads": "3"})
+        assert serving.upkeep.config.cleaner.threads == 3
