@@ -303,7 +303,10 @@ def test_a_full_disk_ends_a_round_and_the_next_one_does_it_all() -> None:
     files = SimulatedFiles()
     log = log_of(files)
     before = contents(files)
-    files.faults.append(Fault(errno=errno.ENOSPC, kind=OperationKind.ALLOCATE, nth=1))
+    # Neither with blocks ahead nor without.
+    files.faults += [
+        Fault(errno=errno.ENOSPC, kind=OperationKind.ALLOCATE, nth=nth) for nth in (1, 2)
+    ]
     with pytest.raises(StorageFull):
         clean(log, tools_of(files))
     assert contents(files) == before
