@@ -105,7 +105,31 @@ class GroupNotEmpty(GroupRefused):
 
 
 class UnknownMember(GroupRefused):
-    """The group has members, and the commit does not come from one of them."""
+    """The group does not have this member, or only members may commit to it: join again."""
+
+
+class FencedInstance(GroupRefused):
+    """Another member has taken the instance id over: this one is not to come back."""
+
+
+class IllegalGeneration(GroupRefused):
+    """The group has gone on to another generation: join again."""
+
+
+class MemberIdRequired(GroupRefused):
+    """Join again, with `member_id`."""
+
+    @property
+    def member_id(self) -> str:
+        return self.failure.details["member_id"]
+
+
+class InconsistentProtocol(GroupRefused):
+    """The members of the group have another protocol type, or none of the protocols."""
+
+
+class RebalanceInProgress(OffsetdError):
+    """The group rebalances: join again. A heartbeat that is answered so has counted."""
 
 
 class GroupSubscribedToTopic(GroupRefused):
@@ -189,6 +213,11 @@ BY_REASON: Mapping[str, type[OffsetdError]] = {
     "NON_EMPTY_GROUP": GroupNotEmpty,
     "UNKNOWN_MEMBER_ID": UnknownMember,
     "GROUP_SUBSCRIBED_TO_TOPIC": GroupSubscribedToTopic,
+    "FENCED_INSTANCE_ID": FencedInstance,
+    "ILLEGAL_GENERATION": IllegalGeneration,
+    "MEMBER_ID_REQUIRED": MemberIdRequired,
+    "INCONSISTENT_GROUP_PROTOCOL": InconsistentProtocol,
+    "REBALANCE_IN_PROGRESS": RebalanceInProgress,
     "POLICY_VIOLATION": PolicyViolation,
     "OFFSET_CONFLICT": OffsetConflict,
     "OFFSET_NOT_MONOTONIC": OffsetNotMonotonic,

@@ -50,6 +50,26 @@ class GroupServiceStub(object):
                 request_serializer=offsetd_dot_v1_dot_group__service__pb2.DeleteGroupRequest.SerializeToString,
                 response_deserializer=offsetd_dot_v1_dot_group__service__pb2.DeleteGroupResponse.FromString,
                 _registered_method=True)
+        self.JoinGroup = channel.unary_unary(
+                '/offsetd.v1.GroupService/JoinGroup',
+                request_serializer=offsetd_dot_v1_dot_group__service__pb2.JoinGroupRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_group__service__pb2.JoinGroupResponse.FromString,
+                _registered_method=True)
+        self.SyncGroup = channel.unary_unary(
+                '/offsetd.v1.GroupService/SyncGroup',
+                request_serializer=offsetd_dot_v1_dot_group__service__pb2.SyncGroupRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_group__service__pb2.SyncGroupResponse.FromString,
+                _registered_method=True)
+        self.Heartbeat = channel.unary_unary(
+                '/offsetd.v1.GroupService/Heartbeat',
+                request_serializer=offsetd_dot_v1_dot_group__service__pb2.HeartbeatRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_group__service__pb2.HeartbeatResponse.FromString,
+                _registered_method=True)
+        self.LeaveGroup = channel.unary_unary(
+                '/offsetd.v1.GroupService/LeaveGroup',
+                request_serializer=offsetd_dot_v1_dot_group__service__pb2.LeaveGroupRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_group__service__pb2.LeaveGroupResponse.FromString,
+                _registered_method=True)
 
 
 class GroupServiceServicer(object):
@@ -80,6 +100,45 @@ class GroupServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def JoinGroup(self, request, context):
+        """Kafka's classic membership. A member joins, syncs, and then sends heartbeats; where one of
+        these is refused it joins again, or as the reason says. These calls have no `request_id`: a
+        member's id and generation make it safe to repeat them.
+
+        Joins a group, or its next generation. The answer comes when all members have joined or their
+        time is over: a client waits for it as long as its rebalance timeout, and at least 5 minutes
+        the first time. A client without a member id is told one first (FAILED_PRECONDITION,
+        MEMBER_ID_REQUIRED, in the metadata `member_id`) and joins again with it; static members are
+        let in at once. The leader's answer names all members; it makes the assignments.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SyncGroup(self, request, context):
+        """Asks for the member's assignment of a generation; the leader brings those of all members. The
+        answers come when the group's record with them is on stable storage. A member that does not
+        ask within the rebalance timeout is removed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Heartbeat(self, request, context):
+        """A sign of life. ABORTED with REBALANCE_IN_PROGRESS: one that is taken, and the member is to
+        join again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LeaveGroup(self, request, context):
+        """Members leave, or are removed by an operator, each for itself; the others rebalance.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GroupServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -97,6 +156,26 @@ def add_GroupServiceServicer_to_server(servicer, server):
                     servicer.DeleteGroup,
                     request_deserializer=offsetd_dot_v1_dot_group__service__pb2.DeleteGroupRequest.FromString,
                     response_serializer=offsetd_dot_v1_dot_group__service__pb2.DeleteGroupResponse.SerializeToString,
+            ),
+            'JoinGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.JoinGroup,
+                    request_deserializer=offsetd_dot_v1_dot_group__service__pb2.JoinGroupRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_group__service__pb2.JoinGroupResponse.SerializeToString,
+            ),
+            'SyncGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.SyncGroup,
+                    request_deserializer=offsetd_dot_v1_dot_group__service__pb2.SyncGroupRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_group__service__pb2.SyncGroupResponse.SerializeToString,
+            ),
+            'Heartbeat': grpc.unary_unary_rpc_method_handler(
+                    servicer.Heartbeat,
+                    request_deserializer=offsetd_dot_v1_dot_group__service__pb2.HeartbeatRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_group__service__pb2.HeartbeatResponse.SerializeToString,
+            ),
+            'LeaveGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.LeaveGroup,
+                    request_deserializer=offsetd_dot_v1_dot_group__service__pb2.LeaveGroupRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_group__service__pb2.LeaveGroupResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -181,6 +260,114 @@ class GroupService(object):
             '/offsetd.v1.GroupService/DeleteGroup',
             offsetd_dot_v1_dot_group__service__pb2.DeleteGroupRequest.SerializeToString,
             offsetd_dot_v1_dot_group__service__pb2.DeleteGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def JoinGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.GroupService/JoinGroup',
+            offsetd_dot_v1_dot_group__service__pb2.JoinGroupRequest.SerializeToString,
+            offsetd_dot_v1_dot_group__service__pb2.JoinGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SyncGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.GroupService/SyncGroup',
+            offsetd_dot_v1_dot_group__service__pb2.SyncGroupRequest.SerializeToString,
+            offsetd_dot_v1_dot_group__service__pb2.SyncGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Heartbeat(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.GroupService/Heartbeat',
+            offsetd_dot_v1_dot_group__service__pb2.HeartbeatRequest.SerializeToString,
+            offsetd_dot_v1_dot_group__service__pb2.HeartbeatResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LeaveGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.GroupService/LeaveGroup',
+            offsetd_dot_v1_dot_group__service__pb2.LeaveGroupRequest.SerializeToString,
+            offsetd_dot_v1_dot_group__service__pb2.LeaveGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,

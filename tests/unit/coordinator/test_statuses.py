@@ -17,6 +17,7 @@ from google.rpc import error_details_pb2
 from google.rpc.code_pb2 import Code
 from offsetd.v1 import error_reason_pb2
 from offsetd_coordinator import errors
+from offsetd_coordinator.membership import refusals
 from offsetd_coordinator.service import statuses
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ PUBLIC_REASONS = {
 } - {"UNSPECIFIED"}
 ERROR_CLASSES = [
     error
-    for _, error in inspect.getmembers(errors, inspect.isclass)
+    for module in (errors, refusals)
+    for _, error in inspect.getmembers(module, inspect.isclass)
     if issubclass(error, errors.CoordinatorError)
 ]
 
@@ -129,11 +131,22 @@ VARIABLES = {
     "INVALID_PAGE_TOKEN": {},
     "INVALID_COMMIT_SIZE": {"bytes_max": 1_048_588},
     "INVALID_CONFIG": {"name": "retention.ms"},
+    "INVALID_SESSION_TIMEOUT": {"value_ms": 5999, "ms_min": 6000, "ms_max": 1_800_000},
+    "INVALID_MEMBER_ID": {"size_bytes": 32_768, "bytes_max": 32_767},
+    "INVALID_INSTANCE_ID": {"units": 250, "units_max": 249},
+    "INVALID_PROTOCOL": {"name": "range"},
     "GROUP_ID_NOT_FOUND": {"group": "früh".encode()},
     "NON_EMPTY_GROUP": {"group": b"g"},
-    "UNKNOWN_MEMBER_ID": {"group": b"g"},
+    "UNKNOWN_MEMBER_ID": {"group": b"g", "member_id": "c-1"},
     "GROUP_SUBSCRIBED_TO_TOPIC": {"group": b"g", "topic": b"t"},
     "POLICY_VIOLATION": {"topic": b"t", "policy": "compact"},
+    "ILLEGAL_GENERATION": {"group": b"g", "generation": 1, "current_generation": 2},
+    "FENCED_INSTANCE_ID": {"group": b"g", "instance_id": "i", "member_id": "i-1"},
+    "MEMBER_ID_REQUIRED": {"group": b"g", "member_id": "c-1"},
+    "INCONSISTENT_GROUP_PROTOCOL": {"group": b"g", "protocol_type": "connect"},
+    "REBALANCE_IN_PROGRESS": {"group": b"g"},
+    "GROUP_MAX_SIZE_REACHED": {"group": b"g", "size_max": 500},
+    "GROUP_RECORD_TOO_LARGE": {"group": b"g", "bytes_max": 1_048_588},
     "OFFSET_CONFLICT": {"offset_count": 5},
     "OFFSET_NOT_MONOTONIC": {"offset_count": 5},
     "COORDINATOR_LOAD_IN_PROGRESS": {},
