@@ -121,6 +121,14 @@ class GroupRecords:
                 return GroupState.RECONCILING
         return GroupState.STABLE
 
+    @property
+    def became_empty_ms(self) -> int | None:
+        """When a classic group came into its state; None: not known, as of older records."""
+        classic = self.classic
+        if classic is None or classic.current_state_timestamp_ms < 0:
+            return None
+        return classic.current_state_timestamp_ms
+
     def is_subscribed(self, topic: str) -> bool:
         """Whether a member reads the topic, as far as the records tell."""
         if self.group_type is GroupType.CONSUMER:

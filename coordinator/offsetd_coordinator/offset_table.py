@@ -207,6 +207,38 @@ class OffsetTable:
         put_offset_keys(self.arrays, padded_copy(group_id), len(group_id), entries, ends, keys)
         return keys, ends
 
+    def topic_counts(self, entries: Int64s) -> tuple[tuple[bytes, int], ...]:
+        """The topics of these rows, and how many rows each has, in no order."""
+        spans = self._table.names[self._topics_of(entries), columns.NAME_SPAN]
+        if entries.size == 1:
+            return ((self._name(int(spans[0])), 1),)
+        found, counts = np.unique(spans, return_counts=True)
+        return tuple(
+            (self._name(span), count)
+            for span, count in zip(found.tolist(), counts.tolist(), strict=True)
+        )
+
+    @property
+    def name_rows(self) -> int:
+        """No name has this row, or a later one."""
+        return len(self._table.names)
+
+    @property
+    def row_end(self) -> int:
+        """No offset has this row, or a later one."""
+        return int(self.counters[columns.ENTRY_END])
+
+    def name_in(self, name_row: int) -> bytes:
+        """The name in a row of names."""
+        return self._name(int(self._table.names[name_row, columns.NAME_SPAN]))
+
+    def group_row(self, group_id: bytes) -> int:
+        """The row of a group's name, or -1. It is good until the next change."""
+        found = np.empty(1, np.int64)
+        ends = np.array((len(group_id),), np.int64)
+        locate_names(self.arrays, padded_copy(group_id), ends, found)
+        return int(found[0])
+
     def group_ids(self) -> Iterator[bytes]:
         """The groups that have an offset, in no order. The table must not change meanwhile."""
         names = self._table.names[: self.counters[columns.NAME_END]]

@@ -122,6 +122,10 @@ class ReplayedState:
             or bool(self.pending.partitions(group_id))
         )
 
+    def recorded_group_ids(self) -> list[bytes]:
+        """The groups that have a record, be it a left-over."""
+        return list(self._groups)
+
     def group_ids(self) -> Iterator[bytes]:
         """All groups, each once, in no order."""
         return chain(self.offsets.group_ids(), self._groups_without_offsets())

@@ -1,0 +1,383 @@
+"""One look at all groups of a shard, a slice at a time, for what has expired. Changes nothing.
+
+A slice names keys that get tombstones: offsets that have expired, and, behind the last of them,
+the records of a group of which nothing is left. They are to be written and replayed before the
+next slice is asked for, or not at all; between slices anything may be done to the shard.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+import attrs
+import numpy as np
+from offsetd_storage.kernels import padded_copy
+
+from offsetd_coordinator.expiry import ExpiringGroup, ExpiryBase, plain_rule, rule_of
+from offsetd_coordinator.groups import GroupType
+from offsetd_coordinator.kernels.expiry import (
+    JUDGED_COLUMNS,
+    find_groups,
+    judge_rows,
+    list_rows,
+    list_rows_between,
+)
+from offsetd_coordinator.schemas.keys import GroupKey, encode_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offsetd_coordinator.expiry import ExpiryTerms, GroupRule
+    from offsetd_coordinator.group_records import GroupRecords
+    from offsetd_coordinator.groups import GroupState
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
+    from offsetd_coordinator.replayed_state import ReplayedState
+
+_NO_COMMIT: Final = -(1 << 62)
+
+
+class ExpirySettings(Protocol):
+    """What is set of one group."""
+
+    @property
+    def retention_ms(self) -> int | None:
+        """Its own; None: the server's."""
+
+    @property
+    def never_expires(self) -> bool:
+        """Whether nothing of it expires."""
+
+    def lease_is_held(self, now_ms: int) -> bool:
+        """Whether somebody holds it."""
+
+
+@attrs.frozen(kw_only=True)
+class SliceLimits:
+    """How much one slice looks at, so that it takes a millisecond or two."""
+
+    rows: int = 16_384
+    """Rows of the table that are walked."""
+    groups: int = 64
+    """Groups that are judged."""
+    expired_groups: int = 16
+    offsets: int = 512
+    """Offsets that get tombstones."""
+
+
+class ExpiredGroup(NamedTuple):
+    """What a slice takes of one group. `topics` are those of the offsets, with how many of each."""
+
+    group_id: bytes
+    offset_count: int
+    topics: tuple[tuple[bytes, int], ...]
+    is_gone: bool
+    rule: GroupRule
+
+
+class WarnedGroup(NamedTuple):
+    """A group of which offsets expire before long, the first of them at `first_ms`."""
+
+    group_id: bytes
+    offset_count: int
+    first_ms: int
+
+
+class Slice(NamedTuple):
+    """Keys of tombstones, one behind the other up to their `ends`, and what is to be said."""
+
+    keys: Bytes
+    ends: Int64s
+    expired: tuple[ExpiredGroup, ...]
+    warned: tuple[WarnedGroup, ...]
+
+
+def settings_of(records: GroupRecords) -> ExpirySettings | None:
+    """What is set of a group, if anything is."""
+    return getattr(records, "settings", None)
+
+
+def rule_of_records(
+    records: GroupRecords, live_state: GroupState | None, terms: ExpiryTerms, now_ms: int
+) -> GroupRule:
+    """The rule for a group with records. A group with members lives in memory, too."""
+    settings = settings_of(records)
+    return rule_of(
+        ExpiringGroup(
+            type=records.group_type or GroupType.CLASSIC,
+            protocol_type=records.protocol_type,
+            state=records.state if live_state is None else live_state,
+            became_empty_ms=records.became_empty_ms,
+            is_subscribed=records.is_subscribed,
+            retention_ms=None if settings is None else settings.retention_ms,
+            never_expires=settings is not None and settings.never_expires,
+            has_lease=settings is not None and settings.lease_is_held(now_ms),
+        ),
+        terms,
+    )
+
+
+class ShardSweep:
+    """One sweep over a shard: `next_slice` until `is_done`."""
+
+    def __init__(
+        self,
+        state: ReplayedState,
+        terms: ExpiryTerms,
+        live_state: Callable[[bytes], GroupState | None],
+        limits: SliceLimits = SliceLimits(),
+    ) -> None:
+        self.is_done = False
+        self._state = state
+        self._terms = terms
+        self._live_state = live_state
+        self._limits = limits
+        self._plain = plain_rule(terms)
+        self._cursor = np.zeros(1, np.int64)
+        self._is_seen = np.zeros(0, np.uint8)
+        self._found = np.empty(limits.groups, np.int64)
+        self._waiting: list[bytes] = []  # Groups that were found, and are not judged yet.
+        self._large: _LargeGroup | None = None
+        self._recorded = state.recorded_group_ids()  # For those that have no offset at all.
+        # The kernel passes by what is younger than any group's retention.
+        retentions = _own_retentions_ms(state, self._recorded)
+        if terms.retention_ms is not None:
+            retentions.append(terms.retention_ms)
+        self._retention_least_ms = min(retentions, default=None)
+        if terms.base is ExpiryBase.KAFKA and self._recorded:
+            self._retention_least_ms = 0  # A commit's age says nothing of an empty group.
+
+    def next_slice(self, now_ms: int) -> Slice:
+        """What is next. Perhaps there is nothing to write."""
+        slice_ = _SliceMaking(self._state, self._limits)
+        judged = 0
+        while not slice_.is_full and judged < self._limits.groups:
+            if self._large is not None:
+                judged += self._limits.groups  # Its share of rows is work enough.
+                self._judge_large(self._large, slice_, now_ms)
+            elif self._waiting:
+                judged += 1
+                self._judge(self._waiting.pop(), slice_, now_ms)
+            elif self._cursor[0] >= 0:
+                judged += self._limits.groups // 4
+                self._find(now_ms)
+            elif self._recorded:
+                judged += 1
+                self._judge_recorded(self._recorded.pop(), slice_, now_ms)
+            else:
+                self.is_done = True
+                break
+        return slice_.made()
+
+    def _find(self, now_ms: int) -> None:
+        offsets = self._state.offsets
+        names = offsets.name_rows
+        if self._is_seen.size < names:
+            self._is_seen = np.concatenate(
+                (self._is_seen, np.zeros(names - self._is_seen.size, np.uint8))
+            )
+        warning_ms = self._terms.warning_ms
+        least_ms = self._retention_least_ms
+        committed_last = _NO_COMMIT if least_ms is None else now_ms - least_ms
+        if least_ms is not None:
+            committed_last += min(warning_ms, least_ms // 2)
+        count = find_groups(
+            offsets.arrays,
+            self._cursor,
+            self._limits.rows,
+            committed_last,
+            now_ms + warning_ms,
+            self._is_seen,
+            self._found,
+        )
+        self._waiting = [offsets.name_in(row) for row in self._found[:count].tolist()]
+
+    def _judge(self, group_id: bytes, slice_: _SliceMaking, now_ms: int) -> None:
+        offsets = self._state.offsets
+        count = offsets.count(group_id)
+        if count == 0:
+            return  # It was there when it was found.
+        rule = self._rule(group_id, now_ms)
+        if rule.holds_all:
+            return
+        if count > self._limits.rows // 4:
+            self._large = _LargeGroup(group_id)
+            return
+        rows = np.empty(count, np.int64)
+        list_rows(offsets.arrays, offsets.group_row(group_id), rows)
+        judged = slice_.judge(group_id, rows, count, rule, self._terms.warning_ms, now_ms)
+        if judged.has_more:
+            self._waiting.append(group_id)
+        elif judged.warned is not None:
+            slice_.warned.append(judged.warned)
+
+    def _judge_large(self, large: _LargeGroup, slice_: _SliceMaking, now_ms: int) -> None:
+        """A share of the table's rows, of one group that has so many of them."""
+        offsets = self._state.offsets
+        group_id, start = large.group_id, large.row_next
+        rule = self._rule(group_id, now_ms)
+        row = offsets.group_row(group_id)
+        self._large = None
+        if row < 0 or rule.holds_all:
+            return
+        stop = start + self._limits.rows
+        rows = np.empty(self._limits.rows, np.int64)
+        rows = rows[: list_rows_between(offsets.arrays, row, start, stop, rows)]
+        count = offsets.count(group_id)
+        judged = slice_.judge(group_id, rows, count, rule, self._terms.warning_ms, now_ms)
+        if judged.warned is not None and not large.is_warned:
+            slice_.warned.append(judged.warned)
+            large = large._replace(is_warned=True)
+        if judged.has_more:
+            self._large = large
+        elif stop < offsets.row_end:
+            self._large = large._replace(row_next=stop)
+
+    def _judge_recorded(self, group_id: bytes, slice_: _SliceMaking, now_ms: int) -> None:
+        """A group that has records; it may go at once if it has no offset, as in Kafka."""
+        state = self._state
+        records = state.known_group_records(group_id)
+        if records is None or state.offsets.count(group_id):
+            return
+        # What somebody has set of a group stays; so do left-overs, which are no group.
+        if records.group_type is None or settings_of(records) is not None:
+            return
+        rule = self._rule(group_id, now_ms)
+        if rule.may_go and not rule.holds_all and not state.pending.partitions(group_id):
+            slice_.add(group_id, np.empty(0, np.int64), rule, is_gone=True)
+
+    def _rule(self, group_id: bytes, now_ms: int) -> GroupRule:
+        records = self._state.known_group_records(group_id)
+        live_state = self._live_state(group_id)
+        if records is None and live_state is None:
+            return self._plain
+        return rule_of_records(
+            records or self._state.group_records(group_id), live_state, self._terms, now_ms
+        )
+
+
+class _LargeGroup(NamedTuple):
+    """A group with so many offsets that its rows are walked as those of the table."""
+
+    group_id: bytes
+    row_next: int = 0
+    is_warned: bool = False
+
+
+class _Judged(NamedTuple):
+    """What became of some rows of a group; `has_more` where some are left for another slice."""
+
+    has_more: bool
+    warned: WarnedGroup | None
+
+
+class _SliceMaking:
+    """A slice, as it is gathered."""
+
+    def __init__(self, state: ReplayedState, limits: SliceLimits) -> None:
+        self._state = state
+        self._limits = limits
+        self._keys: list[bytes] = []
+        self._sizes: list[Int64s] = []
+        self._offset_count = 0
+        self._expired: list[ExpiredGroup] = []
+        self.warned: list[WarnedGroup] = []
+        self._judged = np.zeros(JUDGED_COLUMNS, np.int64)
+
+    @property
+    def is_full(self) -> bool:
+        return (
+            self._offset_count >= self._limits.offsets
+            or len(self._expired) >= self._limits.expired_groups
+        )
+
+    def made(self) -> Slice:
+        sizes = np.concatenate(self._sizes) if self._sizes else np.empty(0, np.int64)
+        return Slice(
+            padded_copy(b"".join(self._keys)),
+            np.cumsum(sizes, dtype=np.int64),
+            tuple(self._expired),
+            tuple(self.warned),
+        )
+
+    def judge(
+        self,
+        group_id: bytes,
+        rows: Int64s,
+        count: int,
+        rule: GroupRule,
+        warning_ms: int,
+        now_ms: int,
+    ) -> _Judged:
+        """Takes what has expired of these rows of a group, which has `count` in all."""
+        due = np.empty(rows.size, np.int64)
+        numbers = np.array((rule.retention_ms, rule.empty_ms, rule.base, warning_ms), np.int64)
+        judge_rows(self._state.offsets.arrays, rows, numbers, now_ms, due, self._judged)
+        due_count, warned_count, first_ms = self._judged.tolist()
+        warned = None
+        if warned_count and rule.is_subscribed is None:
+            warned = WarnedGroup(group_id, warned_count, first_ms)
+        due = self._without_used(group_id, due[:due_count], rule)
+        if not due.size:
+            return _Judged(has_more=False, warned=warned)
+        # A group of no more than one slice takes is not divided.
+        taken = due[: self._limits.offsets]
+        is_gone = (
+            taken.size == count and rule.may_go and not self._state.pending.partitions(group_id)
+        )
+        self.add(group_id, taken, rule, is_gone=is_gone)
+        return _Judged(has_more=taken.size < due.size, warned=warned)
+
+    def _without_used(self, group_id: bytes, due: Int64s, rule: GroupRule) -> Int64s:
+        """Those of the rows whose topic no member reads, and for which no transaction is open."""
+        offsets = self._state.offsets
+        pending = self._state.pending.partitions(group_id)
+        if not due.size or (rule.is_subscribed is None and not pending):
+            return due
+        partitions = offsets.partitions_of(due)
+        is_read = {
+            topic: rule.is_subscribed is not None and rule.is_subscribed(topic.decode())
+            for topic, _ in partitions
+        }
+        stays = [is_read[each[0]] or each in pending for each in partitions]
+        return due[~np.array(stays, np.bool_)]
+
+    def add(self, group_id: bytes, rows: Int64s, rule: GroupRule, *, is_gone: bool) -> None:
+        """Tombstones for these rows of a group, and for its records, if it is gone then."""
+        state = self._state
+        topics: tuple[tuple[bytes, int], ...] = ()
+        if rows.size:
+            keys, ends = state.offsets.keys_of(group_id, rows)
+            self._keys.append(keys[: ends[-1]].tobytes())
+            self._sizes.append(np.diff(ends, prepend=0))
+            topics = state.offsets.topic_counts(rows)
+        more = self._other_keys(group_id, rows, is_gone=is_gone)
+        if more:
+            self._keys += more
+            self._sizes.append(np.array([len(key) for key in more], np.int64))
+        self._offset_count += rows.size
+        self._expired.append(ExpiredGroup(group_id, rows.size, topics, is_gone, rule))
+
+    def _other_keys(self, group_id: bytes, rows: Int64s, *, is_gone: bool) -> list[bytes]:
+        state = self._state
+        keys: list[bytes] = []
+        if is_gone:
+            keys += state.other_keys(group_id)
+            records = state.known_group_records(group_id)
+            if records is None:
+                keys.append(encode_key(GroupKey(group=group_id.decode())))
+            else:
+                keys += map(encode_key, records.tombstone_keys())
+        elif state.other_keys(group_id):
+            keys += state.other_keys(group_id, set(state.offsets.partitions_of(rows)))
+        return keys
+
+
+def _own_retentions_ms(state: ReplayedState, group_ids: list[bytes]) -> list[int]:
+    """The retentions that groups have of their own."""
+    found = []
+    for group_id in group_ids:
+        records = state.known_group_records(group_id)
+        settings = None if records is None else settings_of(records)
+        if settings is not None and settings.retention_ms is not None:
+            found.append(settings.retention_ms)
+    return found
