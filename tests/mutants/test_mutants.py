@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from mutants.planted import MUTANTS as STORE_MUTANTS
 from mutants.planted import Mutant
+from mutants.planted_administration import ADMINISTRATION_MUTANTS
 from mutants.planted_cleaner import CLEANER_MUTANTS
 from mutants.planted_full_disk import FULL_DISK_MUTANTS
 from mutants.planted_guarantees import GUARANTEE_MUTANTS
@@ -29,6 +30,7 @@ MUTANTS = (
     *FULL_DISK_MUTANTS,
     *UPKEEP_MUTANTS,
     *GUARANTEE_MUTANTS,
+    *ADMINISTRATION_MUTANTS,
 )
 
 ROOT = Path(__file__).parents[2]

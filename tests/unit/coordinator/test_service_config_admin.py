@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,6 +32,7 @@ from serving_nodes import WAIT_SECONDS, ServingNode, serving_node
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from offsetd_storage.topic_configs import TopicConfigs
     from offsetd_storage.topic_partition import TopicPartition
 
 Setting = admin_service_pb2.ConfigSetting
@@ -157,6 +159,35 @@ async def test_nothing_acts_by_a_setting_before_it_is_durable() -> None:
         serving.runtime.start()
         assert (await looked)["retention.ms"].value == "5"
         assert serving.store.logs[AUDIT_PARTITION].config.retention_ms == 5
+
+
+async def test_a_change_that_is_being_applied_is_not_overtaken_when_its_caller_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving_node() as serving:
+        apply = serving.administration._apply
+        begun: list[TopicConfigs] = []
+        may_end = threading.Event()
+
+        def apply_slowly(configs: TopicConfigs) -> None:
+            begun.append(configs)
+            may_end.wait(WAIT_SECONDS)
+            apply(configs)
+
+        monkeypatch.setattr(serving.administration, "_apply", apply_slowly)
+        first = asyncio.ensure_future(update(serving, set={"log.cleaner.threads": "2"}))
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not begun:  # noqa: ASYNC110  In another thread.
+                await asyncio.sleep(0.001)
+        first.cancel()
+        second = asyncio.ensure_future(update(serving, set={"log.cleaner.threads": "3"}))
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert len(begun) == 1
+        may_end.set()
+        await second
+        assert [each.cleaner.threads for each in begun] == [2, 3]
+        assert serving.upkeep.config.cleaner.threads == 3
 
 
 async def test_changes_are_applied_in_their_order() -> None:
