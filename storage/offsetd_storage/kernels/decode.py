@@ -42,14 +42,14 @@ def load_record(
     unless the record, its lengths and the count of its headers fit exactly as Kafka wants them;
     the headers themselves are for `load_header`.
     """
-    record = _load_usual_record(buffer, position, end)
+    record = load_usual_record(buffer, position, end)
     if record[0] < 0:
-        record = _load_any_record(buffer, position, end)
+        record = load_any_record(buffer, position, end)
     return record
 
 
 @inline_kernel
-def _load_usual_record(
+def load_usual_record(
     buffer: Bytes, position: int, end: int
 ) -> tuple[int, int, int, int, int, int, int, int, int]:
     """As `load_record`, for records below 8 KiB without headers of which all other numbers take
@@ -94,7 +94,7 @@ def _load_usual_record(
 
 
 @inline_kernel
-def _load_any_record(
+def load_any_record(
     buffer: Bytes, position: int, end: int
 ) -> tuple[int, int, int, int, int, int, int, int, int]:
     """`load_record`, whatever the sizes of its numbers."""

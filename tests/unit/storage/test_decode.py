@@ -13,6 +13,21 @@ def load_header(buffer, position, end, row):
     row[0], row[1], row[2], row[3], row[4] = decode.load_header(buffer, position, end)
 
 
+@kernel("void(uint8[::1], int64, int64[:, ::1])")
+def load_both_ways(buffer, end, rows):
+    for column, number in enumerate(decode.load_usual_record(buffer, 0, end)):
+        rows[0, column] = number
+    for column, number in enumerate(decode.load_any_record(buffer, 0, end)):
+        rows[1, column] = number
+
+
+def both_ways(content: bytes) -> list[list[int]]:
+    rows = np.zeros((2, decode.RECORD_COLUMNS), dtype=np.int64)
+    # What is behind the records looks like more of them.
+    load_both_ways(padded_copy(content + bytes(8)), len(content), rows)
+    return rows.tolist()
+
+
 @pytest.mark.parametrize(
     ("header", "row"),
     [
@@ -72,3 +87,36 @@ def test_rows_of_random_bytes_point_into_them(body):
         assert headers <= record_end - headers_at
         previous_end = record_end
     assert read <= len(rows)
+
+
+@given(
+    content=st.lists(
+        st.sampled_from([0, 1, 2, 3, 10, 12, 14, 16, 62, 126, 127, 128, 129, 255]), max_size=40
+    )
+)
+def test_the_quick_way_to_read_a_record_finds_nothing_that_the_long_one_does_not(content):
+    quick, long = both_ways(bytes(content))
+    assert quick == (long if quick[0] >= 0 else [-1] + [0] * 8)
+
+
+def one_byte(number: int) -> bytes:
+    return bytes([2 * number if number >= 0 else -2 * number - 1])
+
+
+@given(
+    times=st.tuples(st.integers(-64, 63), st.integers(0, 63)),
+    key_size=st.integers(-1, 63),
+    value_size=st.integers(-1, 63),
+    cut=st.integers(0, 3),
+)
+def test_usual_records_are_read_the_quick_way(times, key_size, value_size, cut):
+    body = b"\x00" + b"".join(map(one_byte, times))
+    for size in (key_size, value_size):
+        body += one_byte(size) + b"x" * max(size, 0)
+    body += b"\x00"
+    raw = 2 * len(body)
+    length = bytes([raw]) if raw < 128 else bytes([raw & 127 | 128, raw >> 7])
+    content = length + body
+    quick, long = both_ways(content[: len(content) - cut])
+    assert quick == long
+    assert (quick[0] == len(content)) == (cut == 0)

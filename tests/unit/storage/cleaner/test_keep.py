@@ -240,6 +240,12 @@ def test_the_last_batch_of_the_round_stays_if_only_as_a_header(compression):
     assert stats.batches_dropped == 1
 
 
+def test_the_last_batch_of_the_round_stays_also_where_its_segment_need_not_be_read():
+    left, stats, _ = cleaned(segments([keyed("a")], [batch(rec(1, None))]))
+    assert [offsets(each) for each in left] == [[[0]], [[]]]
+    assert stats.batches_rewritten == 1
+
+
 @BITMAPS
 @COMPRESSIONS
 def test_the_last_batch_of_an_active_producer_stays_as_a_header(compression, bitmap_bytes_max):
