@@ -19,7 +19,7 @@ import attrs
 import numpy as np
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.columns import COMMIT_COLUMNS, COMMIT_OFFSET, Commit
-from offsetd_coordinator.kernels.commit import put_commit
+from offsetd_coordinator.kernels.commit import CommitTimes, put_commit
 from offsetd_coordinator.placement import partition_of
 from offsetd_storage.kernels import padded_buffer, padded_copy
 from offsetd_storage.kernels.registry import kernel
@@ -86,7 +86,14 @@ def write_batches(
             0,
         )
         end = put_commit(
-            commit, state[NOW_MS], state[OFFSET_NEXT], 0, value_version, out, position, limit
+            commit,
+            CommitTimes(state[NOW_MS], -1),
+            state[OFFSET_NEXT],
+            0,
+            value_version,
+            out,
+            position,
+            limit,
         )
         if end < 0:
             return position

@@ -61,6 +61,8 @@ class CommitOffsets:
     from `request_id_start`, and the spans of `columns`. `columns` has one row a partition, no
     partition twice, and the columns that `kernels.columns` lists under "one partition of a
     commit". `request_id` may be empty; ids are told apart by group and by kind of request.
+    `epoch` is that of the lease of who commits, `retention_ms` how long the offsets are to be
+    kept; -1 is none.
     """
 
     group_id: bytes
@@ -70,10 +72,18 @@ class CommitOffsets:
     names: npt.NDArray[np.uint8]
     columns: npt.NDArray[np.int64]
     reports_end_offsets: bool
+    epoch: int = -1
+    retention_ms: int = -1
 
     @classmethod
     def of(
-        cls, group_id: bytes, entries: Iterable[OffsetEntry], request_id: bytes = b""
+        cls,
+        group_id: bytes,
+        entries: Iterable[OffsetEntry],
+        request_id: bytes = b"",
+        *,
+        epoch: int = -1,
+        retention_ms: int = -1,
     ) -> CommitOffsets:
         """The plain way to make one, from Python values."""
         names = bytearray(group_id + request_id)
@@ -108,6 +118,8 @@ class CommitOffsets:
             names=padded_copy(names),
             columns=np.array(rows, np.int64).reshape(len(rows), COMMIT_COLUMNS),
             reports_end_offsets=reports_end_offsets,
+            epoch=epoch,
+            retention_ms=retention_ms,
         )
 
 

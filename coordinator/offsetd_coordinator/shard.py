@@ -231,6 +231,7 @@ class Shard:
             self._state.offsets.arrays,
             *_as_arguments(commit),
             now_ms,
+            -1 if commit.retention_ms < 0 else now_ms + commit.retention_ms,
             self.offset_next,
             self.leader_epoch,
             self.config.offset_commit_value_version,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offsetd_storage.kernels.byte_order import (
     copy_bytes,
@@ -65,6 +65,7 @@ from offsetd_coordinator.kernels.columns import (
     OffsetKey,
     Table,
 )
+from offsetd_coordinator.kernels.offset_records import EXPIRE_TAG, EXPIRE_TAG_BYTES
 from offsetd_coordinator.kernels.offsets import find_group, find_in_group
 from offsetd_coordinator.kernels.request_ids import (
     HEADER_NAME_SIZE,
@@ -79,8 +80,15 @@ if TYPE_CHECKING:
 _NOT_LOOKED_FOR: Final = -2
 
 
+class CommitTimes(NamedTuple):
+    """When a commit is made, and when it expires: milliseconds, -1 for never by itself."""
+
+    now_ms: int
+    expire_timestamp: int
+
+
 @kernel(
-    f"int64({TABLE}, {COMMIT}, int64, int64, int64, int64, int64, "
+    f"int64({TABLE}, {COMMIT}, int64, int64, int64, int64, int64, int64, "
     "uint8[::1], int64[::1], int64[:, ::1])"
 )
 def decide_commit(
@@ -92,6 +100,7 @@ def decide_commit(
     request_id_start: int,
     request_id_size: int,
     now_ms: int,
+    expire_timestamp: int,
     base_offset: int,
     leader_epoch: int,
     value_version: int,
@@ -102,8 +111,8 @@ def decide_commit(
 ) -> int:
     """Write the commit's batch to `out`; returns its size, or why there is none.
 
-    `out` has room for `bytes_max` and some padding. What else there is to know stands in
-    `verdict` and `conflicts`.
+    `out` has room for `bytes_max` and some padding. `expire_timestamp` is -1 for none. What else
+    there is to know stands in `verdict` and `conflicts`.
     """
     table = Table(*arrays)
     commit = Commit(
@@ -114,7 +123,8 @@ def decide_commit(
     refusal = _judge(table, commit, verdict, conflicts)
     if refusal != 0:
         return refusal
-    end = put_commit(commit, now_ms, base_offset, leader_epoch, value_version, out, 0, bytes_max)
+    times = CommitTimes(now_ms, expire_timestamp)
+    end = put_commit(commit, times, base_offset, leader_epoch, value_version, out, 0, bytes_max)
     return TOO_LARGE if end < 0 else end
 
 
@@ -217,7 +227,7 @@ def _list_conflict(table: Table, entry: int, row: int, at: int, conflicts: Int64
 @inline_kernel
 def put_commit(
     commit: Commit,
-    now_ms: int,
+    times: CommitTimes,
     base_offset: int,
     leader_epoch: int,
     value_version: int,
@@ -226,10 +236,11 @@ def put_commit(
     limit: int,
 ) -> int:
     """Write a commit's batch from `start`; where it ends, or -1 if that is beyond `limit`."""
-    end = _put_records(commit, now_ms, value_version, out, start + BATCH_HEADER_BYTES, limit)
+    end = _put_records(commit, times, value_version, out, start + BATCH_HEADER_BYTES, limit)
     if end < 0:
         return -1
     count = commit.columns.shape[0]
+    now_ms = times.now_ms
     seal_batch(
         out, start, end, base_offset, count - 1, count, now_ms, now_ms, 0, -1, -1, -1, leader_epoch
     )
@@ -238,22 +249,25 @@ def put_commit(
 
 @inline_kernel
 def _put_records(
-    commit: Commit, now_ms: int, value_version: int, out: Bytes, position: int, limit: int
+    commit: Commit, times: CommitTimes, value_version: int, out: Bytes, position: int, limit: int
 ) -> int:
     """Write a record a partition; where they end, or -1."""
     headers_size = NO_HEADERS_BYTES
     if commit.request_id_size > 0:
         headers_size += header_size(HEADER_NAME_SIZE, commit.request_id_size)
+    tag_size = 0
+    if value_version >= 4 and times.expire_timestamp >= 0:
+        tag_size = EXPIRE_TAG_BYTES
     for row in range(commit.columns.shape[0]):
         key_size = 10 + commit.group_size + commit.columns[row, TOPIC_SIZE]
-        value_size = _value_size(commit.columns[row, METADATA_SIZE], value_version)
+        value_size = tag_size + _value_size(commit.columns[row, METADATA_SIZE], value_version)
         size = record_size(0, row, key_size, value_size, headers_size)
         if position + size > limit:
             return -1
         position = put_record_start(out, position, 0, row, key_size, value_size, headers_size)
         position = _put_key(commit, row, out, position)
         position = store_varint(out, position, value_size)
-        position = _put_value(commit, row, now_ms, value_version, out, position)
+        position = _put_value(commit, row, times, value_version, out, position)
         position = _put_headers(commit, headers_size, out, position)
         headers_size = NO_HEADERS_BYTES  # Only the first record carries the request id.
     return position
@@ -288,7 +302,7 @@ def _value_size(metadata_size: int, version: int) -> int:
 
 @inline_kernel
 def _put_value(
-    commit: Commit, row: int, now_ms: int, version: int, out: Bytes, position: int
+    commit: Commit, row: int, times: CommitTimes, version: int, out: Bytes, position: int
 ) -> int:
     """Write an OffsetCommitValue; returns where it ends."""
     metadata_size = commit.columns[row, METADATA_SIZE]
@@ -305,15 +319,27 @@ def _put_value(
         position += 2
     copy_bytes(out, position, commit.names, commit.columns[row, METADATA_START], metadata_size)
     position += metadata_size
-    store_i64(out, position, now_ms)
+    store_i64(out, position, times.now_ms)
     position += 8
     if version == 1:
-        store_i64(out, position, -1)
+        store_i64(out, position, times.expire_timestamp)
         position += 8
     elif version >= 4:
-        store_i8(out, position, 0)
-        position += 1
+        position = _put_tags(times, out, position)
     return position
+
+
+@inline_kernel
+def _put_tags(times: CommitTimes, out: Bytes, position: int) -> int:
+    """Write the tagged fields of a value of version 4; returns where they end."""
+    if times.expire_timestamp < 0:
+        store_i8(out, position, 0)
+        return position + 1
+    store_i8(out, position, 1)
+    position = store_unsigned_varint(out, position + 1, EXPIRE_TAG)
+    store_i8(out, position, 8)
+    store_i64(out, position + 1, times.expire_timestamp)
+    return position + 9
 
 
 @inline_kernel

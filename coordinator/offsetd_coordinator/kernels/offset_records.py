@@ -23,6 +23,14 @@ _RECORD_TYPE: Final = 1
 _KEY_BYTES_MIN: Final = 10  # record type, two lengths, partition
 _VALUE_VERSION_LAST: Final = 4
 
+EXPIRE_TAG: Final = 20_292
+"""See `schemas.offset_commit`."""
+
+EXPIRE_TAG_BYTES: Final = 12
+"""The tag as a varint of three bytes, its size, and the time."""
+
+_EXPIRE_BYTES: Final = 8
+
 
 @inline_kernel
 def load_offset_key(buffer: Bytes, start: int, size: int) -> tuple[bool, OffsetKey]:
@@ -74,7 +82,7 @@ def load_offset_value(buffer: Bytes, start: int, size: int) -> tuple[bool, Offse
         expire_timestamp = load_i64(buffer, position)
         position += 8
     if version >= 4:
-        position = _skip_tags(buffer, position, end)
+        expire_timestamp, position = _load_expiry(buffer, position, end)
     if position < 0 or position > end:
         return other
     if metadata_size > 0 and utf16_length(buffer, metadata_start, metadata_size) < 0:
@@ -94,16 +102,24 @@ def _load_text_size(buffer: Bytes, position: int, end: int, version: int) -> tup
 
 
 @inline_kernel
-def _skip_tags(buffer: Bytes, position: int, end: int) -> int:
-    """Where a section of tagged fields ends, or -1 if it does not end before `end`."""
+def _load_expiry(buffer: Bytes, position: int, end: int) -> tuple[int, int]:
+    """(the time in a section of tagged fields or -1, where the section ends).
+
+    It ends at -1 if it does not end before `end`, or if the time is cut short.
+    """
+    expire_timestamp = -1
     count, position = load_unsigned_varint(buffer, position, end)
     while position >= 0 and count > 0:
-        _, position = load_unsigned_varint(buffer, position, end)
+        tag, position = load_unsigned_varint(buffer, position, end)
         if position < 0:
-            return -1
+            return -1, -1
         size, position = load_unsigned_varint(buffer, position, end)
         if position < 0 or size > end - position:
-            return -1
+            return -1, -1
+        if tag == EXPIRE_TAG:
+            if size < _EXPIRE_BYTES:
+                return -1, -1
+            expire_timestamp = load_i64(buffer, position)
         position += size
         count -= 1
-    return position
+    return expire_timestamp, position

@@ -52,6 +52,13 @@ GOLDEN_VALUES = {
     "version 4 with two unknown tags": (
         "0004 0000000000000064 00000004 02 6d 0000018bcfe56800 02 07 01 ff 808001 00"
     ),
+    "version 4 with our expiry": (
+        "0004 0000000000000064 00000004 02 6d 0000018bcfe56800 01 c49e01 08 0000018bcfe56be8"
+    ),
+    "version 4 with our expiry between others": (
+        "0004 0000000000000064 00000004 02 6d 0000018bcfe56800"
+        " 03 07 01 ff c49e01 08 0000018bcfe56be8 d49e01 00"
+    ),
 }
 
 
@@ -64,7 +71,8 @@ def test_every_version_of_a_committed_offset_is_read(version: str, record_type: 
     assert (stored.topic, stored.partition, stored.offset, stored.revision) == (b"t", 3, 100, 7)
     assert (stored.metadata, stored.commit_timestamp_ms) == (b"m", NOW_MS)
     assert stored.leader_epoch == (4 if value[1] >= 3 else -1)
-    assert stored.expire_timestamp_ms == (NOW_MS + 1000 if version == "version 1" else -1)
+    expires = version == "version 1" or "our expiry" in version
+    assert stored.expire_timestamp_ms == (NOW_MS + 1000 if expires else -1)
     assert shard.counters().undecodable_records == 0
 
 

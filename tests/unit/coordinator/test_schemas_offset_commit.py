@@ -55,10 +55,19 @@ def test_a_version_keeps_what_it_has_a_field_for(version: int) -> None:
     kept = attrs.evolve(
         full,
         leader_epoch=7 if version >= 3 else -1,
-        expire_timestamp_ms=NOW_MS + 1 if version == 1 else -1,
+        expire_timestamp_ms=-1 if version == 3 else NOW_MS + 1,
         topic_id=TOPIC_ID if version == 4 else None,
     )
     assert OffsetCommitValue.decode(full.encode(version)) == kept
+
+
+def test_version_4_has_the_expiry_in_a_tag_of_ours_that_is_nothing_more() -> None:
+    value = attrs.evolve(VALUE, expire_timestamp_ms=NOW_MS + 1000)
+    encoded = value.encode(4)
+    assert encoded == VALUE.encode(4)[:-1] + bytes.fromhex("01 c49e01 08 0000018bcfe56be8")
+    assert OffsetCommitValue.decode(encoded) == value
+    with pytest.raises(UndecodableRecord):
+        OffsetCommitValue.decode(VALUE.encode(4)[:-1] + bytes.fromhex("01 c49e01 04 00000000"))
 
 
 def test_a_tag_of_the_future_is_passed_over() -> None:
