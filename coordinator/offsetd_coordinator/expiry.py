@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import attrs
 
 from offsetd_coordinator.groups import GroupState, GroupType
-from offsetd_coordinator.kernels.expiry import BASE_LATEST, BASE_REPLACED, NEVER, NO_TIME
+from offsetd_coordinator.kernels.columns import BASE_LATEST, BASE_REPLACED, NEVER, NO_TIME
 from offsetd_coordinator.schemas.protocol_metadata import CONSUMER_PROTOCOL_TYPE
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from offsetd_storage.kernels import padded_copy
 
 from offsetd_coordinator.expiry import ExpiringGroup, ExpiryBase, plain_rule, rule_of
 from offsetd_coordinator.groups import GroupType
+from offsetd_coordinator.kernels.columns import JUDGED_COLUMNS
 from offsetd_coordinator.kernels.expiry import (
-    JUDGED_COLUMNS,
     find_groups,
     judge_rows,
     list_rows,

@@ -29,6 +29,7 @@ from offsetd_storage.topic_configs import (
     entry_of,
 )
 
+from offsetd_coordinator.dynamic_settings import DYNAMIC_CLASSES, DYNAMIC_SETTINGS
 from offsetd_coordinator.topics import brought_settings, topic_floors, topic_rules
 
 if TYPE_CHECKING:
@@ -364,12 +365,15 @@ def _configs(settings: Settings) -> TopicConfigs:
     said = settings.said
     configs = TopicConfigs(
         brought=brought_settings(offsets_segment_bytes=settings.offsets_topic_segment_bytes),
-        static_server={name: said[name] for name in SERVER_SETTINGS if name in said},
+        static_server={
+            name: said[name] for name in (*SERVER_SETTINGS, *DYNAMIC_SETTINGS) if name in said
+        },
         static_topics={
             OFFSETS_TOPIC: {name: said[name] for name in TOPIC_SETTINGS if name in said}
         },
         floors=topic_floors(request_id_window_ms=settings.request_id_window_ms),
         restart_entries=tuple(_restart_entries(settings)),
+        more_classes=DYNAMIC_CLASSES,
     )
     largest = configs.log_config(OFFSETS_TOPIC).message_bytes_max
     configs = attrs.evolve(configs, rules=topic_rules(message_bytes_max=largest))
@@ -394,7 +398,10 @@ _OWN: Final = settings_of(Settings)
 OWN_FIELDS: Final = {setting.name: field for field, setting in _OWN.items()}
 # By name: the server's, and a topic's.
 ALL_SETTINGS: Final[dict[str, Setting]] = (
-    {setting.name: setting for setting in _OWN.values()} | SERVER_SETTINGS | TOPIC_SETTINGS
+    {setting.name: setting for setting in _OWN.values()}
+    | SERVER_SETTINGS
+    | DYNAMIC_SETTINGS
+    | TOPIC_SETTINGS
 )
 
 

@@ -30,6 +30,9 @@ _FOLDER_ID: Final = "folder.id"
 _FRAME_MARK: Final = "journal.frame.mark"
 _JOURNAL_BEGUN: Final = "journal.begun"
 _PARTITIONS: Final = "offsets.topic.num.partitions"
+_ORIGIN: Final = "folder.origin"
+_HERE: Final = "offsetd"
+_ELSEWHERE: Final = "elsewhere"
 _CHECKSUM: Final = "checksum"
 
 
@@ -53,9 +56,12 @@ class FolderProperties:
     identity: FolderIdentity
     offsets_partitions: int  # Of `__consumer_offsets`; fixed when the folder is made.
     journal_begun: bool  # From the first life on there has to be a journal.
+    is_from_elsewhere: bool = False  # It had logs when it became ours, or nobody knows.
 
 
-def new_properties(offsets_partitions: int, random: random.Random) -> FolderProperties:
+def new_properties(
+    offsets_partitions: int, random: random.Random, *, is_from_elsewhere: bool = False
+) -> FolderProperties:
     """Properties of a folder that becomes ours."""
     return FolderProperties(
         identity=FolderIdentity(
@@ -63,6 +69,7 @@ def new_properties(offsets_partitions: int, random: random.Random) -> FolderProp
         ),
         offsets_partitions=offsets_partitions,
         journal_begun=False,
+        is_from_elsewhere=is_from_elsewhere,
     )
 
 
@@ -93,6 +100,7 @@ def read_properties(files: Files, folder: Path) -> FolderProperties | None:
             ),
             offsets_partitions=int(lines[_PARTITIONS]),
             journal_begun=lines[_JOURNAL_BEGUN] == "true",
+            is_from_elsewhere=lines.get(_ORIGIN) != _HERE,
         )
     except (KeyError, ValueError) as error:
         raise FolderMismatch(f"{path} is damaged: {error}") from error
@@ -106,6 +114,7 @@ def write_properties(files: Files, folder: Path, properties: FolderProperties) -
         _FRAME_MARK: properties.identity.frame_mark.hex(),
         _PARTITIONS: str(properties.offsets_partitions),
         _JOURNAL_BEGUN: "true" if properties.journal_begun else "false",
+        _ORIGIN: _ELSEWHERE if properties.is_from_elsewhere else _HERE,
     }
     body = "".join(f"{name}={value}\n" for name, value in lines.items()).encode()
     replace_file(files, folder / PROPERTIES_NAME, _with_checksum(body))

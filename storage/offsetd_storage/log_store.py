@@ -75,6 +75,7 @@ class LogStore:
         self.report = recovered.report
         self.folder_id = recovered.properties.identity.folder_id.hex()
         self.partitions = recovered.properties.offsets_partitions  # Of `__consumer_offsets`.
+        self.is_from_elsewhere = recovered.properties.is_from_elsewhere
         self.config = config
         self.failed: StorageFailed | None = None
         self._clock = clock

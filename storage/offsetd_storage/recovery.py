@@ -89,7 +89,9 @@ def recover_folder(
         begin_anew=frozenset(begin_anew),
     )
     survey = survey_folder(folder, cleanup, on_progress)
-    properties = survey.properties or new_properties(survey.offsets_partitions, random)
+    properties = survey.properties or new_properties(
+        survey.offsets_partitions, random, is_from_elsewhere=survey.has_logs
+    )
     journal = Journal(files, path, properties.identity, _sizes(config))
     cleanup.callback(journal.close)
     journal.refuse_if_too_small({*survey.claims, *survey.plans})

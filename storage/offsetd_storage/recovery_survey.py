@@ -76,6 +76,11 @@ class Survey:
     # A broker wrote to it after the journal crashed, which had nothing to add to the logs by then.
     ends_journal_for_broker: bool
 
+    @property
+    def has_logs(self) -> bool:
+        """Whether there is a segment in the folder, be it damaged."""
+        return bool(self.damaged) or any(plan.scans for plan in self.plans.values())
+
 
 def survey_folder(
     folder: RecoveryScope,

@@ -113,26 +113,28 @@ class TopicConfigs:
     floors: tuple[Floor, ...] = ()
     rules: tuple[TopicRule, ...] = ()
     restart_entries: tuple[SettingEntry, ...] = ()  # What is read at the start only.
+    # Classes of settings of the server that are not the storage's, and as dynamic as those.
+    more_classes: tuple[type[attrs.AttrsInstance], ...] = ()
 
     @property
     def cleaner(self) -> CleanerConfig:
-        return self._of_server(CleanerConfig)
+        return self.server_config(CleanerConfig)
 
     @property
     def retention(self) -> RetentionConfig:
-        return self._of_server(RetentionConfig)
+        return self.server_config(RetentionConfig)
 
     @property
     def roll(self) -> RollConfig:
-        return self._of_server(RollConfig)
+        return self.server_config(RollConfig)
 
     @property
     def background(self) -> BackgroundConfig:
-        return self._of_server(BackgroundConfig)
+        return self.server_config(BackgroundConfig)
 
     @property
     def disk(self) -> DiskConfig:
-        return self._of_server(DiskConfig)
+        return self.server_config(DiskConfig)
 
     @property
     def topics(self) -> frozenset[str]:
@@ -140,6 +142,15 @@ class TopicConfigs:
         return (
             frozenset(self.brought) | frozenset(self.static_topics) | frozenset(self.dynamic_topics)
         )
+
+    def server_config(self, config_class: type[_Config]) -> _Config:
+        """What the server's settings say to one of the classes, also of `more_classes`."""
+        values: dict[str, Any] = {}
+        for field, setting in settings_of(config_class).items():
+            text = self._server_text(setting.name)
+            if text is not None:
+                values[field] = setting.parsed(text, is_internal=True)
+        return config_class(**values)
 
     def log_config(self, topic: str) -> LogConfig:
         """How a topic's logs behave. One without settings of its own has the server's."""
@@ -155,8 +166,8 @@ class TopicConfigs:
 
     def check(self) -> None:
         """Raises InvalidSetting where values do not fit each other, or a topic."""
-        for each in _SERVER_CLASSES:
-            self._of_server(each)
+        for each in (*_SERVER_CLASSES, *self.more_classes):
+            self.server_config(each)
         for topic in ("", *sorted(self.topics)):
             log = self.log_config(topic)
             for rule in self.rules:
@@ -242,13 +253,13 @@ class TopicConfigs:
 
     def _setting(self, topic: str | None, name: str) -> Setting:
         """Raises InvalidSetting if a topic, or (None) the server, has none that may be changed."""
-        known = SERVER_SETTINGS if topic is None else TOPIC_SETTINGS
+        known = self._server_settings if topic is None else TOPIC_SETTINGS
         setting = known.get(canonical_name(name))
         if setting is not None:
             return setting
         if any(entry.name == name for entry in self.restart_entries):
             raise InvalidSetting(name, "needs a restart: it is read when the server starts")
-        elsewhere = TOPIC_SETTINGS if topic is None else SERVER_SETTINGS
+        elsewhere = TOPIC_SETTINGS if topic is None else self._server_settings
         if canonical_name(name) in elsewhere:
             wanted, owner = (
                 ("a topic", "the server") if topic is None else ("the server", "a topic")
@@ -264,13 +275,10 @@ class TopicConfigs:
         is_internal = is_stored or name != setting.name
         return setting.kind.render(setting.parsed(text, is_internal=is_internal))
 
-    def _of_server(self, config_class: type[_Config]) -> _Config:
-        values: dict[str, Any] = {}
-        for field, setting in settings_of(config_class).items():
-            text = self._server_text(setting.name)
-            if text is not None:
-                values[field] = setting.parsed(text, is_internal=True)
-        return config_class(**values)
+    @property
+    def _server_settings(self) -> dict[str, Setting]:
+        more = (setting for each in self.more_classes for setting in settings_of(each).values())
+        return SERVER_SETTINGS | {setting.name: setting for setting in more}
 
     def _server_text(self, name: str) -> str | None:
         return self.dynamic_server.get(name, self.static_server.get(name))
@@ -326,7 +334,7 @@ class TopicConfigs:
             )
 
     def _server_entries(self) -> Iterator[SettingEntry]:
-        for name, setting in SERVER_SETTINGS.items():
+        for name, setting in self._server_settings.items():
             default = setting.kind.render(setting.default)
             text = self._server_text(name)
             yield entry_of(

@@ -219,3 +219,24 @@ READ_EXPIRE_TIMESTAMP: Final = 8
 READ_REVISION: Final = 9
 READ_END_OFFSET: Final = 10
 READ_COLUMNS: Final = 11
+
+# How offsets expire.
+NEVER: Final = (1 << 63) - 1  # as a time or a retention: it does not come
+NO_TIME: Final = -1  # as a time: there is none
+
+# What retention counts from.
+BASE_LATEST: Final = 0  # the commit, or when the group became empty, if that is later
+BASE_REPLACED: Final = 1  # when the group became empty, if that is known, else the commit
+
+# How the offsets of a group expire, a single row.
+RULE_RETENTION: Final = 0
+RULE_EMPTY: Final = 1  # when the group became empty, or NO_TIME
+RULE_BASE: Final = 2
+RULE_WARNING: Final = 3  # so long before it expires, an offset counts as one that will
+RULE_COLUMNS: Final = 4
+
+# What is found of a group's offsets, a single row.
+JUDGED_DUE: Final = 0  # how many have expired
+JUDGED_WARNED: Final = 1  # how many will soon
+JUDGED_FIRST: Final = 2  # when the first of those that have not expired does, or NEVER
+JUDGED_COLUMNS: Final = 3

@@ -10,14 +10,24 @@ from typing import TYPE_CHECKING, Final
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 
 from offsetd_coordinator.kernels.columns import (
+    BASE_REPLACED,
     COMMIT_TIMESTAMP,
     ENTRY_END,
     ENTRY_LIST,
     EXPIRE_TIMESTAMP,
     FREE,
     GROUP_TOPIC,
+    JUDGED_DUE,
+    JUDGED_FIRST,
+    JUDGED_WARNED,
     LINKS,
     METADATA_SPAN,
+    NEVER,
+    NO_TIME,
+    RULE_BASE,
+    RULE_EMPTY,
+    RULE_RETENTION,
+    RULE_WARNING,
     TABLE,
     UNDECODABLE,
     Table,
@@ -25,30 +35,6 @@ from offsetd_coordinator.kernels.columns import (
 
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
-
-NEVER: Final = (1 << 63) - 1
-"""As a time or a retention: it does not come."""
-
-NO_TIME: Final = -1
-"""As a time: there is none."""
-
-BASE_LATEST: Final = 0
-"""Retention counts from the commit, or from when the group became empty, if that is later."""
-BASE_REPLACED: Final = 1
-"""Retention counts from when the group became empty, if that is known, else from the commit."""
-
-# How the rows of a group expire: a row that kernels take.
-RULE_RETENTION: Final = 0
-RULE_EMPTY: Final = 1  # when the group became empty, or NO_TIME
-RULE_BASE: Final = 2
-RULE_WARNING: Final = 3  # so long before it expires, an offset counts as one that will
-RULE_COLUMNS: Final = 4
-
-# What is found of a group.
-JUDGED_DUE: Final = 0  # rows that have expired; the first are listed
-JUDGED_WARNED: Final = 1  # rows that will soon
-JUDGED_FIRST: Final = 2  # when the next of the others expires, or NEVER
-JUDGED_COLUMNS: Final = 3
 
 _TIME_MAX: Final = 1 << 62  # Later times do not come, and sums of two smaller ones fit.
 

@@ -8,6 +8,7 @@ import sys
 
 import attrs
 import pytest
+from offsetd_coordinator.dynamic_settings import DYNAMIC_CLASSES, DYNAMIC_SETTINGS
 from offsetd_coordinator.settings import ALL_SETTINGS, OWN_FIELDS, Settings, default_entries
 from offsetd_coordinator.settings_sources import environment_name
 from offsetd_storage.log_config import COMPACT, OFFSETS_TOPIC, OFFSETS_TOPIC_LOG_CONFIG, LogConfig
@@ -44,6 +45,7 @@ def test_no_setting_is_declared_twice() -> None:
         RollConfig,
         BackgroundConfig,
         DiskConfig,
+        *DYNAMIC_CLASSES,
     )
     declared = [setting for each in classes for setting in settings_of(each).values()]
     names = [setting.name for setting in declared]
@@ -127,7 +129,9 @@ def test_what_needs_a_restart_is_described_with_its_source() -> None:
 def test_every_setting_is_listed_once() -> None:
     names = [each.name for each in default_entries()]
     assert sorted(names) == sorted(ALL_SETTINGS)
-    assert names == sorted({*OWN_FIELDS, *SERVER_SETTINGS}) + sorted(TOPIC_SETTINGS)
+    assert names == sorted({*OWN_FIELDS, *SERVER_SETTINGS, *DYNAMIC_SETTINGS}) + sorted(
+        TOPIC_SETTINGS
+    )
 
 
 def test_to_know_the_settings_needs_neither_the_store_nor_what_it_computes_with() -> None:

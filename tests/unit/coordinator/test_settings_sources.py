@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from offsetd_coordinator.dynamic_settings import DYNAMIC_SETTINGS
 from offsetd_coordinator.settings import ALL_SETTINGS, OWN_FIELDS, Settings
 from offsetd_coordinator.settings_sources import SettingsError, environment_name, load_settings
 from offsetd_storage.log_config import COMPACT, OFFSETS_TOPIC
@@ -14,6 +15,7 @@ from offsetd_storage.topic_configs import SERVER_SETTINGS, Source
 if TYPE_CHECKING:
     from offsetd_storage.settings import Setting
 
+OF_SERVER = {*SERVER_SETTINGS, *DYNAMIC_SETTINGS, *OWN_FIELDS}
 # Where any value would not do, for the sake of others.
 WORTH = {
     "cleanup.policy": "",
@@ -53,7 +55,7 @@ def other_value(setting: Setting) -> str:
 
 
 def value_of(settings: Settings, name: str) -> tuple[str, Source]:
-    topic = None if name in SERVER_SETTINGS or name in OWN_FIELDS else OFFSETS_TOPIC
+    topic = None if name in OF_SERVER else OFFSETS_TOPIC
     [found] = [each for each in settings.configs.describe(topic) if each.name == name]
     return found.value, found.source
 
@@ -78,7 +80,7 @@ def test_every_setting_is_read_from_the_file_the_environment_and_the_command_lin
         value, source = value_of(settings, name)
         assert setting.kind.parse(value) == setting.kind.parse(text)
         assert value != value_of(said, name)[0]
-        is_of_topic = name not in SERVER_SETTINGS and name not in OWN_FIELDS
+        is_of_topic = name not in OF_SERVER
         assert source is (Source.STATIC_TOPIC if is_of_topic else Source.STATIC_SERVER)
     assert all(each == found[0] for each in found)
 

@@ -14,6 +14,7 @@ from offsetd_storage.files import OsFiles
 from offsetd_storage.folder_format import (
     PROPERTIES_NAME,
     FolderIdentity,
+    _with_checksum,
     new_properties,
     read_properties,
     write_properties,
@@ -59,8 +60,26 @@ def test_they_are_text_that_says_what_it_is() -> None:
         "journal.frame.mark",
         "offsets.topic.num.partitions",
         "journal.begun",
+        "folder.origin",
         "checksum",
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b"folder.origin=offsetd\n", False),
+        (b"folder.origin=elsewhere\n", True),
+        (b"", True),
+    ],
+)
+def test_a_folder_is_made_here_only_where_that_is_written(line: bytes, expected: bool) -> None:
+    files, content = written()
+    body = content.rpartition(b"checksum=")[0].replace(b"folder.origin=offsetd\n", line)
+    files.put_durable(PATH, _with_checksum(body))
+    properties = read_properties(files, FOLDER)
+    assert properties is not None
+    assert properties.is_from_elsewhere is expected
 
 
 def test_two_folders_differ_in_id_and_mark() -> None:

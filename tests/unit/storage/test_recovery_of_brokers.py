@@ -49,6 +49,18 @@ def test_a_brokers_folder_is_served_as_it_is_and_appended_to() -> None:
     assert after[str(FOLDER / "meta.properties")] == before[str(FOLDER / "meta.properties")]
 
 
+def test_a_folder_that_had_logs_when_it_became_ours_is_from_elsewhere_for_ever() -> None:
+    files = SimulatedFiles()
+    put_tree(files, GOLDEN, FOLDER)
+    store = opened(files, LARGE)
+    assert store.is_from_elsewhere
+    store.close()
+    assert opened(files, LARGE).is_from_elsewhere
+    files = SimulatedFiles()
+    assert not opened(files, LARGE).is_from_elsewhere
+    assert not opened(files.power_cut(), LARGE).is_from_elsewhere
+
+
 def test_lines_of_other_topics_stay_in_a_brokers_checkpoint() -> None:
     files = SimulatedFiles()
     put_tree(files, GOLDEN, FOLDER)

@@ -1,0 +1,96 @@
+"""The coordinator's own settings that may be changed while the server runs, by what they concern.
+
+They are the server's, beside those of `offsetd_storage.server_config`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+from offsetd_storage.errors import InvalidSetting
+from offsetd_storage.setting_kinds import INT32_MAX
+from offsetd_storage.settings import Setting, listed, settings_of, whole
+
+from offsetd_coordinator.expiry import ExpiryBase, ExpiryTerms
+
+_MINUTE_MS: Final = 60_000
+
+
+@attrs.frozen(kw_only=True)
+class ExpiryConfig:
+    """When offsets that nobody commits any more go, and what holds that back."""
+
+    retention_minutes: int = whole(
+        10_080,
+        "offsets.retention.minutes",
+        unit="minutes",
+        least=-1,
+        most=INT32_MAX,
+        reason="Offsets expire when they are not committed, and their group is empty, for so long."
+        " -1: never.",
+    )
+    check_interval_ms: int = whole(
+        600_000,
+        "offsets.retention.check.interval.ms",
+        unit="ms",
+        least=1,
+        reason="How often is looked for offsets that have expired.",
+    )
+    base: str = listed(
+        "latest",
+        "offsets.expiry.base",
+        tuple(each.value for each in ExpiryBase),
+        is_ours=True,
+        reason="What retention counts from in an empty group that had members. latest: the commit,"
+        " or when the group became empty, if that is later. kafka: the latter, also for a commit of"
+        " a second ago.",
+    )
+    enable: str = listed(
+        "auto",
+        "offsets.expiry.enable",
+        ("auto", "true", "false"),
+        is_ours=True,
+        reason="Whether offsets expire. auto: unless the folder had logs of another server, such"
+        " as a broker, when offsetd took it over.",
+    )
+    grace_ms: int = whole(
+        86_400_000,
+        "expiry.grace.ms",
+        unit="ms",
+        least=0,
+        is_ours=True,
+        reason="After a stop of more than this, nothing expires for so long: consumers were cut"
+        " off, too.",
+    )
+    warning_ms: int = whole(
+        86_400_000,
+        "offsets.expiry.warning.ms",
+        unit="ms",
+        least=0,
+        is_ours=True,
+        reason="So long before its offsets expire, a group is counted and logged; in the second"
+        " half of their life. 0: never.",
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.retention_minutes == 0:
+            raise InvalidSetting(
+                "offsets.retention.minutes", "0 is neither -1, for never, nor 1 or more"
+            )
+
+    @property
+    def terms(self) -> ExpiryTerms:
+        """What it says to the rules."""
+        never = self.retention_minutes < 0
+        return ExpiryTerms(
+            retention_ms=None if never else self.retention_minutes * _MINUTE_MS,
+            base=ExpiryBase(self.base),
+            warning_ms=self.warning_ms,
+        )
+
+
+DYNAMIC_CLASSES: Final[tuple[type[attrs.AttrsInstance], ...]] = (ExpiryConfig,)
+DYNAMIC_SETTINGS: Final[dict[str, Setting]] = {
+    setting.name: setting for each in DYNAMIC_CLASSES for setting in settings_of(each).values()
+}
