@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.group_records import GroupRecords
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
+    from offsetd_coordinator.membership.classic_group import ClassicGroup
     from offsetd_coordinator.replayed_state import ReplayedState
     from offsetd_coordinator.requests import DeleteGroup, DeleteOffsets
 
@@ -41,16 +42,19 @@ class Deletion(NamedTuple):
     reply: DeleteOffsetsReply | DeleteGroupReply
 
 
-def offsets_to_delete(state: ReplayedState, request: DeleteOffsets) -> Deletion:
+def offsets_to_delete(
+    state: ReplayedState, request: DeleteOffsets, live: ClassicGroup | None = None
+) -> Deletion:
     """What is there of the request's partitions, stored or pending in a transaction.
+
+    `live` is the group with its members, where its records do not tell all.
 
     Raises RecordUndecodable, NonEmptyGroup, GroupSubscribedToTopic.
     """
     group_id, topics, offsets = request.group_id, set(request.topics), state.offsets
     named = set(request.partitions)
-    _check_unused(
-        state.group_records(group_id), {*topics, *(topic for topic, _ in request.partitions)}
-    )
+    named_topics = {*topics, *(topic for topic, _ in request.partitions)}
+    _check_unused(live or state.group_records(group_id), named_topics)
     entries = offsets.locate(group_id, named)
     entries = entries[entries >= 0]
     if topics:
@@ -72,8 +76,12 @@ def offsets_to_delete(state: ReplayedState, request: DeleteOffsets) -> Deletion:
     )
 
 
-def group_to_delete(state: ReplayedState, request: DeleteGroup) -> Deletion:
+def group_to_delete(
+    state: ReplayedState, request: DeleteGroup, live: ClassicGroup | None = None
+) -> Deletion:
     """All that a group has, its own records last: as long as one of them is left, it is there.
+
+    `live` is the group with its members, where its records do not tell all.
 
     Raises GroupIdNotFound, RecordUndecodable, NonEmptyGroup.
     """
@@ -82,10 +90,12 @@ def group_to_delete(state: ReplayedState, request: DeleteGroup) -> Deletion:
     entries = offsets.entries_of(group_id)
     pending = sorted(state.pending.partitions(group_id))
     others = state.other_keys(group_id)
+    if live is not None and live.has_members:
+        raise NonEmptyGroup("group {group!r} has members", group=group_id)
     if records.group_type is None and not entries.size and not pending and not others:
         raise GroupIdNotFound("there is no group {group!r}", group=group_id)
     _check_readable(records)
-    if records.has_members:
+    if live is None and records.has_members:
         raise NonEmptyGroup("group {group!r} has members", group=group_id)
     is_stored = (offsets.locate(group_id, pending) >= 0).tolist()
     pending_only = [each for each, stored in zip(pending, is_stored, strict=True) if not stored]
@@ -102,25 +112,25 @@ def group_to_delete(state: ReplayedState, request: DeleteGroup) -> Deletion:
     )
 
 
-def _check_unused(records: GroupRecords, topics: Collection[bytes]) -> None:
-    _check_readable(records)
-    if not records.has_members:
+def _check_unused(group: GroupRecords | ClassicGroup, topics: Collection[bytes]) -> None:
+    _check_readable(group)
+    if not group.has_members:
         return
-    group_id = records.group_id
-    if records.group_type is GroupType.CLASSIC and records.protocol_type != CONSUMER_PROTOCOL_TYPE:
+    group_id = group.group_id
+    if group.group_type is GroupType.CLASSIC and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         raise NonEmptyGroup("group {group!r} has members", group=group_id)
     for topic in sorted(topics):
-        if records.is_subscribed(topic.decode()):
+        if group.is_subscribed(topic.decode()):
             raise GroupSubscribedToTopic(
                 "group {group!r} is subscribed to {topic!r}", group=group_id, topic=topic
             )
 
 
-def _check_readable(records: GroupRecords) -> None:
-    if not records.is_readable:
+def _check_readable(group: GroupRecords | ClassicGroup) -> None:
+    if not group.is_readable:
         raise RecordUndecodable(
             "a record of group {group!r} cannot be read: it may have members",
-            group=records.group_id,
+            group=group.group_id,
         )
 
 

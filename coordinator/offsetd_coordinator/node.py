@@ -45,10 +45,13 @@ class Node:
         self.runtime = runtime
         self._administration = administration
         self.state = NodeState.SERVING
+        runtime.members.begin()
 
     def drain(self) -> None:
         """From now on calls are refused; those that were taken are still answered."""
         self.state = NodeState.DRAINING
+        if self.runtime is not None:
+            self.runtime.members.close(self.refusal_of_drain)
         for callback in tuple(self._on_drain):
             callback()
 

@@ -110,6 +110,10 @@ class ReplayedState:
         """A group's records, or None if it has none."""
         return self._groups.get(group_id)
 
+    def all_group_records(self) -> Iterator[GroupRecords]:
+        """The records of each group that has any, in no order."""
+        return iter(self._groups.values())
+
     def group_records(self, group_id: bytes) -> GroupRecords:
         """A group's records, be they none."""
         return self._groups.get(group_id) or GroupRecords(group_id)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from offsetd_coordinator.errors import CoordinatorError
+    from offsetd_coordinator.membership.calls import MemberIdentity
+    from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
 
 
 class Precondition(enum.IntEnum):
@@ -62,7 +64,7 @@ class CommitOffsets:
     partition twice, and the columns that `kernels.columns` lists under "one partition of a
     commit". `request_id` may be empty; ids are told apart by group and by kind of request.
     `epoch` is that of the lease of who commits, `retention_ms` how long the offsets are to be
-    kept; -1 is none.
+    kept; -1 is none. `member` is who commits, where the group has members.
     """
 
     group_id: bytes
@@ -74,6 +76,7 @@ class CommitOffsets:
     reports_end_offsets: bool
     epoch: int = -1
     retention_ms: int = -1
+    member: MemberIdentity | None = None
 
     @classmethod
     def of(
@@ -84,6 +87,7 @@ class CommitOffsets:
         *,
         epoch: int = -1,
         retention_ms: int = -1,
+        member: MemberIdentity | None = None,
     ) -> CommitOffsets:
         """The plain way to make one, from Python values."""
         names = bytearray(group_id + request_id)
@@ -120,6 +124,7 @@ class CommitOffsets:
             reports_end_offsets=reports_end_offsets,
             epoch=epoch,
             retention_ms=retention_ms,
+            member=member,
         )
 
 
@@ -143,7 +148,15 @@ class DeleteGroup:
     validate_only: bool = False
 
 
-Request = CommitOffsets | DeleteOffsets | DeleteGroup
+@attrs.frozen(kw_only=True)
+class WriteGroup:
+    """Writes the record of a classic group, as its members have made it."""
+
+    group_id: bytes
+    value: GroupMetadataValue
+
+
+Request = CommitOffsets | DeleteOffsets | DeleteGroup | WriteGroup
 
 
 class CommitReply(NamedTuple):
@@ -166,7 +179,13 @@ class DeleteGroupReply(NamedTuple):
     offset_count: int
 
 
-Reply = CommitReply | DeleteOffsetsReply | DeleteGroupReply
+class WriteGroupReply(NamedTuple):
+    """The log offset of the group's record."""
+
+    last_offset: int
+
+
+Reply = CommitReply | DeleteOffsetsReply | DeleteGroupReply | WriteGroupReply
 
 
 class Decision(NamedTuple):

@@ -31,8 +31,9 @@ from offsetd_coordinator.errors import (
     StorageUnavailable,
 )
 from offsetd_coordinator.flusher import Flusher, as_storage_failed
+from offsetd_coordinator.member_calls import MemberCalls
 from offsetd_coordinator.placement import partition_of
-from offsetd_coordinator.requests import DeleteGroup, DeleteOffsets
+from offsetd_coordinator.requests import CommitOffsets, DeleteGroup, DeleteOffsets, WriteGroup
 
 if TYPE_CHECKING:
     import asyncio
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from offsetd_storage.upkeep import Upkeep
 
     from offsetd_coordinator.groups import Group, GroupListing
+    from offsetd_coordinator.membership.membership import Membership
     from offsetd_coordinator.requests import CommittedOffset, Decision, Reply, Request
     from offsetd_coordinator.shard import Shard
 
@@ -117,6 +119,7 @@ class Runtime:
         )
         self._append = store.append
         self._disk: DiskRoom = disk or _Unwatched()
+        self.members = MemberCalls(self, clock=clock, loop=loop)
         self._remembered_place = functools.lru_cache(_PLACEMENTS_MAX)(self._place)
 
     def start(self, upkeep: Upkeep | None = None) -> None:
@@ -150,6 +153,8 @@ class Runtime:
             if self._disk.is_low:
                 _refuse_unless_it_deletes(request)
             self._write(partition, shard, decision)
+            if isinstance(request, CommitOffsets) and request.member is not None:
+                self.members.note_commit(shard.membership, request.group_id, request.member)
         elif decision.batches:
             return self._write_steps(partition, shard, decision)
         return self._tickets[partition], _outcome(decision)
@@ -177,6 +182,14 @@ class Runtime:
             return self._tickets[partition], shard.get_group(group_id)
         except CoordinatorError as refusal:
             return self._tickets[partition], refusal
+
+    def membership_of(self, group_id: bytes) -> Membership:
+        """The members of a group's shard. Raises as `submit` does."""
+        return self._shard(group_id)[1].membership
+
+    def ticket_of(self, group_id: bytes) -> int:
+        """The ticket of all that is known of a group."""
+        return self._tickets[self.partition_of(group_id)]
 
     def list_groups(
         self, partition: int, *, prefix: bytes, after: bytes | None
@@ -340,7 +353,7 @@ class Runtime:
         except InvalidTimestamp as error:
             # It was this clock's a moment ago, so only a bound next to nothing, or a clock that was
             # set, gets here.
-            raise CoordinatorNotAvailable(f"nothing was written: {error}") from error
+            raise CoordinatorNotAvailable("nothing was written: {cause}", cause=error) from error
         except PartitionQuarantined as error:
             raise LogPartitionQuarantined(
                 "log partition {log_partition} is damaged: {cause}",
@@ -397,6 +410,8 @@ class Runtime:
 
 def _refuse_unless_it_deletes(request: Request) -> None:
     """On a low disk. Behind the decision: a duplicate and a refusal write nothing."""
+    if isinstance(request, WriteGroup) and not request.value.members:
+        return
     if not isinstance(request, DeleteOffsets | DeleteGroup):
         raise DiskFull("the disk is nearly full: nothing was written; reads and deletes go on")
 

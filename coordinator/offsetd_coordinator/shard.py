@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 import numpy as np
 from offsetd_storage.kernels import padded_buffer
+from offsetd_storage.record_batch import Record, encode_batch
 
 from offsetd_coordinator.deletion import group_to_delete, offsets_to_delete
 from offsetd_coordinator.errors import (
@@ -29,6 +30,9 @@ from offsetd_coordinator.groups import simple_group
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.commit import decide_commit, note_end_offsets
 from offsetd_coordinator.known_deletions import NODE_BYTES_MAX
+from offsetd_coordinator.membership.membership import Membership, fresh_member_name
+from offsetd_coordinator.membership.rebalance import MembershipConfig
+from offsetd_coordinator.membership.refusals import GroupRecordTooLarge
 from offsetd_coordinator.offset_table import fresh_hash_seeds
 from offsetd_coordinator.replayed_state import ReplayedState
 from offsetd_coordinator.requests import (
@@ -39,14 +43,18 @@ from offsetd_coordinator.requests import (
     DeleteGroupReply,
     DeleteOffsets,
     DeleteOffsetsReply,
+    WriteGroup,
+    WriteGroupReply,
 )
+from offsetd_coordinator.schemas.keys import GroupKey, encode_key
 from offsetd_coordinator.tombstones import encode_tombstones
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from offsetd_coordinator.groups import Group, GroupListing
+    from offsetd_coordinator.groups import Group, GroupListing, GroupState
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
+    from offsetd_coordinator.membership.calls import Moment, Step
     from offsetd_coordinator.requests import CommittedOffset, Request
 
 
@@ -61,6 +69,9 @@ class ShardConfig:
     request_id_window_ms: int = 60_000
     request_ids_per_partition_max: int = 262_144
     """How many request ids are remembered at most; the oldest go first."""
+    membership: MembershipConfig = attrs.field(factory=MembershipConfig)
+    new_member_name: Callable[[], str] = attrs.field(default=fresh_member_name, repr=False)
+    """What each member id ends with: nobody else can guess it."""
     hash_seeds: tuple[int, int, int, int] = attrs.field(factory=fresh_hash_seeds, repr=False)
 
 
@@ -93,6 +104,11 @@ class Shard:
             deletion_bytes_max=NODE_BYTES_MAX // config.partitions,
             hash_seeds=config.hash_seeds,
         )
+        self.membership = Membership(
+            config.membership,
+            records=self._state.known_group_records,
+            random_id=config.new_member_name,
+        )
         self._misplaced: frozenset[bytes] = frozenset()
         self._batch = padded_buffer(config.message_bytes_max)
         self._verdict = np.zeros(columns.VERDICT_COLUMNS, np.int64)
@@ -103,6 +119,8 @@ class Shard:
         if isinstance(request, CommitOffsets):
             return self._decide_commit(request, now_ms)
         try:
+            if isinstance(request, WriteGroup):
+                return self._decide_group(request, now_ms)
             return self._decide_deletion(request, now_ms)
         except CoordinatorError as refusal:
             return Decision(request, None, refusal)
@@ -119,6 +137,19 @@ class Shard:
         request = decision.request
         if isinstance(request, CommitOffsets) and request.reports_end_offsets:
             note_end_offsets(self._state.offsets.arrays, *_as_arguments(request))
+        elif isinstance(request, DeleteGroup):
+            self.membership.forget(request.group_id)
+
+    def restore_members(self, now: Moment) -> list[Step]:
+        """Has the groups live that have members by their records. Once, after the load."""
+        return self.membership.restore(
+            (
+                records
+                for records in self._state.all_group_records()
+                if records.group_id not in self._misplaced
+            ),
+            now,
+        )
 
     def replay(self, buffer: Bytes, start: int, end: int) -> None:
         """Replays the whole, checked batches of `buffer[start:end]`; the buffer is padded.
@@ -183,17 +214,34 @@ class Shard:
             if group_id in misplaced:
                 continue
             if group_id.startswith(prefix) and (after is None or group_id > after):
+                live = self.membership.live(group_id)
                 records = self._state.known_group_records(group_id)
-                yield simple_group(group_id) if records is None else records.listing()
+                if live is not None:
+                    yield live.listing()
+                else:
+                    yield simple_group(group_id) if records is None else records.listing()
+        for live in self.membership.live_groups():
+            group_id = live.group_id
+            is_asked_for = group_id.startswith(prefix) and (after is None or group_id > after)
+            if is_asked_for and not self._state.has_group(group_id):
+                yield live.listing()
 
     def get_group(self, group_id: bytes) -> Group:
         """One group. Raises GroupIdNotFound, RecordUndecodable."""
+        live = self.membership.live(group_id)
+        if live is not None:
+            return live.describe(self._state.offsets.count(group_id))
         if not self._state.has_group(group_id):
             raise GroupIdNotFound("there is no group {group!r}", group=group_id)
         records = self._state.group_records(group_id)
         if not records.is_readable:
             raise RecordUndecodable("a record of group {group!r} cannot be read", group=group_id)
         return records.describe(self._state.offsets.count(group_id))
+
+    def live_group_state(self, group_id: bytes) -> GroupState | None:
+        """The state of a group of which its records do not tell all; None: they do."""
+        live = self.membership.live(group_id)
+        return None if live is None else live.state
 
     def counters(self) -> ShardCounters:
         """Counts for logs and metrics."""
@@ -243,7 +291,7 @@ class Shard:
         if size == columns.DUPLICATE:
             first_answer = int(self._verdict[columns.VERDICT_LAST_OFFSET])
             return Decision(commit, CommitReply(first_answer), None)
-        refusal = self._membership_refusal(commit.group_id)
+        refusal = self._membership_refusal(commit)
         if refusal is not None or size < 0:
             return Decision(commit, None, refusal or self._commit_refusal(commit, size))
         last_offset = self.offset_next + len(commit.columns) - 1
@@ -256,20 +304,36 @@ class Shard:
             now_ms,
         )
 
-    def _membership_refusal(self, group_id: bytes) -> CoordinatorError | None:
-        """Why a commit from outside may not go to this group, if so."""
-        records = self._state.known_group_records(group_id)
-        if records is None:
+    def _membership_refusal(self, commit: CommitOffsets) -> CoordinatorError | None:
+        """Why whoever commits may not commit to this group, if so. The order is Kafka's."""
+        group_id, member = commit.group_id, commit.member
+        live = self.membership.live(group_id)
+        if live is not None:
+            try:
+                live.check_commit(member)
+            except CoordinatorError as refusal:
+                return refusal.without_traces()
             return None
-        if not records.is_readable:
-            return RecordUndecodable(
-                "a record of group {group!r} cannot be read: it may have members", group=group_id
-            )
-        if records.has_members:
-            return UnknownMemberId(
-                "group {group!r} has members: only they may commit", group=group_id
-            )
-        return None
+        records = self._state.known_group_records(group_id)
+        if records is not None:
+            if not records.is_readable:
+                return RecordUndecodable(
+                    "a record of group {group!r} cannot be read: it may have members",
+                    group=group_id,
+                )
+            if records.has_members:
+                return UnknownMemberId(
+                    "group {group!r} has members: only they may commit", group=group_id
+                )
+        if member is None or member.generation < 0:
+            return None
+        if not self._state.has_group(group_id):
+            return GroupIdNotFound("there is no group {group!r}", group=group_id)
+        return UnknownMemberId(
+            "group {group!r} has no member {member_id!r}",
+            group=group_id,
+            member_id=member.member_id,
+        )
 
     def _commit_refusal(self, commit: CommitOffsets, verdict: int) -> CoordinatorError:
         """Why the kernel wrote no batch."""
@@ -307,6 +371,24 @@ class Shard:
             offset_count=len(commit.columns),
         )
 
+    def _decide_group(self, request: WriteGroup, now_ms: int) -> Decision:
+        record = Record(
+            key=encode_key(GroupKey(group=request.group_id.decode())),
+            value=request.value.encode(),
+            offset=self.offset_next,
+            timestamp_ms=now_ms,
+        )
+        batch = encode_batch([record], base_offset=self.offset_next, leader_epoch=self.leader_epoch)
+        if len(batch) > self.config.message_bytes_max:
+            raise GroupRecordTooLarge(
+                "the record of group {group!r}, {size_bytes} bytes, exceeds {bytes_max}",
+                group=request.group_id,
+                size_bytes=len(batch),
+                bytes_max=self.config.message_bytes_max,
+            )
+        reply = WriteGroupReply(self.offset_next)
+        return Decision(request, reply, None, batch, self.offset_next, now_ms)
+
     def _decide_deletion(self, request: DeleteOffsets | DeleteGroup, now_ms: int) -> Decision:
         state = self._state
         if not request.validate_only:
@@ -314,10 +396,11 @@ class Shard:
             known = state.deletions.find(kind, request.group_id, request.request_id, now_ms)
             if known is not None:
                 return Decision(request, known, None)
+        live = self.membership.live(request.group_id)
         if isinstance(request, DeleteGroup):
-            deletion = group_to_delete(state, request)
+            deletion = group_to_delete(state, request, live)
         else:
-            deletion = offsets_to_delete(state, request)
+            deletion = offsets_to_delete(state, request, live)
         if request.validate_only or not deletion.ends.size:
             return Decision(request, deletion.reply, None)
         batches = encode_tombstones(

@@ -326,6 +326,19 @@ class ClassicGroup:
 
     # What it is asked about.
 
+    is_readable = True
+    group_type = GroupType.CLASSIC
+
+    @property
+    def has_members(self) -> bool:
+        """Whether the group is not empty, as Kafka has it: one that rebalances is not."""
+        return self.state is not EMPTY
+
+    @property
+    def is_ahead_of_record(self) -> bool:
+        """Whether the group is something else than its record says, or may be so soon."""
+        return self.state is not EMPTY or not self.is_recorded
+
     @property
     def waiting_joins(self) -> int:
         """How many members wait in a join."""

@@ -8,6 +8,7 @@ Rules: Kafka's GroupMetadataManager, as far as it deals with classic groups.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from offsetd_coordinator.errors import (
     CoordinatorError,
@@ -146,12 +147,14 @@ class Membership:
         self._forget_if_empty(request.group_id)
         return step
 
-    def check_commit(self, group_id: bytes, identity: MemberIdentity | None) -> None:
-        """Whether an offset may be committed to a group that is among `groups`.
+    def live(self, group_id: bytes) -> ClassicGroup | None:
+        """A group of which there is more to tell than its records do; None: they tell all."""
+        group = self.groups.get(group_id)
+        return group if group is not None and group.is_ahead_of_record else None
 
-        Raises UnknownMemberId, FencedInstanceId, IllegalGeneration, RebalanceInProgress.
-        """
-        self.groups[group_id].check_commit(identity)
+    def live_groups(self) -> Iterator[ClassicGroup]:
+        """All groups that `live` finds."""
+        return (group for group in self.groups.values() if group.is_ahead_of_record)
 
     def note_commit(self, group_id: bytes, identity: MemberIdentity, now: Moment) -> None:
         """A member has committed, which is a sign of life."""
@@ -337,3 +340,8 @@ def _unknown(group_id: bytes, member_id: str) -> UnknownMemberId:
     return UnknownMemberId(
         "group {group!r} has no member {member_id!r}", group=group_id, member_id=member_id
     )
+
+
+def fresh_member_name() -> str:
+    """What Kafka ends member ids with."""
+    return str(uuid4())

@@ -43,7 +43,6 @@ class MembershipConfig:
     session_timeout_ms_max: int = 1_800_000
     initial_rebalance_delay_ms: int = 3000
     size_max: int = 2_147_483_647
-    partitions: int = 50
 
 
 class Timer(enum.Enum):
