@@ -35,6 +35,7 @@ from offsetd_coordinator.cleaner_health import CLEANER_SERVICE
 from offsetd_coordinator.combined_settings import frame_bytes_max
 from offsetd_coordinator.flusher import FlushDefect
 from offsetd_coordinator.loader import load
+from offsetd_coordinator.membership.rebalance import MembershipConfig
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.own_topics import OwnTopics, own_topic_specs, upkeep_config
 from offsetd_coordinator.runtime import Runtime
@@ -444,6 +445,12 @@ def shard_config(settings: Settings, partitions: int) -> ShardConfig:
         message_bytes_max=settings.log.message_bytes_max,
         request_id_window_ms=settings.request_id_window_ms,
         request_ids_per_partition_max=settings.request_ids_per_partition_max,
+        membership=MembershipConfig(
+            session_timeout_ms_min=settings.group_min_session_timeout_ms,
+            session_timeout_ms_max=settings.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+            size_max=settings.group_max_size,
+        ),
     )
 
 

@@ -144,6 +144,40 @@ class Settings:
         reason="The oldest are forgotten first, so that memory is bounded: 48 bytes each.",
     )
 
+    # Members of groups.
+    group_min_session_timeout_ms: int = whole(
+        6000,
+        "group.min.session.timeout.ms",
+        unit="ms",
+        least=1,
+        most=INT32_MAX,
+        reason="The shortest time without a sign of life that a member may ask for.",
+    )
+    group_max_session_timeout_ms: int = whole(
+        1_800_000,
+        "group.max.session.timeout.ms",
+        unit="ms",
+        least=1,
+        most=INT32_MAX,
+        reason="The longest such time: so long a dead member keeps its partitions.",
+    )
+    group_initial_rebalance_delay_ms: int = whole(
+        3000,
+        "group.initial.rebalance.delay.ms",
+        unit="ms",
+        least=0,
+        most=INT32_MAX,
+        reason="How long an empty group waits for more members, again for each that comes.",
+    )
+    group_max_size: int = whole(
+        INT32_MAX,
+        "group.max.size",
+        unit="members",
+        least=1,
+        most=INT32_MAX,
+        reason="Of a group that members join; its record has to fit max.message.bytes, too.",
+    )
+
     # Connections and calls.
     socket_request_max_bytes: int = whole(
         4_194_304,
