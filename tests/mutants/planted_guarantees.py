@@ -7,7 +7,7 @@ from mutants.planted import Mutant
 _CLEANER = "storage/offsetd_storage/cleaner"
 _READERS = "tests/property/test_cleaned_log_machine.py"
 _SHARDS = "tests/property/test_cleaning_guarantees.py"
-_UPKEEP = "tests/sim/test_upkeep_crashes.py"
+_NODES = "tests/sim/test_node_crashes.py"
 
 GUARANTEE_MUTANTS = (
     Mutant(
@@ -54,6 +54,6 @@ GUARANTEE_MUTANTS = (
         file=f"{_CLEANER}/candidates.py",
         replace="                recovery_point=point,\n                history=_NO_HISTORY",
         by="                recovery_point=None,\n                history=_NO_HISTORY",
-        caught_by=_UPKEEP,
+        caught_by=_NODES,
     ),
 )
