@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from offsetd.v1 import group_service_pb2, offset_service_pb2, types_pb2
 
+    from offsetd_coordinator.membership.calls import MemberIdentity
+
 GROUP_ID_BYTES_MAX: Final = 32_767
 TOPIC_UNITS_MAX: Final = 249
 METADATA_BYTES_MAX: Final = 32_767
@@ -68,9 +70,10 @@ def commit_offsets(
     *,
     metadata_units_max: int,
     message_bytes_max: int,
+    member: MemberIdentity | None = None,
 ) -> CommitOffsets:
     """A commit to decide on. Raises the Invalid… error of the first field that breaks a rule."""
-    group_id = _written_group_id(request.group_id)
+    group_id = written_group_id(request.group_id)
     request_id = read_request_id(request.request_id)
     if not request.offsets:
         raise InvalidRequest("offsets", "a commit needs at least one offset")
@@ -88,7 +91,7 @@ def commit_offsets(
     seen: set[tuple[bytes, int]] = set()
     for index, entry in enumerate(entries):
         _refuse_seen(seen, (entry.topic, entry.partition), f"offsets[{index}]")
-    return CommitOffsets.of(group_id, entries, request_id)
+    return CommitOffsets.of(group_id, entries, request_id, member=member)
 
 
 def offsets_fitting(message_bytes_max: int) -> int:
@@ -102,7 +105,7 @@ def delete_offsets(request: offset_service_pb2.DeleteOffsetsRequest) -> DeleteOf
     if not request.partitions and not request.topics:
         raise InvalidRequest("partitions", "name at least one partition or topic")
     return DeleteOffsets(
-        group_id=_written_group_id(request.group_id),
+        group_id=written_group_id(request.group_id),
         partitions=tuple(topic_partitions(request.partitions, "partitions")),
         topics=tuple(
             _topic(topic, f"topics[{index}]") for index, topic in enumerate(request.topics)
@@ -146,7 +149,8 @@ def read_group_id(group_id: str, field: str) -> bytes:
     return encoded
 
 
-def _written_group_id(group_id: str) -> bytes:
+def written_group_id(group_id: str) -> bytes:
+    """A group id to write. Raises InvalidGroupId."""
     if not group_id:
         raise InvalidGroupId("group_id", "empty")
     return read_group_id(group_id, "group_id")
