@@ -12,6 +12,7 @@ from offsetd_coordinator.service.commit_parser import CommitParser
 from offsetd_coordinator.service.config_admin import ConfigAdmin
 from offsetd_coordinator.service.groups import GroupService
 from offsetd_coordinator.service.log_admin import LogAdmin
+from offsetd_coordinator.service.membership import MembershipService
 from offsetd_coordinator.service.offsets import OffsetService
 from offsetd_coordinator.service.stream import stream_commits
 
@@ -41,7 +42,7 @@ def generic_handlers(
         message_bytes_max=settings.log.message_bytes_max,
     )
     offsets = OffsetService(node, parser)
-    groups = GroupService(node)
+    groups, membership = GroupService(node), MembershipService(node)
     admin, log_admin, config_admin = AdminService(node), LogAdmin(node), ConfigAdmin(node)
     request_bytes_max = settings.socket_request_max_bytes
 
@@ -73,6 +74,10 @@ def generic_handlers(
                 "ListGroups": unary(groups.list_groups),
                 "GetGroup": unary(groups.get_group),
                 "DeleteGroup": unary(groups.delete_group),
+                "JoinGroup": unary(membership.join_group),
+                "SyncGroup": unary(membership.sync_group),
+                "Heartbeat": unary(membership.heartbeat),
+                "LeaveGroup": unary(membership.leave_group),
             },
         ),
         calls.service_handler(
