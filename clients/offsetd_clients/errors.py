@@ -1,6 +1,8 @@
 """What a call can fail with. Errors know whether trying again can help."""
 
+import json
 from collections.abc import Mapping
+from datetime import datetime
 
 import attrs
 
@@ -104,6 +106,37 @@ class GroupNotEmpty(GroupRefused):
     """The group has members."""
 
 
+class LeaseRefusal(GroupRefused):
+    """The group's lease stands in the way; who holds it, as of the answer."""
+
+    @property
+    def holder(self) -> str:
+        """Empty if nobody does."""
+        return self.details.get("holder", "")
+
+    @property
+    def holder_epoch(self) -> int | None:
+        """The newest epoch."""
+        text = self.details.get("holder_epoch", "")
+        return int(text) if text.isdecimal() else None
+
+    @property
+    def expire_time(self) -> datetime | None:
+        """When the lease ends, or ended, by the server's wall clock."""
+        try:
+            return datetime.fromisoformat(self.details.get("expire_time", ""))
+        except ValueError:
+            return None
+
+
+class EpochFenced(LeaseRefusal):
+    """Somebody else has acquired the lease since, or it was released: nothing was changed."""
+
+
+class LeaseHeld(LeaseRefusal):
+    """Somebody holds the lease, and only they may do this."""
+
+
 class UnknownMember(GroupRefused):
     """The group does not have this member, or only members may commit to it: join again."""
 
@@ -140,8 +173,47 @@ class PolicyViolation(OffsetdError):
     """The topic's `cleanup.policy` does not allow it; nothing happened."""
 
 
-class OffsetOutOfRange(OffsetdError):
-    """The log ends below the offset; nothing happened."""
+class GroupExists(GroupRefused):
+    """The group to be made exists."""
+
+
+class PartitionsRefused(OffsetdError):
+    """Some of the partitions do not allow what is asked for all; nothing happened.
+
+    `partitions` has, as far as they fit into an answer, what is known of each, by name: `topic`
+    and `partition`, and `offset`, `earliest` and `latest` where they matter.
+    """
+
+    @property
+    def partitions(self) -> tuple[Mapping[str, object], ...]:
+        return listed(self.details, "partitions")
+
+
+class OffsetBoundsUnknown(PartitionsRefused):
+    """Nobody has said what the earliest or the latest offset is."""
+
+
+class OffsetNotCommitted(PartitionsRefused):
+    """There is no offset to start from."""
+
+
+class OffsetOutOfRange(PartitionsRefused):
+    """The partition, or the log, has not that offset."""
+
+
+class InvalidImport(InvalidRequest):
+    """Lines of the file are no offsets; nothing happened.
+
+    `lines` has `line`, its number, and `problem`, as far as they fit into an answer.
+    """
+
+    @property
+    def lines(self) -> tuple[Mapping[str, object], ...]:
+        return listed(self.details, "lines")
+
+
+class HistoryUnavailable(OffsetdError):
+    """The server does not know what was committed in the past."""
 
 
 class CommitConflict(OffsetdError):
@@ -212,12 +284,19 @@ BY_REASON: Mapping[str, type[OffsetdError]] = {
     "GROUP_ID_NOT_FOUND": GroupNotFound,
     "NON_EMPTY_GROUP": GroupNotEmpty,
     "UNKNOWN_MEMBER_ID": UnknownMember,
+    "EPOCH_FENCED": EpochFenced,
+    "LEASE_HELD": LeaseHeld,
     "GROUP_SUBSCRIBED_TO_TOPIC": GroupSubscribedToTopic,
     "FENCED_INSTANCE_ID": FencedInstance,
     "ILLEGAL_GENERATION": IllegalGeneration,
     "MEMBER_ID_REQUIRED": MemberIdRequired,
     "INCONSISTENT_GROUP_PROTOCOL": InconsistentProtocol,
     "REBALANCE_IN_PROGRESS": RebalanceInProgress,
+    "GROUP_EXISTS": GroupExists,
+    "OFFSET_BOUNDS_UNKNOWN": OffsetBoundsUnknown,
+    "OFFSET_NOT_COMMITTED": OffsetNotCommitted,
+    "INVALID_IMPORT": InvalidImport,
+    "HISTORY_UNAVAILABLE": HistoryUnavailable,
     "POLICY_VIOLATION": PolicyViolation,
     "OFFSET_CONFLICT": OffsetConflict,
     "OFFSET_NOT_MONOTONIC": OffsetNotMonotonic,
@@ -241,3 +320,14 @@ def error_of(failure: Failure) -> OffsetdError:
     """The typed error for a failed call."""
     error_class = BY_REASON.get(failure.reason) or BY_CODE.get(failure.code, ServerDefect)
     return error_class(failure)
+
+
+def listed(details: Mapping[str, str], name: str) -> tuple[Mapping[str, object], ...]:
+    """What a refusal lists, as JSON, under a name; nothing if that is no list of objects."""
+    try:
+        entries = json.loads(details.get(name, "[]"))
+    except ValueError:
+        return ()
+    if not isinstance(entries, list):
+        return ()
+    return tuple(entry for entry in entries if isinstance(entry, dict))

@@ -123,6 +123,45 @@ class InvalidConfig(InvalidField):
     reason = "INVALID_CONFIG"
 
 
+class InvalidLease(InvalidField):
+    """A holder that is empty or too long, a ttl out of bounds, or an epoch below 0."""
+
+    reason = "INVALID_LEASE"
+
+
+class InvalidRetention(InvalidField):
+    """A time that is too short, or that there is no place for in what is written."""
+
+    reason = "INVALID_RETENTION"
+
+
+class Listing:
+    """What a refusal lists beside its message: JSON objects, as many of the first as fit.
+
+    They go under the name `list_name`.
+    """
+
+    list_name: ClassVar[str] = "partitions"
+    listed: tuple[Mapping[str, object], ...] = ()
+
+
+class InvalidImport(Listing, InvalidField):
+    """Lines of a file that cannot be imported: `line` and `problem`."""
+
+    reason = "INVALID_IMPORT"
+    list_name = "lines"
+
+    def __init__(
+        self,
+        field: str,
+        description: str,
+        listed: tuple[Mapping[str, object], ...] = (),
+        **variables: object,
+    ) -> None:
+        super().__init__(field, description, **variables)
+        self.listed = listed
+
+
 class GroupIdNotFound(CoordinatorError):
     """The group does not exist."""
 
@@ -141,10 +180,53 @@ class UnknownMemberId(CoordinatorError):
     reason = "UNKNOWN_MEMBER_ID"
 
 
+class EpochFenced(CoordinatorError):
+    """The epoch is not that of the group's newest lease.
+
+    The variables `holder`, `holder_epoch` and `expire_time` say who holds that, or are empty.
+    """
+
+    reason = "EPOCH_FENCED"
+
+
+class LeaseHeld(CoordinatorError):
+    """Somebody holds the group's lease; the variables say who, as for EpochFenced."""
+
+    reason = "LEASE_HELD"
+
+
 class GroupSubscribedToTopic(CoordinatorError):
     """A member of the group is subscribed to a topic whose offsets are to be deleted."""
 
     reason = "GROUP_SUBSCRIBED_TO_TOPIC"
+
+
+class GroupExists(CoordinatorError):
+    """The group is to be made, and there is one."""
+
+    reason = "GROUP_EXISTS"
+
+
+class PartitionsRefused(Listing, CoordinatorError):
+    """Some partitions do not allow what is asked: `topic`, `partition`, and what is known."""
+
+    def __init__(
+        self, message: str, listed: tuple[Mapping[str, object], ...] = (), **variables: object
+    ) -> None:
+        super().__init__(message, **variables)
+        self.listed = listed
+
+
+class OffsetBoundsUnknown(PartitionsRefused):
+    """Nobody has said what offsets some partitions have."""
+
+    reason = "OFFSET_BOUNDS_UNKNOWN"
+
+
+class OffsetNotCommitted(PartitionsRefused):
+    """Some partitions have no offset to start from."""
+
+    reason = "OFFSET_NOT_COMMITTED"
 
 
 class PolicyViolation(CoordinatorError):
@@ -266,8 +348,24 @@ class RecordUndecodable(CoordinatorError):
     reason = "RECORD_UNDECODABLE"
 
 
-class OffsetOutOfRange(CoordinatorError):
-    """The log ends below the offset that is asked for."""
+class KafkaUnavailable(CoordinatorError):
+    """The Kafka cluster that was asked for bounds did not answer."""
+
+    reason = "KAFKA_UNAVAILABLE"
+    retriable = True
+
+
+class HistoryUnavailable(CoordinatorError):
+    """Nothing is known of what was committed in the past."""
+
+    reason = "HISTORY_UNAVAILABLE"
+
+
+class OffsetOutOfRange(PartitionsRefused):
+    """The log ends below the offset that is asked for, or partitions have not what is to be theirs.
+
+    Of partitions: `offset`, and `earliest` and `latest` where they are known.
+    """
 
     reason = "OFFSET_OUT_OF_RANGE"
 

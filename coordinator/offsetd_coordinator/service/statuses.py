@@ -21,10 +21,11 @@ from offsetd_coordinator.errors import (
     Conflict,
     CoordinatorError,
     InvalidField,
+    Listing,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping
 
     from google.protobuf.message import Message
 
@@ -33,7 +34,7 @@ STATUS_KEY: Final = "grpc-status-details-bin"
 # In base64, and beside the plain message, a status of this size stays below 8 KiB.
 STATUS_BYTES_MAX: Final = 4096
 _TEXT_BYTES_MAX: Final = 400  # A text stands in a status up to five times.
-_CONFLICT_BYTES_MAX: Final = 2400
+_LIST_BYTES_MAX: Final = 2400
 
 _INVALID = Code.INVALID_ARGUMENT
 _PRECONDITION = Code.FAILED_PRECONDITION
@@ -56,6 +57,9 @@ CODE_BY_REASON: Final[dict[str, int]] = {
     "INVALID_MEMBER_ID": _INVALID,
     "INVALID_INSTANCE_ID": _INVALID,
     "INVALID_PROTOCOL": _INVALID,
+    "INVALID_LEASE": _INVALID,
+    "INVALID_RETENTION": _INVALID,
+    "INVALID_IMPORT": _INVALID,
     "GROUP_ID_NOT_FOUND": Code.NOT_FOUND,
     "NON_EMPTY_GROUP": _PRECONDITION,
     "UNKNOWN_MEMBER_ID": _PRECONDITION,
@@ -65,6 +69,11 @@ CODE_BY_REASON: Final[dict[str, int]] = {
     "FENCED_INSTANCE_ID": _PRECONDITION,
     "MEMBER_ID_REQUIRED": _PRECONDITION,
     "INCONSISTENT_GROUP_PROTOCOL": _PRECONDITION,
+    "EPOCH_FENCED": _PRECONDITION,
+    "LEASE_HELD": _PRECONDITION,
+    "GROUP_EXISTS": _PRECONDITION,
+    "OFFSET_BOUNDS_UNKNOWN": _PRECONDITION,
+    "OFFSET_NOT_COMMITTED": _PRECONDITION,
     "OFFSET_CONFLICT": Code.ABORTED,
     "OFFSET_NOT_MONOTONIC": Code.ABORTED,
     "REBALANCE_IN_PROGRESS": Code.ABORTED,
@@ -73,6 +82,7 @@ CODE_BY_REASON: Final[dict[str, int]] = {
     "UNSTABLE_OFFSET_COMMIT": Code.UNAVAILABLE,
     "NOT_COORDINATOR": Code.UNAVAILABLE,
     "STORAGE_FAILED": Code.UNAVAILABLE,
+    "KAFKA_UNAVAILABLE": Code.UNAVAILABLE,
     "REQUEST_TOO_LARGE": _EXHAUSTED,
     "RESPONSE_TOO_LARGE": _EXHAUSTED,
     "TOO_MANY_BYTES_IN_FLIGHT": _EXHAUSTED,
@@ -82,6 +92,7 @@ CODE_BY_REASON: Final[dict[str, int]] = {
     "PARTITION_QUARANTINED": Code.DATA_LOSS,
     "RECORD_UNDECODABLE": Code.DATA_LOSS,
     "OFFSET_OUT_OF_RANGE": Code.OUT_OF_RANGE,
+    "HISTORY_UNAVAILABLE": Code.UNIMPLEMENTED,
     "DEADLINE_SPENT": Code.DEADLINE_EXCEEDED,
     "INTERNAL": Code.INTERNAL,
 }
@@ -93,6 +104,7 @@ _RETRY_AFTER_MS: Final = {
     "UNSTABLE_OFFSET_COMMIT": 100,
     "NOT_COORDINATOR": 0,
     "STORAGE_FAILED": 1000,
+    "KAFKA_UNAVAILABLE": 1000,
     "TOO_MANY_BYTES_IN_FLIGHT": 100,
     "DISK_FULL": 1000,
 }
@@ -110,8 +122,9 @@ def status_of(error: CoordinatorError) -> Status:
         )
         details.append(error_details_pb2.BadRequest(field_violations=[violation]))
     elif isinstance(error, CommitConflict):
-        listed = _conflicts_that_fit(error.conflicts)
-        variables["conflicts"] = json.dumps(listed, ensure_ascii=False, separators=(",", ":"))
+        variables["conflicts"] = _json_that_fits(map(_conflict, error.conflicts))
+    if isinstance(error, Listing):
+        variables[error.list_name] = _json_that_fits(error.listed)
     details += _further_details(error, message)
     details.insert(0, error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=variables))
     return Status(code=CODE_BY_REASON[reason], message=message, details=map(_packed, details))
@@ -143,22 +156,25 @@ def _further_details(error: CoordinatorError, message: str) -> list[Message]:
     return details
 
 
-def _conflicts_that_fit(conflicts: Sequence[Conflict]) -> list[dict[str, object]]:
-    """The first conflicts, as JSON values; what is not stored has no offset and no revision."""
-    listed: list[dict[str, object]] = []
+def _conflict(conflict: Conflict) -> dict[str, object]:
+    """As a JSON value; what is not stored has no offset and no revision."""
+    entry: dict[str, object] = {"topic": conflict.topic.decode(), "partition": conflict.partition}
+    if conflict.offset is not None:
+        entry |= {"offset": conflict.offset, "revision": conflict.revision}
+    return entry
+
+
+def _json_that_fits(entries: Iterable[Mapping[str, object]]) -> str:
+    """The first entries, as a JSON array."""
+    texts: list[str] = []
     size = 2
-    for conflict in conflicts:
-        entry: dict[str, object] = {
-            "topic": conflict.topic.decode(),
-            "partition": conflict.partition,
-        }
-        if conflict.offset is not None:
-            entry |= {"offset": conflict.offset, "revision": conflict.revision}
-        size += len(json.dumps(entry, ensure_ascii=False).encode()) + 1
-        if size > _CONFLICT_BYTES_MAX:
+    for entry in entries:
+        text = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
+        size += len(text.encode()) + 1
+        if size > _LIST_BYTES_MAX:
             break
-        listed.append(entry)
-    return listed
+        texts.append(text)
+    return f"[{','.join(texts)}]"
 
 
 def _cut(text: str) -> str:

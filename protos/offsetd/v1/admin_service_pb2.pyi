@@ -2,6 +2,7 @@ import datetime
 
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.rpc import status_pb2 as _status_pb2
 from offsetd.v1 import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -37,6 +38,14 @@ class ConfigSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CONFIG_SOURCE_STATIC_SERVER: _ClassVar[ConfigSource]
     CONFIG_SOURCE_DEFAULT: _ClassVar[ConfigSource]
     CONFIG_SOURCE_FLOOR: _ClassVar[ConfigSource]
+
+class OffsetFormat(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OFFSET_FORMAT_UNSPECIFIED: _ClassVar[OffsetFormat]
+    OFFSET_FORMAT_KAFKA_CSV: _ClassVar[OffsetFormat]
+    OFFSET_FORMAT_RPK: _ClassVar[OffsetFormat]
+    OFFSET_FORMAT_KAFKA_UTILS_JSON: _ClassVar[OffsetFormat]
+    OFFSET_FORMAT_JSONL: _ClassVar[OffsetFormat]
 SERVER_STATE_UNSPECIFIED: ServerState
 SERVER_STATE_LOADING: ServerState
 SERVER_STATE_SERVING: ServerState
@@ -54,6 +63,11 @@ CONFIG_SOURCE_DYNAMIC_SERVER: ConfigSource
 CONFIG_SOURCE_STATIC_SERVER: ConfigSource
 CONFIG_SOURCE_DEFAULT: ConfigSource
 CONFIG_SOURCE_FLOOR: ConfigSource
+OFFSET_FORMAT_UNSPECIFIED: OffsetFormat
+OFFSET_FORMAT_KAFKA_CSV: OffsetFormat
+OFFSET_FORMAT_RPK: OffsetFormat
+OFFSET_FORMAT_KAFKA_UTILS_JSON: OffsetFormat
+OFFSET_FORMAT_JSONL: OffsetFormat
 
 class GetServerInfoRequest(_message.Message):
     __slots__ = ()
@@ -385,3 +399,105 @@ class UpdateConfigResponse(_message.Message):
     revision: _types_pb2.Revision
     settings: _containers.RepeatedCompositeFieldContainer[ConfigSetting]
     def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., settings: _Optional[_Iterable[_Union[ConfigSetting, _Mapping]]] = ...) -> None: ...
+
+class ExportOffsetsRequest(_message.Message):
+    __slots__ = ("format", "group_ids", "group_id_prefix", "topics")
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    GROUP_IDS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_ID_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    format: OffsetFormat
+    group_ids: _containers.RepeatedScalarFieldContainer[str]
+    group_id_prefix: str
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, format: _Optional[_Union[OffsetFormat, str]] = ..., group_ids: _Optional[_Iterable[str]] = ..., group_id_prefix: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ExportOffsetsResponse(_message.Message):
+    __slots__ = ("content",)
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    content: bytes
+    def __init__(self, content: _Optional[bytes] = ...) -> None: ...
+
+class ImportOffsetsRequest(_message.Message):
+    __slots__ = ("options", "content")
+    OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    options: ImportOffsetsOptions
+    content: bytes
+    def __init__(self, options: _Optional[_Union[ImportOffsetsOptions, _Mapping]] = ..., content: _Optional[bytes] = ...) -> None: ...
+
+class ImportOffsetsOptions(_message.Message):
+    __slots__ = ("format", "group_id", "request_id", "validate_only", "reason")
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    format: OffsetFormat
+    group_id: str
+    request_id: str
+    validate_only: bool
+    reason: str
+    def __init__(self, format: _Optional[_Union[OffsetFormat, str]] = ..., group_id: _Optional[str] = ..., request_id: _Optional[str] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ImportOffsetsResponse(_message.Message):
+    __slots__ = ("groups",)
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedCompositeFieldContainer[ImportedGroup]
+    def __init__(self, groups: _Optional[_Iterable[_Union[ImportedGroup, _Mapping]]] = ...) -> None: ...
+
+class ImportedGroup(_message.Message):
+    __slots__ = ("group_id", "offset_count", "revision", "error")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    offset_count: int
+    revision: _types_pb2.Revision
+    error: _status_pb2.Status
+    def __init__(self, group_id: _Optional[str] = ..., offset_count: _Optional[int] = ..., revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ...) -> None: ...
+
+class ListAuditEventsRequest(_message.Message):
+    __slots__ = ("page_size", "page_token", "methods", "group_id", "start_time", "end_time")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    METHODS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_FIELD_NUMBER: _ClassVar[int]
+    END_TIME_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    methods: _containers.RepeatedScalarFieldContainer[str]
+    group_id: str
+    start_time: _timestamp_pb2.Timestamp
+    end_time: _timestamp_pb2.Timestamp
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., methods: _Optional[_Iterable[str]] = ..., group_id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class ListAuditEventsResponse(_message.Message):
+    __slots__ = ("events", "next_page_token")
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[AuditEvent]
+    next_page_token: str
+    def __init__(self, events: _Optional[_Iterable[_Union[AuditEvent, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class AuditEvent(_message.Message):
+    __slots__ = ("revision", "time", "method", "topic", "what", "reason", "request_id", "peer")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    revision: _types_pb2.Revision
+    time: _timestamp_pb2.Timestamp
+    method: str
+    topic: str
+    what: str
+    reason: str
+    request_id: str
+    peer: str
+    def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., method: _Optional[str] = ..., topic: _Optional[str] = ..., what: _Optional[str] = ..., reason: _Optional[str] = ..., request_id: _Optional[str] = ..., peer: _Optional[str] = ...) -> None: ...

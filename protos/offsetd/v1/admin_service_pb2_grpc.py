@@ -77,6 +77,21 @@ class AdminServiceStub(object):
                 request_serializer=offsetd_dot_v1_dot_admin__service__pb2.UpdateConfigRequest.SerializeToString,
                 response_deserializer=offsetd_dot_v1_dot_admin__service__pb2.UpdateConfigResponse.FromString,
                 _registered_method=True)
+        self.ExportOffsets = channel.unary_stream(
+                '/offsetd.v1.AdminService/ExportOffsets',
+                request_serializer=offsetd_dot_v1_dot_admin__service__pb2.ExportOffsetsRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_admin__service__pb2.ExportOffsetsResponse.FromString,
+                _registered_method=True)
+        self.ImportOffsets = channel.stream_unary(
+                '/offsetd.v1.AdminService/ImportOffsets',
+                request_serializer=offsetd_dot_v1_dot_admin__service__pb2.ImportOffsetsRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_admin__service__pb2.ImportOffsetsResponse.FromString,
+                _registered_method=True)
+        self.ListAuditEvents = channel.unary_unary(
+                '/offsetd.v1.AdminService/ListAuditEvents',
+                request_serializer=offsetd_dot_v1_dot_admin__service__pb2.ListAuditEventsRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_admin__service__pb2.ListAuditEventsResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer(object):
@@ -144,6 +159,33 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExportOffsets(self, request, context):
+        """Offsets as a file, in pieces. Each group is read at one moment. What a format cannot hold is
+        refused (INVALID_REQUEST), and what was sent until then is not the whole.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ImportOffsets(self, request_iterator, context):
+        """Commits the offsets of a file. Nothing is done before the whole file is read and found good,
+        else INVALID_IMPORT names its lines. Then each group is committed by itself: all of its
+        offsets or none, and its result says which; what does not fit one record batch, some 15,000
+        offsets, is written in several, of which a crash may leave a part. The rules are those of
+        commits from outside: a group with members, or whose lease is held, is refused. An import has
+        at most 500,000 offsets.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListAuditEvents(self, request, context):
+        """What administrators did, the newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -186,6 +228,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.UpdateConfig,
                     request_deserializer=offsetd_dot_v1_dot_admin__service__pb2.UpdateConfigRequest.FromString,
                     response_serializer=offsetd_dot_v1_dot_admin__service__pb2.UpdateConfigResponse.SerializeToString,
+            ),
+            'ExportOffsets': grpc.unary_stream_rpc_method_handler(
+                    servicer.ExportOffsets,
+                    request_deserializer=offsetd_dot_v1_dot_admin__service__pb2.ExportOffsetsRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_admin__service__pb2.ExportOffsetsResponse.SerializeToString,
+            ),
+            'ImportOffsets': grpc.stream_unary_rpc_method_handler(
+                    servicer.ImportOffsets,
+                    request_deserializer=offsetd_dot_v1_dot_admin__service__pb2.ImportOffsetsRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_admin__service__pb2.ImportOffsetsResponse.SerializeToString,
+            ),
+            'ListAuditEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAuditEvents,
+                    request_deserializer=offsetd_dot_v1_dot_admin__service__pb2.ListAuditEventsRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_admin__service__pb2.ListAuditEventsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -407,6 +464,87 @@ class AdminService(object):
             '/offsetd.v1.AdminService/UpdateConfig',
             offsetd_dot_v1_dot_admin__service__pb2.UpdateConfigRequest.SerializeToString,
             offsetd_dot_v1_dot_admin__service__pb2.UpdateConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExportOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/offsetd.v1.AdminService/ExportOffsets',
+            offsetd_dot_v1_dot_admin__service__pb2.ExportOffsetsRequest.SerializeToString,
+            offsetd_dot_v1_dot_admin__service__pb2.ExportOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ImportOffsets(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/offsetd.v1.AdminService/ImportOffsets',
+            offsetd_dot_v1_dot_admin__service__pb2.ImportOffsetsRequest.SerializeToString,
+            offsetd_dot_v1_dot_admin__service__pb2.ImportOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAuditEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.AdminService/ListAuditEvents',
+            offsetd_dot_v1_dot_admin__service__pb2.ListAuditEventsRequest.SerializeToString,
+            offsetd_dot_v1_dot_admin__service__pb2.ListAuditEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -3,6 +3,7 @@ import datetime
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.rpc import status_pb2 as _status_pb2
+from offsetd.v1 import offset_service_pb2 as _offset_service_pb2
 from offsetd.v1 import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -78,16 +79,26 @@ class ListGroupsResponse(_message.Message):
     def __init__(self, groups: _Optional[_Iterable[_Union[GroupListing, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., unreachable_log_partitions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GetGroupRequest(_message.Message):
-    __slots__ = ("group_id",)
+    __slots__ = ("group_id", "include_offsets", "page_size", "page_token")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     group_id: str
-    def __init__(self, group_id: _Optional[str] = ...) -> None: ...
+    include_offsets: bool
+    page_size: int
+    page_token: str
+    def __init__(self, group_id: _Optional[str] = ..., include_offsets: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class GetGroupResponse(_message.Message):
-    __slots__ = ("group",)
+    __slots__ = ("group", "offsets", "next_page_token")
     GROUP_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     group: Group
-    def __init__(self, group: _Optional[_Union[Group, _Mapping]] = ...) -> None: ...
+    offsets: _containers.RepeatedCompositeFieldContainer[_offset_service_pb2.CommittedOffset]
+    next_page_token: str
+    def __init__(self, group: _Optional[_Union[Group, _Mapping]] = ..., offsets: _Optional[_Iterable[_Union[_offset_service_pb2.CommittedOffset, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class Group(_message.Message):
     __slots__ = ("group_id", "type", "state", "protocol_type", "protocol", "generation", "leader_id", "members", "log_partition", "offset_count", "state_time")
@@ -294,3 +305,33 @@ class LeftMember(_message.Message):
     instance_id: str
     error: _status_pb2.Status
     def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ...) -> None: ...
+
+class CloneGroupRequest(_message.Message):
+    __slots__ = ("source_group_id", "target_group_id", "topics", "overwrite", "request_id", "validate_only", "reason")
+    SOURCE_GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    TARGET_GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    OVERWRITE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    source_group_id: str
+    target_group_id: str
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    overwrite: bool
+    request_id: str
+    validate_only: bool
+    reason: str
+    def __init__(self, source_group_id: _Optional[str] = ..., target_group_id: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., overwrite: bool = ..., request_id: _Optional[str] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class CloneGroupResponse(_message.Message):
+    __slots__ = ("revision", "offset_count", "kept_offset_count", "changes")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    KEPT_OFFSET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    revision: _types_pb2.Revision
+    offset_count: int
+    kept_offset_count: int
+    changes: _containers.RepeatedCompositeFieldContainer[_offset_service_pb2.OffsetChange]
+    def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., offset_count: _Optional[int] = ..., kept_offset_count: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[_offset_service_pb2.OffsetChange, _Mapping]]] = ...) -> None: ...

@@ -50,6 +50,11 @@ class GroupServiceStub(object):
                 request_serializer=offsetd_dot_v1_dot_group__service__pb2.DeleteGroupRequest.SerializeToString,
                 response_deserializer=offsetd_dot_v1_dot_group__service__pb2.DeleteGroupResponse.FromString,
                 _registered_method=True)
+        self.CloneGroup = channel.unary_unary(
+                '/offsetd.v1.GroupService/CloneGroup',
+                request_serializer=offsetd_dot_v1_dot_group__service__pb2.CloneGroupRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_group__service__pb2.CloneGroupResponse.FromString,
+                _registered_method=True)
         self.JoinGroup = channel.unary_unary(
                 '/offsetd.v1.GroupService/JoinGroup',
                 request_serializer=offsetd_dot_v1_dot_group__service__pb2.JoinGroupRequest.SerializeToString,
@@ -95,6 +100,17 @@ class GroupServiceServicer(object):
         several record batches, the group's own last: after a crash, or DISK_FULL, the group may be
         there with fewer offsets, and the same request, also with the same `request_id`, deletes the
         rest.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CloneGroup(self, request, context):
+        """Copies the offsets of a group, with their leader epochs, metadata and own times of expiry, to
+        another, which may live in another log partition; the source does not change meanwhile.
+        What does not fit one record batch, some 15,000 offsets, is written in several, one behind
+        the other: after a crash, or DISK_FULL, the target may have only a part, and the same
+        request, with `overwrite`, writes all again. Settings, members and a lease are not copied.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -156,6 +172,11 @@ def add_GroupServiceServicer_to_server(servicer, server):
                     servicer.DeleteGroup,
                     request_deserializer=offsetd_dot_v1_dot_group__service__pb2.DeleteGroupRequest.FromString,
                     response_serializer=offsetd_dot_v1_dot_group__service__pb2.DeleteGroupResponse.SerializeToString,
+            ),
+            'CloneGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.CloneGroup,
+                    request_deserializer=offsetd_dot_v1_dot_group__service__pb2.CloneGroupRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_group__service__pb2.CloneGroupResponse.SerializeToString,
             ),
             'JoinGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.JoinGroup,
@@ -260,6 +281,33 @@ class GroupService(object):
             '/offsetd.v1.GroupService/DeleteGroup',
             offsetd_dot_v1_dot_group__service__pb2.DeleteGroupRequest.SerializeToString,
             offsetd_dot_v1_dot_group__service__pb2.DeleteGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CloneGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.GroupService/CloneGroup',
+            offsetd_dot_v1_dot_group__service__pb2.CloneGroupRequest.SerializeToString,
+            offsetd_dot_v1_dot_group__service__pb2.CloneGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,5 +1,6 @@
 import datetime
 
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.rpc import status_pb2 as _status_pb2
 from offsetd.v1 import types_pb2 as _types_pb2
@@ -164,3 +165,87 @@ class DeleteOffsetsResponse(_message.Message):
     revision: _types_pb2.Revision
     deleted: _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartition]
     def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., deleted: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ...) -> None: ...
+
+class ResetOffsetsRequest(_message.Message):
+    __slots__ = ("group_id", "partitions", "topics", "offset", "shift_by", "earliest", "latest", "current", "time", "duration", "explicit", "bounds", "force", "request_id", "validate_only", "reason")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SHIFT_BY_FIELD_NUMBER: _ClassVar[int]
+    EARLIEST_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    DURATION_FIELD_NUMBER: _ClassVar[int]
+    EXPLICIT_FIELD_NUMBER: _ClassVar[int]
+    BOUNDS_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    partitions: _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartition]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    offset: int
+    shift_by: int
+    earliest: bool
+    latest: bool
+    current: bool
+    time: _timestamp_pb2.Timestamp
+    duration: _duration_pb2.Duration
+    explicit: ExplicitOffsets
+    bounds: _containers.RepeatedCompositeFieldContainer[PartitionBounds]
+    force: bool
+    request_id: str
+    validate_only: bool
+    reason: str
+    def __init__(self, group_id: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ..., topics: _Optional[_Iterable[str]] = ..., offset: _Optional[int] = ..., shift_by: _Optional[int] = ..., earliest: bool = ..., latest: bool = ..., current: bool = ..., time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., explicit: _Optional[_Union[ExplicitOffsets, _Mapping]] = ..., bounds: _Optional[_Iterable[_Union[PartitionBounds, _Mapping]]] = ..., force: bool = ..., request_id: _Optional[str] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class ExplicitOffsets(_message.Message):
+    __slots__ = ("offsets",)
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    offsets: _containers.RepeatedCompositeFieldContainer[ExplicitOffset]
+    def __init__(self, offsets: _Optional[_Iterable[_Union[ExplicitOffset, _Mapping]]] = ...) -> None: ...
+
+class ExplicitOffset(_message.Message):
+    __slots__ = ("topic", "partition", "offset")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    offset: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class PartitionBounds(_message.Message):
+    __slots__ = ("topic", "partition", "earliest", "latest")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    EARLIEST_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    earliest: int
+    latest: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., earliest: _Optional[int] = ..., latest: _Optional[int] = ...) -> None: ...
+
+class ResetOffsetsResponse(_message.Message):
+    __slots__ = ("revision", "changes")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    revision: _types_pb2.Revision
+    changes: _containers.RepeatedCompositeFieldContainer[OffsetChange]
+    def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., changes: _Optional[_Iterable[_Union[OffsetChange, _Mapping]]] = ...) -> None: ...
+
+class OffsetChange(_message.Message):
+    __slots__ = ("topic", "partition", "offset_before", "offset_after")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_AFTER_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    offset_before: int
+    offset_after: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset_before: _Optional[int] = ..., offset_after: _Optional[int] = ...) -> None: ...

@@ -55,6 +55,11 @@ class OffsetServiceStub(object):
                 request_serializer=offsetd_dot_v1_dot_offset__service__pb2.DeleteOffsetsRequest.SerializeToString,
                 response_deserializer=offsetd_dot_v1_dot_offset__service__pb2.DeleteOffsetsResponse.FromString,
                 _registered_method=True)
+        self.ResetOffsets = channel.unary_unary(
+                '/offsetd.v1.OffsetService/ResetOffsets',
+                request_serializer=offsetd_dot_v1_dot_offset__service__pb2.ResetOffsetsRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_offset__service__pb2.ResetOffsetsResponse.FromString,
+                _registered_method=True)
 
 
 class OffsetServiceServicer(object):
@@ -97,6 +102,16 @@ class OffsetServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ResetOffsets(self, request, context):
+        """Moves the offsets of one group: all that are chosen or, on any error, none, in one record
+        batch. FAILED_PRECONDITION while the group has members (NON_EMPTY_GROUP) or a lease on it is
+        held (LEASE_HELD), unless forced. OUT_OF_RANGE (OFFSET_OUT_OF_RANGE) for an offset that a
+        partition has not, as far as its bounds are known: nothing is clamped.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OffsetServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -119,6 +134,11 @@ def add_OffsetServiceServicer_to_server(servicer, server):
                     servicer.DeleteOffsets,
                     request_deserializer=offsetd_dot_v1_dot_offset__service__pb2.DeleteOffsetsRequest.FromString,
                     response_serializer=offsetd_dot_v1_dot_offset__service__pb2.DeleteOffsetsResponse.SerializeToString,
+            ),
+            'ResetOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResetOffsets,
+                    request_deserializer=offsetd_dot_v1_dot_offset__service__pb2.ResetOffsetsRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_offset__service__pb2.ResetOffsetsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -230,6 +250,33 @@ class OffsetService(object):
             '/offsetd.v1.OffsetService/DeleteOffsets',
             offsetd_dot_v1_dot_offset__service__pb2.DeleteOffsetsRequest.SerializeToString,
             offsetd_dot_v1_dot_offset__service__pb2.DeleteOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResetOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.OffsetService/ResetOffsets',
+            offsetd_dot_v1_dot_offset__service__pb2.ResetOffsetsRequest.SerializeToString,
+            offsetd_dot_v1_dot_offset__service__pb2.ResetOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,5 +1,8 @@
 """offsetd_clients.errors"""
 
+from datetime import UTC, datetime
+
+import attrs
 import pytest
 from offsetd.v1.error_reason_pb2 import ErrorReason
 from offsetd_clients import errors
@@ -23,6 +26,9 @@ EXPECTED = [
     ("INVALID_MEMBER_ID", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
     ("INVALID_INSTANCE_ID", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
     ("INVALID_PROTOCOL", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
+    ("INVALID_LEASE", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
+    ("INVALID_RETENTION", "INVALID_ARGUMENT", errors.InvalidRequest, False, False),
+    ("INVALID_IMPORT", "INVALID_ARGUMENT", errors.InvalidImport, False, False),
     ("GROUP_ID_NOT_FOUND", "NOT_FOUND", errors.GroupNotFound, False, False),
     ("NON_EMPTY_GROUP", "FAILED_PRECONDITION", errors.GroupNotEmpty, False, False),
     ("UNKNOWN_MEMBER_ID", "FAILED_PRECONDITION", errors.UnknownMember, False, False),
@@ -44,6 +50,17 @@ EXPECTED = [
         False,
         False,
     ),
+    ("EPOCH_FENCED", "FAILED_PRECONDITION", errors.EpochFenced, False, False),
+    ("LEASE_HELD", "FAILED_PRECONDITION", errors.LeaseHeld, False, False),
+    ("GROUP_EXISTS", "FAILED_PRECONDITION", errors.GroupExists, False, False),
+    (
+        "OFFSET_BOUNDS_UNKNOWN",
+        "FAILED_PRECONDITION",
+        errors.OffsetBoundsUnknown,
+        False,
+        False,
+    ),
+    ("OFFSET_NOT_COMMITTED", "FAILED_PRECONDITION", errors.OffsetNotCommitted, False, False),
     ("REBALANCE_IN_PROGRESS", "ABORTED", errors.RebalanceInProgress, False, False),
     ("OFFSET_CONFLICT", "ABORTED", errors.OffsetConflict, False, False),
     ("OFFSET_NOT_MONOTONIC", "ABORTED", errors.OffsetNotMonotonic, False, False),
@@ -52,6 +69,7 @@ EXPECTED = [
     ("UNSTABLE_OFFSET_COMMIT", "UNAVAILABLE", errors.UnstableOffsets, True, False),
     ("NOT_COORDINATOR", "UNAVAILABLE", errors.Unavailable, True, False),
     ("STORAGE_FAILED", "UNAVAILABLE", errors.Unavailable, True, True),
+    ("KAFKA_UNAVAILABLE", "UNAVAILABLE", errors.Unavailable, True, False),
     ("REQUEST_TOO_LARGE", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
     ("RESPONSE_TOO_LARGE", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
     ("TOO_MANY_BYTES_IN_FLIGHT", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
@@ -61,6 +79,7 @@ EXPECTED = [
     ("PARTITION_QUARANTINED", "DATA_LOSS", errors.OffsetsDamaged, False, False),
     ("RECORD_UNDECODABLE", "DATA_LOSS", errors.OffsetsDamaged, False, False),
     ("OFFSET_OUT_OF_RANGE", "OUT_OF_RANGE", errors.OffsetOutOfRange, False, False),
+    ("HISTORY_UNAVAILABLE", "UNIMPLEMENTED", errors.HistoryUnavailable, False, False),
     ("DEADLINE_SPENT", "DEADLINE_EXCEEDED", errors.DeadlineExceeded, False, False),
     ("INTERNAL", "INTERNAL", errors.ServerDefect, False, True),
 ]
@@ -102,3 +121,20 @@ def test_what_is_over_a_limit_may_be_tried_again_only_if_the_server_says_when() 
 def test_every_reason_of_the_contract_is_in_the_table_above() -> None:
     reasons = {name.removeprefix("ERROR_REASON_") for name in ErrorReason.keys()}  # noqa: SIM118
     assert reasons - {"UNSPECIFIED"} == {reason for reason, *_ in EXPECTED}
+
+
+def test_a_refusal_for_a_lease_says_who_holds_it() -> None:
+    details = {
+        "holder": "writer-2",
+        "holder_epoch": "12",
+        "expire_time": "2026-11-20T21:06:15.341Z",
+    }
+    failure = Failure(code="FAILED_PRECONDITION", message="", reason="EPOCH_FENCED")
+    fenced = error_of(attrs.evolve(failure, details=details))
+    assert isinstance(fenced, errors.EpochFenced)
+    assert (fenced.holder, fenced.holder_epoch) == ("writer-2", 12)
+    assert fenced.expire_time == datetime(2026, 11, 20, 21, 6, 15, 341_000, tzinfo=UTC)
+    for details in ({}, {"holder": "", "holder_epoch": "", "expire_time": ""}):
+        released = error_of(attrs.evolve(failure, details=details))
+        assert isinstance(released, errors.EpochFenced)
+        assert (released.holder, released.holder_epoch, released.expire_time) == ("", None, None)

@@ -113,6 +113,14 @@ def test_a_conflict_carries_the_current_values() -> None:
     assert info.metadata["conflict_count"] == "2"
 
 
+def test_partitions_that_stand_in_the_way_are_listed_as_far_as_they_fit() -> None:
+    listed = tuple({"topic": "日" * 249, "partition": n, "offset": 7} for n in range(9))
+    refusal = errors.OffsetOutOfRange("{partition_count} of them", listed, partition_count=9)
+    info = detail(statuses.status_of(refusal), error_details_pb2.ErrorInfo)
+    assert json.loads(info.metadata["partitions"]) == list(listed[:3])
+    assert info.metadata["partition_count"] == "9"
+
+
 def test_who_is_told_of_another_owner_is_told_its_address() -> None:
     status = statuses.status_of(errors.NotCoordinator("ask {address}", address="10.0.0.2:7171"))
     assert detail(status, error_details_pb2.ErrorInfo).metadata["address"] == "10.0.0.2:7171"
@@ -128,6 +136,10 @@ VARIABLES = {
     "INVALID_PRECONDITION": {"value": -1},
     "INVALID_REQUEST_ID": {"size_bytes": 65, "bytes_max": 64},
     "INVALID_REQUEST": {"message_type": "CommitOffsetsRequest"},
+    "INVALID_LEASE": {"ttl_ms": 1, "ttl_min_ms": 1000},
+    "INVALID_RETENTION": {"value": 0},
+    "EPOCH_FENCED": {"group": b"g", "epoch": 3, "holder": "w", "holder_epoch": 7},
+    "LEASE_HELD": {"group": b"g", "holder": "w", "holder_epoch": 7},
     "INVALID_PAGE_TOKEN": {},
     "INVALID_COMMIT_SIZE": {"bytes_max": 1_048_588},
     "INVALID_CONFIG": {"name": "retention.ms"},
@@ -161,6 +173,12 @@ VARIABLES = {
     "PARTITION_QUARANTINED": {"log_partition": 7, "cause": "it rots"},
     "RECORD_UNDECODABLE": {"group": b"g", "topic": b"t", "partition": 0},
     "OFFSET_OUT_OF_RANGE": {"offset": 9, "log_end_offset": 8},
+    "INVALID_IMPORT": {"line_count": 3, "line": 2},
+    "GROUP_EXISTS": {"group": b"g"},
+    "OFFSET_BOUNDS_UNKNOWN": {"partition_count": 3},
+    "OFFSET_NOT_COMMITTED": {"partition_count": 3},
+    "KAFKA_UNAVAILABLE": {"cause": OSError(111, "Connection refused")},
+    "HISTORY_UNAVAILABLE": {"group": b"g"},
     "DEADLINE_SPENT": {},
     "INTERNAL": {},
 }
@@ -227,8 +245,9 @@ MANY_CONFLICTS = tuple(
             "{group} {topic} {partition}", group=LONG, topic=LONG, partition=1
         ),
         errors.NonEmptyGroup("🚀" * 10_000),
+        errors.InvalidImport("content", LONG, tuple({"problem": LONG} for _ in range(9))),
     ],
-    ids=["field", "conflicts", "partition", "group", "topic", "record", "surrogates"],
+    ids=["field", "conflicts", "partition", "group", "topic", "record", "surrogates", "lines"],
 )
 def test_a_status_never_outgrows_what_clients_take_in_trailers(
     error: errors.CoordinatorError,
