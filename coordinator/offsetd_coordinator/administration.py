@@ -16,7 +16,7 @@ from offsetd_coordinator.audit import RecordedEvent
 from offsetd_coordinator.topics import AUDIT_PARTITION, CONFIG_PARTITION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from offsetd_storage.cleaner.clean import CleanReport
     from offsetd_storage.clock import Clock
@@ -105,6 +105,21 @@ class Administration:
         known = self.find(event.method, event.request_id) or self._append_event(event)
         await self._until_durable(self._audit_ticket)
         return known
+
+    def note_events(self, events: Sequence[AuditEvent]) -> None:
+        """Appends events that nobody asked for; what they tell of is written right behind them.
+
+        Raises what `Runtime.append` does.
+        """
+        if not events:
+            return
+        self._audit_ticket = self._runtime.append(
+            AUDIT_PARTITION,
+            self._audit.batch_of(events),
+            last_offset=self._audit.offset_next + len(events) - 1,
+            max_timestamp_ms=events[-1].time_ms,
+            replay=self._audit.replay,
+        )
 
     def find(self, method: str, request_id: str) -> RecordedEvent | None:
         """What was recorded of an earlier try of a request; not durable yet, perhaps."""

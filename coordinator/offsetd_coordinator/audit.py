@@ -17,7 +17,7 @@ from offsetd_storage.record_batch import Record, batch_header, decode_batch, enc
 from offsetd_coordinator.schemas.primitives import UndecodableRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 AUDIT_VERSION: Final = 1
 REQUEST_IDS_MAX: Final = 1000
@@ -99,10 +99,20 @@ class AuditLog:
 
     def batch(self, event: AuditEvent) -> bytes:
         """The batch to be appended; its one record is at `offset_next`."""
-        record = Record(
-            key=None, value=event.encode(), offset=self.offset_next, timestamp_ms=event.time_ms
-        )
-        return encode_batch([record], base_offset=self.offset_next, leader_epoch=self.leader_epoch)
+        return self.batch_of([event])
+
+    def batch_of(self, events: Sequence[AuditEvent]) -> bytes:
+        """The same with several events, of which there is at least one."""
+        records = [
+            Record(
+                key=None,
+                value=event.encode(),
+                offset=self.offset_next + place,
+                timestamp_ms=event.time_ms,
+            )
+            for place, event in enumerate(events)
+        ]
+        return encode_batch(records, base_offset=self.offset_next, leader_epoch=self.leader_epoch)
 
     def replay(self, batches: bytes) -> None:
         """Replays whole, checked batches; what cannot be understood is counted, and never fails.

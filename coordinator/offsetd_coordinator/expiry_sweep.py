@@ -7,7 +7,7 @@ next slice is asked for, or not at all; between slices anything may be done to t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 import numpy as np
@@ -34,21 +34,6 @@ if TYPE_CHECKING:
     from offsetd_coordinator.replayed_state import ReplayedState
 
 _NO_COMMIT: Final = -(1 << 62)
-
-
-class ExpirySettings(Protocol):
-    """What is set of one group."""
-
-    @property
-    def retention_ms(self) -> int | None:
-        """Its own; None: the server's."""
-
-    @property
-    def never_expires(self) -> bool:
-        """Whether nothing of it expires."""
-
-    def lease_is_held(self, now_ms: int) -> bool:
-        """Whether somebody holds it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -91,16 +76,15 @@ class Slice(NamedTuple):
     warned: tuple[WarnedGroup, ...]
 
 
-def settings_of(records: GroupRecords) -> ExpirySettings | None:
-    """What is set of a group, if anything is."""
-    return getattr(records, "settings", None)
-
-
 def rule_of_records(
-    records: GroupRecords, live_state: GroupState | None, terms: ExpiryTerms, now_ms: int
+    records: GroupRecords,
+    terms: ExpiryTerms,
+    *,
+    live_state: GroupState | None,
+    has_lease: bool,
 ) -> GroupRule:
     """The rule for a group with records. A group with members lives in memory, too."""
-    settings = settings_of(records)
+    settings = records.settings
     return rule_of(
         ExpiringGroup(
             type=records.group_type or GroupType.CLASSIC,
@@ -110,7 +94,7 @@ def rule_of_records(
             is_subscribed=records.is_subscribed,
             retention_ms=None if settings is None else settings.retention_ms,
             never_expires=settings is not None and settings.never_expires,
-            has_lease=settings is not None and settings.lease_is_held(now_ms),
+            has_lease=has_lease,
         ),
         terms,
     )
@@ -123,13 +107,16 @@ class ShardSweep:
         self,
         state: ReplayedState,
         terms: ExpiryTerms,
+        *,
         live_state: Callable[[bytes], GroupState | None],
+        has_lease: Callable[[bytes], bool] = lambda _: False,
         limits: SliceLimits = SliceLimits(),
     ) -> None:
         self.is_done = False
         self._state = state
         self._terms = terms
         self._live_state = live_state
+        self._has_lease = has_lease
         self._limits = limits
         self._plain = plain_rule(terms)
         self._cursor = np.zeros(1, np.int64)
@@ -162,7 +149,7 @@ class ShardSweep:
                 self._find(now_ms)
             elif self._recorded:
                 judged += 1
-                self._judge_recorded(self._recorded.pop(), slice_, now_ms)
+                self._judge_recorded(self._recorded.pop(), slice_)
             else:
                 self.is_done = True
                 break
@@ -196,7 +183,7 @@ class ShardSweep:
         count = offsets.count(group_id)
         if count == 0:
             return  # It was there when it was found.
-        rule = self._rule(group_id, now_ms)
+        rule = self._rule(group_id)
         if rule.holds_all:
             return
         if count > self._limits.rows // 4:
@@ -214,7 +201,7 @@ class ShardSweep:
         """A share of the table's rows, of one group that has so many of them."""
         offsets = self._state.offsets
         group_id, start = large.group_id, large.row_next
-        rule = self._rule(group_id, now_ms)
+        rule = self._rule(group_id)
         row = offsets.group_row(group_id)
         self._large = None
         if row < 0 or rule.holds_all:
@@ -232,26 +219,29 @@ class ShardSweep:
         elif stop < offsets.row_end:
             self._large = large._replace(row_next=stop)
 
-    def _judge_recorded(self, group_id: bytes, slice_: _SliceMaking, now_ms: int) -> None:
+    def _judge_recorded(self, group_id: bytes, slice_: _SliceMaking) -> None:
         """A group that has records; it may go at once if it has no offset, as in Kafka."""
         state = self._state
         records = state.known_group_records(group_id)
         if records is None or state.offsets.count(group_id):
             return
         # What somebody has set of a group stays; so do left-overs, which are no group.
-        if records.group_type is None or settings_of(records) is not None:
+        if records.group_type is None or records.settings is not None:
             return
-        rule = self._rule(group_id, now_ms)
+        rule = self._rule(group_id)
         if rule.may_go and not rule.holds_all and not state.pending.partitions(group_id):
             slice_.add(group_id, np.empty(0, np.int64), rule, is_gone=True)
 
-    def _rule(self, group_id: bytes, now_ms: int) -> GroupRule:
+    def _rule(self, group_id: bytes) -> GroupRule:
         records = self._state.known_group_records(group_id)
         live_state = self._live_state(group_id)
         if records is None and live_state is None:
             return self._plain
         return rule_of_records(
-            records or self._state.group_records(group_id), live_state, self._terms, now_ms
+            self._state.group_records(group_id),
+            self._terms,
+            live_state=live_state,
+            has_lease=self._has_lease(group_id),
         )
 
 
@@ -377,7 +367,8 @@ def _own_retentions_ms(state: ReplayedState, group_ids: list[bytes]) -> list[int
     found = []
     for group_id in group_ids:
         records = state.known_group_records(group_id)
-        settings = None if records is None else settings_of(records)
-        if settings is not None and settings.retention_ms is not None:
+        if records is None or (settings := records.settings) is None:
+            continue
+        if settings.retention_ms is not None:
             found.append(settings.retention_ms)
     return found

@@ -159,6 +159,18 @@ class WriteGroup:
 Request = CommitOffsets | DeleteOffsets | DeleteGroup | WriteGroup
 
 
+@attrs.frozen(kw_only=True, eq=False)
+class ExpireOffsets:
+    """Writes tombstones for keys, one behind the other up to their `ends`: what has expired.
+
+    `gone` are the groups of which nothing is left.
+    """
+
+    keys: npt.NDArray[np.uint8]
+    ends: npt.NDArray[np.int64]
+    gone: tuple[bytes, ...] = ()
+
+
 class CommitReply(NamedTuple):
     """The log offset of the commit's last record."""
 
@@ -198,7 +210,7 @@ class Decision(NamedTuple):
     nothing in between.
     """
 
-    request: Request
+    request: Request | ExpireOffsets
     reply: Reply | None
     refusal: CoordinatorError | None
     batch: bytes | None = None

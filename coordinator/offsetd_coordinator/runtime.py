@@ -47,7 +47,13 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.groups import Group, GroupListing
     from offsetd_coordinator.membership.membership import Membership
-    from offsetd_coordinator.requests import CommittedOffset, Decision, Reply, Request
+    from offsetd_coordinator.requests import (
+        CommittedOffset,
+        Decision,
+        ExpireOffsets,
+        Reply,
+        Request,
+    )
     from offsetd_coordinator.shard import Shard
 
 # Groups whose partition is remembered: Java's hash takes a microsecond for ten characters. Long
@@ -158,6 +164,18 @@ class Runtime:
         elif decision.batches:
             return self._write_steps(partition, shard, decision)
         return self._tickets[partition], _outcome(decision)
+
+    def expire(self, partition: int, request: ExpireOffsets) -> int:
+        """Writes the tombstones of what a sweep over a shard has just found; returns the ticket.
+
+        Raises as `submit` does; what was written by then stays.
+        """
+        shard = self._shard_of(partition)
+        if self._disk.is_low:
+            raise DiskFull("the disk is nearly full: nothing expires")
+        for step in shard.decide_expiry(request, self._clock.now_ms()).steps():
+            self._write(partition, shard, step)
+        return self._tickets[partition]
 
     def fetch(
         self,

@@ -26,6 +26,7 @@ from offsetd_coordinator.errors import (
     UnknownMemberId,
     UnstableOffsetCommit,
 )
+from offsetd_coordinator.expiry_sweep import ShardSweep
 from offsetd_coordinator.groups import simple_group
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.commit import decide_commit, note_end_offsets
@@ -43,6 +44,7 @@ from offsetd_coordinator.requests import (
     DeleteGroupReply,
     DeleteOffsets,
     DeleteOffsetsReply,
+    ExpireOffsets,
     WriteGroup,
     WriteGroupReply,
 )
@@ -52,6 +54,7 @@ from offsetd_coordinator.tombstones import encode_tombstones
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from offsetd_coordinator.expiry import ExpiryTerms
     from offsetd_coordinator.groups import Group, GroupListing, GroupState
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.membership.calls import Moment, Step
@@ -139,6 +142,9 @@ class Shard:
             note_end_offsets(self._state.offsets.arrays, *_as_arguments(request))
         elif isinstance(request, DeleteGroup):
             self.membership.forget(request.group_id)
+        elif isinstance(request, ExpireOffsets):
+            for group_id in request.gone:
+                self.membership.forget(group_id)
 
     def restore_members(self, now: Moment) -> list[Step]:
         """Has the groups live that have members by their records. Once, after the load."""
@@ -242,6 +248,25 @@ class Shard:
         """The state of a group of which its records do not tell all; None: they do."""
         live = self.membership.live(group_id)
         return None if live is None else live.state
+
+    def expiry_sweep(self, terms: ExpiryTerms) -> ShardSweep:
+        """A look at all groups, for what has expired."""
+        return ShardSweep(self._state, terms, live_state=self.live_group_state)
+
+    def decide_expiry(self, request: ExpireOffsets, now_ms: int) -> Decision:
+        """Tombstones for what a sweep has just found. Changes nothing."""
+        batches = encode_tombstones(
+            request.keys,
+            request.ends,
+            request_id=b"",
+            now_ms=now_ms,
+            base_offset=self.offset_next,
+            leader_epoch=self.leader_epoch,
+            out=self._batch,
+        )
+        _, last_offset = batches[-1]
+        reply = DeleteOffsetsReply(last_offset, ())
+        return Decision(request, reply, None, None, last_offset, now_ms, batches)
 
     def counters(self) -> ShardCounters:
         """Counts for logs and metrics."""

@@ -1,0 +1,74 @@
+"""`offsetd.last-up`: when the server last ran, so that a long stop can be told from a short one.
+
+Times of files do not say it: to copy a folder renews them. Records do not either where nobody
+commits. Lines `name=value`, the last of which is a checksum of those before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from offsetd_storage.files import read_start, replace_file
+from offsetd_storage.journal_format import checksum
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from offsetd_storage.files import Files
+    from offsetd_storage.log_store import LogStore
+
+LAST_UP_NAME: Final = "offsetd.last-up"
+LAST_UP_VERSION: Final = 1
+
+_VERSION: Final = "format.version"
+_UP: Final = "up.ms"
+_GRACE_UNTIL: Final = "expiry.grace.until.ms"
+_BYTES_MAX: Final = 4096
+
+
+@attrs.frozen(kw_only=True)
+class LastUp:
+    """When the server was up, and until when nothing was to expire, both by the wall clock."""
+
+    up_ms: int
+    grace_until_ms: int
+
+
+def read_last_up(files: Files, folder: Path) -> LastUp | None:
+    """None if there is none, or none that can be read; then only records tell. Raises OSError."""
+    path = folder / LAST_UP_NAME
+    if not files.exists(path):
+        return None
+    content = read_start(files, path, _BYTES_MAX)
+    body, _, _ = content.rpartition(b"checksum=")
+    if content != _with_checksum(body):
+        return None
+    lines = dict(line.split("=", 1) for line in body.decode("ascii").splitlines())
+    if lines.get(_VERSION) != str(LAST_UP_VERSION):
+        return None
+    return LastUp(up_ms=int(lines[_UP]), grace_until_ms=int(lines[_GRACE_UNTIL]))
+
+
+def write_last_up(files: Files, folder: Path, last_up: LastUp) -> None:
+    """Replaces the file, durably. Raises OSError."""
+    lines = {
+        _VERSION: LAST_UP_VERSION,
+        _UP: last_up.up_ms,
+        _GRACE_UNTIL: last_up.grace_until_ms,
+    }
+    body = "".join(f"{name}={value}\n" for name, value in lines.items()).encode()
+    replace_file(files, folder / LAST_UP_NAME, _with_checksum(body))
+
+
+def newest_record_ms(store: LogStore) -> int | None:
+    """The largest timestamp of any record in the folder's logs; None if there is none."""
+    times = (
+        segment.largest_timestamp_ms for log in store.logs.values() for segment in log.segments
+    )
+    newest_ms = max(times, default=-1)
+    return newest_ms if newest_ms >= 0 else None
+
+
+def _with_checksum(body: bytes) -> bytes:
+    return body + f"checksum={checksum(body):08x}\n".encode()

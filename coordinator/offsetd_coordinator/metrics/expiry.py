@@ -1,0 +1,96 @@
+"""What expiry counts, and how it is shown. Plain numbers: the event loop's thread writes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetd_coordinator.expiry_guard import Hold
+from offsetd_coordinator.metrics.families import counter, gauge, gauges
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client import Metric
+
+    from offsetd_coordinator.expiry_guard import Held
+
+
+class ExpiryFigures:
+    """Of one run of the server."""
+
+    __slots__ = (
+        "check_seconds",
+        "clock_jumps",
+        "expired_groups",
+        "expired_offsets",
+        "failures",
+        "held",
+        "held_until_ms",
+        "last_check_ms",
+        "warned_groups",
+    )
+
+    def __init__(self) -> None:
+        self.expired_offsets = 0
+        self.expired_groups = 0
+        self.clock_jumps = 0
+        self.failures = 0
+        """Checks that ended before their end."""
+        self.last_check_ms: int | None = None
+        """When the last whole check ended."""
+        self.check_seconds: float | None = None
+        self.warned_groups: int | None = None
+        """Groups that lose offsets before long, as of the last whole check."""
+        self.held: Held | None = None
+        self.held_until_ms: int | None = None
+
+
+def expiry_families(figures: ExpiryFigures) -> Iterator[Metric]:
+    """Expiry of offsets and groups."""
+    yield counter(
+        "offsetd_expired_offsets_total",
+        "Offsets that got a tombstone because they were not committed for long.",
+        figures.expired_offsets,
+    )
+    yield counter(
+        "offsetd_expired_groups_total",
+        "Groups of which nothing was left, and that got a tombstone.",
+        figures.expired_groups,
+    )
+    yield gauge(
+        "offsetd_expiring_groups",
+        "Groups that lose offsets within offsets.expiry.warning.ms, as of the last check.",
+        figures.warned_groups,
+    )
+    yield gauge(
+        "offsetd_expiry_last_check_timestamp_seconds",
+        "When all groups were last looked at.",
+        _seconds(figures.last_check_ms),
+    )
+    yield gauge("offsetd_expiry_check_seconds", "What the last check took.", figures.check_seconds)
+    yield counter(
+        "offsetd_expiry_failed_checks_total",
+        "Checks that ended early: the disk was full, or a log damaged. The next goes on.",
+        figures.failures,
+    )
+    held = figures.held
+    yield gauges(
+        "offsetd_expiry_suspended",
+        "1 for what keeps offsets from expiring now.",
+        "reason",
+        ((each.value, float(held is not None and held.hold is each)) for each in Hold),
+    )
+    yield gauge(
+        "offsetd_expiry_suspended_until_timestamp_seconds",
+        "When that ends, if it ends by itself.",
+        _seconds(figures.held_until_ms),
+    )
+    yield counter(
+        "offsetd_clock_jumps_total",
+        "Times the wall clock was found to have been set by more than a minute.",
+        figures.clock_jumps,
+    )
+
+
+def _seconds(milliseconds: int | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
