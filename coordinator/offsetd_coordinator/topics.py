@@ -31,14 +31,15 @@ def brought_settings(*, offsets_segment_bytes: int) -> dict[str, Mapping[str, st
 
 def topic_floors(*, request_id_window_ms: int) -> tuple[Floor, ...]:
     """What topics' settings count as at least."""
-    return (
+    return tuple(
         Floor(
-            topic=OFFSETS_TOPIC,
+            topic=topic,
             name="min.compaction.lag.ms",
             # What is as old as the window is still in it, and as old as the lag is cleaned.
             least=request_id_window_ms + 1,
             reason="More than request.id.window.ms: a request id is found in its record.",
-        ),
+        )
+        for topic in (OFFSETS_TOPIC, CONFIG_TOPIC)
     )
 
 

@@ -16,7 +16,8 @@ from offsetd_coordinator.schemas.config_record import (
     encode_config_value,
 )
 from offsetd_coordinator.settings import Settings
-from offsetd_coordinator.topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.settings_sources import load_settings
+from offsetd_coordinator.topics import AUDIT_PARTITION, CONFIG_PARTITION, CONFIG_TOPIC
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.log_store import LogStore, LogStoreConfig
 from offsetd_storage.quarantine import Damage
@@ -82,6 +83,12 @@ def test_a_folder_of_an_older_server_gets_the_topics_also_after_a_crash() -> Non
         store = opened(files, clock)
         assert loaded(store, clock).shard.applied.configs.cleaner.threads == 2
         store.close()
+
+
+def test_settings_with_a_request_id_are_not_cleaned_within_its_window() -> None:
+    configs = load_settings(assignments=["request.id.window.ms=5000"]).configs
+    lags_ms = {spec.topic: spec.log.compaction_lag_ms_min for spec in own_topic_specs(configs)}
+    assert lags_ms[CONFIG_TOPIC] > 5000
 
 
 def test_a_damaged_log_of_settings_keeps_nobody_from_starting() -> None:

@@ -84,9 +84,10 @@ def quarantine(serving: ServingNode, topic_partition: TopicPartition) -> None:
 
 
 async def commits(serving: ServingNode, count: int) -> None:
-    """Overwrites one offset."""
+    """Overwrites one offset, so long ago that it can be cleaned."""
     for value in range(count):
         await serving.commit("g", value)
+    serving.clock.advance(1)
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -131,12 +132,12 @@ async def test_cleaning_is_described_where_a_log_is_compacted() -> None:
         cleaning = partition.cleaning
         assert cleaning.state == admin_service_pb2.CLEANING_STATE_IDLE
         assert (cleaning.first_dirty_offset, cleaning.last_stable_offset) == (0, 10)
-        assert cleaning.oldest_dirty_age.ToMilliseconds() == 5000
+        assert cleaning.oldest_dirty_age.ToMilliseconds() == 5001
         assert not cleaning.HasField("uncleanable")
         assert not cleaning.HasField("last_round")
         await admin.compact(partitions=[WHERE], roll_active=True)
         await until(lambda: serving.upkeep.cleaner.log_status(THE_LOG).last)
-        await serving.commit("g", 1)
+        await commits(serving, 1)
         serving.store.roll(THE_LOG)
         serving.store.settle_points()
         [partition] = await admin.describe(partitions=[WHERE])
@@ -218,6 +219,8 @@ async def test_a_preview_counts_what_is_appended_and_not_flushed_yet() -> None:
             asked = asyncio.ensure_future(serving.commit("g", value))
             await asyncio.sleep(0)
             assert not asked.done()
+        await until(lambda: serving.store.logs[THE_LOG].offset_next == 20)
+        serving.clock.advance(1)
         looked = await Admin(serving).compact(
             partitions=[WHERE], roll_active=True, validate_only=True
         )
