@@ -21,7 +21,8 @@ from offsetd_coordinator.schemas.consumer_group import (
     ConsumerGroupValue,
 )
 from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
-from offsetd_coordinator.schemas.keys import ConsumerGroupKey, GroupKey
+from offsetd_coordinator.schemas.group_settings import GroupSettings
+from offsetd_coordinator.schemas.keys import ConsumerGroupKey, GroupKey, GroupSettingsKey
 from offsetd_coordinator.schemas.primitives import UndecodableRecord
 from offsetd_coordinator.schemas.protocol_metadata import (
     CONSUMER_PROTOCOL_TYPE,
@@ -33,8 +34,8 @@ from offsetd_coordinator.schemas.record_layouts import RecordType
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GroupRecordKey = GroupKey | ConsumerGroupKey
-GroupRecordValue = GroupMetadataValue | ConsumerGroupValue
+GroupRecordKey = GroupKey | ConsumerGroupKey | GroupSettingsKey
+GroupRecordValue = GroupMetadataValue | ConsumerGroupValue | GroupSettings
 
 _Value = TypeVar("_Value", bound=ConsumerGroupValue)
 
@@ -52,10 +53,15 @@ _RECONCILED: Final = 0  # Kafka's member state STABLE.
 
 
 class GroupRecords:
-    """The newest records of one group, by key; a value is None if it cannot be read."""
+    """The newest records of one group, by key; a value is None if it cannot be read.
+
+    `lease_deadline_ms` is beside them, in memory: when the group's lease ends, by the monotonic
+    clock, if it was granted or renewed since the load.
+    """
 
     def __init__(self, group_id: bytes) -> None:
         self.group_id = group_id
+        self.lease_deadline_ms: int | None = None
         self._records: dict[GroupRecordKey, GroupRecordValue | None] = {}
 
     def __bool__(self) -> bool:
@@ -63,6 +69,8 @@ class GroupRecords:
 
     def put(self, key: GroupRecordKey, value: GroupRecordValue | None) -> None:
         """Keeps a record in place of the one before it."""
+        if isinstance(key, GroupSettingsKey) and _lease_epoch(value) != _lease_epoch(self.settings):
+            self.lease_deadline_ms = None
         self._records[key] = value
 
     def remove(self, key: GroupRecordKey) -> None:
@@ -77,12 +85,19 @@ class GroupRecords:
             for key in self._consumer_keys()
         ):
             return GroupType.CONSUMER
-        return GroupType.CLASSIC if self._classic_key in self._records else None
+        is_classic = self._classic_key in self._records or self._settings_key in self._records
+        return GroupType.CLASSIC if is_classic else None
 
     @property
     def is_readable(self) -> bool:
         """Whether all records of the group could be read."""
         return None not in self._records.values()
+
+    @property
+    def is_readable_but_for_settings(self) -> bool:
+        """Whether all records could be read, apart from that of the group's settings."""
+        unreadable = {key for key, value in self._records.items() if value is None}
+        return unreadable <= {self._settings_key}
 
     @property
     def has_members(self) -> bool:
@@ -152,6 +167,8 @@ class GroupRecords:
         is a KIP-848 group that has none.
         """
         keys: list[GroupRecordKey] = []
+        if self._settings_key in self._records:
+            keys.append(self._settings_key)
         for record_type in _TOMBSTONE_ORDER:
             keys += (key for key in self._consumer_keys() if key.record_type is record_type)
         if self.group_type is not GroupType.CONSUMER or self._classic_key in self._records:
@@ -186,6 +203,16 @@ class GroupRecords:
             offset_count=offset_count,
             state_timestamp_ms=state_timestamp_ms,
         )
+
+    @property
+    def settings(self) -> GroupSettings | None:
+        """What is set for the group, if anything is, and can be read."""
+        value = self._records.get(self._settings_key)
+        return value if isinstance(value, GroupSettings) else None
+
+    @property
+    def _settings_key(self) -> GroupSettingsKey:
+        return GroupSettingsKey(group=self.group_id.decode())
 
     @property
     def _classic_key(self) -> GroupKey:
@@ -274,6 +301,12 @@ class GroupRecords:
                 topics=topics,
                 assignment=assignment,
             )
+
+
+def _lease_epoch(settings: GroupRecordValue | None) -> int | None:
+    if not isinstance(settings, GroupSettings) or settings.lease is None:
+        return None
+    return settings.lease.epoch
 
 
 def _is_member(key: ConsumerGroupKey) -> bool:

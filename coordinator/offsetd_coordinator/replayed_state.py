@@ -35,15 +35,18 @@ from offsetd_coordinator.kernels.tombstones import (
     OFFSET_KEY_FIXED_BYTES,
     read_deletion,
 )
+from offsetd_coordinator.known_changes import KnownChanges
 from offsetd_coordinator.known_deletions import DeletedBatch, KnownDeletions
 from offsetd_coordinator.offset_table import OffsetTable
 from offsetd_coordinator.pending import PendingOffset, PendingOffsets
 from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.schemas.consumer_group import decode_consumer_group_value
 from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
+from offsetd_coordinator.schemas.group_settings import GroupSettings
 from offsetd_coordinator.schemas.keys import (
     ConsumerGroupKey,
     GroupKey,
+    GroupSettingsKey,
     OffsetKey,
     UnknownKey,
     decode_key,
@@ -58,7 +61,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.record_batch import BatchHeader, RecordBatch
 
-    from offsetd_coordinator.group_records import GroupRecordValue
+    from offsetd_coordinator.group_records import GroupRecordKey, GroupRecordValue
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.pending import EndedTransaction, OffsetId
 
@@ -83,6 +86,7 @@ class ReplayedState:
         self.deletions = KnownDeletions(
             window_ms=request_window_ms, count_max=request_ids_max, bytes_max=deletion_bytes_max
         )
+        self.changes = KnownChanges(window_ms=request_window_ms, count_max=request_ids_max)
         self.unknown_records = 0
         self.undecodable_records = 0
         self._groups: dict[bytes, GroupRecords] = {}
@@ -197,6 +201,7 @@ class ReplayedState:
             and cursor[columns.RECORD_AT] == batch_at + BATCH_HEADER_BYTES
         ):
             self._note_deletion(buffer, int(batch_at), int(cursor[columns.BATCH_END]))
+            self._note_change(buffer, int(batch_at), int(cursor[columns.BATCH_END]))
         self._replay_record(
             _span(buffer, cursor[columns.KEY_START], cursor[columns.KEY_SIZE]),
             _span(buffer, cursor[columns.VALUE_START], cursor[columns.VALUE_SIZE]),
@@ -283,8 +288,8 @@ class ReplayedState:
                 if decoded.version != 1 or len(key or b"") != OFFSET_KEY_FIXED_BYTES + names_bytes:
                     self._note_other_key(offset_id, key or b"", is_tombstone=value is None)
                 self._replay_offset(offset_id, value, offset, producer_id)
-            case GroupKey() | ConsumerGroupKey():
-                self._replay_group_record(decoded, value)
+            case GroupKey() | ConsumerGroupKey() | GroupSettingsKey():
+                self._replay_group_record(decoded, value, offset)
             case UnknownKey():
                 self.unknown_records += 1
 
@@ -321,7 +326,7 @@ class ReplayedState:
             expire_timestamp_ms=value.expire_timestamp_ms,
         )
 
-    def _replay_group_record(self, key: GroupKey | ConsumerGroupKey, encoded: bytes | None) -> None:
+    def _replay_group_record(self, key: GroupRecordKey, encoded: bytes | None, offset: int) -> None:
         group_id = key.group.encode()
         group = self._groups.setdefault(group_id, GroupRecords(group_id))
         if encoded is None:
@@ -333,6 +338,8 @@ class ReplayedState:
         try:
             if isinstance(key, GroupKey):
                 value = GroupMetadataValue.decode(encoded)
+            elif isinstance(key, GroupSettingsKey):
+                value = GroupSettings.decode(encoded, offset=offset)
             else:
                 value = decode_consumer_group_value(key.record_type, encoded)
         except UndecodableRecord:
@@ -363,6 +370,23 @@ class ReplayedState:
             found = read_deletion(self.offsets.arrays, buffer, start, end, described, gone)
         if found >= 0:
             self.deletions.note(DeletedBatch.of(buffer, described, gone[:found]))
+
+    def _note_change(self, buffer: Bytes, start: int, end: int) -> None:
+        """Notes what changed a group's settings, if the one record of a batch did."""
+        if int.from_bytes(buffer[start + COUNT_AT : start + COUNT_AT + 4].tobytes()) != 1:
+            return
+        try:
+            [record] = decode_batch(buffer[start:end].tobytes(), check_crc=False).records
+            key = decode_key(record.key or b"")
+        except (CorruptBatch, UndecodableRecord):
+            return
+        if isinstance(key, GroupSettingsKey):
+            self.changes.note(
+                key.group.encode(),
+                record.headers,
+                offset=record.offset,
+                timestamp_ms=record.timestamp_ms,
+            )
 
 
 def _span(buffer: Bytes, start: int, size: int) -> bytes | None:

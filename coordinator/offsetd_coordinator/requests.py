@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.errors import CoordinatorError
     from offsetd_coordinator.membership.calls import MemberIdentity
     from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
+    from offsetd_coordinator.schemas.group_settings import Lease
 
 
 class Precondition(enum.IntEnum):
@@ -156,7 +157,49 @@ class WriteGroup:
     value: GroupMetadataValue
 
 
-Request = CommitOffsets | DeleteOffsets | DeleteGroup | WriteGroup
+@attrs.frozen(kw_only=True)
+class AcquireGroup:
+    """Takes a group's lease; `force`: from whoever holds it, and where it cannot be read."""
+
+    group_id: bytes
+    holder: str
+    ttl_ms: int
+    force: bool = False
+    request_id: bytes = b""
+
+
+@attrs.frozen(kw_only=True)
+class RenewGroup:
+    """Extends a lease, by its own ttl unless another is given. Nothing is written for it."""
+
+    group_id: bytes
+    epoch: int
+    ttl_ms: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ReleaseGroup:
+    """Gives a lease up."""
+
+    group_id: bytes
+    epoch: int
+    request_id: bytes = b""
+
+
+@attrs.frozen(kw_only=True)
+class UpdateGroup:
+    """Sets how long a group's offsets are kept; `retention_ms` None: as the server says."""
+
+    group_id: bytes
+    retention_ms: int | None = None
+    never_expires: bool = False
+    allow_missing: bool = False
+    request_id: bytes = b""
+    validate_only: bool = False
+
+
+GroupChange = AcquireGroup | ReleaseGroup | UpdateGroup
+Request = CommitOffsets | DeleteOffsets | DeleteGroup | WriteGroup | GroupChange
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -197,7 +240,33 @@ class WriteGroupReply(NamedTuple):
     last_offset: int
 
 
-Reply = CommitReply | DeleteOffsetsReply | DeleteGroupReply | WriteGroupReply
+class LeaseReply(NamedTuple):
+    """A lease, and when it ends by the wall clock and the monotonic one; -1 if it is over.
+
+    `is_taken`: from another, who holds it.
+    """
+
+    last_offset: int
+    lease: Lease
+    expire_ms: int
+    deadline_ms: int = -1
+    is_taken: bool = False
+
+
+class ReleaseGroupReply(NamedTuple):
+    """The log offset of the change."""
+
+    last_offset: int
+
+
+class UpdateGroupReply(NamedTuple):
+    """The log offset of the change; None if nothing was to be written."""
+
+    last_offset: int | None
+
+
+GroupChangeReply = LeaseReply | ReleaseGroupReply | UpdateGroupReply
+Reply = CommitReply | DeleteOffsetsReply | DeleteGroupReply | WriteGroupReply | GroupChangeReply
 
 
 class Decision(NamedTuple):

@@ -8,6 +8,9 @@ from offsetd_coordinator.schemas.layout import read_message, write_message
 from offsetd_coordinator.schemas.primitives import Reader, UndecodableRecord, Writer
 from offsetd_coordinator.schemas.record_layouts import KEY_LAYOUTS, RecordType
 
+GROUP_SETTINGS: Final = 20_292
+"""A record type of ours: Kafka has none near it, and passes over it with a warning."""
+
 OFFSET_RECORD_TYPES: Final = frozenset({RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT})
 
 CONSUMER_GROUP_RECORD_TYPES: Final = (
@@ -52,13 +55,20 @@ class ConsumerGroupKey:
 
 
 @attrs.frozen(kw_only=True)
+class GroupSettingsKey:
+    """What is set for a group, and its lease: a type of ours."""
+
+    group: str
+
+
+@attrs.frozen(kw_only=True)
 class UnknownKey:
     """A record that offsetd keeps and counts, but does not read."""
 
     record_type: int
 
 
-RecordKey: TypeAlias = OffsetKey | GroupKey | ConsumerGroupKey | UnknownKey
+RecordKey: TypeAlias = OffsetKey | GroupKey | ConsumerGroupKey | GroupSettingsKey | UnknownKey
 
 
 def record_type_of(key: bytes) -> int:
@@ -79,6 +89,8 @@ def decode_key(key: bytes) -> RecordKey:
         )
     if record_type == RecordType.GROUP_METADATA:
         return GroupKey(group=_name(reader, "group"))
+    if record_type == GROUP_SETTINGS:
+        return GroupSettingsKey(group=_name(reader, "group"))
     if record_type not in CONSUMER_GROUP_RECORD_TYPES:
         return UnknownKey(record_type=record_type)
     layout = KEY_LAYOUTS[RecordType(record_type)]
@@ -91,7 +103,7 @@ def decode_key(key: bytes) -> RecordKey:
     )
 
 
-def encode_key(key: OffsetKey | GroupKey | ConsumerGroupKey) -> bytes:
+def encode_key(key: OffsetKey | GroupKey | ConsumerGroupKey | GroupSettingsKey) -> bytes:
     """The key's bytes, as Kafka writes them."""
     writer = Writer()
     match key:
@@ -102,6 +114,9 @@ def encode_key(key: OffsetKey | GroupKey | ConsumerGroupKey) -> bytes:
             writer.int32(key.partition)
         case GroupKey():
             writer.int16(RecordType.GROUP_METADATA)
+            writer.string(key.group)
+        case GroupSettingsKey():
+            writer.int16(GROUP_SETTINGS)
             writer.string(key.group)
         case ConsumerGroupKey():
             writer.int16(key.record_type)

@@ -8,8 +8,10 @@ from offsetd_storage.record_batch import Record, decode_batch
 from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.schemas.consumer_group import decode_consumer_group_value
 from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
+from offsetd_coordinator.schemas.group_settings import GroupSettings
 from offsetd_coordinator.schemas.keys import (
     GroupKey,
+    GroupSettingsKey,
     OffsetKey,
     RecordKey,
     UnknownKey,
@@ -61,7 +63,7 @@ class RecordVerifier:
             self.unknown_records += 1
             return
         if record.value is not None:
-            _check_value(key, record.value)
+            _check_value(key, record.value, record.offset)
         expected = partition_of(key.group, self._partitions)
         if expected != self._partition and key.group not in self._misplaced:
             self._misplaced.add(key.group)
@@ -71,7 +73,7 @@ class RecordVerifier:
             )
 
 
-def _check_value(key: RecordKey, value: bytes) -> None:
+def _check_value(key: RecordKey, value: bytes, offset: int) -> None:
     """Raises `UndecodableRecord`, which names the entry."""
     try:
         match key:
@@ -79,6 +81,8 @@ def _check_value(key: RecordKey, value: bytes) -> None:
                 OffsetCommitValue.decode(value)
             case GroupKey():
                 GroupMetadataValue.decode(value)
+            case GroupSettingsKey():
+                GroupSettings.decode(value, offset=offset)
             case UnknownKey():
                 pass
             case _:
@@ -93,6 +97,8 @@ def _entry(key: RecordKey) -> str:
             return f"group {key.group!r}, topic {key.topic!r}, partition {key.partition}"
         case GroupKey():
             return f"group {key.group!r}"
+        case GroupSettingsKey():
+            return f"group {key.group!r} (settings)"
         case UnknownKey():
             return f"record type {key.record_type}"
         case _:

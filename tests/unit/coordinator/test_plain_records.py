@@ -63,7 +63,7 @@ def test_committed_offsets_and_their_tombstones_are_plain(group: str, version: i
         batch((key("billing-2"), value())),
         batch((encode_key(GroupKey(group="billing")), None)),
         batch((None, value())),
-        batch((b"\x4f\x44", None)),
+        batch((b"\x4f\x45", None)),
         batch((key() + b"\x00", value())),
         batch((key().replace(b"orders", b"order\xff"), value())),
         batch((key().replace(b"billing", b"billin\xff"), value())),

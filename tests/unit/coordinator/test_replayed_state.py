@@ -146,7 +146,7 @@ def test_a_key_with_bytes_behind_it_is_read_as_kafka_reads_it() -> None:
 
 
 def test_records_of_unknown_types_are_counted_and_left_alone() -> None:
-    shard = replayed(batch_of(0, (b"\x00\x0a\0\0", b"x"), (b"\x4f\x44\0\1g", None), offset(0, 1)))
+    shard = replayed(batch_of(0, (b"\x00\x0a\0\0", b"x"), (b"\x4f\x45\0\1g", None), offset(0, 1)))
     assert shard.counters().unknown_records == 2
     assert shard.counters().undecodable_records == 0
     assert offsets_of(shard, "g") == {("t", 0): 1}

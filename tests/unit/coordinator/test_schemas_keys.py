@@ -5,6 +5,7 @@ from offsetd_coordinator.schemas.keys import (
     CONSUMER_GROUP_RECORD_TYPES,
     ConsumerGroupKey,
     GroupKey,
+    GroupSettingsKey,
     OffsetKey,
     RecordKey,
     UnknownKey,
@@ -15,11 +16,12 @@ from offsetd_coordinator.schemas.keys import (
 from offsetd_coordinator.schemas.primitives import UndecodableRecord
 from offsetd_coordinator.schemas.record_layouts import RecordType
 
-KEYS: list[tuple[str, OffsetKey | GroupKey | ConsumerGroupKey]] = [
+KEYS: list[tuple[str, OffsetKey | GroupKey | ConsumerGroupKey | GroupSettingsKey]] = [
     ("0001 0001 67 0001 74 00000000", OffsetKey(group="g", topic="t", partition=0)),
     ("0000 0001 67 0001 74 00000007", OffsetKey(group="g", topic="t", partition=7, version=0)),
     ("0001 0000 0002 c3bc 7fffffff", OffsetKey(group="", topic="ü", partition=2**31 - 1)),
     ("0002 0001 67", GroupKey(group="g")),
+    ("4f44 0001 67", GroupSettingsKey(group="g")),
     (
         "0003 0001 67",
         ConsumerGroupKey(record_type=RecordType.CONSUMER_GROUP_METADATA, group="g"),
@@ -72,7 +74,7 @@ def test_a_key_reads_and_writes_back(
     raw = bytes.fromhex(encoded)
     assert decode_key(raw) == key
     assert encode_key(key) == raw
-    assert record_type_of(raw) == raw[1]
+    assert record_type_of(raw) == int.from_bytes(raw[:2], "big")
 
 
 def test_all_record_types_of_a_consumer_group_are_tried() -> None:
@@ -80,7 +82,7 @@ def test_all_record_types_of_a_consumer_group_are_tried() -> None:
     assert tried == set(CONSUMER_GROUP_RECORD_TYPES)
 
 
-@pytest.mark.parametrize("record_type", [-1, 9, 10, 15, 17, 18, 23, 20292, 32767])
+@pytest.mark.parametrize("record_type", [-1, 9, 10, 15, 17, 18, 23, 20291, 20293, 32767])
 def test_a_record_type_that_is_not_ours_is_unknown_whatever_follows(record_type: int) -> None:
     expected: RecordKey = UnknownKey(record_type=record_type)
     assert decode_key(record_type.to_bytes(2, "big", signed=True) + b"\xff\xff") == expected
@@ -101,6 +103,8 @@ def test_a_record_type_that_is_not_ours_is_unknown_whatever_follows(record_type:
         "0003 ffff",
         "0005 0001 67",
         "0010 0001 67 ffff",
+        "4f44 ffff",
+        "4f44 0002 67",
     ],
 )
 def test_a_known_type_with_bad_bytes_is_undecodable(encoded: str) -> None:

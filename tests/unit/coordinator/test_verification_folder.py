@@ -23,7 +23,7 @@ def open_store(folder: Path) -> LogStore:
 
 
 def append(store: LogStore, offset: int) -> None:
-    record = Record(key=b"\x4f\x44", value=b"v" * 200, offset=offset, timestamp_ms=1)
+    record = Record(key=b"\x4f\x45", value=b"v" * 200, offset=offset, timestamp_ms=1)
     batch = encode_batch([record], base_offset=offset)
     store.append(FIRST, batch, last_offset=offset, max_timestamp_ms=1)
     store.flush()

@@ -3,7 +3,14 @@
 import pytest
 from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
-from offsetd_coordinator.schemas.keys import ConsumerGroupKey, GroupKey, OffsetKey, encode_key
+from offsetd_coordinator.schemas.group_settings import GroupSettings
+from offsetd_coordinator.schemas.keys import (
+    ConsumerGroupKey,
+    GroupKey,
+    GroupSettingsKey,
+    OffsetKey,
+    encode_key,
+)
 from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
 from offsetd_coordinator.schemas.record_layouts import RecordType
 from offsetd_coordinator.verification.records import RecordVerifier
@@ -21,6 +28,7 @@ MEMBER = ConsumerGroupKey(
 EPOCH = ConsumerGroupKey(record_type=RecordType.CONSUMER_GROUP_METADATA, group="g")
 
 OFFSET_VALUE = "the value of group 'g', topic 't', partition 3"
+SETTINGS_VALUE = "the value of group 'g' (settings)"
 MEMBER_VALUE = "the value of group 'g' (consumer_group_member_metadata)"
 
 
@@ -43,6 +51,8 @@ def reasons(encoded: bytes, partition: int = HERE) -> list[str]:
         batch(encode_key(GroupKey(group="g")), GROUP),
         batch(encode_key(GroupKey(group="g")), None),
         batch(encode_key(EPOCH), b"\x00\x00\x00\x00\x00\x01\x00"),
+        batch(encode_key(GroupSettingsKey(group="g")), GroupSettings(never_expires=True).encode()),
+        batch(encode_key(GroupSettingsKey(group="g")), None),
         batch(b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x07", is_control=True),
         batch(b"\x00\x00\x00\x07", None, is_control=True),
         encode_batch([], base_offset=9, last_offset=12),
@@ -68,6 +78,10 @@ def test_right_records_have_nothing_wrong_with_them(encoded: bytes) -> None:
         (
             batch(encode_key(GroupKey(group="g")), b"\x00\x03"),
             "offset 9: the value of group 'g' does not decode: 2 bytes needed, 0 left",
+        ),
+        (
+            batch(encode_key(GroupSettingsKey(group="g")), b"\x00\x01"),
+            f"offset 9: {SETTINGS_VALUE} does not decode: GroupSettings has no version 1",
         ),
         (
             batch(encode_key(MEMBER), b"\x00\x00\x00\x00\x00"),
@@ -98,6 +112,6 @@ def test_a_group_in_a_wrong_partition_is_told_once() -> None:
 
 def test_records_of_other_types_are_counted_and_not_judged() -> None:
     verifier = RecordVerifier(HERE, 50)
-    assert list(verifier.reasons(batch(b"\x4f\x44", b"what it likes"))) == []
+    assert list(verifier.reasons(batch(b"\x4f\x45", b"what it likes"))) == []
     assert list(verifier.reasons(batch(b"\x00\x11", None))) == []
     assert verifier.unknown_records == 2

@@ -1,0 +1,163 @@
+"""What changes the settings of a group, and its lease: what is to be written, or why not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import attrs
+from offsetd_storage.record_batch import Record, encode_batch
+
+from offsetd_coordinator.errors import GroupIdNotFound, NonEmptyGroup, RecordUndecodable
+from offsetd_coordinator.known_changes import ChangeKind, header
+from offsetd_coordinator.leases import LeaseStatus, check_epoch, check_not_held, lease_status
+from offsetd_coordinator.requests import (
+    AcquireGroup,
+    LeaseReply,
+    ReleaseGroup,
+    ReleaseGroupReply,
+    UpdateGroup,
+    UpdateGroupReply,
+)
+from offsetd_coordinator.schemas.group_settings import OWN_OFFSET, GroupSettings, Lease
+from offsetd_coordinator.schemas.keys import GroupSettingsKey, encode_key
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.group_records import GroupRecords
+    from offsetd_coordinator.membership.calls import Moment
+    from offsetd_coordinator.replayed_state import ReplayedState
+    from offsetd_coordinator.requests import GroupChange, GroupChangeReply
+
+_KINDS = {
+    AcquireGroup: ChangeKind.ACQUIRE,
+    ReleaseGroup: ChangeKind.RELEASE,
+    UpdateGroup: ChangeKind.UPDATE,
+}
+
+
+class Situation(NamedTuple):
+    """What a change is decided on, beside what was replayed.
+
+    `loaded_ms` is as in `leases`; `has_members` also counts those that no record tells of yet.
+    """
+
+    now: Moment
+    loaded_ms: int
+    offset_next: int
+    has_members: bool
+
+
+class Change(NamedTuple):
+    """The answer, and the settings as they are to be; None: nothing is to be written."""
+
+    reply: GroupChangeReply
+    settings: GroupSettings | None
+
+
+def decide_change(state: ReplayedState, request: GroupChange, situation: Situation) -> Change:
+    """What a request comes to. Changes nothing.
+
+    Raises GroupIdNotFound, NonEmptyGroup, RecordUndecodable, EpochFenced, LeaseHeld.
+    """
+    records = state.group_records(request.group_id)
+    status = lease_status(records, situation.loaded_ms, situation.now)
+    is_tried = isinstance(request, UpdateGroup) and request.validate_only
+    if request.request_id and not is_tried:
+        known = state.changes.find(
+            _KINDS[type(request)], request.group_id, request.request_id, situation.now.wall_ms
+        )
+        if known is not None:
+            return Change(_reply_again(request, known, status), None)
+    match request:
+        case AcquireGroup():
+            return _acquire(records, request, status, situation)
+        case ReleaseGroup():
+            return _release(records, request, status, situation)
+        case UpdateGroup():
+            if not state.has_group(request.group_id) and not request.allow_missing:
+                raise GroupIdNotFound("there is no group {group!r}", group=request.group_id)
+            return _update(records, request, situation)
+
+
+def encode_change(
+    request: GroupChange, settings: GroupSettings, situation: Situation, leader_epoch: int
+) -> bytes:
+    """The batch of a change: one record, or its tombstone where nothing is set any more."""
+    request_id = request.request_id
+    record = Record(
+        key=encode_key(GroupSettingsKey(group=request.group_id.decode())),
+        value=None if settings.is_default else settings.encode(),
+        offset=situation.offset_next,
+        timestamp_ms=situation.now.wall_ms,
+        headers=(header(_KINDS[type(request)], request_id),) if request_id else (),
+    )
+    return encode_batch([record], base_offset=situation.offset_next, leader_epoch=leader_epoch)
+
+
+def _reply_again(request: GroupChange, known: int, status: LeaseStatus | None) -> GroupChangeReply:
+    """The answer to a request that was answered before, and wrote its record at `known`."""
+    match request:
+        case AcquireGroup() if status is not None and status.lease.epoch == known:
+            return LeaseReply(known, status.lease, status.expire_ms)
+        case AcquireGroup():
+            return LeaseReply(known, _granted(request, epoch=known, now_ms=-1), -1)
+        case ReleaseGroup():
+            return ReleaseGroupReply(known)
+        case UpdateGroup():
+            return UpdateGroupReply(known)
+
+
+def _acquire(
+    records: GroupRecords, request: AcquireGroup, status: LeaseStatus | None, situation: Situation
+) -> Change:
+    if not (request.force and records.is_readable_but_for_settings):
+        _check_readable(records)
+    if not request.force and status is not None and status.lease.holder != request.holder:
+        check_not_held(request.group_id, status)
+    if situation.has_members:
+        raise NonEmptyGroup("group {group!r} has members", group=request.group_id)
+    now = situation.now
+    settings = attrs.evolve(
+        records.settings or GroupSettings(),
+        lease=_granted(request, epoch=OWN_OFFSET, now_ms=now.wall_ms),
+    )
+    reply = LeaseReply(
+        situation.offset_next,
+        _granted(request, epoch=situation.offset_next, now_ms=now.wall_ms),
+        now.wall_ms + request.ttl_ms,
+        now.monotonic_ms + request.ttl_ms,
+        is_taken=status is not None and status.is_held and status.lease.holder != request.holder,
+    )
+    return Change(reply, settings)
+
+
+def _release(
+    records: GroupRecords, request: ReleaseGroup, status: LeaseStatus | None, situation: Situation
+) -> Change:
+    check_epoch(request.group_id, status, request.epoch)
+    assert records.settings is not None, "a lease is in a group's settings"
+    return Change(
+        ReleaseGroupReply(situation.offset_next), attrs.evolve(records.settings, lease=None)
+    )
+
+
+def _update(records: GroupRecords, request: UpdateGroup, situation: Situation) -> Change:
+    _check_readable(records)
+    before = records.settings or GroupSettings()
+    after = attrs.evolve(
+        before, retention_ms=request.retention_ms, never_expires=request.never_expires
+    )
+    if request.validate_only or after == before:
+        return Change(UpdateGroupReply(None), None)
+    return Change(UpdateGroupReply(situation.offset_next), after)
+
+
+def _granted(request: AcquireGroup, *, epoch: int, now_ms: int) -> Lease:
+    return Lease(holder=request.holder, epoch=epoch, granted_ms=now_ms, ttl_ms=request.ttl_ms)
+
+
+def _check_readable(records: GroupRecords) -> None:
+    """What cannot be read may be a lease, or members."""
+    if not records.is_readable:
+        raise RecordUndecodable(
+            "a record of group {group!r} cannot be read", group=records.group_id
+        )
