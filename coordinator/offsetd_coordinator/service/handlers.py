@@ -17,7 +17,7 @@ from offsetd_coordinator.service.offsets import OffsetService
 from offsetd_coordinator.service.stream import stream_commits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import grpc
     import grpc.aio
@@ -43,7 +43,6 @@ def generic_handlers(
     )
     offsets = OffsetService(node, parser)
     groups, membership = GroupService(node), MembershipService(node)
-    admin, log_admin, config_admin = AdminService(node), LogAdmin(node), ConfigAdmin(node)
     request_bytes_max = settings.socket_request_max_bytes
 
     def unary(answer: calls.UnaryAnswer) -> grpc.RpcMethodHandler[bytes, bytes]:
@@ -80,20 +79,24 @@ def generic_handlers(
                 "LeaveGroup": unary(membership.leave_group),
             },
         ),
-        calls.service_handler(
-            ADMIN_SERVICE,
-            {
-                "GetServerInfo": unary(admin.get_server_info),
-                "FindCoordinator": unary(admin.find_coordinator),
-                "DescribeLog": unary(log_admin.describe_log),
-                "CompactLog": unary(log_admin.compact_log),
-                "RetryPartition": unary(log_admin.retry_partition),
-                "DeleteRecords": unary(log_admin.delete_records),
-                "DescribeConfig": unary(config_admin.describe_config),
-                "UpdateConfig": unary(config_admin.update_config),
-            },
-        ),
+        calls.service_handler(ADMIN_SERVICE, _admin_methods(node, unary)),
     )
+
+
+def _admin_methods(
+    node: Node, unary: Callable[[calls.UnaryAnswer], grpc.RpcMethodHandler[bytes, bytes]]
+) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
+    admin, log_admin, config_admin = AdminService(node), LogAdmin(node), ConfigAdmin(node)
+    return {
+        "GetServerInfo": unary(admin.get_server_info),
+        "FindCoordinator": unary(admin.find_coordinator),
+        "DescribeLog": unary(log_admin.describe_log),
+        "CompactLog": unary(log_admin.compact_log),
+        "RetryPartition": unary(log_admin.retry_partition),
+        "DeleteRecords": unary(log_admin.delete_records),
+        "DescribeConfig": unary(config_admin.describe_config),
+        "UpdateConfig": unary(config_admin.update_config),
+    }
 
 
 def method_name(function_name: str) -> str:
