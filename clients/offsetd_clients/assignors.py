@@ -1,0 +1,183 @@
+"""Who reads what: Kafka's assignors range, round robin and sticky, retold. Pure.
+
+All take the members' subscriptions and the number of partitions of each topic, and give every
+partition of a topic that somebody reads to exactly one member that reads it. The same input gives
+the same assignment, in whatever order it comes. A topic without a known number of partitions, or
+with none, is passed over.
+"""
+
+from collections.abc import Collection, Mapping
+from itertools import cycle
+
+import attrs
+
+from offsetd_clients.values import TopicPartition
+
+Assignment = dict[str, list[TopicPartition]]
+"""By member id; each has an entry, be it empty, sorted by topic and partition."""
+
+
+@attrs.frozen(kw_only=True)
+class Subscription:
+    """A member's part of what an assignor goes by.
+
+    `owned` are the partitions that it had in generation `generation_id`, for `sticky`; where two
+    members claim one, the later generation has it. `instance_id` is a static member's, by which it
+    keeps its place in the order of members whatever its member id is.
+    """
+
+    topics: Collection[str]
+    owned: Collection[TopicPartition] = ()
+    generation_id: int = -1
+    instance_id: str | None = None
+
+
+def range_assignor(
+    subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
+) -> Assignment:
+    """Topic by topic, each reader gets a run of partitions; the first ones get one more.
+
+    Topics with the same readers and the same number of partitions are so split alike.
+    """
+    assignment: Assignment = {member_id: [] for member_id in subscriptions}
+    for topic, readers in _readers(subscriptions, partition_counts).items():
+        share, rest = divmod(partition_counts[topic], len(readers))
+        first = 0
+        for index, member_id in enumerate(readers):
+            count = share + (index < rest)
+            assignment[member_id] += (
+                TopicPartition(topic, partition) for partition in range(first, first + count)
+            )
+            first += count
+    return _sorted(assignment)
+
+
+def round_robin_assignor(
+    subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
+) -> Assignment:
+    """All partitions in order are dealt out in turn, to whoever is next and reads the topic."""
+    assignment: Assignment = {member_id: [] for member_id in subscriptions}
+    readers = _readers(subscriptions, partition_counts)
+    turns = cycle(_in_order(subscriptions))
+    for topic in sorted(readers):
+        for partition in range(partition_counts[topic]):
+            reader = next(member_id for member_id in turns if member_id in readers[topic])
+            assignment[reader].append(TopicPartition(topic, partition))
+    return _sorted(assignment)
+
+
+def sticky_assignor(
+    subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
+) -> Assignment:
+    """As balanced as the subscriptions allow, and of all such close to what members own now.
+
+    Balanced: no member could take a partition from one that has two more than itself. Where
+    members read the same topics, they differ by one partition at most, and no more partitions
+    move than that takes.
+    """
+    assignment: Assignment = {member_id: [] for member_id in subscriptions}
+    readers = _readers(subscriptions, partition_counts)
+    for partition, owner in _kept(subscriptions, readers, partition_counts).items():
+        assignment[owner].append(partition)
+    place = {member_id: index for index, member_id in enumerate(_in_order(subscriptions))}
+    owned = {partition for partitions in assignment.values() for partition in partitions}
+    unowned = [
+        TopicPartition(topic, partition)
+        for topic in sorted(readers)
+        for partition in range(partition_counts[topic])
+    ]
+    # Those that few can take go first.
+    for partition in sorted(unowned, key=lambda each: len(readers[each.topic])):
+        if partition not in owned:
+            taker = min(
+                readers[partition.topic], key=lambda each: (len(assignment[each]), place[each])
+            )
+            assignment[taker].append(partition)
+    _balance(assignment, readers, place)
+    return _sorted(assignment)
+
+
+ASSIGNORS = {"range": range_assignor, "roundrobin": round_robin_assignor, "sticky": sticky_assignor}
+"""By the names that Kafka's consumers give them."""
+
+
+def _kept(
+    subscriptions: Mapping[str, Subscription],
+    readers: Mapping[str, list[str]],
+    partition_counts: Mapping[str, int],
+) -> dict[TopicPartition, str]:
+    """What members own and may keep: it exists, they still read it, and nobody owned it later."""
+    owners: dict[TopicPartition, str] = {}
+    disputed: set[TopicPartition] = set()
+    for member_id in _in_order(subscriptions):
+        subscription = subscriptions[member_id]
+        for partition in subscription.owned:
+            topic = partition.topic
+            if member_id not in readers.get(topic, ()):
+                continue
+            if not 0 <= partition.partition < partition_counts[topic]:
+                continue
+            other = owners.get(partition)
+            generation = subscription.generation_id
+            if other is None or generation > subscriptions[other].generation_id:
+                owners[partition] = member_id
+                disputed.discard(partition)
+            elif other != member_id and generation == subscriptions[other].generation_id:
+                disputed.add(partition)  # Both cannot be right: it is given out anew.
+    return {partition: owner for partition, owner in owners.items() if partition not in disputed}
+
+
+def _balance(
+    assignment: Assignment, readers: Mapping[str, list[str]], place: Mapping[str, int]
+) -> None:
+    """Moves partitions from who has most to who has least, as long as that evens them out.
+
+    A move narrows two members' difference, so that the sum of squares falls and it ends.
+    """
+    is_moving = True
+    while is_moving:
+        is_moving = False
+        least = min(map(len, assignment.values()), default=0)
+        for giver in sorted(assignment, key=lambda each: (-len(assignment[each]), place[each])):
+            if len(assignment[giver]) - least < 2:  # noqa: PLR2004
+                break
+            for partition in sorted(assignment[giver], key=_key, reverse=True):
+                taker = min(
+                    readers[partition.topic], key=lambda each: (len(assignment[each]), place[each])
+                )
+                if len(assignment[giver]) - len(assignment[taker]) >= 2:  # noqa: PLR2004
+                    assignment[giver].remove(partition)
+                    assignment[taker].append(partition)
+                    is_moving = True
+
+
+def _readers(
+    subscriptions: Mapping[str, Subscription], partition_counts: Mapping[str, int]
+) -> dict[str, list[str]]:
+    """Who reads each topic that has partitions, in the order of members."""
+    readers: dict[str, list[str]] = {}
+    for member_id in _in_order(subscriptions):
+        for topic in set(subscriptions[member_id].topics):
+            if partition_counts.get(topic, 0) > 0:
+                readers.setdefault(topic, []).append(member_id)
+    return readers
+
+
+def _in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
+    """Static members by instance id, then the others by member id."""
+
+    def key(member_id: str) -> tuple[bool, str]:
+        instance_id = subscriptions[member_id].instance_id
+        return (instance_id is None, member_id if instance_id is None else instance_id)
+
+    return sorted(subscriptions, key=key)
+
+
+def _key(partition: TopicPartition) -> tuple[str, int]:
+    return (partition.topic, partition.partition)
+
+
+def _sorted(assignment: Assignment) -> Assignment:
+    for partitions in assignment.values():
+        partitions.sort(key=_key)
+    return assignment
