@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Self, SupportsIndex, TypeVar
 from uuid import uuid4
 
+import attrs
 import grpc
 from offsetd.v1.admin_service_pb2 import GetServerInfoRequest
 from offsetd.v1.admin_service_pb2_grpc import AdminServiceStub
@@ -22,6 +23,7 @@ from offsetd_clients.admin_values import (
     UpdatedConfig,
 )
 from offsetd_clients.errors import ClientClosed, Failure, OffsetdError, error_of
+from offsetd_clients.membership import Membership, MembershipCalls, note_member
 from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.values import (
     CommittedOffset,
@@ -64,7 +66,7 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
-class OffsetClient:
+class OffsetClient(MembershipCalls):
     """Commits, fetches and deletes the offsets of consumer groups; every OK is on the disk.
 
     Safe to share between threads, not across a fork. Each call makes as many tries as fit into
@@ -107,13 +109,16 @@ class OffsetClient:
         group_id: str,
         offsets: Mapping[TopicPartition, SupportsIndex | OffsetToCommit],
         *,
+        membership: Membership | None = None,
         request_id: str | None = None,
     ) -> Revision:
         """Commits all of `offsets` or, on any error, none. Returns the last record's position.
 
-        `request_id` names the commit for retries of your own; without it one is made.
+        `membership`: as a member of the group, which is then alive. `request_id` names the commit
+        for retries of your own; without it one is made.
         """
         request = messages.commit_request(group_id, offsets, request_id=request_id or _new_id())
+        note_member(request, membership)
         return messages.revision_of(self._call(self._offsets.CommitOffsets, request).revision)
 
     def fetch(
@@ -334,8 +339,14 @@ class OffsetClient:
         return admin_messages.updated_config(self._call(self._admin.UpdateConfig, request))
 
     def _call(
-        self, method: "grpc.UnaryUnaryMultiCallable[Request, Response]", request: Request
+        self,
+        method: "grpc.UnaryUnaryMultiCallable[Request, Response]",
+        request: Request,
+        *,
+        wait_s: float | None = None,
     ) -> Response:
+        """`wait_s`: for an answer that others may keep waiting so long."""
+
         def attempt(timeout_s: float) -> Response:
             if self._closed:
                 raise _closed_before()
@@ -348,7 +359,10 @@ class OffsetClient:
                     raise _closed_before() from None
                 raise
 
-        return self._retry.call(attempt)
+        retry = self._retry
+        if wait_s is not None:
+            retry = attrs.evolve(retry, timeout_s=wait_s, try_timeout_s=wait_s)
+        return retry.call(attempt)
 
     def _error_of(self, error: grpc.RpcError) -> OffsetdError:
         failure = _failure(error)
