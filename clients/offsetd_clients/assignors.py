@@ -139,13 +139,13 @@ def _balance(
         is_moving = False
         least = min(map(len, assignment.values()), default=0)
         for giver in sorted(assignment, key=lambda each: (-len(assignment[each]), place[each])):
-            if len(assignment[giver]) - least < 2:  # noqa: PLR2004
+            if len(assignment[giver]) - least < 2:
                 break
             for partition in sorted(assignment[giver], key=_key, reverse=True):
                 taker = min(
                     readers[partition.topic], key=lambda each: (len(assignment[each]), place[each])
                 )
-                if len(assignment[giver]) - len(assignment[taker]) >= 2:  # noqa: PLR2004
+                if len(assignment[giver]) - len(assignment[taker]) >= 2:
                     assignment[giver].remove(partition)
                     assignment[taker].append(partition)
                     is_moving = True
