@@ -343,6 +343,12 @@ class LogStore:
         """How far a partition's segments are durable, by a frame that is durable too."""
         return self._journal.points[topic_partition]
 
+    def durable_end(self, topic_partition: TopicPartition) -> int:
+        """Below this offset a log is durable, and in its segments' files. For any thread."""
+        journaled = self._journaled.get(topic_partition)
+        point = self._journal.points[topic_partition].offset
+        return point if journaled is None else max(point, journaled.offset_next)
+
     @property
     def journal_used_ratio(self) -> float:
         """What the journal took since the recovery points moved, as a share of one of its files.

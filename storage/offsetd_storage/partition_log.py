@@ -54,6 +54,8 @@ class PartitionLog(ReadableLog):
         self.log_start_offset = segments[0].base_offset
         self.offset_next = segments[-1].offset_next  # Of the next append.
         self.offset_next_written = self.offset_next
+        self._gapless_floor = 0
+        self.superseders_end = 0
         self._files = files
         self._config = config
         self._random = random
@@ -128,6 +130,7 @@ class PartitionLog(ReadableLog):
         log = cls(files, folder, topic_partition, config, segments, random=random)
         log.log_start_offset = max(log_start_offset, log.log_start_offset)
         log.offset_next = log.offset_next_written = max(log.offset_next, log.log_start_offset)
+        log._note_gaps()
         found = found_leader_epochs(
             files,
             folder,
@@ -358,6 +361,18 @@ class PartitionLog(ReadableLog):
             self.replace_segments(taken, [])
         return taken
 
+    def note_superseders(self, offset_next: int) -> None:
+        """Records are about to go that have a later one of their key below `offset_next`."""
+        with self._lock:
+            self.superseders_end = max(self.superseders_end, offset_next)
+
+    def _note_gaps(self) -> None:
+        """What is missing in a log that has just been opened, or cut, as far as it can be told."""
+        if self.offset_next > self.segments[-1].offset_next:
+            self._gapless_floor = self.offset_next  # Its last batches are gone.
+        # Nobody has noted how far the rounds went; they leave the active segment alone.
+        self.superseders_end = self._active.base_offset if self.gapless_from else 0
+
     def raise_log_start_offset(self, offset: int) -> None:
         """Hides what lies below `offset`. Never lowers the start, nor raises it above the end."""
         with self._lock:
@@ -385,7 +400,9 @@ class PartitionLog(ReadableLog):
             self._active.truncate(offset_next)
             self._unsynced[self._active.base_offset] = self._active
         self.offset_next = self.offset_next_written = offset_next
+        self._active.gapless_from = min(self._active.gapless_from, self._active.offset_next)
         self.log_start_offset = min(max(self.log_start_offset, kept[0].base_offset), offset_next)
+        self._note_gaps()
         epochs = [(epoch, start) for epoch, start in self._leader_epochs if start <= offset_next]
         if epochs != self._leader_epochs:
             self._leader_epochs = epochs or [(0, offset_next)]

@@ -32,7 +32,26 @@ class ReadableLog:
     segments: list[Segment]
     log_start_offset: int
     offset_next_written: int  # Behind what is in the files.
+    superseders_end: int  # What was cleaned away has a later record of its key below this.
+    _gapless_floor: int
     _lock: threading.Lock
+
+    @property
+    def gapless_from(self) -> int:
+        """From here to the log's end each offset has its record, outside of transactions.
+
+        It rises with what is cleaned and deleted. Who reads asks again afterwards: what was read
+        from there on is all that there was.
+        """
+        floor = max(self.log_start_offset, self._gapless_floor)
+        segments = self.segments
+        for place in range(len(segments) - 1, -1, -1):
+            segment = segments[place]
+            if segment.gapless_from > segment.base_offset:
+                return max(floor, segment.gapless_from)
+            if place and segments[place - 1].offset_next < segment.base_offset:
+                return max(floor, segment.base_offset)
+        return max(floor, segments[0].base_offset)
 
     def segments_from(self, offset: int) -> list[Segment]:
         """The segments that hold `offset` and what follows it."""

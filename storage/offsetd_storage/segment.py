@@ -96,6 +96,7 @@ class Segment:
         "_waking_bytes",
         "base_offset",
         "first_timestamp_ms",
+        "gapless_from",
         "index_problems",
         "is_retired",
         "largest_timestamp_ms",
@@ -133,6 +134,7 @@ class Segment:
         self.size_bytes = 0  # Queued batches included.
         self.written_bytes = 0  # In the file.
         self.offset_next = base_offset  # Behind the last batch, queued ones included.
+        self.gapless_from = base_offset  # See `SegmentScan`.
         self.first_timestamp_ms = NO_TIMESTAMP  # The largest one of the first batch.
         self.largest_timestamp_ms = NO_TIMESTAMP
         self.largest_timestamp_offset = base_offset  # Last offset of the batch that has it.
@@ -154,15 +156,13 @@ class Segment:
         self._offset_file = IndexFile(files, self._path_of(INDEX_SUFFIX, state))
         self._time_file = IndexFile(files, self._path_of(TIME_INDEX_SUFFIX, state))
         if create:
-            # A sync has to find them: it must not lack room for a name. Before the log, as what
-            # has no log counts for nothing.
+            # Now: a sync must not lack room for a name. First: what has no log counts for nothing.
             self._offset_file.make()
             self._time_file.make()
         self._file = files.open(self.path, create=True) if create else None
         self._unwritten: list[bytes] = []
         self._reserved_bytes = 0  # Blocks that we know of.
-        # Whether the file has bytes that are none of the log's.
-        self._tail_found = files.size(self.path) > 0
+        self._tail_found = files.size(self.path) > 0  # Bytes that are none of the log's.
         self._waking_bytes: int | None = None  # Of the time index before it rested; None awake.
         self._timeless_since_ms = sys.maxsize  # When it was first asked for room without one.
         self._seen_filled_ms: int | None = None  # When a clock first found that it holds batches.
@@ -173,7 +173,7 @@ class Segment:
         self.size_bytes = self.written_bytes = self._reserved_bytes = scan.valid_bytes
         self._tail_found = self._files.size(self.path) > scan.valid_bytes
         self.plain_bytes = 0 if scan.marked_batches else scan.valid_bytes
-        self.offset_next = scan.offset_next
+        self.offset_next, self.gapless_from = scan.offset_next, scan.gapless_from
         self.first_timestamp_ms = scan.first_timestamp_ms
         self.largest_timestamp_ms = scan.largest_timestamp_ms
         self.largest_timestamp_offset = scan.largest_timestamp_offset

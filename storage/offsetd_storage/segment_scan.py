@@ -61,8 +61,9 @@ class SegmentScan:
 
     `first_timestamp_ms` is the max timestamp of the first batch, from which Kafka counts
     `segment.ms`; timestamps are -1 where there is none. Marked batches are those of producers, and
-    those with a delete horizon. `tobytes()` of an index is what its file
-    holds, but for the last entry that a time index gets when its segment is closed.
+    those with a delete horizon. From `gapless_from` up to `offset_next` each offset has its record,
+    outside of transactions. `tobytes()` of an index is what its file holds, but for the last entry
+    that a time index gets when its segment is closed.
     """
 
     valid_bytes: int
@@ -70,6 +71,7 @@ class SegmentScan:
     batches: int
     records: int
     marked_batches: int
+    gapless_from: int
     first_timestamp_ms: int
     largest_timestamp_ms: int
     largest_timestamp_offset: int
@@ -99,6 +101,7 @@ def scan_segment(
     state[scan.SEGMENT_BASE_OFFSET] = base_offset
     state[scan.INDEX_INTERVAL_BYTES] = index_interval_bytes
     state[scan.OFFSET_NEXT] = max(base_offset, offset_min)
+    state[scan.GAPLESS_FROM] = base_offset
     state[scan.LEADER_EPOCH_LAST] = leader_epoch_min
     state[scan.LARGEST_TIMESTAMP] = _NO_TIMESTAMP
     state[scan.LARGEST_TIMESTAMP_OFFSET] = base_offset
@@ -115,6 +118,7 @@ def scan_segment(
         batches=int(state[scan.BATCHES]),
         records=int(state[scan.RECORDS]),
         marked_batches=int(state[scan.MARKED_BATCHES]),
+        gapless_from=int(state[scan.GAPLESS_FROM]),
         first_timestamp_ms=int(state[scan.FIRST_TIMESTAMP]),
         largest_timestamp_ms=int(state[scan.LARGEST_TIMESTAMP]),
         largest_timestamp_offset=int(state[scan.LARGEST_TIMESTAMP_OFFSET]),

@@ -329,6 +329,7 @@ class _Round:
                 cleaned = writer.finish(
                     modified_ms=self._tools.files.modified_ms(segments[-1].path), aborted=aborted
                 )
+                self._log.note_superseders(self._mapped.offset_next)
                 install(
                     self._tools.files,
                     self._log,

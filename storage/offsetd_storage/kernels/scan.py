@@ -58,9 +58,10 @@ LARGEST_TIMESTAMP_OFFSET: Final = 9
 FIRST_TIMESTAMP: Final = 10  # the max timestamp of the first batch
 INDEXED_POSITION: Final = 11  # of the last batch that has an index row
 MARKED_BATCHES: Final = 12  # of a producer, or with a delete horizon
+GAPLESS_FROM: Final = 13  # behind the last offset that lacks a record, or is in a transaction
 # ... and what each call says.
-REASON: Final = 13
-STATE_SLOTS: Final = 14
+REASON: Final = 14
+STATE_SLOTS: Final = 15
 
 # Columns of `index`.
 INDEX_COLUMNS: Final = 4  # last offset, file position, largest timestamp so far and its offset
@@ -72,6 +73,7 @@ OLD_ATTRIBUTES_AT: Final = 17
 OLD_MESSAGE_BYTES_MIN: Final = 26
 
 HORIZON_BIT: Final = 0x40  # The base timestamp is the batch's delete horizon.
+_TRANSACTION_BITS: Final = 0x30  # Part of a transaction, or its end.
 
 I32_MAX: Final = (1 << 31) - 1
 _OFFSET_MAX: Final = (1 << 62) - 1  # Far beyond any log, and no sum can overflow.
@@ -145,6 +147,18 @@ def _is_marked(buffer: Bytes, position: int) -> bool:
     return bool(has_horizon or load_i64(buffer, position + PRODUCER_ID_AT) >= 0)
 
 
+@inline_kernel
+def _gapless_from(buffer: Bytes, position: int, offset_next: int, gapless_from: int) -> int:
+    """`gapless_from` behind one more batch, before which the offsets end at `offset_next`."""
+    base_offset = load_i64(buffer, position + BASE_OFFSET_AT)
+    offsets = load_i32(buffer, position + LAST_OFFSET_DELTA_AT) + 1
+    if load_i32(buffer, position + COUNT_AT) != offsets:
+        return base_offset + offsets
+    if load_i16(buffer, position + ATTRIBUTES_AT) & _TRANSACTION_BITS != 0:
+        return base_offset + offsets
+    return base_offset if base_offset > offset_next else gapless_from
+
+
 @kernel("int64(uint8[::1], int64, int64, int64[::1], int64[:, ::1])")
 def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Numbers) -> int:
     """Check the batches from `start` to `end` and return where the first one begins that is not
@@ -164,6 +178,7 @@ def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Num
     rows = state[INDEX_ROWS]
     batches = state[BATCHES]
     records = state[RECORDS]
+    gapless_from = state[GAPLESS_FROM]
     position = start
     reason = END
     while position < end:
@@ -173,6 +188,7 @@ def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Num
         reason = batch_flaw(buffer, position, end, offset_next, offset_last_max, leader_epoch_last)
         if reason != END:
             break
+        gapless_from = _gapless_from(buffer, position, offset_next, gapless_from)
         last_offset = load_i64(buffer, position + BASE_OFFSET_AT)
         last_offset += load_i32(buffer, position + LAST_OFFSET_DELTA_AT)
         max_timestamp = load_i64(buffer, position + MAX_TIMESTAMP_AT)
@@ -203,6 +219,7 @@ def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Num
     state[INDEX_ROWS] = rows
     state[BATCHES] = batches
     state[RECORDS] = records
+    state[GAPLESS_FROM] = gapless_from
     state[REASON] = reason
     return position
 
