@@ -54,6 +54,7 @@ SETTINGS: Final = {
     "logging.format": "json",
     "internal.offsets.topic.segment.bytes": str(SEGMENT_BYTES),
     "request.id.window.ms": "1000",
+    "history.ms": "0",
     "log.cleaner.backoff.ms": "1000",
     "log.flush.offset.checkpoint.interval.ms": "5000",
     "log.initial.task.delay.ms": "1000",

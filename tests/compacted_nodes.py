@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from offsetd_storage.simulated_files import SimulatedFiles
 
 REQUEST_WINDOW_MS = 500
-(_LAG_FLOOR,) = topic_floors(request_id_window_ms=REQUEST_WINDOW_MS)
+_LAG_FLOOR = topic_floors(request_id_window_ms=REQUEST_WINDOW_MS)[0]
 NODE_CONFIG = attrs.evolve(CONFIG, log=attrs.evolve(LOG, compaction_lag_ms_min=_LAG_FLOOR.least))
 _SHARD: dict[str, Any] = {
     "request_id_window_ms": REQUEST_WINDOW_MS,

@@ -41,7 +41,8 @@ class ServerProcess:
         arguments: Sequence[str] = (),
     ) -> None:
         ports = {"listen.address": "127.0.0.1:0", "metrics.address": "127.0.0.1:0"}
-        values = {"data.dir": folder, **ports, **(settings or {})}
+        # Most tests want to see cleaned at once what they have written.
+        values = {"data.dir": folder, "history.ms": 0, **ports, **(settings or {})}
         assignments = [part for item in values.items() for part in ("--set", "{}={}".format(*item))]
         inherited = {key: value for key, value in os.environ.items() if "OFFSETD_" not in key}
         self.process = subprocess.Popen(

@@ -9,6 +9,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from offsetd.v1 import offset_service_pb2
+from offsetd_coordinator.dynamic_settings import ExpiryConfig
+from offsetd_coordinator.expirer import Expirer, StoppedBefore
+from offsetd_coordinator.loader import load
+from offsetd_coordinator.metrics.expiry import ExpiryFigures
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.own_topics import OwnTopics, own_topic_specs, upkeep_config
 from offsetd_coordinator.runtime import Runtime
@@ -43,7 +47,7 @@ class ServingNode:
         self.failures: list[StorageFailed] = []
         config = ShardConfig(partitions=partitions)
         # What was committed just now can be cleaned at once.
-        configs = load_settings(assignments=["request.id.window.ms=0"]).configs
+        configs = load_settings(assignments=["request.id.window.ms=0", "history.ms=0"]).configs
         self.store = LogStore.open(
             files,
             Path("/data"),
@@ -61,9 +65,11 @@ class ServingNode:
             request_id_window_ms=config.request_id_window_ms,
             now_ms=clock.now_ms(),
         )
+        shards = {partition: Shard(partition, config) for partition in range(partitions)}
+        load(self.store, shards, 1, None)
         self.runtime = Runtime(
             self.store,
-            {partition: Shard(partition, config) for partition in range(partitions)},
+            shards,
             clock=clock,
             loop=asyncio.get_running_loop(),
             on_failed=self.failures.append,
@@ -83,6 +89,22 @@ class ServingNode:
         )
         self.administration = self.own.administration(
             self.node, self.runtime, self.upkeep, files=files, clock=clock, random=Random(1)
+        )
+        self.expiry = ExpiryFigures()
+        self.expirer = Expirer(
+            self.runtime,
+            self.administration,
+            StoppedBefore.of(
+                self.store,
+                files,
+                Path("/data"),
+                now_ms=clock.now_ms(),
+                grace_ms=self.own.shard.applied.configs.server_config(ExpiryConfig).grace_ms,
+            ),
+            self.expiry,
+            files=files,
+            folder=Path("/data"),
+            clock=clock,
         )
         self.node.serve(self.runtime, self.administration)
         self.parser = CommitParser(
@@ -132,13 +154,14 @@ async def serving_node(
     flushing: bool = True,
     cleaning: bool = False,
     files: SimulatedFiles | None = None,
+    clock: ManualClock | None = None,
 ) -> AsyncIterator[ServingNode]:
     """A node on an empty disk, or one that was served from before.
 
     Without `flushing` nothing gets durable until `runtime.start`. With `cleaning` all that runs
     beside the appends is started, too.
     """
-    clock = ManualClock()
+    clock = clock or ManualClock()
     serving = ServingNode(files or SimulatedFiles(clock=clock), clock, partitions=partitions)
     if flushing:
         serving.runtime.start(serving.upkeep if cleaning else None)

@@ -135,6 +135,16 @@ class Settings:
         is_ours=True,
         reason="How long a request_id is remembered. Above the total time that clients retry.",
     )
+    history_ms: int = whole(
+        3_600_000,
+        "history.ms",
+        unit="ms",
+        least=0,
+        most=86_400_000 * 366,
+        is_ours=True,
+        reason="For so long the log keeps every commit, for history, restores and watchers. The"
+        " disk has to hold that. 0: no longer than request.id.window.ms.",
+    )
     request_ids_per_partition_max: int = whole(
         262_144,
         "request.ids.per.partition.max",
@@ -405,7 +415,9 @@ def _configs(settings: Settings) -> TopicConfigs:
         static_topics={
             OFFSETS_TOPIC: {name: said[name] for name in TOPIC_SETTINGS if name in said}
         },
-        floors=topic_floors(request_id_window_ms=settings.request_id_window_ms),
+        floors=topic_floors(
+            request_id_window_ms=settings.request_id_window_ms, history_ms=settings.history_ms
+        ),
         restart_entries=tuple(_restart_entries(settings)),
         more_classes=DYNAMIC_CLASSES,
     )

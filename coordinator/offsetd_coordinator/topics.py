@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import attrs
 from offsetd_storage.log_config import OFFSETS_TOPIC, LogConfig
 from offsetd_storage.topic_configs import Floor, TopicRule
 from offsetd_storage.topic_partition import TopicPartition
@@ -29,18 +30,23 @@ def brought_settings(*, offsets_segment_bytes: int) -> dict[str, Mapping[str, st
     }
 
 
-def topic_floors(*, request_id_window_ms: int) -> tuple[Floor, ...]:
-    """What topics' settings count as at least."""
-    return tuple(
-        Floor(
-            topic=topic,
-            name="min.compaction.lag.ms",
-            # What is as old as the window is still in it, and as old as the lag is cleaned.
-            least=request_id_window_ms + 1,
-            reason="More than request.id.window.ms: a request id is found in its record.",
-        )
-        for topic in (OFFSETS_TOPIC, CONFIG_TOPIC)
+def topic_floors(*, request_id_window_ms: int, history_ms: int = 0) -> tuple[Floor, ...]:
+    """What topics' settings count as at least: of the offsets' topic, and of the settings'."""
+    window = Floor(
+        topic=CONFIG_TOPIC,
+        name="min.compaction.lag.ms",
+        # What is as old as the window is still in it, and as old as the lag is cleaned.
+        least=request_id_window_ms + 1,
+        reason="More than request.id.window.ms: a request id is found in its record.",
     )
+    history = Floor(
+        topic=OFFSETS_TOPIC,
+        name="min.compaction.lag.ms",
+        least=history_ms,
+        reason="At least history.ms: for so long every commit can be read again.",
+    )
+    keeps_longest = attrs.evolve(window, topic=OFFSETS_TOPIC)
+    return (history if history.least > window.least else keeps_longest, window)
 
 
 def topic_rules(*, message_bytes_max: int) -> tuple[TopicRule, ...]:

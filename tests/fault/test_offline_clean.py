@@ -73,7 +73,7 @@ def log_bytes(folder: Path) -> int:
 def test_a_stopped_servers_log_is_compacted_and_answers_the_same(tmp_path: Path) -> None:
     folder = tmp_path / "offsets"
     asked = ("clean", "--data-dir", str(folder), "--roll-active")
-    at_once = (*asked, "--set", "request.id.window.ms=0")
+    at_once = (*asked, "--set", "request.id.window.ms=0", "--set", "history.ms=0")
     with ServerProcess(folder, settings=SETTINGS) as server:
         server.wait_until_serving()
         with server.channel() as channel:
@@ -88,7 +88,7 @@ def test_a_stopped_servers_log_is_compacted_and_answers_the_same(tmp_path: Path)
 
     early = log_command(*asked)
     assert early.returncode == 1
-    assert "records stay for 60000 ms (min.compaction.lag.ms)" in early.stderr
+    assert "records stay for 3600000 ms (min.compaction.lag.ms)" in early.stderr
     assert log_bytes(folder) == size
     before = states(folder)
 

@@ -152,7 +152,7 @@ def test_the_segment_that_takes_appends_is_cleaned_only_when_it_is_ended(
     assert (outcome.code, rows) == (1, [])
     assert outcome.err == (
         "error: nothing to clean: no partition has a segment that may be cleaned;"
-        " records stay for 60001 ms (min.compaction.lag.ms);"
+        " records stay for 3600000 ms (min.compaction.lag.ms);"
         " --roll-active ends those that take appends\n"
     )
     outcome, rows = clean(folder, "--roll-active", *dry)

@@ -16,6 +16,7 @@ def test_a_setting_goes_where_kafka_has_it() -> None:
             "segment.ms=6000",
             "internal.offsets.topic.segment.bytes=2048",
             "request.id.window.ms=0",
+            "history.ms=0",
             "log.cleaner.io.max.bytes.per.second=1e6",
             "log.cleaner.delete.retention.ms=1000",
             "log.cleaner.min.compaction.lag.ms=10",

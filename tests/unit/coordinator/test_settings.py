@@ -67,9 +67,7 @@ def test_the_defaults_are_kafkas_where_kafka_has_the_setting() -> None:
     assert settings.listen_address == "127.0.0.1:7171"
     assert settings.data_dir == "./offsetd-data"
     assert settings.log_defaults == LogConfig()
-    assert settings.log == attrs.evolve(
-        OFFSETS_TOPIC_LOG_CONFIG, compaction_lag_ms_min=settings.request_id_window_ms + 1
-    )
+    assert settings.log == attrs.evolve(OFFSETS_TOPIC_LOG_CONFIG, compaction_lag_ms_min=3_600_000)
     assert (settings.cleaner, settings.retention) == (CleanerConfig(), RetentionConfig())
     assert (settings.background, settings.disk) == (BackgroundConfig(), DiskConfig())
 
@@ -89,8 +87,8 @@ def test_the_defaults_are_kafkas_where_kafka_has_the_setting() -> None:
         ({"log.cleanup.policy": "delete"}, "__offsetd_config", "cleanup_policy", COMPACT),
         ({"log.retention.hours": "1"}, "", "retention_ms", 3_600_000),
         ({"log.retention.hours": "1"}, "__offsetd_audit", "retention_ms", 90 * 86_400_000),
-        ({"min.compaction.lag.ms": "5"}, OFFSETS_TOPIC, "compaction_lag_ms_min", 60_001),
-        ({"min.compaction.lag.ms": "70000"}, OFFSETS_TOPIC, "compaction_lag_ms_min", 70_000),
+        ({"min.compaction.lag.ms": "5"}, OFFSETS_TOPIC, "compaction_lag_ms_min", 3_600_000),
+        ({"min.compaction.lag.ms": "7000000"}, OFFSETS_TOPIC, "compaction_lag_ms_min", 7_000_000),
     ],
 )
 def test_a_setting_goes_where_kafka_has_it(
@@ -108,12 +106,20 @@ def test_the_offsets_topic_has_segments_of_its_own_size() -> None:
 
 
 def test_records_stay_as_long_as_their_request_ids_are_remembered() -> None:
-    settings = Settings(request_id_window_ms=90_000)
+    settings = Settings(request_id_window_ms=90_000, history_ms=90_001)
     assert settings.log.compaction_lag_ms_min == 90_001
     found = described(settings, OFFSETS_TOPIC, "min.compaction.lag.ms")
     assert (found.value, found.source) == ("90001", Source.FLOOR)
     assert "request.id.window.ms" in found.reason
-    assert Settings(request_id_window_ms=0).log.compaction_lag_ms_min == 1
+    assert Settings(request_id_window_ms=0, history_ms=0).log.compaction_lag_ms_min == 1
+
+
+def test_records_stay_as_long_as_there_is_to_be_history() -> None:
+    settings = Settings(request_id_window_ms=90_000, history_ms=90_002)
+    assert settings.log.compaction_lag_ms_min == 90_002
+    assert "history.ms" in described(settings, OFFSETS_TOPIC, "min.compaction.lag.ms").reason
+    longer = Settings(history_ms=5, said={"min.compaction.lag.ms": "100000"})
+    assert longer.log.compaction_lag_ms_min == 100_000
 
 
 def test_what_needs_a_restart_is_described_with_its_source() -> None:

@@ -65,9 +65,10 @@ def test_every_setting_is_read_from_the_file_the_environment_and_the_command_lin
     name: str,
 ) -> None:
     setting = ALL_SETTINGS[name]
-    text = other_value(setting)
-    # A smaller window, as else a floor hides the least lag.
-    window = {} if name == "request.id.window.ms" else {"OFFSETD_REQUEST_ID_WINDOW_MS": "0"}
+    # No history and no window, as else a floor hides the least lag; and that is 1 all the same.
+    text = "2" if name == "min.compaction.lag.ms" else other_value(setting)
+    window = {"OFFSETD_REQUEST_ID_WINDOW_MS": "0", "OFFSETD_HISTORY_MS": "0"}
+    window.pop(environment_name(name), None)
     found = [
         load_settings(toml=f'{name} = "{text}"', environment=window),
         load_settings(environment={environment_name(name): text} | window),
@@ -174,7 +175,12 @@ def test_a_boolean_in_the_file_is_a_word_where_a_setting_has_words() -> None:
         ),
         ("", {}, ["message.max.bytes=67104769"], "must be 1024 to 67104768 bytes"),
         ("", {}, ["cleanup.policy=delete"], "cleanup.policy: delete is not for __consumer_offsets"),
-        ("", {}, ["max.compaction.lag.ms=59999"], "60000 ms is above max.compaction.lag.ms, 59999"),
+        (
+            "",
+            {},
+            ["max.compaction.lag.ms=59999"],
+            "3600000 ms is above max.compaction.lag.ms, 59999",
+        ),
         ("", {}, ["log.retention.ms=0"], "log.retention.ms: 0 is neither -1, for never"),
         ("", {}, ["log.cleaner.threads=128"], "for 128 threads are not more than 1048576"),
         ("segment.ms = 1.5", {}, [], "'1.5' is not a whole number"),
