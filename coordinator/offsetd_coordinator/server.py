@@ -33,6 +33,8 @@ from offsetd_storage.upkeep import Upkeep
 
 from offsetd_coordinator.cleaner_health import CLEANER_SERVICE
 from offsetd_coordinator.combined_settings import frame_bytes_max
+from offsetd_coordinator.dynamic_settings import ExpiryConfig
+from offsetd_coordinator.expirer import Expirer, StoppedBefore
 from offsetd_coordinator.flusher import FlushDefect
 from offsetd_coordinator.loader import load
 from offsetd_coordinator.membership.rebalance import MembershipConfig
@@ -92,6 +94,7 @@ class _Loaded:
     runtime: Runtime
     upkeep: Upkeep
     administration: Administration
+    expirer: Expirer
 
 
 class Server:
@@ -151,8 +154,10 @@ class Server:
         self.node.serve(runtime, loaded.administration)
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
         self.visibility.watch(loaded.upkeep.cleaner, self._health)
+        loaded.expirer.start()
         _log.info("serving", address=self.node.address, folder=self.settings.data_dir)
         await self._stopping.wait()
+        await loaded.expirer.stop()
         await self._end(runtime)
 
     async def close_port(self) -> None:
@@ -249,17 +254,19 @@ class Server:
             )
             configs = own.shard.applied.configs
             upkeep = await asyncio.to_thread(self._upkeep, runtime, configs)
+            administration = own.administration(
+                self.node,
+                runtime,
+                upkeep,
+                files=self._files,
+                clock=self._clock,
+                random=self._random,
+            )
             return _Loaded(
                 runtime=runtime,
                 upkeep=upkeep,
-                administration=own.administration(
-                    self.node,
-                    runtime,
-                    upkeep,
-                    files=self._files,
-                    clock=self._clock,
-                    random=self._random,
-                ),
+                administration=administration,
+                expirer=await asyncio.to_thread(self._expirer, runtime, administration, configs),
             )
         except BaseException:
             store.abandon()
@@ -287,6 +294,28 @@ class Server:
             on_round=self.visibility.cleaner_log.note_round,
             on_uncleanable=self.visibility.cleaner_log.note_uncleanable,
             on_blocked=self.visibility.cleaner_log.note_blocked,
+        )
+
+    def _expirer(
+        self, runtime: Runtime, administration: Administration, configs: TopicConfigs
+    ) -> Expirer:
+        """What expires offsets; it is told how long the server was down."""
+        folder = Path(self.settings.data_dir)
+        before = StoppedBefore.of(
+            runtime.store,
+            self._files,
+            folder,
+            now_ms=self._clock.now_ms(),
+            grace_ms=configs.server_config(ExpiryConfig).grace_ms,
+        )
+        return Expirer(
+            runtime,
+            administration,
+            before,
+            self.visibility.expiry,
+            files=self._files,
+            folder=folder,
+            clock=self._clock,
         )
 
     def _open_store(self, threads: int) -> LogStore:

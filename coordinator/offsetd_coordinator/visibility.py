@@ -13,6 +13,7 @@ from offsetd_coordinator.cleaner_health import CLEANER_SERVICE, CleanerWatch
 from offsetd_coordinator.cleaner_log import CleanerLog
 from offsetd_coordinator.metrics.collector import ServerCollector, registry_of
 from offsetd_coordinator.metrics.endpoint import MetricsEndpoint
+from offsetd_coordinator.metrics.expiry import ExpiryFigures
 from offsetd_coordinator.metrics.figures import CallFigures
 
 if TYPE_CHECKING:
@@ -34,12 +35,15 @@ class Visibility:
         self, settings: Settings, node: Node, admission: Admission, *, clock: Clock
     ) -> None:
         self.figures = CallFigures()
+        self.expiry = ExpiryFigures()
         reports = settings.logging_cleaner_file
         self.cleaner_log = CleanerLog(Path(settings.data_dir) / reports if reports else None)
         self._settings = settings
         self._clock = clock
         self._began_ms = clock.monotonic_ms()
-        self._collector = ServerCollector(node, admission, self.figures, self.cleaner_log, clock)
+        self._collector = ServerCollector(
+            node, admission, self.figures, self.cleaner_log, clock, expiry=self.expiry
+        )
         self._endpoint: MetricsEndpoint | None = None
         self._watching: asyncio.Task[None] | None = None
 

@@ -18,6 +18,7 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 
+from offsetd_coordinator.metrics.expiry import ExpiryFigures, expiry_families
 from offsetd_coordinator.metrics.families import counters, gauge, gauges, histogram, histograms
 from offsetd_coordinator.metrics.figures import CODES, OK
 from offsetd_coordinator.metrics.upkeep import upkeep_families
@@ -51,6 +52,7 @@ class ServerCollector(Collector):
         cleaner_log: CleanerLog,
         clock: Clock,
         *,
+        expiry: ExpiryFigures | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.load_seconds: float | None = None
@@ -59,6 +61,7 @@ class ServerCollector(Collector):
         self._figures = figures
         self._cleaner_log = cleaner_log
         self._clock = clock
+        self._expiry = expiry or ExpiryFigures()
         self._sleep = sleep
 
     def collect(self) -> Iterator[Metric]:
@@ -75,6 +78,7 @@ class ServerCollector(Collector):
             return
         yield from runtime_families(runtime)
         yield from store_families(runtime.store)
+        yield from expiry_families(self._expiry)
         if runtime.upkeep is not None:
             yield from upkeep_families(
                 runtime.upkeep,
