@@ -1,0 +1,83 @@
+"""What a shard makes of an administrator's change of offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetd_coordinator.errors import (
+    GroupExists,
+    GroupIdNotFound,
+    NonEmptyGroup,
+    RecordUndecodable,
+)
+from offsetd_coordinator.offset_changes import (
+    OffsetsChangedReply,
+    PutOffsets,
+    TargetKind,
+    changes,
+    reset_offsets,
+)
+from offsetd_coordinator.put_batches import answered_before, encode_offsets, known_id
+from offsetd_coordinator.requests import Decision
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.membership.classic_group import ClassicGroup
+    from offsetd_coordinator.offset_changes import OffsetsChange
+    from offsetd_coordinator.put_batches import Encoder
+    from offsetd_coordinator.replayed_state import ReplayedState
+
+
+def decide_offsets_change(
+    state: ReplayedState, request: OffsetsChange, encoder: Encoder, live: ClassicGroup | None
+) -> Decision:
+    """What to write and what to answer. `live` is the group with its members, as `Shard` has it.
+
+    Raises the refusal: GroupIdNotFound, GroupExists, NonEmptyGroup, InvalidCommitSize, and what
+    `offset_changes.reset_offsets` does.
+    """
+    group_id = request.group_id
+    request_id = b""
+    if not request.validate_only:
+        request_id = known_id(request.call, request.request_id)
+        answered = answered_before(encoder, group_id, request_id)
+        if answered is not None:
+            return Decision(request, OffsetsChangedReply(answered, (), is_repeated=True), None)
+    exists = live is not None or state.has_group(group_id)
+    _check_presence(request, exists=exists)
+    if not request.is_forced:
+        _check_unused(state, group_id, live)
+    stored = state.offsets.read_group(group_id)
+    if isinstance(request, PutOffsets):
+        written, is_splittable = request.offsets, True
+    else:
+        written, is_splittable = tuple(reset_offsets(request, stored)), False
+    reply = OffsetsChangedReply(None, changes(written, stored), stored_count=len(stored))
+    if not written:
+        return Decision(request, reply, None)
+    batches = encode_offsets(encoder, group_id, written, request_id, is_splittable=is_splittable)
+    if request.validate_only:
+        return Decision(request, reply, None)
+    batch, last_offset = batches[-1]
+    reply = reply._replace(last_offset=last_offset)
+    if len(batches) == 1:
+        return Decision(request, reply, None, batch, last_offset, encoder.now_ms)
+    return Decision(request, reply, None, None, last_offset, encoder.now_ms, batches)
+
+
+def _check_presence(request: OffsetsChange, *, exists: bool) -> None:
+    group_id = request.group_id
+    if isinstance(request, PutOffsets):
+        if request.is_new and exists:
+            raise GroupExists("there is a group {group!r}", group=group_id)
+    elif not exists and not request.partitions and request.kind is not TargetKind.EXPLICIT:
+        raise GroupIdNotFound("there is no group {group!r}", group=group_id)
+
+
+def _check_unused(state: ReplayedState, group_id: bytes, live: ClassicGroup | None) -> None:
+    records = state.group_records(group_id)
+    if live is None and not records.is_readable:
+        raise RecordUndecodable(
+            "a record of group {group!r} cannot be read: it may have members", group=group_id
+        )
+    if (records if live is None else live).has_members:
+        raise NonEmptyGroup("group {group!r} has members", group=group_id)
