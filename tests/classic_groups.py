@@ -109,10 +109,12 @@ class Calls:
         return ""
 
     def commit(self, *identity: Any, group_id: bytes = GROUP) -> str:
-        """The refusal's reason, or nothing; a commit that is taken is noted."""
+        """The refusal's reason, or nothing; a commit that is taken is noted. To a live group."""
         member = MemberIdentity(*identity) if identity else None
+        group = self.membership.live(group_id)
+        assert group is not None, "its records tell all"
         try:
-            self.membership.check_commit(group_id, member)
+            group.check_commit(member)
         except CoordinatorError as refusal:
             return refusal.reason
         if member is not None:
