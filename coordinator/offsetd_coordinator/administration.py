@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         ConfigShard,
         UpdateConfig,
     )
+    from offsetd_coordinator.errors import CoordinatorError
+    from offsetd_coordinator.requests import Decision, Reply, Request
     from offsetd_coordinator.runtime import Runtime
 
 _log = structlog.get_logger(__name__)
@@ -120,6 +122,20 @@ class Administration:
             max_timestamp_ms=events[-1].time_ms,
             replay=self._audit.replay,
         )
+
+    def change_group(
+        self, request: Request, event_of: Callable[[Reply], AuditEvent]
+    ) -> tuple[int, Reply | CoordinatorError]:
+        """`Runtime.submit`, behind the record of what is changed, if anything is.
+
+        Raises as that does; then the record may be there all the same.
+        """
+
+        def record(decision: Decision) -> None:
+            assert decision.reply is not None, "what is written was not refused"
+            self._append_event(event_of(decision.reply))
+
+        return self._runtime.submit(request, before_write=record)
 
     def find(self, method: str, request_id: str) -> RecordedEvent | None:
         """What was recorded of an earlier try of a request; not durable yet, perhaps."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from offsetd_coordinator.errors import (
     GroupExists,
@@ -21,18 +21,30 @@ from offsetd_coordinator.put_batches import answered_before, encode_offsets, kno
 from offsetd_coordinator.requests import Decision
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from offsetd_coordinator.membership.classic_group import ClassicGroup
     from offsetd_coordinator.offset_changes import OffsetsChange
     from offsetd_coordinator.put_batches import Encoder
     from offsetd_coordinator.replayed_state import ReplayedState
 
 
-def decide_offsets_change(
-    state: ReplayedState, request: OffsetsChange, encoder: Encoder, live: ClassicGroup | None
-) -> Decision:
-    """What to write and what to answer. `live` is the group with its members, as `Shard` has it.
+class Usage(NamedTuple):
+    """Who else may write to a group: itself with its members, where its records do not tell all,
+    and what raises LeaseHeld while somebody holds its lease.
+    """
 
-    Raises the refusal: GroupIdNotFound, GroupExists, NonEmptyGroup, InvalidCommitSize, and what
+    live: ClassicGroup | None
+    check_lease: Callable[[], None]
+
+
+def decide_offsets_change(
+    state: ReplayedState, request: OffsetsChange, encoder: Encoder, usage: Usage
+) -> Decision:
+    """What to write and what to answer.
+
+    Raises the refusal: GroupIdNotFound, GroupExists, NonEmptyGroup, LeaseHeld, InvalidCommitSize,
+    RecordUndecodable, and what
     `offset_changes.reset_offsets` does.
     """
     group_id = request.group_id
@@ -42,10 +54,11 @@ def decide_offsets_change(
         answered = answered_before(encoder, group_id, request_id)
         if answered is not None:
             return Decision(request, OffsetsChangedReply(answered, (), is_repeated=True), None)
-    exists = live is not None or state.has_group(group_id)
+    exists = usage.live is not None or state.has_group(group_id)
     _check_presence(request, exists=exists)
     if not request.is_forced:
-        _check_unused(state, group_id, live)
+        _check_unused(state, group_id, usage.live)
+        usage.check_lease()
     stored = state.offsets.read_group(group_id)
     if isinstance(request, PutOffsets):
         written, is_splittable = request.offsets, True

@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import attrs
 from offsetd_storage.record_batch import Record, encode_batch
 
-from offsetd_coordinator.errors import GroupIdNotFound, NonEmptyGroup, RecordUndecodable
+from offsetd_coordinator.errors import (
+    GroupIdNotFound,
+    InvalidCommitSize,
+    NonEmptyGroup,
+    RecordUndecodable,
+)
 from offsetd_coordinator.known_changes import ChangeKind, header
 from offsetd_coordinator.leases import LeaseStatus, check_epoch, check_not_held, lease_status
 from offsetd_coordinator.requests import (
     AcquireGroup,
+    Decision,
     LeaseReply,
     ReleaseGroup,
     ReleaseGroupReply,
@@ -42,22 +48,36 @@ class Situation(NamedTuple):
 
     now: Moment
     loaded_ms: int
-    offset_next: int
     has_members: bool
+    offset_next: int
+    leader_epoch: int
+    bytes_max: int
 
 
-class Change(NamedTuple):
+class _Change(NamedTuple):
     """The answer, and the settings as they are to be; None: nothing is to be written."""
 
     reply: GroupChangeReply
     settings: GroupSettings | None
 
 
-def decide_change(state: ReplayedState, request: GroupChange, situation: Situation) -> Change:
-    """What a request comes to. Changes nothing.
+def decide_group_change(
+    state: ReplayedState, request: GroupChange, situation: Situation
+) -> Decision:
+    """What to write and what to answer. Changes nothing.
 
-    Raises GroupIdNotFound, NonEmptyGroup, RecordUndecodable, EpochFenced, LeaseHeld.
+    Raises GroupIdNotFound, NonEmptyGroup, RecordUndecodable, EpochFenced, LeaseHeld, and
+    InvalidCommitSize.
     """
+    change = _change(state, request, situation)
+    if change.settings is None:
+        return Decision(request, change.reply, None)
+    batch = _encode(request, change.settings, situation)
+    offset, now_ms = situation.offset_next, situation.now.wall_ms
+    return Decision(request, change.reply, None, batch, offset, now_ms)
+
+
+def _change(state: ReplayedState, request: GroupChange, situation: Situation) -> _Change:
     records = state.group_records(request.group_id)
     status = lease_status(records, situation.loaded_ms, situation.now)
     is_tried = isinstance(request, UpdateGroup) and request.validate_only
@@ -66,7 +86,7 @@ def decide_change(state: ReplayedState, request: GroupChange, situation: Situati
             _KINDS[type(request)], request.group_id, request.request_id, situation.now.wall_ms
         )
         if known is not None:
-            return Change(_reply_again(request, known, status), None)
+            return _Change(_reply_again(request, known, status), None)
     match request:
         case AcquireGroup():
             return _acquire(records, request, status, situation)
@@ -78,9 +98,7 @@ def decide_change(state: ReplayedState, request: GroupChange, situation: Situati
             return _update(records, request, situation)
 
 
-def encode_change(
-    request: GroupChange, settings: GroupSettings, situation: Situation, leader_epoch: int
-) -> bytes:
+def _encode(request: GroupChange, settings: GroupSettings, situation: Situation) -> bytes:
     """The batch of a change: one record, or its tombstone where nothing is set any more."""
     request_id = request.request_id
     record = Record(
@@ -90,7 +108,14 @@ def encode_change(
         timestamp_ms=situation.now.wall_ms,
         headers=(header(_KINDS[type(request)], request_id),) if request_id else (),
     )
-    return encode_batch([record], base_offset=situation.offset_next, leader_epoch=leader_epoch)
+    batch = encode_batch(
+        [record], base_offset=situation.offset_next, leader_epoch=situation.leader_epoch
+    )
+    if len(batch) > situation.bytes_max:
+        raise InvalidCommitSize(
+            "group_id", "the record batch exceeds {bytes_max} bytes", bytes_max=situation.bytes_max
+        )
+    return batch
 
 
 def _reply_again(request: GroupChange, known: int, status: LeaseStatus | None) -> GroupChangeReply:
@@ -108,7 +133,7 @@ def _reply_again(request: GroupChange, known: int, status: LeaseStatus | None) -
 
 def _acquire(
     records: GroupRecords, request: AcquireGroup, status: LeaseStatus | None, situation: Situation
-) -> Change:
+) -> _Change:
     if not (request.force and records.is_readable_but_for_settings):
         _check_readable(records)
     if not request.force and status is not None and status.lease.holder != request.holder:
@@ -127,28 +152,28 @@ def _acquire(
         now.monotonic_ms + request.ttl_ms,
         is_taken=status is not None and status.is_held and status.lease.holder != request.holder,
     )
-    return Change(reply, settings)
+    return _Change(reply, settings)
 
 
 def _release(
     records: GroupRecords, request: ReleaseGroup, status: LeaseStatus | None, situation: Situation
-) -> Change:
+) -> _Change:
     check_epoch(request.group_id, status, request.epoch)
     assert records.settings is not None, "a lease is in a group's settings"
-    return Change(
+    return _Change(
         ReleaseGroupReply(situation.offset_next), attrs.evolve(records.settings, lease=None)
     )
 
 
-def _update(records: GroupRecords, request: UpdateGroup, situation: Situation) -> Change:
+def _update(records: GroupRecords, request: UpdateGroup, situation: Situation) -> _Change:
     _check_readable(records)
     before = records.settings or GroupSettings()
     after = attrs.evolve(
         before, retention_ms=request.retention_ms, never_expires=request.never_expires
     )
     if request.validate_only or after == before:
-        return Change(UpdateGroupReply(None), None)
-    return Change(UpdateGroupReply(situation.offset_next), after)
+        return _Change(UpdateGroupReply(None), None)
+    return _Change(UpdateGroupReply(situation.offset_next), after)
 
 
 def _granted(request: AcquireGroup, *, epoch: int, now_ms: int) -> Lease:

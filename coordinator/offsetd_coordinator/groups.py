@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.leases import LeaseStatus
+    from offsetd_coordinator.schemas.group_settings import GroupSettings
 
 
 class GroupType(enum.IntEnum):
@@ -35,6 +39,7 @@ class GroupListing(NamedTuple):
     type: GroupType
     state: GroupState
     protocol_type: str
+    settings: GroupSettings | None = None
 
 
 def simple_group(group_id: bytes) -> GroupListing:
@@ -68,3 +73,5 @@ class Group:
     members: tuple[GroupMember, ...]
     offset_count: int
     state_timestamp_ms: int
+    settings: GroupSettings | None = None
+    lease: LeaseStatus | None = None

@@ -12,11 +12,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsetd_coordinator.errors import EpochFenced, LeaseHeld
+from offsetd_coordinator.requests import LeaseReply
 from offsetd_coordinator.rfc3339 import rfc3339
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from offsetd_coordinator.group_records import GroupRecords
     from offsetd_coordinator.membership.calls import Moment
+    from offsetd_coordinator.requests import RenewGroup
     from offsetd_coordinator.schemas.group_settings import Lease
 
 
@@ -41,6 +45,49 @@ def lease_status(records: GroupRecords | None, loaded_ms: int, now: Moment) -> L
         deadline_ms = loaded_ms + settings.lease.ttl_ms
     remaining_ms = deadline_ms - now.monotonic_ms
     return LeaseStatus(settings.lease, now.wall_ms + remaining_ms, remaining_ms > 0)
+
+
+class Leases:
+    """The leases of one shard, whose `records` are asked for by group."""
+
+    def __init__(self, records: Callable[[bytes], GroupRecords | None]) -> None:
+        self.loaded_ms = 0
+        self._records = records
+
+    def status(self, group_id: bytes, now: Moment) -> LeaseStatus | None:
+        """The newest lease of a group, if there is one that was not released."""
+        return lease_status(self._records(group_id), self.loaded_ms, now)
+
+    def is_held(self, group_id: bytes, now: Moment) -> bool:
+        """Whether somebody holds a lease that has not expired."""
+        status = self.status(group_id, now)
+        return status is not None and status.is_held
+
+    def check_writer(self, group_id: bytes, epoch: int, now: Moment) -> None:
+        """Raises EpochFenced, or LeaseHeld for one who comes without an epoch (-1)."""
+        status = self.status(group_id, now)
+        if epoch >= 0:
+            check_epoch(group_id, status, epoch)
+        else:
+            check_not_held(group_id, status)
+
+    def renew(self, request: RenewGroup, now: Moment) -> LeaseReply:
+        """Extends the newest lease, in memory. Raises EpochFenced."""
+        status = self.status(request.group_id, now)
+        check_epoch(request.group_id, status, request.epoch)
+        assert status is not None, "an epoch that is not over is that of a lease"
+        ttl_ms = status.lease.ttl_ms if request.ttl_ms is None else request.ttl_ms
+        reply = LeaseReply(
+            status.lease.epoch, status.lease, now.wall_ms + ttl_ms, now.monotonic_ms + ttl_ms
+        )
+        self.note(request.group_id, reply)
+        return reply
+
+    def note(self, group_id: bytes, reply: LeaseReply) -> None:
+        """Has a lease that was granted, or is extended, run until its deadline."""
+        records = self._records(group_id)
+        assert records is not None, "a lease is in a group's records"
+        records.lease_deadline_ms = reply.deadline_ms
 
 
 def check_epoch(group_id: bytes, status: LeaseStatus | None, epoch: int) -> None:
@@ -74,14 +121,6 @@ def check_not_held(group_id: bytes, status: LeaseStatus | None) -> None:
             group=group_id,
             **_told(status),
         )
-
-
-def check_writer(group_id: bytes, status: LeaseStatus | None, epoch: int) -> None:
-    """Raises EpochFenced, or LeaseHeld for one who comes without an epoch (-1)."""
-    if epoch >= 0:
-        check_epoch(group_id, status, epoch)
-    else:
-        check_not_held(group_id, status)
 
 
 def _told(status: LeaseStatus) -> dict[str, object]:

@@ -20,6 +20,7 @@ from offsetd_coordinator.kernels.columns import (
     MUST_NOT_EXIST,
     NO_PRECONDITION,
 )
+from offsetd_coordinator.offset_changes import OffsetsChange, OffsetsChangedReply
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -138,6 +139,7 @@ class DeleteOffsets:
     topics: tuple[bytes, ...] = ()
     request_id: bytes = b""
     validate_only: bool = False
+    epoch: int = -1  # Of the lease of who deletes.
 
 
 @attrs.frozen(kw_only=True)
@@ -199,7 +201,7 @@ class UpdateGroup:
 
 
 GroupChange = AcquireGroup | ReleaseGroup | UpdateGroup
-Request = CommitOffsets | DeleteOffsets | DeleteGroup | WriteGroup | GroupChange
+Request = CommitOffsets | DeleteOffsets | DeleteGroup | WriteGroup | GroupChange | OffsetsChange
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -266,7 +268,14 @@ class UpdateGroupReply(NamedTuple):
 
 
 GroupChangeReply = LeaseReply | ReleaseGroupReply | UpdateGroupReply
-Reply = CommitReply | DeleteOffsetsReply | DeleteGroupReply | WriteGroupReply | GroupChangeReply
+Reply = (
+    CommitReply
+    | DeleteOffsetsReply
+    | DeleteGroupReply
+    | WriteGroupReply
+    | GroupChangeReply
+    | OffsetsChangedReply
+)
 
 
 class Decision(NamedTuple):

@@ -32,6 +32,7 @@ from offsetd_coordinator.errors import (
 )
 from offsetd_coordinator.flusher import Flusher, as_storage_failed
 from offsetd_coordinator.member_calls import MemberCalls
+from offsetd_coordinator.membership.calls import Moment
 from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.requests import CommitOffsets, DeleteGroup, DeleteOffsets, WriteGroup
 
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
         CommittedOffset,
         Decision,
         ExpireOffsets,
+        LeaseReply,
+        RenewGroup,
         Reply,
         Request,
     )
@@ -146,22 +149,33 @@ class Runtime:
         self._flusher.stop()
         self.store.close()
 
-    def submit(self, request: Request) -> tuple[int, Reply | CoordinatorError]:
+    def submit(
+        self, request: Request, *, before_write: Callable[[Decision], None] | None = None
+    ) -> tuple[int, Reply | CoordinatorError]:
         """Decides on a request and appends what it writes.
+
+        `before_write` is called right before the first append, if there is one; what it raises is
+        raised, and nothing is written.
 
         Returns the ticket, and the reply or the refusal, which may leave once the ticket is
         durable. Raises LogPartitionQuarantined, DiskFull, InvalidCommitSize (nothing changed) and
         StorageUnavailable.
         """
         partition, shard = self._shard(request.group_id)
-        decision = shard.decide(request, self._clock.now_ms())
+        decision = shard.decide(request, self._clock.now_ms(), self._clock.monotonic_ms())
         if decision.batch is not None:
             if self._disk.is_low:
                 _refuse_unless_it_deletes(request)
+            if before_write is not None:
+                before_write(decision)
             self._write(partition, shard, decision)
             if isinstance(request, CommitOffsets) and request.member is not None:
                 self.members.note_commit(shard.membership, request.group_id, request.member)
         elif decision.batches:
+            if self._disk.is_low:
+                _refuse_unless_it_deletes(request)
+            if before_write is not None:
+                before_write(decision)
             return self._write_steps(partition, shard, decision)
         return self._tickets[partition], _outcome(decision)
 
@@ -197,9 +211,21 @@ class Runtime:
         """A group, with the ticket it rests on. Raises as `submit` does."""
         partition, shard = self._shard(group_id)
         try:
-            return self._tickets[partition], shard.get_group(group_id)
+            return self._tickets[partition], shard.get_group(group_id, *self.moment())
         except CoordinatorError as refusal:
             return self._tickets[partition], refusal
+
+    def renew_lease(self, request: RenewGroup) -> tuple[int, LeaseReply | CoordinatorError]:
+        """Extends a lease, in memory, with the ticket it rests on. Raises as `submit` does."""
+        partition, shard = self._shard(request.group_id)
+        try:
+            return self._tickets[partition], shard.leases.renew(request, self.moment())
+        except CoordinatorError as refusal:
+            return self._tickets[partition], refusal
+
+    def moment(self) -> Moment:
+        """Now."""
+        return Moment(self._clock.now_ms(), self._clock.monotonic_ms())
 
     def membership_of(self, group_id: bytes) -> Membership:
         """The members of a group's shard. Raises as `submit` does."""
@@ -301,7 +327,7 @@ class Runtime:
             except DiskFull:
                 if self._tickets[partition] == ticket:
                     raise  # Nothing has changed.
-                outcome = DiskFull("the disk is full: a part is deleted, the rest is still there")
+                outcome = DiskFull("the disk is full: only the first part of it is done")
                 break
         return self._tickets[partition], outcome
 

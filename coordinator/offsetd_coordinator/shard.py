@@ -7,36 +7,44 @@ offsets that clients report are kept beside it, in memory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import numpy as np
 from offsetd_storage.kernels import padded_buffer
 from offsetd_storage.record_batch import Record, encode_batch
 
+from offsetd_coordinator.change_decisions import Usage, decide_offsets_change
+from offsetd_coordinator.commit_rules import (
+    check_commit,
+    commit_refusal,
+    undecodable_offset,
+)
 from offsetd_coordinator.deletion import group_to_delete, offsets_to_delete
 from offsetd_coordinator.errors import (
-    Conflict,
     CoordinatorError,
     GroupIdNotFound,
-    InvalidCommitSize,
-    OffsetConflict,
-    OffsetNotMonotonic,
+    InvalidRetention,
     RecordUndecodable,
-    UnknownMemberId,
     UnstableOffsetCommit,
 )
 from offsetd_coordinator.expiry_sweep import ShardSweep
+from offsetd_coordinator.group_changes import Situation, decide_group_change
 from offsetd_coordinator.groups import simple_group
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.commit import decide_commit, note_end_offsets
 from offsetd_coordinator.known_deletions import NODE_BYTES_MAX
+from offsetd_coordinator.leases import Leases
+from offsetd_coordinator.membership.calls import Moment
 from offsetd_coordinator.membership.membership import Membership, fresh_member_name
 from offsetd_coordinator.membership.rebalance import MembershipConfig
 from offsetd_coordinator.membership.refusals import GroupRecordTooLarge
+from offsetd_coordinator.offset_changes import PutOffsets, ResetOffsets
 from offsetd_coordinator.offset_table import fresh_hash_seeds
+from offsetd_coordinator.put_batches import Encoder
 from offsetd_coordinator.replayed_state import ReplayedState
 from offsetd_coordinator.requests import (
+    AcquireGroup,
     CommitOffsets,
     CommitReply,
     Decision,
@@ -45,6 +53,7 @@ from offsetd_coordinator.requests import (
     DeleteOffsets,
     DeleteOffsetsReply,
     ExpireOffsets,
+    LeaseReply,
     WriteGroup,
     WriteGroupReply,
 )
@@ -57,8 +66,12 @@ if TYPE_CHECKING:
     from offsetd_coordinator.expiry import ExpiryTerms
     from offsetd_coordinator.groups import Group, GroupListing, GroupState
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
-    from offsetd_coordinator.membership.calls import Moment, Step
-    from offsetd_coordinator.requests import CommittedOffset, Request
+    from offsetd_coordinator.membership.calls import Step
+    from offsetd_coordinator.offset_changes import OffsetsChange
+    from offsetd_coordinator.requests import CommittedOffset, GroupChange, Request
+
+
+_NO_EXPIRY: Final = 3  # A version of OffsetCommitValue that cannot hold any.
 
 
 @attrs.frozen(kw_only=True)
@@ -112,19 +125,25 @@ class Shard:
             records=self._state.known_group_records,
             random_id=config.new_member_name,
         )
+        self.leases = Leases(self._state.known_group_records)
         self._misplaced: frozenset[bytes] = frozenset()
         self._batch = padded_buffer(config.message_bytes_max)
         self._verdict = np.zeros(columns.VERDICT_COLUMNS, np.int64)
         self._conflicts = np.zeros((columns.CONFLICTS_MAX, columns.CONFLICT_COLUMNS), np.int64)
 
-    def decide(self, request: Request, now_ms: int) -> Decision:
+    def decide(self, request: Request, now_ms: int, monotonic_ms: int = 0) -> Decision:
         """What to write and what to answer. Changes nothing; a refusal is part of the decision."""
+        now = Moment(now_ms, monotonic_ms)
         if isinstance(request, CommitOffsets):
-            return self._decide_commit(request, now_ms)
+            return self._decide_commit(request, now)
         try:
             if isinstance(request, WriteGroup):
                 return self._decide_group(request, now_ms)
-            return self._decide_deletion(request, now_ms)
+            if isinstance(request, ResetOffsets | PutOffsets):
+                return self._decide_offsets(request, now)
+            if isinstance(request, DeleteOffsets | DeleteGroup):
+                return self._decide_deletion(request, now)
+            return self._decide_change(request, now)
         except CoordinatorError as refusal:
             return Decision(request, None, refusal)
 
@@ -142,12 +161,18 @@ class Shard:
             note_end_offsets(self._state.offsets.arrays, *_as_arguments(request))
         elif isinstance(request, DeleteGroup):
             self.membership.forget(request.group_id)
+        elif isinstance(request, AcquireGroup) and isinstance(decision.reply, LeaseReply):
+            self.leases.note(request.group_id, decision.reply)
         elif isinstance(request, ExpireOffsets):
             for group_id in request.gone:
                 self.membership.forget(group_id)
 
     def restore_members(self, now: Moment) -> list[Step]:
-        """Has the groups live that have members by their records. Once, after the load."""
+        """Has the groups live that have members by their records. Once, after the load.
+
+        Leases run from now on.
+        """
+        self.leases.loaded_ms = now.monotonic_ms
         return self.membership.restore(
             (
                 records
@@ -204,7 +229,7 @@ class Shard:
             offsets = state.offsets.read(group_id, partitions)
         for offset in offsets:
             if not offset.is_decodable:
-                raise _undecodable_offset(group_id, offset.topic, offset.partition)
+                raise undecodable_offset(group_id, offset.topic, offset.partition)
         offsets.sort()
         return offsets
 
@@ -222,27 +247,30 @@ class Shard:
             if group_id.startswith(prefix) and (after is None or group_id > after):
                 live = self.membership.live(group_id)
                 records = self._state.known_group_records(group_id)
-                if live is not None:
-                    yield live.listing()
+                if records is None:
+                    yield simple_group(group_id) if live is None else live.listing()
                 else:
-                    yield simple_group(group_id) if records is None else records.listing()
+                    listing = records.listing() if live is None else live.listing()
+                    yield listing._replace(settings=records.settings)
         for live in self.membership.live_groups():
             group_id = live.group_id
             is_asked_for = group_id.startswith(prefix) and (after is None or group_id > after)
             if is_asked_for and not self._state.has_group(group_id):
                 yield live.listing()
 
-    def get_group(self, group_id: bytes) -> Group:
+    def get_group(self, group_id: bytes, now_ms: int = 0, monotonic_ms: int = 0) -> Group:
         """One group. Raises GroupIdNotFound, RecordUndecodable."""
         live = self.membership.live(group_id)
-        if live is not None:
-            return live.describe(self._state.offsets.count(group_id))
-        if not self._state.has_group(group_id):
+        if live is None and not self._state.has_group(group_id):
             raise GroupIdNotFound("there is no group {group!r}", group=group_id)
         records = self._state.group_records(group_id)
-        if not records.is_readable:
+        if live is None and not records.is_readable:
             raise RecordUndecodable("a record of group {group!r} cannot be read", group=group_id)
-        return records.describe(self._state.offsets.count(group_id))
+        return attrs.evolve(
+            (live or records).describe(self._state.offsets.count(group_id)),
+            settings=records.settings,
+            lease=self.leases.status(group_id, Moment(now_ms, monotonic_ms)),
+        )
 
     def live_group_state(self, group_id: bytes) -> GroupState | None:
         """The state of a group of which its records do not tell all; None: they do."""
@@ -299,12 +327,15 @@ class Shard:
         """Groups that are here although their hash belongs to another partition."""
         return self._state.misplaced_groups(self.partition, self.config.partitions)
 
-    def _decide_commit(self, commit: CommitOffsets, now_ms: int) -> Decision:
+    def _decide_commit(self, commit: CommitOffsets, now: Moment) -> Decision:
+        if commit.retention_ms >= 0 and self.config.offset_commit_value_version == _NO_EXPIRY:
+            refused = InvalidRetention("retention", "offset.commit.value.version=3 cannot hold it")
+            return Decision(commit, None, refused)
         size = decide_commit(
             self._state.offsets.arrays,
             *_as_arguments(commit),
-            now_ms,
-            -1 if commit.retention_ms < 0 else now_ms + commit.retention_ms,
+            now.wall_ms,
+            -1 if commit.retention_ms < 0 else now.wall_ms + commit.retention_ms,
             self.offset_next,
             self.leader_epoch,
             self.config.offset_commit_value_version,
@@ -316,9 +347,12 @@ class Shard:
         if size == columns.DUPLICATE:
             first_answer = int(self._verdict[columns.VERDICT_LAST_OFFSET])
             return Decision(commit, CommitReply(first_answer), None)
-        refusal = self._membership_refusal(commit)
+        refusal = self._writer_refusal(commit, now)
         if refusal is not None or size < 0:
-            return Decision(commit, None, refusal or self._commit_refusal(commit, size))
+            refusal = refusal or commit_refusal(
+                commit, size, self._verdict, self._conflicts, self.config.message_bytes_max
+            )
+            return Decision(commit, None, refusal)
         last_offset = self.offset_next + len(commit.columns) - 1
         return Decision(
             commit,
@@ -326,75 +360,26 @@ class Shard:
             None,
             self._batch[:size].tobytes(),
             last_offset,
-            now_ms,
+            now.wall_ms,
         )
 
-    def _membership_refusal(self, commit: CommitOffsets) -> CoordinatorError | None:
-        """Why whoever commits may not commit to this group, if so. The order is Kafka's."""
-        group_id, member = commit.group_id, commit.member
+    def _writer_refusal(self, commit: CommitOffsets, now: Moment) -> CoordinatorError | None:
+        """Why whoever commits may not commit to this group, if so."""
+        group_id = commit.group_id
         live = self.membership.live(group_id)
-        if live is not None:
-            try:
-                live.check_commit(member)
-            except CoordinatorError as refusal:
-                return refusal.without_traces()
-            return None
         records = self._state.known_group_records(group_id)
-        if records is not None:
-            if not records.is_readable:
-                return RecordUndecodable(
-                    "a record of group {group!r} cannot be read: it may have members",
-                    group=group_id,
-                )
-            if records.has_members:
-                return UnknownMemberId(
-                    "group {group!r} has members: only they may commit", group=group_id
-                )
-        if member is None or member.generation < 0:
+        if live is None and records is None and commit.member is None and commit.epoch < 0:
             return None
-        if not self._state.has_group(group_id):
-            return GroupIdNotFound("there is no group {group!r}", group=group_id)
-        return UnknownMemberId(
-            "group {group!r} has no member {member_id!r}",
-            group=group_id,
-            member_id=member.member_id,
-        )
-
-    def _commit_refusal(self, commit: CommitOffsets, verdict: int) -> CoordinatorError:
-        """Why the kernel wrote no batch."""
-        if verdict == columns.TOO_LARGE:
-            return InvalidCommitSize(
-                "offsets",
-                "the record batch exceeds {bytes_max} bytes",
-                bytes_max=self.config.message_bytes_max,
-            )
-        if verdict == columns.UNREADABLE:
-            row = int(self._verdict[columns.VERDICT_ROW])
-            return _undecodable_offset(commit.group_id, *_partition_of(commit, row))
-        total = int(self._verdict[columns.VERDICT_CONFLICTS])
-        conflicts = tuple(
-            Conflict(
-                topic=topic,
-                partition=partition,
-                offset=None if revision < 0 else offset,
-                revision=None if revision < 0 else revision,
-            )
-            for row, offset, revision in self._conflicts[:total].tolist()
-            for topic, partition in [_partition_of(commit, row)]
-        )
-        if verdict == columns.CONFLICTING:
-            return OffsetConflict(
-                "{conflict_count} of {offset_count} preconditions do not hold",
-                conflicts,
-                total,
-                offset_count=len(commit.columns),
-            )
-        return OffsetNotMonotonic(
-            "{conflict_count} of {offset_count} offsets would go back",
-            conflicts,
-            total,
-            offset_count=len(commit.columns),
-        )
+        try:
+            if live is not None:
+                live.check_commit(commit.member)
+            else:
+                has_group = records is not None or self._state.has_group(group_id)
+                check_commit(group_id, records, commit.member, has_group=has_group)
+            self.leases.check_writer(group_id, commit.epoch, now)
+        except CoordinatorError as refusal:
+            return refusal.without_traces()
+        return None
 
     def _decide_group(self, request: WriteGroup, now_ms: int) -> Decision:
         record = Record(
@@ -414,14 +399,45 @@ class Shard:
         reply = WriteGroupReply(self.offset_next)
         return Decision(request, reply, None, batch, self.offset_next, now_ms)
 
-    def _decide_deletion(self, request: DeleteOffsets | DeleteGroup, now_ms: int) -> Decision:
-        state = self._state
+    def _decide_change(self, request: GroupChange, now: Moment) -> Decision:
+        group_id, state = request.group_id, self._state
+        members = self.membership.live(group_id) or state.group_records(group_id)
+        situation = Situation(
+            now=now,
+            loaded_ms=self.leases.loaded_ms,
+            has_members=members.has_members,
+            offset_next=self.offset_next,
+            leader_epoch=self.leader_epoch,
+            bytes_max=self.config.message_bytes_max,
+        )
+        return decide_group_change(state, request, situation)
+
+    def _decide_offsets(self, request: OffsetsChange, now: Moment) -> Decision:
+        encoder = Encoder(
+            self._state.offsets.arrays,
+            now.wall_ms,
+            self.offset_next,
+            self.leader_epoch,
+            self.config.offset_commit_value_version,
+            self.config.message_bytes_max,
+            self._batch,
+        )
+        usage = Usage(
+            self.membership.live(request.group_id),
+            lambda: self.leases.check_writer(request.group_id, -1, now),
+        )
+        return decide_offsets_change(self._state, request, encoder, usage)
+
+    def _decide_deletion(self, request: DeleteOffsets | DeleteGroup, now: Moment) -> Decision:
+        state, now_ms = self._state, now.wall_ms
         if not request.validate_only:
             kind = DeleteGroupReply if isinstance(request, DeleteGroup) else DeleteOffsetsReply
             known = state.deletions.find(kind, request.group_id, request.request_id, now_ms)
             if known is not None:
                 return Decision(request, known, None)
         live = self.membership.live(request.group_id)
+        epoch = -1 if isinstance(request, DeleteGroup) else request.epoch
+        self.leases.check_writer(request.group_id, epoch, now)
         if isinstance(request, DeleteGroup):
             deletion = group_to_delete(state, request, live)
         else:
@@ -453,19 +469,4 @@ def _as_arguments(commit: CommitOffsets) -> tuple[Bytes, Int64s, int, int, int, 
         len(commit.group_id),
         commit.request_id_start,
         len(commit.request_id),
-    )
-
-
-def _partition_of(commit: CommitOffsets, row: int) -> tuple[bytes, int]:
-    start, size = commit.columns[row, [columns.TOPIC_START, columns.TOPIC_SIZE]].tolist()
-    return commit.names[start : start + size].tobytes(), int(commit.columns[row, columns.PARTITION])
-
-
-def _undecodable_offset(group_id: bytes, topic: bytes, partition: int) -> RecordUndecodable:
-    return RecordUndecodable(
-        "the offset of group {group!r} in {topic}:{partition} cannot be read, until it is "
-        "written again",
-        group=group_id,
-        topic=topic,
-        partition=partition,
     )

@@ -1,0 +1,108 @@
+"""Who may commit, and why a commit comes to nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetd_coordinator.errors import (
+    Conflict,
+    GroupIdNotFound,
+    InvalidCommitSize,
+    OffsetConflict,
+    OffsetNotMonotonic,
+    RecordUndecodable,
+    UnknownMemberId,
+)
+from offsetd_coordinator.kernels import columns
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.errors import CoordinatorError
+    from offsetd_coordinator.group_records import GroupRecords
+    from offsetd_coordinator.kernels.columns import Int64s
+    from offsetd_coordinator.membership.calls import MemberIdentity
+    from offsetd_coordinator.requests import CommitOffsets
+
+
+def check_commit(
+    group_id: bytes,
+    records: GroupRecords | None,
+    member: MemberIdentity | None,
+    *,
+    has_group: bool,
+) -> None:
+    """Whether a commit may go to a group of which nobody lives in memory; the order is Kafka's.
+
+    Raises RecordUndecodable, UnknownMemberId, GroupIdNotFound.
+    """
+    if records is not None:
+        if not records.is_readable:
+            raise RecordUndecodable(
+                "a record of group {group!r} cannot be read: it may have members, or a lease",
+                group=group_id,
+            )
+        if records.has_members:
+            raise UnknownMemberId(
+                "group {group!r} has members: only they may commit", group=group_id
+            )
+    if member is None or member.generation < 0:
+        return
+    if not has_group:
+        raise GroupIdNotFound("there is no group {group!r}", group=group_id)
+    raise UnknownMemberId(
+        "group {group!r} has no member {member_id!r}",
+        group=group_id,
+        member_id=member.member_id,
+    )
+
+
+def commit_refusal(
+    commit: CommitOffsets, outcome: int, verdict: Int64s, conflicts: Int64s, bytes_max: int
+) -> CoordinatorError:
+    """Why `kernels.commit.decide_commit` wrote no batch, from what it returned and filled."""
+    if outcome == columns.TOO_LARGE:
+        return InvalidCommitSize(
+            "offsets", "the record batch exceeds {bytes_max} bytes", bytes_max=bytes_max
+        )
+    if outcome == columns.UNREADABLE:
+        row = int(verdict[columns.VERDICT_ROW])
+        return undecodable_offset(commit.group_id, *_partition_of(commit, row))
+    total = int(verdict[columns.VERDICT_CONFLICTS])
+    listed = tuple(
+        Conflict(
+            topic=topic,
+            partition=partition,
+            offset=None if revision < 0 else offset,
+            revision=None if revision < 0 else revision,
+        )
+        for row, offset, revision in conflicts[:total].tolist()
+        for topic, partition in [_partition_of(commit, row)]
+    )
+    if outcome == columns.CONFLICTING:
+        return OffsetConflict(
+            "{conflict_count} of {offset_count} preconditions do not hold",
+            listed,
+            total,
+            offset_count=len(commit.columns),
+        )
+    return OffsetNotMonotonic(
+        "{conflict_count} of {offset_count} offsets would go back",
+        listed,
+        total,
+        offset_count=len(commit.columns),
+    )
+
+
+def undecodable_offset(group_id: bytes, topic: bytes, partition: int) -> RecordUndecodable:
+    """What is stored there cannot be read."""
+    return RecordUndecodable(
+        "the offset of group {group!r} in {topic}:{partition} cannot be read, until it is "
+        "written again",
+        group=group_id,
+        topic=topic,
+        partition=partition,
+    )
+
+
+def _partition_of(commit: CommitOffsets, row: int) -> tuple[bytes, int]:
+    start, size = commit.columns[row, [columns.TOPIC_START, columns.TOPIC_SIZE]].tolist()
+    return commit.names[start : start + size].tobytes(), int(commit.columns[row, columns.PARTITION])
