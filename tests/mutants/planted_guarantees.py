@@ -54,6 +54,6 @@ GUARANTEE_MUTANTS = (
         file=f"{_CLEANER}/candidates.py",
         replace="                recovery_point=point,\n                history=_NO_HISTORY",
         by="                recovery_point=None,\n                history=_NO_HISTORY",
-        caught_by=_NODES,
+        caught_by=f"{_NODES}::test_the_cleaner_waits_for_the_recovery_point",
     ),
 )

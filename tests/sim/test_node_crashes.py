@@ -380,3 +380,20 @@ def test_commits_deletes_cleaning_rolling_and_retention_outlive_a_crash_anywhere
     assert explorer.gone_on > 3
     assert cleaned > 10
     assert deleted > 0
+
+
+def test_the_cleaner_waits_for_the_recovery_point() -> None:
+    node = UpkeptNode(seeded())
+    point = node.store.recovery_point(node.log(0).topic_partition)
+    while len(node.log(0).segments) < 4:
+        node.ask(0, commit("group", entry("topic", 0, 1)))
+    node.flush()
+    assert node.store.recovery_point(node.log(0).topic_partition) == point
+    node.clock.advance(DELETE_RETENTION_MS)
+    node.clean_what_is_due()
+    assert node.segments_cleaned == 0
+    node.advance()
+    node.clean_what_is_due()
+    assert node.segments_cleaned > 0
+    node.crash(node.files.power_cut())
+    node.check_recovered()
