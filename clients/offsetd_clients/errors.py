@@ -212,6 +212,21 @@ class InvalidImport(InvalidRequest):
         return listed(self.details, "lines")
 
 
+class HistoryCompacted(OffsetdError):
+    """What is asked for may have been cleaned away; what is not: see the properties."""
+
+    @property
+    def oldest_revision(self) -> int | None:
+        """From this log offset on all is there, of the log partition that is in question."""
+        text = self.details.get("oldest_revision", "")
+        return int(text) if text.isdecimal() else None
+
+    @property
+    def oldest_token(self) -> str | None:
+        """Where a watcher may begin, and miss nothing from there on."""
+        return self.details.get("oldest_token") or None
+
+
 class HistoryUnavailable(OffsetdError):
     """The server does not know what was committed in the past."""
 
@@ -297,6 +312,7 @@ BY_REASON: Mapping[str, type[OffsetdError]] = {
     "OFFSET_NOT_COMMITTED": OffsetNotCommitted,
     "INVALID_IMPORT": InvalidImport,
     "HISTORY_UNAVAILABLE": HistoryUnavailable,
+    "COMPACTED": HistoryCompacted,
     "POLICY_VIOLATION": PolicyViolation,
     "OFFSET_CONFLICT": OffsetConflict,
     "OFFSET_NOT_MONOTONIC": OffsetNotMonotonic,

@@ -23,6 +23,7 @@ from offsetd_coordinator.errors import (
     InvalidField,
     Listing,
 )
+from offsetd_coordinator.history_errors import WatchRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,6 +34,7 @@ DOMAIN: Final = "offsetd"
 STATUS_KEY: Final = "grpc-status-details-bin"
 # In base64, and beside the plain message, a status of this size stays below 8 KiB.
 STATUS_BYTES_MAX: Final = 4096
+_TOKEN_BYTES_MAX: Final = 2000
 _TEXT_BYTES_MAX: Final = 400  # A text stands in a status up to five times.
 _LIST_BYTES_MAX: Final = 2400
 
@@ -89,9 +91,12 @@ CODE_BY_REASON: Final[dict[str, int]] = {
     "DISK_FULL": _EXHAUSTED,
     "GROUP_MAX_SIZE_REACHED": _EXHAUSTED,
     "GROUP_RECORD_TOO_LARGE": _EXHAUSTED,
+    "WATCHER_TOO_SLOW": _EXHAUSTED,
+    "TOO_MANY_WATCHERS": _EXHAUSTED,
     "PARTITION_QUARANTINED": Code.DATA_LOSS,
     "RECORD_UNDECODABLE": Code.DATA_LOSS,
     "OFFSET_OUT_OF_RANGE": Code.OUT_OF_RANGE,
+    "COMPACTED": Code.OUT_OF_RANGE,
     "HISTORY_UNAVAILABLE": Code.UNIMPLEMENTED,
     "DEADLINE_SPENT": Code.DEADLINE_EXCEEDED,
     "INTERNAL": Code.INTERNAL,
@@ -107,6 +112,8 @@ _RETRY_AFTER_MS: Final = {
     "KAFKA_UNAVAILABLE": 1000,
     "TOO_MANY_BYTES_IN_FLIGHT": 100,
     "DISK_FULL": 1000,
+    "WATCHER_TOO_SLOW": 0,
+    "TOO_MANY_WATCHERS": 1000,
 }
 
 
@@ -125,6 +132,10 @@ def status_of(error: CoordinatorError) -> Status:
         variables["conflicts"] = _json_that_fits(map(_conflict, error.conflicts))
     if isinstance(error, Listing):
         variables[error.list_name] = _json_that_fits(error.listed)
+    if isinstance(error, WatchRefused):
+        # Whole, or not at all.
+        tokens = error.tokens.items()
+        variables |= {name: each for name, each in tokens if len(each) <= _TOKEN_BYTES_MAX}
     details += _further_details(error, message)
     details.insert(0, error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=variables))
     return Status(code=CODE_BY_REASON[reason], message=message, details=map(_packed, details))

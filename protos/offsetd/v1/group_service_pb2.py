@@ -25,69 +25,70 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
+from offsetd.v1 import history_pb2 as offsetd_dot_v1_dot_history__pb2
 from offsetd.v1 import offset_service_pb2 as offsetd_dot_v1_dot_offset__service__pb2
 from offsetd.v1 import types_pb2 as offsetd_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eoffsetd/v1/group_service.proto\x12\noffsetd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1foffsetd/v1/offset_service.proto\x1a\x16offsetd/v1/types.proto\"\x83\x01\n\x0cGroupListing\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12#\n\x04type\x18\x02 \x01(\x0e\x32\x15.offsetd.v1.GroupType\x12%\n\x05state\x18\x03 \x01(\x0e\x32\x16.offsetd.v1.GroupState\x12\x15\n\rprotocol_type\x18\x04 \x01(\t\"\xa1\x01\n\x11ListGroupsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12&\n\x06states\x18\x03 \x03(\x0e\x32\x16.offsetd.v1.GroupState\x12$\n\x05types\x18\x04 \x03(\x0e\x32\x15.offsetd.v1.GroupType\x12\x17\n\x0fgroup_id_prefix\x18\x05 \x01(\t\"{\n\x12ListGroupsResponse\x12(\n\x06groups\x18\x01 \x03(\x0b\x32\x18.offsetd.v1.GroupListing\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\"\n\x1aunreachable_log_partitions\x18\x03 \x03(\x05\"c\n\x0fGetGroupRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x17\n\x0finclude_offsets\x18\x02 \x01(\x08\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"{\n\x10GetGroupResponse\x12 \n\x05group\x18\x01 \x01(\x0b\x32\x11.offsetd.v1.Group\x12,\n\x07offsets\x18\x02 \x03(\x0b\x32\x1b.offsetd.v1.CommittedOffset\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"\xbc\x02\n\x05Group\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12#\n\x04type\x18\x02 \x01(\x0e\x32\x15.offsetd.v1.GroupType\x12%\n\x05state\x18\x03 \x01(\x0e\x32\x16.offsetd.v1.GroupState\x12\x15\n\rprotocol_type\x18\x04 \x01(\t\x12\x10\n\x08protocol\x18\x05 \x01(\t\x12\x12\n\ngeneration\x18\x06 \x01(\x05\x12\x11\n\tleader_id\x18\x07 \x01(\t\x12(\n\x07members\x18\x08 \x03(\x0b\x32\x17.offsetd.v1.GroupMember\x12\x15\n\rlog_partition\x18\t \x01(\x05\x12\x14\n\x0coffset_count\x18\n \x01(\x05\x12.\n\nstate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x9d\x01\n\x0bGroupMember\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x04 \x01(\t\x12\x0e\n\x06topics\x18\x05 \x03(\t\x12.\n\nassignment\x18\x06 \x03(\x0b\x32\x1a.offsetd.v1.TopicPartition\"a\n\x12\x44\x65leteGroupRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x12\x0e\n\x06reason\x18\x04 \x01(\t\"S\n\x13\x44\x65leteGroupResponse\x12&\n\x08revision\x18\x01 \x01(\x0b\x32\x14.offsetd.v1.Revision\x12\x14\n\x0coffset_count\x18\x02 \x01(\x05\"/\n\rGroupProtocol\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08metadata\x18\x02 \x01(\x0c\"\xb3\x02\n\x10JoinGroupRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x18\n\x0binstance_id\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x11\n\tclient_id\x18\x04 \x01(\t\x12\x32\n\x0fsession_timeout\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\x11rebalance_timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\rprotocol_type\x18\x07 \x01(\t\x12,\n\tprotocols\x18\x08 \x03(\x0b\x32\x19.offsetd.v1.GroupProtocol\x12\x0e\n\x06reason\x18\t \x01(\tB\x0e\n\x0c_instance_id\"\xbd\x01\n\x11JoinGroupResponse\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x15\n\rgeneration_id\x18\x02 \x01(\x05\x12\x15\n\rprotocol_type\x18\x03 \x01(\t\x12\x10\n\x08protocol\x18\x04 \x01(\t\x12\x11\n\tleader_id\x18\x05 \x01(\t\x12)\n\x07members\x18\x06 \x03(\x0b\x32\x18.offsetd.v1.JoinedMember\x12\x17\n\x0fskip_assignment\x18\x07 \x01(\x08\"]\n\x0cJoinedMember\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x18\n\x0binstance_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x10\n\x08metadata\x18\x03 \x01(\x0c\x42\x0e\n\x0c_instance_id\"\xfd\x01\n\x10SyncGroupRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x18\n\x0binstance_id\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x15\n\rgeneration_id\x18\x04 \x01(\x05\x12\x1a\n\rprotocol_type\x18\x05 \x01(\tH\x01\x88\x01\x01\x12\x15\n\x08protocol\x18\x06 \x01(\tH\x02\x88\x01\x01\x12\x31\n\x0b\x61ssignments\x18\x07 \x03(\x0b\x32\x1c.offsetd.v1.MemberAssignmentB\x0e\n\x0c_instance_idB\x10\n\x0e_protocol_typeB\x0b\n\t_protocol\"9\n\x10MemberAssignment\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x12\n\nassignment\x18\x02 \x01(\x0c\"P\n\x11SyncGroupResponse\x12\x15\n\rprotocol_type\x18\x01 \x01(\t\x12\x10\n\x08protocol\x18\x02 \x01(\t\x12\x12\n\nassignment\x18\x03 \x01(\x0c\"x\n\x10HeartbeatRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x18\n\x0binstance_id\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x15\n\rgeneration_id\x18\x04 \x01(\x05\x42\x0e\n\x0c_instance_id\"\x13\n\x11HeartbeatResponse\"Q\n\x11LeaveGroupRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12*\n\x07members\x18\x02 \x03(\x0b\x32\x19.offsetd.v1.LeavingMember\"\\\n\rLeavingMember\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x18\n\x0binstance_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x03 \x01(\tB\x0e\n\x0c_instance_id\"=\n\x12LeaveGroupResponse\x12\'\n\x07members\x18\x01 \x03(\x0b\x32\x16.offsetd.v1.LeftMember\"l\n\nLeftMember\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x18\n\x0binstance_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.StatusB\x0e\n\x0c_instance_id\"\xa3\x01\n\x11\x43loneGroupRequest\x12\x17\n\x0fsource_group_id\x18\x01 \x01(\t\x12\x17\n\x0ftarget_group_id\x18\x02 \x01(\t\x12\x0e\n\x06topics\x18\x03 \x03(\t\x12\x11\n\toverwrite\x18\x04 \x01(\x08\x12\x12\n\nrequest_id\x18\x05 \x01(\t\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\x12\x0e\n\x06reason\x18\x07 \x01(\t\"\x98\x01\n\x12\x43loneGroupResponse\x12&\n\x08revision\x18\x01 \x01(\x0b\x32\x14.offsetd.v1.Revision\x12\x14\n\x0coffset_count\x18\x02 \x01(\x05\x12\x19\n\x11kept_offset_count\x18\x03 \x01(\x05\x12)\n\x07\x63hanges\x18\x04 \x03(\x0b\x32\x18.offsetd.v1.OffsetChange*X\n\tGroupType\x12\x1a\n\x16GROUP_TYPE_UNSPECIFIED\x10\x00\x12\x16\n\x12GROUP_TYPE_CLASSIC\x10\x01\x12\x17\n\x13GROUP_TYPE_CONSUMER\x10\x02*\xf1\x01\n\nGroupState\x12\x1b\n\x17GROUP_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11GROUP_STATE_EMPTY\x10\x01\x12#\n\x1fGROUP_STATE_PREPARING_REBALANCE\x10\x02\x12$\n GROUP_STATE_COMPLETING_REBALANCE\x10\x03\x12\x16\n\x12GROUP_STATE_STABLE\x10\x04\x12\x19\n\x15GROUP_STATE_ASSIGNING\x10\x05\x12\x1b\n\x17GROUP_STATE_RECONCILING\x10\x06\x12\x14\n\x10GROUP_STATE_DEAD\x10\x07\x32\xea\x04\n\x0cGroupService\x12K\n\nListGroups\x12\x1d.offsetd.v1.ListGroupsRequest\x1a\x1e.offsetd.v1.ListGroupsResponse\x12\x45\n\x08GetGroup\x12\x1b.offsetd.v1.GetGroupRequest\x1a\x1c.offsetd.v1.GetGroupResponse\x12N\n\x0b\x44\x65leteGroup\x12\x1e.offsetd.v1.DeleteGroupRequest\x1a\x1f.offsetd.v1.DeleteGroupResponse\x12K\n\nCloneGroup\x12\x1d.offsetd.v1.CloneGroupRequest\x1a\x1e.offsetd.v1.CloneGroupResponse\x12H\n\tJoinGroup\x12\x1c.offsetd.v1.JoinGroupRequest\x1a\x1d.offsetd.v1.JoinGroupResponse\x12H\n\tSyncGroup\x12\x1c.offsetd.v1.SyncGroupRequest\x1a\x1d.offsetd.v1.SyncGroupResponse\x12H\n\tHeartbeat\x12\x1c.offsetd.v1.HeartbeatRequest\x1a\x1d.offsetd.v1.HeartbeatResponse\x12K\n\nLeaveGroup\x12\x1d.offsetd.v1.LeaveGroupRequest\x1a\x1e.offsetd.v1.LeaveGroupResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1eoffsetd/v1/group_service.proto\x12\noffsetd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x18offsetd/v1/history.proto\x1a\x1foffsetd/v1/offset_service.proto\x1a\x16offsetd/v1/types.proto\"\x83\x01\n\x0cGroupListing\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12#\n\x04type\x18\x02 \x01(\x0e\x32\x15.offsetd.v1.GroupType\x12%\n\x05state\x18\x03 \x01(\x0e\x32\x16.offsetd.v1.GroupState\x12\x15\n\rprotocol_type\x18\x04 \x01(\t\"\xa1\x01\n\x11ListGroupsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12&\n\x06states\x18\x03 \x03(\x0e\x32\x16.offsetd.v1.GroupState\x12$\n\x05types\x18\x04 \x03(\x0e\x32\x15.offsetd.v1.GroupType\x12\x17\n\x0fgroup_id_prefix\x18\x05 \x01(\t\"{\n\x12ListGroupsResponse\x12(\n\x06groups\x18\x01 \x03(\x0b\x32\x18.offsetd.v1.GroupListing\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\"\n\x1aunreachable_log_partitions\x18\x03 \x03(\x05\"c\n\x0fGetGroupRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x17\n\x0finclude_offsets\x18\x02 \x01(\x08\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"{\n\x10GetGroupResponse\x12 \n\x05group\x18\x01 \x01(\x0b\x32\x11.offsetd.v1.Group\x12,\n\x07offsets\x18\x02 \x03(\x0b\x32\x1b.offsetd.v1.CommittedOffset\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"\xbc\x02\n\x05Group\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12#\n\x04type\x18\x02 \x01(\x0e\x32\x15.offsetd.v1.GroupType\x12%\n\x05state\x18\x03 \x01(\x0e\x32\x16.offsetd.v1.GroupState\x12\x15\n\rprotocol_type\x18\x04 \x01(\t\x12\x10\n\x08protocol\x18\x05 \x01(\t\x12\x12\n\ngeneration\x18\x06 \x01(\x05\x12\x11\n\tleader_id\x18\x07 \x01(\t\x12(\n\x07members\x18\x08 \x03(\x0b\x32\x17.offsetd.v1.GroupMember\x12\x15\n\rlog_partition\x18\t \x01(\x05\x12\x14\n\x0coffset_count\x18\n \x01(\x05\x12.\n\nstate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x9d\x01\n\x0bGroupMember\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x13\n\x0binstance_id\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x04 \x01(\t\x12\x0e\n\x06topics\x18\x05 \x03(\t\x12.\n\nassignment\x18\x06 \x03(\x0b\x32\x1a.offsetd.v1.TopicPartition\"a\n\x12\x44\x65leteGroupRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x15\n\rvalidate_only\x18\x03 \x01(\x08\x12\x0e\n\x06reason\x18\x04 \x01(\t\"S\n\x13\x44\x65leteGroupResponse\x12&\n\x08revision\x18\x01 \x01(\x0b\x32\x14.offsetd.v1.Revision\x12\x14\n\x0coffset_count\x18\x02 \x01(\x05\"/\n\rGroupProtocol\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08metadata\x18\x02 \x01(\x0c\"\xb3\x02\n\x10JoinGroupRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x18\n\x0binstance_id\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x11\n\tclient_id\x18\x04 \x01(\t\x12\x32\n\x0fsession_timeout\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x34\n\x11rebalance_timeout\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\rprotocol_type\x18\x07 \x01(\t\x12,\n\tprotocols\x18\x08 \x03(\x0b\x32\x19.offsetd.v1.GroupProtocol\x12\x0e\n\x06reason\x18\t \x01(\tB\x0e\n\x0c_instance_id\"\xbd\x01\n\x11JoinGroupResponse\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x15\n\rgeneration_id\x18\x02 \x01(\x05\x12\x15\n\rprotocol_type\x18\x03 \x01(\t\x12\x10\n\x08protocol\x18\x04 \x01(\t\x12\x11\n\tleader_id\x18\x05 \x01(\t\x12)\n\x07members\x18\x06 \x03(\x0b\x32\x18.offsetd.v1.JoinedMember\x12\x17\n\x0fskip_assignment\x18\x07 \x01(\x08\"]\n\x0cJoinedMember\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x18\n\x0binstance_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x10\n\x08metadata\x18\x03 \x01(\x0c\x42\x0e\n\x0c_instance_id\"\xfd\x01\n\x10SyncGroupRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x18\n\x0binstance_id\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x15\n\rgeneration_id\x18\x04 \x01(\x05\x12\x1a\n\rprotocol_type\x18\x05 \x01(\tH\x01\x88\x01\x01\x12\x15\n\x08protocol\x18\x06 \x01(\tH\x02\x88\x01\x01\x12\x31\n\x0b\x61ssignments\x18\x07 \x03(\x0b\x32\x1c.offsetd.v1.MemberAssignmentB\x0e\n\x0c_instance_idB\x10\n\x0e_protocol_typeB\x0b\n\t_protocol\"9\n\x10MemberAssignment\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x12\n\nassignment\x18\x02 \x01(\x0c\"P\n\x11SyncGroupResponse\x12\x15\n\rprotocol_type\x18\x01 \x01(\t\x12\x10\n\x08protocol\x18\x02 \x01(\t\x12\x12\n\nassignment\x18\x03 \x01(\x0c\"x\n\x10HeartbeatRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x18\n\x0binstance_id\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x15\n\rgeneration_id\x18\x04 \x01(\x05\x42\x0e\n\x0c_instance_id\"\x13\n\x11HeartbeatResponse\"Q\n\x11LeaveGroupRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12*\n\x07members\x18\x02 \x03(\x0b\x32\x19.offsetd.v1.LeavingMember\"\\\n\rLeavingMember\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x18\n\x0binstance_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x0e\n\x06reason\x18\x03 \x01(\tB\x0e\n\x0c_instance_id\"=\n\x12LeaveGroupResponse\x12\'\n\x07members\x18\x01 \x03(\x0b\x32\x16.offsetd.v1.LeftMember\"l\n\nLeftMember\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x18\n\x0binstance_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.StatusB\x0e\n\x0c_instance_id\"\xa3\x01\n\x11\x43loneGroupRequest\x12\x17\n\x0fsource_group_id\x18\x01 \x01(\t\x12\x17\n\x0ftarget_group_id\x18\x02 \x01(\t\x12\x0e\n\x06topics\x18\x03 \x03(\t\x12\x11\n\toverwrite\x18\x04 \x01(\x08\x12\x12\n\nrequest_id\x18\x05 \x01(\t\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\x12\x0e\n\x06reason\x18\x07 \x01(\t\"\x98\x01\n\x12\x43loneGroupResponse\x12&\n\x08revision\x18\x01 \x01(\x0b\x32\x14.offsetd.v1.Revision\x12\x14\n\x0coffset_count\x18\x02 \x01(\x05\x12\x19\n\x11kept_offset_count\x18\x03 \x01(\x05\x12)\n\x07\x63hanges\x18\x04 \x03(\x0b\x32\x18.offsetd.v1.OffsetChange*X\n\tGroupType\x12\x1a\n\x16GROUP_TYPE_UNSPECIFIED\x10\x00\x12\x16\n\x12GROUP_TYPE_CLASSIC\x10\x01\x12\x17\n\x13GROUP_TYPE_CONSUMER\x10\x02*\xf1\x01\n\nGroupState\x12\x1b\n\x17GROUP_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11GROUP_STATE_EMPTY\x10\x01\x12#\n\x1fGROUP_STATE_PREPARING_REBALANCE\x10\x02\x12$\n GROUP_STATE_COMPLETING_REBALANCE\x10\x03\x12\x16\n\x12GROUP_STATE_STABLE\x10\x04\x12\x19\n\x15GROUP_STATE_ASSIGNING\x10\x05\x12\x1b\n\x17GROUP_STATE_RECONCILING\x10\x06\x12\x14\n\x10GROUP_STATE_DEAD\x10\x07\x32\xbd\x05\n\x0cGroupService\x12K\n\nListGroups\x12\x1d.offsetd.v1.ListGroupsRequest\x1a\x1e.offsetd.v1.ListGroupsResponse\x12\x45\n\x08GetGroup\x12\x1b.offsetd.v1.GetGroupRequest\x1a\x1c.offsetd.v1.GetGroupResponse\x12N\n\x0b\x44\x65leteGroup\x12\x1e.offsetd.v1.DeleteGroupRequest\x1a\x1f.offsetd.v1.DeleteGroupResponse\x12K\n\nCloneGroup\x12\x1d.offsetd.v1.CloneGroupRequest\x1a\x1e.offsetd.v1.CloneGroupResponse\x12Q\n\x0cRestoreGroup\x12\x1f.offsetd.v1.RestoreGroupRequest\x1a .offsetd.v1.RestoreGroupResponse\x12H\n\tJoinGroup\x12\x1c.offsetd.v1.JoinGroupRequest\x1a\x1d.offsetd.v1.JoinGroupResponse\x12H\n\tSyncGroup\x12\x1c.offsetd.v1.SyncGroupRequest\x1a\x1d.offsetd.v1.SyncGroupResponse\x12H\n\tHeartbeat\x12\x1c.offsetd.v1.HeartbeatRequest\x1a\x1d.offsetd.v1.HeartbeatResponse\x12K\n\nLeaveGroup\x12\x1d.offsetd.v1.LeaveGroupRequest\x1a\x1e.offsetd.v1.LeaveGroupResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'offsetd.v1.group_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GROUPTYPE']._serialized_start=3362
-  _globals['_GROUPTYPE']._serialized_end=3450
-  _globals['_GROUPSTATE']._serialized_start=3453
-  _globals['_GROUPSTATE']._serialized_end=3694
-  _globals['_GROUPLISTING']._serialized_start=194
-  _globals['_GROUPLISTING']._serialized_end=325
-  _globals['_LISTGROUPSREQUEST']._serialized_start=328
-  _globals['_LISTGROUPSREQUEST']._serialized_end=489
-  _globals['_LISTGROUPSRESPONSE']._serialized_start=491
-  _globals['_LISTGROUPSRESPONSE']._serialized_end=614
-  _globals['_GETGROUPREQUEST']._serialized_start=616
-  _globals['_GETGROUPREQUEST']._serialized_end=715
-  _globals['_GETGROUPRESPONSE']._serialized_start=717
-  _globals['_GETGROUPRESPONSE']._serialized_end=840
-  _globals['_GROUP']._serialized_start=843
-  _globals['_GROUP']._serialized_end=1159
-  _globals['_GROUPMEMBER']._serialized_start=1162
-  _globals['_GROUPMEMBER']._serialized_end=1319
-  _globals['_DELETEGROUPREQUEST']._serialized_start=1321
-  _globals['_DELETEGROUPREQUEST']._serialized_end=1418
-  _globals['_DELETEGROUPRESPONSE']._serialized_start=1420
-  _globals['_DELETEGROUPRESPONSE']._serialized_end=1503
-  _globals['_GROUPPROTOCOL']._serialized_start=1505
-  _globals['_GROUPPROTOCOL']._serialized_end=1552
-  _globals['_JOINGROUPREQUEST']._serialized_start=1555
-  _globals['_JOINGROUPREQUEST']._serialized_end=1862
-  _globals['_JOINGROUPRESPONSE']._serialized_start=1865
-  _globals['_JOINGROUPRESPONSE']._serialized_end=2054
-  _globals['_JOINEDMEMBER']._serialized_start=2056
-  _globals['_JOINEDMEMBER']._serialized_end=2149
-  _globals['_SYNCGROUPREQUEST']._serialized_start=2152
-  _globals['_SYNCGROUPREQUEST']._serialized_end=2405
-  _globals['_MEMBERASSIGNMENT']._serialized_start=2407
-  _globals['_MEMBERASSIGNMENT']._serialized_end=2464
-  _globals['_SYNCGROUPRESPONSE']._serialized_start=2466
-  _globals['_SYNCGROUPRESPONSE']._serialized_end=2546
-  _globals['_HEARTBEATREQUEST']._serialized_start=2548
-  _globals['_HEARTBEATREQUEST']._serialized_end=2668
-  _globals['_HEARTBEATRESPONSE']._serialized_start=2670
-  _globals['_HEARTBEATRESPONSE']._serialized_end=2689
-  _globals['_LEAVEGROUPREQUEST']._serialized_start=2691
-  _globals['_LEAVEGROUPREQUEST']._serialized_end=2772
-  _globals['_LEAVINGMEMBER']._serialized_start=2774
-  _globals['_LEAVINGMEMBER']._serialized_end=2866
-  _globals['_LEAVEGROUPRESPONSE']._serialized_start=2868
-  _globals['_LEAVEGROUPRESPONSE']._serialized_end=2929
-  _globals['_LEFTMEMBER']._serialized_start=2931
-  _globals['_LEFTMEMBER']._serialized_end=3039
-  _globals['_CLONEGROUPREQUEST']._serialized_start=3042
-  _globals['_CLONEGROUPREQUEST']._serialized_end=3205
-  _globals['_CLONEGROUPRESPONSE']._serialized_start=3208
-  _globals['_CLONEGROUPRESPONSE']._serialized_end=3360
-  _globals['_GROUPSERVICE']._serialized_start=3697
-  _globals['_GROUPSERVICE']._serialized_end=4315
+  _globals['_GROUPTYPE']._serialized_start=3388
+  _globals['_GROUPTYPE']._serialized_end=3476
+  _globals['_GROUPSTATE']._serialized_start=3479
+  _globals['_GROUPSTATE']._serialized_end=3720
+  _globals['_GROUPLISTING']._serialized_start=220
+  _globals['_GROUPLISTING']._serialized_end=351
+  _globals['_LISTGROUPSREQUEST']._serialized_start=354
+  _globals['_LISTGROUPSREQUEST']._serialized_end=515
+  _globals['_LISTGROUPSRESPONSE']._serialized_start=517
+  _globals['_LISTGROUPSRESPONSE']._serialized_end=640
+  _globals['_GETGROUPREQUEST']._serialized_start=642
+  _globals['_GETGROUPREQUEST']._serialized_end=741
+  _globals['_GETGROUPRESPONSE']._serialized_start=743
+  _globals['_GETGROUPRESPONSE']._serialized_end=866
+  _globals['_GROUP']._serialized_start=869
+  _globals['_GROUP']._serialized_end=1185
+  _globals['_GROUPMEMBER']._serialized_start=1188
+  _globals['_GROUPMEMBER']._serialized_end=1345
+  _globals['_DELETEGROUPREQUEST']._serialized_start=1347
+  _globals['_DELETEGROUPREQUEST']._serialized_end=1444
+  _globals['_DELETEGROUPRESPONSE']._serialized_start=1446
+  _globals['_DELETEGROUPRESPONSE']._serialized_end=1529
+  _globals['_GROUPPROTOCOL']._serialized_start=1531
+  _globals['_GROUPPROTOCOL']._serialized_end=1578
+  _globals['_JOINGROUPREQUEST']._serialized_start=1581
+  _globals['_JOINGROUPREQUEST']._serialized_end=1888
+  _globals['_JOINGROUPRESPONSE']._serialized_start=1891
+  _globals['_JOINGROUPRESPONSE']._serialized_end=2080
+  _globals['_JOINEDMEMBER']._serialized_start=2082
+  _globals['_JOINEDMEMBER']._serialized_end=2175
+  _globals['_SYNCGROUPREQUEST']._serialized_start=2178
+  _globals['_SYNCGROUPREQUEST']._serialized_end=2431
+  _globals['_MEMBERASSIGNMENT']._serialized_start=2433
+  _globals['_MEMBERASSIGNMENT']._serialized_end=2490
+  _globals['_SYNCGROUPRESPONSE']._serialized_start=2492
+  _globals['_SYNCGROUPRESPONSE']._serialized_end=2572
+  _globals['_HEARTBEATREQUEST']._serialized_start=2574
+  _globals['_HEARTBEATREQUEST']._serialized_end=2694
+  _globals['_HEARTBEATRESPONSE']._serialized_start=2696
+  _globals['_HEARTBEATRESPONSE']._serialized_end=2715
+  _globals['_LEAVEGROUPREQUEST']._serialized_start=2717
+  _globals['_LEAVEGROUPREQUEST']._serialized_end=2798
+  _globals['_LEAVINGMEMBER']._serialized_start=2800
+  _globals['_LEAVINGMEMBER']._serialized_end=2892
+  _globals['_LEAVEGROUPRESPONSE']._serialized_start=2894
+  _globals['_LEAVEGROUPRESPONSE']._serialized_end=2955
+  _globals['_LEFTMEMBER']._serialized_start=2957
+  _globals['_LEFTMEMBER']._serialized_end=3065
+  _globals['_CLONEGROUPREQUEST']._serialized_start=3068
+  _globals['_CLONEGROUPREQUEST']._serialized_end=3231
+  _globals['_CLONEGROUPRESPONSE']._serialized_start=3234
+  _globals['_CLONEGROUPRESPONSE']._serialized_end=3386
+  _globals['_GROUPSERVICE']._serialized_start=3723
+  _globals['_GROUPSERVICE']._serialized_end=4424
 # @@protoc_insertion_point(module_scope)

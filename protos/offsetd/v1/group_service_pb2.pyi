@@ -3,6 +3,7 @@ import datetime
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.rpc import status_pb2 as _status_pb2
+from offsetd.v1 import history_pb2 as _history_pb2
 from offsetd.v1 import offset_service_pb2 as _offset_service_pb2
 from offsetd.v1 import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers

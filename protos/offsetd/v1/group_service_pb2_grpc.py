@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from offsetd.v1 import group_service_pb2 as offsetd_dot_v1_dot_group__service__pb2
+from offsetd.v1 import history_pb2 as offsetd_dot_v1_dot_history__pb2
 
 GRPC_GENERATED_VERSION = '1.76.0'
 GRPC_VERSION = grpc.__version__
@@ -54,6 +55,11 @@ class GroupServiceStub(object):
                 '/offsetd.v1.GroupService/CloneGroup',
                 request_serializer=offsetd_dot_v1_dot_group__service__pb2.CloneGroupRequest.SerializeToString,
                 response_deserializer=offsetd_dot_v1_dot_group__service__pb2.CloneGroupResponse.FromString,
+                _registered_method=True)
+        self.RestoreGroup = channel.unary_unary(
+                '/offsetd.v1.GroupService/RestoreGroup',
+                request_serializer=offsetd_dot_v1_dot_history__pb2.RestoreGroupRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_history__pb2.RestoreGroupResponse.FromString,
                 _registered_method=True)
         self.JoinGroup = channel.unary_unary(
                 '/offsetd.v1.GroupService/JoinGroup',
@@ -111,6 +117,18 @@ class GroupServiceServicer(object):
         What does not fit one record batch, some 15,000 offsets, is written in several, one behind
         the other: after a crash, or DISK_FULL, the target may have only a part, and the same
         request, with `overwrite`, writes all again. Settings, members and a lease are not copied.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RestoreGroup(self, request, context):
+        """Makes a group's offsets what they were at a time, or behind a log offset, as far as the log
+        has kept them; those that were not there then are deleted. So a reset is undone. One record
+        batch where it fits, else several, as for CloneGroup. Members, lease and settings stay as they
+        are. FAILED_PRECONDITION while the group has members (NON_EMPTY_GROUP) or its lease is held
+        (LEASE_HELD), unless forced. OUT_OF_RANGE (COMPACTED) for what is too old, with
+        `oldest_revision` in the metadata.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -177,6 +195,11 @@ def add_GroupServiceServicer_to_server(servicer, server):
                     servicer.CloneGroup,
                     request_deserializer=offsetd_dot_v1_dot_group__service__pb2.CloneGroupRequest.FromString,
                     response_serializer=offsetd_dot_v1_dot_group__service__pb2.CloneGroupResponse.SerializeToString,
+            ),
+            'RestoreGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.RestoreGroup,
+                    request_deserializer=offsetd_dot_v1_dot_history__pb2.RestoreGroupRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_history__pb2.RestoreGroupResponse.SerializeToString,
             ),
             'JoinGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.JoinGroup,
@@ -308,6 +331,33 @@ class GroupService(object):
             '/offsetd.v1.GroupService/CloneGroup',
             offsetd_dot_v1_dot_group__service__pb2.CloneGroupRequest.SerializeToString,
             offsetd_dot_v1_dot_group__service__pb2.CloneGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RestoreGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.GroupService/RestoreGroup',
+            offsetd_dot_v1_dot_history__pb2.RestoreGroupRequest.SerializeToString,
+            offsetd_dot_v1_dot_history__pb2.RestoreGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,

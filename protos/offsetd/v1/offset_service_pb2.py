@@ -25,56 +25,57 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
+from offsetd.v1 import history_pb2 as offsetd_dot_v1_dot_history__pb2
 from offsetd.v1 import types_pb2 as offsetd_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1foffsetd/v1/offset_service.proto\x12\noffsetd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x16offsetd/v1/types.proto\"\x9b\x02\n\x0cOffsetCommit\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x19\n\x0cleader_epoch\x18\x04 \x01(\x05H\x01\x88\x01\x01\x12\x10\n\x08metadata\x18\x05 \x01(\t\x12\x19\n\x0f\x65xpected_offset\x18\x06 \x01(\x03H\x00\x12\x1b\n\x11\x65xpected_revision\x18\x07 \x01(\x03H\x00\x12\x18\n\x0emust_not_exist\x18\x08 \x01(\x08H\x00\x12\x11\n\tmonotonic\x18\t \x01(\x08\x12\x17\n\nend_offset\x18\n \x01(\x03H\x02\x88\x01\x01\x42\x0e\n\x0cpreconditionB\x0f\n\r_leader_epochB\r\n\x0b_end_offset\"\xd2\x01\n\x14\x43ommitOffsetsRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12)\n\x07offsets\x18\x02 \x03(\x0b\x32\x18.offsetd.v1.OffsetCommit\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x1a\n\rgeneration_id\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x11\n\tmember_id\x18\x05 \x01(\t\x12\x18\n\x0binstance_id\x18\x06 \x01(\tH\x01\x88\x01\x01\x42\x10\n\x0e_generation_idB\x0e\n\x0c_instance_id\"?\n\x15\x43ommitOffsetsResponse\x12&\n\x08revision\x18\x01 \x01(\x0b\x32\x14.offsetd.v1.Revision\"D\n\x14StreamCommitsRequest\x12,\n\x07\x63ommits\x18\x01 \x03(\x0b\x32\x1b.offsetd.v1.SequencedCommit\"U\n\x0fSequencedCommit\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x30\n\x06\x63ommit\x18\x02 \x01(\x0b\x32 .offsetd.v1.CommitOffsetsRequest\"B\n\x15StreamCommitsResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.offsetd.v1.CommitResult\"\x88\x01\n\x0c\x43ommitResult\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x36\n\tcommitted\x18\x02 \x01(\x0b\x32!.offsetd.v1.CommitOffsetsResponseH\x00\x12#\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\t\n\x07outcome\"Y\n\x13\x46\x65tchOffsetsRequest\x12*\n\x06groups\x18\x01 \x03(\x0b\x32\x1a.offsetd.v1.GroupSelection\x12\x16\n\x0erequire_stable\x18\x02 \x01(\x08\"R\n\x0eGroupSelection\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12.\n\npartitions\x18\x02 \x03(\x0b\x32\x1a.offsetd.v1.TopicPartition\"@\n\x14\x46\x65tchOffsetsResponse\x12(\n\x06groups\x18\x01 \x03(\x0b\x32\x18.offsetd.v1.GroupOffsets\"e\n\x0cGroupOffsets\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12,\n\x07offsets\x18\x02 \x03(\x0b\x32\x1b.offsetd.v1.CommittedOffset\x12\x15\n\rlog_partition\x18\x03 \x01(\x05\"\x9d\x02\n\x0f\x43ommittedOffset\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x19\n\x0cleader_epoch\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x08metadata\x18\x05 \x01(\t\x12/\n\x0b\x63ommit_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08revision\x18\x08 \x01(\x03\x12\x17\n\nend_offset\x18\t \x01(\x03H\x01\x88\x01\x01\x42\x0f\n\r_leader_epochB\r\n\x0b_end_offset\"\xa3\x01\n\x14\x44\x65leteOffsetsRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12.\n\npartitions\x18\x02 \x03(\x0b\x32\x1a.offsetd.v1.TopicPartition\x12\x0e\n\x06topics\x18\x03 \x03(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\x12\x0e\n\x06reason\x18\x06 \x01(\t\"l\n\x15\x44\x65leteOffsetsResponse\x12&\n\x08revision\x18\x01 \x01(\x0b\x32\x14.offsetd.v1.Revision\x12+\n\x07\x64\x65leted\x18\x02 \x03(\x0b\x32\x1a.offsetd.v1.TopicPartition\"\xd3\x03\n\x13ResetOffsetsRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12.\n\npartitions\x18\x02 \x03(\x0b\x32\x1a.offsetd.v1.TopicPartition\x12\x0e\n\x06topics\x18\x03 \x03(\t\x12\x10\n\x06offset\x18\x04 \x01(\x03H\x00\x12\x12\n\x08shift_by\x18\x05 \x01(\x03H\x00\x12\x12\n\x08\x65\x61rliest\x18\x06 \x01(\x08H\x00\x12\x10\n\x06latest\x18\x07 \x01(\x08H\x00\x12\x11\n\x07\x63urrent\x18\x08 \x01(\x08H\x00\x12*\n\x04time\x18\t \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12-\n\x08\x64uration\x18\n \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12/\n\x08\x65xplicit\x18\x0b \x01(\x0b\x32\x1b.offsetd.v1.ExplicitOffsetsH\x00\x12+\n\x06\x62ounds\x18\x0c \x03(\x0b\x32\x1b.offsetd.v1.PartitionBounds\x12\r\n\x05\x66orce\x18\r \x01(\x08\x12\x12\n\nrequest_id\x18\x0e \x01(\t\x12\x15\n\rvalidate_only\x18\x0f \x01(\x08\x12\x0e\n\x06reason\x18\x10 \x01(\tB\x08\n\x06target\">\n\x0f\x45xplicitOffsets\x12+\n\x07offsets\x18\x01 \x03(\x0b\x32\x1a.offsetd.v1.ExplicitOffset\"B\n\x0e\x45xplicitOffset\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\"w\n\x0fPartitionBounds\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x15\n\x08\x65\x61rliest\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x13\n\x06latest\x18\x04 \x01(\x03H\x01\x88\x01\x01\x42\x0b\n\t_earliestB\t\n\x07_latest\"i\n\x14ResetOffsetsResponse\x12&\n\x08revision\x18\x01 \x01(\x0b\x32\x14.offsetd.v1.Revision\x12)\n\x07\x63hanges\x18\x02 \x03(\x0b\x32\x18.offsetd.v1.OffsetChange\"t\n\x0cOffsetChange\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1a\n\roffset_before\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x0coffset_after\x18\x04 \x01(\x03\x42\x10\n\x0e_offset_before2\xbb\x03\n\rOffsetService\x12T\n\rCommitOffsets\x12 .offsetd.v1.CommitOffsetsRequest\x1a!.offsetd.v1.CommitOffsetsResponse\x12X\n\rStreamCommits\x12 .offsetd.v1.StreamCommitsRequest\x1a!.offsetd.v1.StreamCommitsResponse(\x01\x30\x01\x12Q\n\x0c\x46\x65tchOffsets\x12\x1f.offsetd.v1.FetchOffsetsRequest\x1a .offsetd.v1.FetchOffsetsResponse\x12T\n\rDeleteOffsets\x12 .offsetd.v1.DeleteOffsetsRequest\x1a!.offsetd.v1.DeleteOffsetsResponse\x12Q\n\x0cResetOffsets\x12\x1f.offsetd.v1.ResetOffsetsRequest\x1a .offsetd.v1.ResetOffsetsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1foffsetd/v1/offset_service.proto\x12\noffsetd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x18offsetd/v1/history.proto\x1a\x16offsetd/v1/types.proto\"\x9b\x02\n\x0cOffsetCommit\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x19\n\x0cleader_epoch\x18\x04 \x01(\x05H\x01\x88\x01\x01\x12\x10\n\x08metadata\x18\x05 \x01(\t\x12\x19\n\x0f\x65xpected_offset\x18\x06 \x01(\x03H\x00\x12\x1b\n\x11\x65xpected_revision\x18\x07 \x01(\x03H\x00\x12\x18\n\x0emust_not_exist\x18\x08 \x01(\x08H\x00\x12\x11\n\tmonotonic\x18\t \x01(\x08\x12\x17\n\nend_offset\x18\n \x01(\x03H\x02\x88\x01\x01\x42\x0e\n\x0cpreconditionB\x0f\n\r_leader_epochB\r\n\x0b_end_offset\"\xd2\x01\n\x14\x43ommitOffsetsRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12)\n\x07offsets\x18\x02 \x03(\x0b\x32\x18.offsetd.v1.OffsetCommit\x12\x12\n\nrequest_id\x18\x03 \x01(\t\x12\x1a\n\rgeneration_id\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x11\n\tmember_id\x18\x05 \x01(\t\x12\x18\n\x0binstance_id\x18\x06 \x01(\tH\x01\x88\x01\x01\x42\x10\n\x0e_generation_idB\x0e\n\x0c_instance_id\"?\n\x15\x43ommitOffsetsResponse\x12&\n\x08revision\x18\x01 \x01(\x0b\x32\x14.offsetd.v1.Revision\"D\n\x14StreamCommitsRequest\x12,\n\x07\x63ommits\x18\x01 \x03(\x0b\x32\x1b.offsetd.v1.SequencedCommit\"U\n\x0fSequencedCommit\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x30\n\x06\x63ommit\x18\x02 \x01(\x0b\x32 .offsetd.v1.CommitOffsetsRequest\"B\n\x15StreamCommitsResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.offsetd.v1.CommitResult\"\x88\x01\n\x0c\x43ommitResult\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x36\n\tcommitted\x18\x02 \x01(\x0b\x32!.offsetd.v1.CommitOffsetsResponseH\x00\x12#\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.StatusH\x00\x42\t\n\x07outcome\"Y\n\x13\x46\x65tchOffsetsRequest\x12*\n\x06groups\x18\x01 \x03(\x0b\x32\x1a.offsetd.v1.GroupSelection\x12\x16\n\x0erequire_stable\x18\x02 \x01(\x08\"R\n\x0eGroupSelection\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12.\n\npartitions\x18\x02 \x03(\x0b\x32\x1a.offsetd.v1.TopicPartition\"@\n\x14\x46\x65tchOffsetsResponse\x12(\n\x06groups\x18\x01 \x03(\x0b\x32\x18.offsetd.v1.GroupOffsets\"e\n\x0cGroupOffsets\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12,\n\x07offsets\x18\x02 \x03(\x0b\x32\x1b.offsetd.v1.CommittedOffset\x12\x15\n\rlog_partition\x18\x03 \x01(\x05\"\x9d\x02\n\x0f\x43ommittedOffset\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x19\n\x0cleader_epoch\x18\x04 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x08metadata\x18\x05 \x01(\t\x12/\n\x0b\x63ommit_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08revision\x18\x08 \x01(\x03\x12\x17\n\nend_offset\x18\t \x01(\x03H\x01\x88\x01\x01\x42\x0f\n\r_leader_epochB\r\n\x0b_end_offset\"\xa3\x01\n\x14\x44\x65leteOffsetsRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12.\n\npartitions\x18\x02 \x03(\x0b\x32\x1a.offsetd.v1.TopicPartition\x12\x0e\n\x06topics\x18\x03 \x03(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x15\n\rvalidate_only\x18\x05 \x01(\x08\x12\x0e\n\x06reason\x18\x06 \x01(\t\"l\n\x15\x44\x65leteOffsetsResponse\x12&\n\x08revision\x18\x01 \x01(\x0b\x32\x14.offsetd.v1.Revision\x12+\n\x07\x64\x65leted\x18\x02 \x03(\x0b\x32\x1a.offsetd.v1.TopicPartition\"\xd3\x03\n\x13ResetOffsetsRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12.\n\npartitions\x18\x02 \x03(\x0b\x32\x1a.offsetd.v1.TopicPartition\x12\x0e\n\x06topics\x18\x03 \x03(\t\x12\x10\n\x06offset\x18\x04 \x01(\x03H\x00\x12\x12\n\x08shift_by\x18\x05 \x01(\x03H\x00\x12\x12\n\x08\x65\x61rliest\x18\x06 \x01(\x08H\x00\x12\x10\n\x06latest\x18\x07 \x01(\x08H\x00\x12\x11\n\x07\x63urrent\x18\x08 \x01(\x08H\x00\x12*\n\x04time\x18\t \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12-\n\x08\x64uration\x18\n \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12/\n\x08\x65xplicit\x18\x0b \x01(\x0b\x32\x1b.offsetd.v1.ExplicitOffsetsH\x00\x12+\n\x06\x62ounds\x18\x0c \x03(\x0b\x32\x1b.offsetd.v1.PartitionBounds\x12\r\n\x05\x66orce\x18\r \x01(\x08\x12\x12\n\nrequest_id\x18\x0e \x01(\t\x12\x15\n\rvalidate_only\x18\x0f \x01(\x08\x12\x0e\n\x06reason\x18\x10 \x01(\tB\x08\n\x06target\">\n\x0f\x45xplicitOffsets\x12+\n\x07offsets\x18\x01 \x03(\x0b\x32\x1a.offsetd.v1.ExplicitOffset\"B\n\x0e\x45xplicitOffset\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x0e\n\x06offset\x18\x03 \x01(\x03\"w\n\x0fPartitionBounds\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x15\n\x08\x65\x61rliest\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x13\n\x06latest\x18\x04 \x01(\x03H\x01\x88\x01\x01\x42\x0b\n\t_earliestB\t\n\x07_latest\"i\n\x14ResetOffsetsResponse\x12&\n\x08revision\x18\x01 \x01(\x0b\x32\x14.offsetd.v1.Revision\x12)\n\x07\x63hanges\x18\x02 \x03(\x0b\x32\x18.offsetd.v1.OffsetChange\"t\n\x0cOffsetChange\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1a\n\roffset_before\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x0coffset_after\x18\x04 \x01(\x03\x42\x10\n\x0e_offset_before2\xf2\x04\n\rOffsetService\x12T\n\rCommitOffsets\x12 .offsetd.v1.CommitOffsetsRequest\x1a!.offsetd.v1.CommitOffsetsResponse\x12X\n\rStreamCommits\x12 .offsetd.v1.StreamCommitsRequest\x1a!.offsetd.v1.StreamCommitsResponse(\x01\x30\x01\x12Q\n\x0c\x46\x65tchOffsets\x12\x1f.offsetd.v1.FetchOffsetsRequest\x1a .offsetd.v1.FetchOffsetsResponse\x12T\n\rDeleteOffsets\x12 .offsetd.v1.DeleteOffsetsRequest\x1a!.offsetd.v1.DeleteOffsetsResponse\x12Q\n\x0cResetOffsets\x12\x1f.offsetd.v1.ResetOffsetsRequest\x1a .offsetd.v1.ResetOffsetsResponse\x12`\n\x11ListOffsetHistory\x12$.offsetd.v1.ListOffsetHistoryRequest\x1a%.offsetd.v1.ListOffsetHistoryResponse\x12S\n\x0cWatchOffsets\x12\x1f.offsetd.v1.WatchOffsetsRequest\x1a .offsetd.v1.WatchOffsetsResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'offsetd.v1.offset_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OFFSETCOMMIT']._serialized_start=162
-  _globals['_OFFSETCOMMIT']._serialized_end=445
-  _globals['_COMMITOFFSETSREQUEST']._serialized_start=448
-  _globals['_COMMITOFFSETSREQUEST']._serialized_end=658
-  _globals['_COMMITOFFSETSRESPONSE']._serialized_start=660
-  _globals['_COMMITOFFSETSRESPONSE']._serialized_end=723
-  _globals['_STREAMCOMMITSREQUEST']._serialized_start=725
-  _globals['_STREAMCOMMITSREQUEST']._serialized_end=793
-  _globals['_SEQUENCEDCOMMIT']._serialized_start=795
-  _globals['_SEQUENCEDCOMMIT']._serialized_end=880
-  _globals['_STREAMCOMMITSRESPONSE']._serialized_start=882
-  _globals['_STREAMCOMMITSRESPONSE']._serialized_end=948
-  _globals['_COMMITRESULT']._serialized_start=951
-  _globals['_COMMITRESULT']._serialized_end=1087
-  _globals['_FETCHOFFSETSREQUEST']._serialized_start=1089
-  _globals['_FETCHOFFSETSREQUEST']._serialized_end=1178
-  _globals['_GROUPSELECTION']._serialized_start=1180
-  _globals['_GROUPSELECTION']._serialized_end=1262
-  _globals['_FETCHOFFSETSRESPONSE']._serialized_start=1264
-  _globals['_FETCHOFFSETSRESPONSE']._serialized_end=1328
-  _globals['_GROUPOFFSETS']._serialized_start=1330
-  _globals['_GROUPOFFSETS']._serialized_end=1431
-  _globals['_COMMITTEDOFFSET']._serialized_start=1434
-  _globals['_COMMITTEDOFFSET']._serialized_end=1719
-  _globals['_DELETEOFFSETSREQUEST']._serialized_start=1722
-  _globals['_DELETEOFFSETSREQUEST']._serialized_end=1885
-  _globals['_DELETEOFFSETSRESPONSE']._serialized_start=1887
-  _globals['_DELETEOFFSETSRESPONSE']._serialized_end=1995
-  _globals['_RESETOFFSETSREQUEST']._serialized_start=1998
-  _globals['_RESETOFFSETSREQUEST']._serialized_end=2465
-  _globals['_EXPLICITOFFSETS']._serialized_start=2467
-  _globals['_EXPLICITOFFSETS']._serialized_end=2529
-  _globals['_EXPLICITOFFSET']._serialized_start=2531
-  _globals['_EXPLICITOFFSET']._serialized_end=2597
-  _globals['_PARTITIONBOUNDS']._serialized_start=2599
-  _globals['_PARTITIONBOUNDS']._serialized_end=2718
-  _globals['_RESETOFFSETSRESPONSE']._serialized_start=2720
-  _globals['_RESETOFFSETSRESPONSE']._serialized_end=2825
-  _globals['_OFFSETCHANGE']._serialized_start=2827
-  _globals['_OFFSETCHANGE']._serialized_end=2943
-  _globals['_OFFSETSERVICE']._serialized_start=2946
-  _globals['_OFFSETSERVICE']._serialized_end=3389
+  _globals['_OFFSETCOMMIT']._serialized_start=188
+  _globals['_OFFSETCOMMIT']._serialized_end=471
+  _globals['_COMMITOFFSETSREQUEST']._serialized_start=474
+  _globals['_COMMITOFFSETSREQUEST']._serialized_end=684
+  _globals['_COMMITOFFSETSRESPONSE']._serialized_start=686
+  _globals['_COMMITOFFSETSRESPONSE']._serialized_end=749
+  _globals['_STREAMCOMMITSREQUEST']._serialized_start=751
+  _globals['_STREAMCOMMITSREQUEST']._serialized_end=819
+  _globals['_SEQUENCEDCOMMIT']._serialized_start=821
+  _globals['_SEQUENCEDCOMMIT']._serialized_end=906
+  _globals['_STREAMCOMMITSRESPONSE']._serialized_start=908
+  _globals['_STREAMCOMMITSRESPONSE']._serialized_end=974
+  _globals['_COMMITRESULT']._serialized_start=977
+  _globals['_COMMITRESULT']._serialized_end=1113
+  _globals['_FETCHOFFSETSREQUEST']._serialized_start=1115
+  _globals['_FETCHOFFSETSREQUEST']._serialized_end=1204
+  _globals['_GROUPSELECTION']._serialized_start=1206
+  _globals['_GROUPSELECTION']._serialized_end=1288
+  _globals['_FETCHOFFSETSRESPONSE']._serialized_start=1290
+  _globals['_FETCHOFFSETSRESPONSE']._serialized_end=1354
+  _globals['_GROUPOFFSETS']._serialized_start=1356
+  _globals['_GROUPOFFSETS']._serialized_end=1457
+  _globals['_COMMITTEDOFFSET']._serialized_start=1460
+  _globals['_COMMITTEDOFFSET']._serialized_end=1745
+  _globals['_DELETEOFFSETSREQUEST']._serialized_start=1748
+  _globals['_DELETEOFFSETSREQUEST']._serialized_end=1911
+  _globals['_DELETEOFFSETSRESPONSE']._serialized_start=1913
+  _globals['_DELETEOFFSETSRESPONSE']._serialized_end=2021
+  _globals['_RESETOFFSETSREQUEST']._serialized_start=2024
+  _globals['_RESETOFFSETSREQUEST']._serialized_end=2491
+  _globals['_EXPLICITOFFSETS']._serialized_start=2493
+  _globals['_EXPLICITOFFSETS']._serialized_end=2555
+  _globals['_EXPLICITOFFSET']._serialized_start=2557
+  _globals['_EXPLICITOFFSET']._serialized_end=2623
+  _globals['_PARTITIONBOUNDS']._serialized_start=2625
+  _globals['_PARTITIONBOUNDS']._serialized_end=2744
+  _globals['_RESETOFFSETSRESPONSE']._serialized_start=2746
+  _globals['_RESETOFFSETSRESPONSE']._serialized_end=2851
+  _globals['_OFFSETCHANGE']._serialized_start=2853
+  _globals['_OFFSETCHANGE']._serialized_end=2969
+  _globals['_OFFSETSERVICE']._serialized_start=2972
+  _globals['_OFFSETSERVICE']._serialized_end=3598
 # @@protoc_insertion_point(module_scope)

@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from offsetd.v1 import history_pb2 as offsetd_dot_v1_dot_history__pb2
 from offsetd.v1 import offset_service_pb2 as offsetd_dot_v1_dot_offset__service__pb2
 
 GRPC_GENERATED_VERSION = '1.76.0'
@@ -60,6 +61,16 @@ class OffsetServiceStub(object):
                 request_serializer=offsetd_dot_v1_dot_offset__service__pb2.ResetOffsetsRequest.SerializeToString,
                 response_deserializer=offsetd_dot_v1_dot_offset__service__pb2.ResetOffsetsResponse.FromString,
                 _registered_method=True)
+        self.ListOffsetHistory = channel.unary_unary(
+                '/offsetd.v1.OffsetService/ListOffsetHistory',
+                request_serializer=offsetd_dot_v1_dot_history__pb2.ListOffsetHistoryRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_history__pb2.ListOffsetHistoryResponse.FromString,
+                _registered_method=True)
+        self.WatchOffsets = channel.unary_stream(
+                '/offsetd.v1.OffsetService/WatchOffsets',
+                request_serializer=offsetd_dot_v1_dot_history__pb2.WatchOffsetsRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_history__pb2.WatchOffsetsResponse.FromString,
+                _registered_method=True)
 
 
 class OffsetServiceServicer(object):
@@ -112,6 +123,25 @@ class OffsetServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListOffsetHistory(self, request, context):
+        """Commits and deletions of one group's offsets, as far as the log has kept them: all of the last
+        `history.ms`, and what was not cleaned yet. OUT_OF_RANGE (COMPACTED) for what is older, with
+        `oldest_revision` in the metadata.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchOffsets(self, request, context):
+        """Events as they become durable, from a token on: each once, also across a new call, a restart
+        or a crash. OUT_OF_RANGE (COMPACTED) where events behind the token may be missing; the
+        metadata have `oldest_token`, from which all are there. RESOURCE_EXHAUSTED (WATCHER_TOO_SLOW,
+        with `token`) if what is sent is not read for `watch.idle.max.ms`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_OffsetServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -139,6 +169,16 @@ def add_OffsetServiceServicer_to_server(servicer, server):
                     servicer.ResetOffsets,
                     request_deserializer=offsetd_dot_v1_dot_offset__service__pb2.ResetOffsetsRequest.FromString,
                     response_serializer=offsetd_dot_v1_dot_offset__service__pb2.ResetOffsetsResponse.SerializeToString,
+            ),
+            'ListOffsetHistory': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListOffsetHistory,
+                    request_deserializer=offsetd_dot_v1_dot_history__pb2.ListOffsetHistoryRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_history__pb2.ListOffsetHistoryResponse.SerializeToString,
+            ),
+            'WatchOffsets': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchOffsets,
+                    request_deserializer=offsetd_dot_v1_dot_history__pb2.WatchOffsetsRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_history__pb2.WatchOffsetsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -277,6 +317,60 @@ class OffsetService(object):
             '/offsetd.v1.OffsetService/ResetOffsets',
             offsetd_dot_v1_dot_offset__service__pb2.ResetOffsetsRequest.SerializeToString,
             offsetd_dot_v1_dot_offset__service__pb2.ResetOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListOffsetHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.OffsetService/ListOffsetHistory',
+            offsetd_dot_v1_dot_history__pb2.ListOffsetHistoryRequest.SerializeToString,
+            offsetd_dot_v1_dot_history__pb2.ListOffsetHistoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/offsetd.v1.OffsetService/WatchOffsets',
+            offsetd_dot_v1_dot_history__pb2.WatchOffsetsRequest.SerializeToString,
+            offsetd_dot_v1_dot_history__pb2.WatchOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2
 from google.rpc.code_pb2 import Code
 from offsetd.v1 import error_reason_pb2
-from offsetd_coordinator import errors
+from offsetd_coordinator import errors, history_errors
 from offsetd_coordinator.membership import refusals
 from offsetd_coordinator.service import statuses
 
@@ -33,7 +33,7 @@ PUBLIC_REASONS = {
 } - {"UNSPECIFIED"}
 ERROR_CLASSES = [
     error
-    for module in (errors, refusals)
+    for module in (errors, history_errors, refusals)
     for _, error in inspect.getmembers(module, inspect.isclass)
     if issubclass(error, errors.CoordinatorError)
 ]
@@ -179,6 +179,9 @@ VARIABLES = {
     "OFFSET_NOT_COMMITTED": {"partition_count": 3},
     "KAFKA_UNAVAILABLE": {"cause": OSError(111, "Connection refused")},
     "HISTORY_UNAVAILABLE": {"group": b"g"},
+    "WATCHER_TOO_SLOW": {"idle_ms": 30_000},
+    "TOO_MANY_WATCHERS": {"watchers_max": 100},
+    "COMPACTED": {"oldest_revision": 7, "group": b"g"},
     "DEADLINE_SPENT": {},
     "INTERNAL": {},
 }
@@ -227,6 +230,17 @@ def test_every_variable_of_a_message_is_in_the_metadata(reason: str) -> None:
 
 
 LONG = "é" * 40_000
+
+
+def test_a_token_stands_whole_in_a_status_or_not_at_all() -> None:
+    for token, found in (("t" * 2000, "t" * 2000), ("t" * 2001, None)):
+        error = history_errors.WatcherTooSlow(LONG, tokens={"token": token})
+        status = statuses.status_of(error)
+        metadata = detail(status, error_details_pb2.ErrorInfo).metadata
+        assert metadata.get("token") == found
+        assert len(status.SerializeToString()) <= statuses.STATUS_BYTES_MAX
+
+
 MANY_CONFLICTS = tuple(
     errors.Conflict(topic=("日" * 249).encode(), partition=n, offset=2**62, revision=2**62)
     for n in range(100)

@@ -1,0 +1,50 @@
+"""Why history and watchers are refused."""
+
+from __future__ import annotations
+
+from offsetd_coordinator.errors import CoordinatorError
+
+
+class WatchRefused(CoordinatorError):
+    """A refusal that says where a watcher may go on; `tokens` has that by name, whole."""
+
+    def __init__(
+        self, message: str, *, tokens: dict[str, str] | None = None, **variables: object
+    ) -> None:
+        super().__init__(message, **variables)
+        self.tokens = tokens or {}
+
+
+class HistoryCompacted(WatchRefused):
+    """What is asked for may have been cleaned away."""
+
+    reason = "COMPACTED"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        oldest_revision: int,
+        tokens: dict[str, str] | None = None,
+        **variables: object,
+    ) -> None:
+        super().__init__(
+            message + ": all is there from log offset {oldest_revision} on",
+            tokens=tokens,
+            oldest_revision=oldest_revision,
+            **variables,
+        )
+        self.oldest_revision = oldest_revision
+
+
+class WatcherTooSlow(WatchRefused):
+    """What was sent to a watcher was not read in time."""
+
+    reason = "WATCHER_TOO_SLOW"
+
+
+class TooManyWatchers(CoordinatorError):
+    """As many watch as may."""
+
+    reason = "TOO_MANY_WATCHERS"
+    retriable = True
