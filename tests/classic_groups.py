@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-import attrs
 from offsetd_coordinator.errors import CoordinatorError, DiskFull
 from offsetd_coordinator.group_records import GroupRecords
 from offsetd_coordinator.membership.calls import (
@@ -180,8 +179,3 @@ class Calls:
     def _move(self, monotonic_ms: int) -> None:
         passed_ms = monotonic_ms - self.now.monotonic_ms
         self.now = Moment(self.now.wall_ms + passed_ms, monotonic_ms)
-
-
-def without_timestamp(value: GroupMetadataValue) -> GroupMetadataValue:
-    """A record, whenever it was written."""
-    return attrs.evolve(value, current_state_timestamp_ms=0)

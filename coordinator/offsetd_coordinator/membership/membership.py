@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+import attrs
+
 from offsetd_coordinator.errors import (
     CoordinatorError,
     RecordUndecodable,
@@ -196,7 +198,8 @@ class Membership:
             if refusal is None:
                 for member in group.members.values():
                     member.assignment = assignments.get(member.member_id, b"")
-                self._rebalances.settle(group, then, now)
+                wall_ms = step.record.current_state_timestamp_ms
+                self._rebalances.settle(group, then, now._replace(wall_ms=wall_ms))
             else:
                 self._rebalances.refuse_syncs(group, then, now, refusal)
                 self._rebalances.prepare(group, then, now)
@@ -252,7 +255,10 @@ class Membership:
         member.sync_token = token
         if member.member_id == group.leader_id:
             self._assignments[group.group_id] = request.assignments
-            step.record = group.record(request.assignments)
+            # The time at which it is stable, if this is written.
+            step.record = attrs.evolve(
+                group.record(request.assignments), current_state_timestamp_ms=now.wall_ms
+            )
 
     def _leave(
         self, group: ClassicGroup, member_id: str, instance_id: str | None, step: Step
