@@ -44,16 +44,18 @@ GROUP_STATE_RECONCILING: GroupState
 GROUP_STATE_DEAD: GroupState
 
 class GroupListing(_message.Message):
-    __slots__ = ("group_id", "type", "state", "protocol_type")
+    __slots__ = ("group_id", "type", "state", "protocol_type", "retention")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     type: GroupType
     state: GroupState
     protocol_type: str
-    def __init__(self, group_id: _Optional[str] = ..., type: _Optional[_Union[GroupType, str]] = ..., state: _Optional[_Union[GroupState, str]] = ..., protocol_type: _Optional[str] = ...) -> None: ...
+    retention: _types_pb2.Retention
+    def __init__(self, group_id: _Optional[str] = ..., type: _Optional[_Union[GroupType, str]] = ..., state: _Optional[_Union[GroupState, str]] = ..., protocol_type: _Optional[str] = ..., retention: _Optional[_Union[_types_pb2.Retention, _Mapping]] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
     __slots__ = ("page_size", "page_token", "states", "types", "group_id_prefix")
@@ -102,7 +104,7 @@ class GetGroupResponse(_message.Message):
     def __init__(self, group: _Optional[_Union[Group, _Mapping]] = ..., offsets: _Optional[_Iterable[_Union[_offset_service_pb2.CommittedOffset, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("group_id", "type", "state", "protocol_type", "protocol", "generation", "leader_id", "members", "log_partition", "offset_count", "state_time")
+    __slots__ = ("group_id", "type", "state", "protocol_type", "protocol", "generation", "leader_id", "members", "log_partition", "offset_count", "state_time", "retention", "lease")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -114,6 +116,8 @@ class Group(_message.Message):
     LOG_PARTITION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_COUNT_FIELD_NUMBER: _ClassVar[int]
     STATE_TIME_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     type: GroupType
     state: GroupState
@@ -125,7 +129,23 @@ class Group(_message.Message):
     log_partition: int
     offset_count: int
     state_time: _timestamp_pb2.Timestamp
-    def __init__(self, group_id: _Optional[str] = ..., type: _Optional[_Union[GroupType, str]] = ..., state: _Optional[_Union[GroupState, str]] = ..., protocol_type: _Optional[str] = ..., protocol: _Optional[str] = ..., generation: _Optional[int] = ..., leader_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[GroupMember, _Mapping]]] = ..., log_partition: _Optional[int] = ..., offset_count: _Optional[int] = ..., state_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    retention: _types_pb2.Retention
+    lease: Lease
+    def __init__(self, group_id: _Optional[str] = ..., type: _Optional[_Union[GroupType, str]] = ..., state: _Optional[_Union[GroupState, str]] = ..., protocol_type: _Optional[str] = ..., protocol: _Optional[str] = ..., generation: _Optional[int] = ..., leader_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[GroupMember, _Mapping]]] = ..., log_partition: _Optional[int] = ..., offset_count: _Optional[int] = ..., state_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., retention: _Optional[_Union[_types_pb2.Retention, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ...) -> None: ...
+
+class Lease(_message.Message):
+    __slots__ = ("holder", "epoch", "grant_time", "ttl", "expire_time")
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    GRANT_TIME_FIELD_NUMBER: _ClassVar[int]
+    TTL_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_TIME_FIELD_NUMBER: _ClassVar[int]
+    holder: str
+    epoch: int
+    grant_time: _timestamp_pb2.Timestamp
+    ttl: _duration_pb2.Duration
+    expire_time: _timestamp_pb2.Timestamp
+    def __init__(self, holder: _Optional[str] = ..., epoch: _Optional[int] = ..., grant_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class GroupMember(_message.Message):
     __slots__ = ("member_id", "instance_id", "client_id", "client_host", "topics", "assignment")
@@ -336,3 +356,81 @@ class CloneGroupResponse(_message.Message):
     kept_offset_count: int
     changes: _containers.RepeatedCompositeFieldContainer[_offset_service_pb2.OffsetChange]
     def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., offset_count: _Optional[int] = ..., kept_offset_count: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[_offset_service_pb2.OffsetChange, _Mapping]]] = ...) -> None: ...
+
+class UpdateGroupRequest(_message.Message):
+    __slots__ = ("group_id", "retention", "allow_missing", "request_id", "validate_only", "reason")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_MISSING_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    retention: _types_pb2.Retention
+    allow_missing: bool
+    request_id: str
+    validate_only: bool
+    reason: str
+    def __init__(self, group_id: _Optional[str] = ..., retention: _Optional[_Union[_types_pb2.Retention, _Mapping]] = ..., allow_missing: bool = ..., request_id: _Optional[str] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class UpdateGroupResponse(_message.Message):
+    __slots__ = ("revision",)
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revision: _types_pb2.Revision
+    def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ...) -> None: ...
+
+class AcquireGroupRequest(_message.Message):
+    __slots__ = ("group_id", "holder", "ttl", "force", "request_id", "reason")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    TTL_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    holder: str
+    ttl: _duration_pb2.Duration
+    force: bool
+    request_id: str
+    reason: str
+    def __init__(self, group_id: _Optional[str] = ..., holder: _Optional[str] = ..., ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., force: bool = ..., request_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class AcquireGroupResponse(_message.Message):
+    __slots__ = ("revision", "lease")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    revision: _types_pb2.Revision
+    lease: Lease
+    def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., lease: _Optional[_Union[Lease, _Mapping]] = ...) -> None: ...
+
+class RenewGroupRequest(_message.Message):
+    __slots__ = ("group_id", "epoch", "ttl")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TTL_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    epoch: int
+    ttl: _duration_pb2.Duration
+    def __init__(self, group_id: _Optional[str] = ..., epoch: _Optional[int] = ..., ttl: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class RenewGroupResponse(_message.Message):
+    __slots__ = ("lease",)
+    LEASE_FIELD_NUMBER: _ClassVar[int]
+    lease: Lease
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ...) -> None: ...
+
+class ReleaseGroupRequest(_message.Message):
+    __slots__ = ("group_id", "epoch", "request_id")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    epoch: int
+    request_id: str
+    def __init__(self, group_id: _Optional[str] = ..., epoch: _Optional[int] = ..., request_id: _Optional[str] = ...) -> None: ...
+
+class ReleaseGroupResponse(_message.Message):
+    __slots__ = ("revision",)
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    revision: _types_pb2.Revision
+    def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ...) -> None: ...

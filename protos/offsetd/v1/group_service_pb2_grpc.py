@@ -81,6 +81,26 @@ class GroupServiceStub(object):
                 request_serializer=offsetd_dot_v1_dot_group__service__pb2.LeaveGroupRequest.SerializeToString,
                 response_deserializer=offsetd_dot_v1_dot_group__service__pb2.LeaveGroupResponse.FromString,
                 _registered_method=True)
+        self.UpdateGroup = channel.unary_unary(
+                '/offsetd.v1.GroupService/UpdateGroup',
+                request_serializer=offsetd_dot_v1_dot_group__service__pb2.UpdateGroupRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_group__service__pb2.UpdateGroupResponse.FromString,
+                _registered_method=True)
+        self.AcquireGroup = channel.unary_unary(
+                '/offsetd.v1.GroupService/AcquireGroup',
+                request_serializer=offsetd_dot_v1_dot_group__service__pb2.AcquireGroupRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_group__service__pb2.AcquireGroupResponse.FromString,
+                _registered_method=True)
+        self.RenewGroup = channel.unary_unary(
+                '/offsetd.v1.GroupService/RenewGroup',
+                request_serializer=offsetd_dot_v1_dot_group__service__pb2.RenewGroupRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_group__service__pb2.RenewGroupResponse.FromString,
+                _registered_method=True)
+        self.ReleaseGroup = channel.unary_unary(
+                '/offsetd.v1.GroupService/ReleaseGroup',
+                request_serializer=offsetd_dot_v1_dot_group__service__pb2.ReleaseGroupRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_group__service__pb2.ReleaseGroupResponse.FromString,
+                _registered_method=True)
 
 
 class GroupServiceServicer(object):
@@ -173,6 +193,43 @@ class GroupServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateGroup(self, request, context):
+        """Changes what is set for a group: its retention.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AcquireGroup(self, request, context):
+        """Leases: for a writer that never joins, and is to be the only one.
+
+        Takes the group's lease. Who holds it commits with the epoch of the answer; what comes with an
+        older one is refused. Each epoch is larger than all before it, also after a restart, a crash,
+        and a deletion of the group. Who holds the lease already gets it anew, with a new epoch. A
+        group that does not exist comes to be. Refused (FAILED_PRECONDITION) while another holds the
+        lease (LEASE_HELD), and while the group has members (NON_EMPTY_GROUP).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenewGroup(self, request, context):
+        """Extends a lease. Nothing is written, so there is no `request_id`: to renew again is harmless.
+        A restart of the server extends every lease by the ttl that it was acquired with. An expired
+        lease can be renewed until somebody else acquires (EPOCH_FENCED then).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseGroup(self, request, context):
+        """Gives a lease up: its epoch commits no more, and anybody may acquire. EPOCH_FENCED if it is
+        not the newest. A group of which nothing else is left is then gone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GroupServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -220,6 +277,26 @@ def add_GroupServiceServicer_to_server(servicer, server):
                     servicer.LeaveGroup,
                     request_deserializer=offsetd_dot_v1_dot_group__service__pb2.LeaveGroupRequest.FromString,
                     response_serializer=offsetd_dot_v1_dot_group__service__pb2.LeaveGroupResponse.SerializeToString,
+            ),
+            'UpdateGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateGroup,
+                    request_deserializer=offsetd_dot_v1_dot_group__service__pb2.UpdateGroupRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_group__service__pb2.UpdateGroupResponse.SerializeToString,
+            ),
+            'AcquireGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcquireGroup,
+                    request_deserializer=offsetd_dot_v1_dot_group__service__pb2.AcquireGroupRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_group__service__pb2.AcquireGroupResponse.SerializeToString,
+            ),
+            'RenewGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenewGroup,
+                    request_deserializer=offsetd_dot_v1_dot_group__service__pb2.RenewGroupRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_group__service__pb2.RenewGroupResponse.SerializeToString,
+            ),
+            'ReleaseGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseGroup,
+                    request_deserializer=offsetd_dot_v1_dot_group__service__pb2.ReleaseGroupRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_group__service__pb2.ReleaseGroupResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -466,6 +543,114 @@ class GroupService(object):
             '/offsetd.v1.GroupService/LeaveGroup',
             offsetd_dot_v1_dot_group__service__pb2.LeaveGroupRequest.SerializeToString,
             offsetd_dot_v1_dot_group__service__pb2.LeaveGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.GroupService/UpdateGroup',
+            offsetd_dot_v1_dot_group__service__pb2.UpdateGroupRequest.SerializeToString,
+            offsetd_dot_v1_dot_group__service__pb2.UpdateGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcquireGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.GroupService/AcquireGroup',
+            offsetd_dot_v1_dot_group__service__pb2.AcquireGroupRequest.SerializeToString,
+            offsetd_dot_v1_dot_group__service__pb2.AcquireGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenewGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.GroupService/RenewGroup',
+            offsetd_dot_v1_dot_group__service__pb2.RenewGroupRequest.SerializeToString,
+            offsetd_dot_v1_dot_group__service__pb2.RenewGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.GroupService/ReleaseGroup',
+            offsetd_dot_v1_dot_group__service__pb2.ReleaseGroupRequest.SerializeToString,
+            offsetd_dot_v1_dot_group__service__pb2.ReleaseGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,

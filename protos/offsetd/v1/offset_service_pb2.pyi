@@ -38,20 +38,24 @@ class OffsetCommit(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., metadata: _Optional[str] = ..., expected_offset: _Optional[int] = ..., expected_revision: _Optional[int] = ..., must_not_exist: bool = ..., monotonic: bool = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class CommitOffsetsRequest(_message.Message):
-    __slots__ = ("group_id", "offsets", "request_id", "generation_id", "member_id", "instance_id")
+    __slots__ = ("group_id", "offsets", "request_id", "generation_id", "member_id", "instance_id", "epoch", "retention")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_ID_FIELD_NUMBER: _ClassVar[int]
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     offsets: _containers.RepeatedCompositeFieldContainer[OffsetCommit]
     request_id: str
     generation_id: int
     member_id: str
     instance_id: str
-    def __init__(self, group_id: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetCommit, _Mapping]]] = ..., request_id: _Optional[str] = ..., generation_id: _Optional[int] = ..., member_id: _Optional[str] = ..., instance_id: _Optional[str] = ...) -> None: ...
+    epoch: int
+    retention: _duration_pb2.Duration
+    def __init__(self, group_id: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[OffsetCommit, _Mapping]]] = ..., request_id: _Optional[str] = ..., generation_id: _Optional[int] = ..., member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., epoch: _Optional[int] = ..., retention: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class CommitOffsetsResponse(_message.Message):
     __slots__ = ("revision",)
@@ -144,20 +148,22 @@ class CommittedOffset(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., metadata: _Optional[str] = ..., commit_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., expire_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class DeleteOffsetsRequest(_message.Message):
-    __slots__ = ("group_id", "partitions", "topics", "request_id", "validate_only", "reason")
+    __slots__ = ("group_id", "partitions", "topics", "request_id", "validate_only", "reason", "epoch")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     partitions: _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartition]
     topics: _containers.RepeatedScalarFieldContainer[str]
     request_id: str
     validate_only: bool
     reason: str
-    def __init__(self, group_id: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ..., topics: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
+    epoch: int
+    def __init__(self, group_id: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ..., topics: _Optional[_Iterable[str]] = ..., request_id: _Optional[str] = ..., validate_only: bool = ..., reason: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class DeleteOffsetsResponse(_message.Message):
     __slots__ = ("revision", "deleted")

@@ -1,6 +1,10 @@
+import datetime
+
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from typing import ClassVar as _ClassVar, Optional as _Optional
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -19,3 +23,11 @@ class Revision(_message.Message):
     log_partition: int
     log_offset: int
     def __init__(self, log_partition: _Optional[int] = ..., log_offset: _Optional[int] = ...) -> None: ...
+
+class Retention(_message.Message):
+    __slots__ = ("duration", "never")
+    DURATION_FIELD_NUMBER: _ClassVar[int]
+    NEVER_FIELD_NUMBER: _ClassVar[int]
+    duration: _duration_pb2.Duration
+    never: bool
+    def __init__(self, duration: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., never: bool = ...) -> None: ...
