@@ -43,9 +43,11 @@ def answer(shard: Shard, request: Request, now_ms: int = NOW_MS) -> Reply:
     return decision.reply
 
 
-def commit(group_id: str, *entries: OffsetEntry, request_id: bytes = b"") -> CommitOffsets:
+def commit(
+    group_id: str, *entries: OffsetEntry, request_id: bytes = b"", **more: Any
+) -> CommitOffsets:
     """A commit of a group."""
-    return CommitOffsets.of(group_id.encode(), entries, request_id)
+    return CommitOffsets.of(group_id.encode(), entries, request_id, **more)
 
 
 def entry(topic: str, partition: int, offset: int, **more: Any) -> OffsetEntry:

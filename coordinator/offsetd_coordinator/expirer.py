@@ -233,7 +233,7 @@ class Expirer:
         self, partition: int, shard: Shard, config: ExpiryConfig, warnings: _Warnings
     ) -> bool:
         """Goes through one shard; False if a clock jumped. Raises CoordinatorError."""
-        sweep = shard.expiry_sweep(config.terms)
+        sweep = shard.expiry_sweep(config.terms, self._runtime.moment())
         while not sweep.is_done:
             if not self._observe(config):
                 return False

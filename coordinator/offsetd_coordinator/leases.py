@@ -63,6 +63,10 @@ class Leases:
         status = self.status(group_id, now)
         return status is not None and status.is_held
 
+    def check_not_held(self, group_id: bytes, now: Moment) -> None:
+        """Raises LeaseHeld while somebody holds the lease."""
+        check_not_held(group_id, self.status(group_id, now))
+
     def check_writer(self, group_id: bytes, epoch: int, now: Moment) -> None:
         """Raises EpochFenced, or LeaseHeld for one who comes without an epoch (-1)."""
         status = self.status(group_id, now)

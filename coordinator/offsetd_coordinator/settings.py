@@ -188,6 +188,26 @@ class Settings:
         reason="Of a group that members join; its record has to fit max.message.bytes, too.",
     )
 
+    # Leases of groups.
+    lease_min_ttl_ms: int = whole(
+        1000,
+        "lease.min.ttl.ms",
+        unit="ms",
+        least=1,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="The shortest lease of a group that may be asked for.",
+    )
+    lease_max_ttl_ms: int = whole(
+        86_400_000,
+        "lease.max.ttl.ms",
+        unit="ms",
+        least=1,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="The longest: for so long a writer that is gone keeps others away.",
+    )
+
     # Connections and calls.
     socket_request_max_bytes: int = whole(
         4_194_304,
@@ -341,6 +361,13 @@ class Settings:
         is_ours=True,
         reason="Kafka's report of each round of cleaning; a relative name is in the data folder."
         " Empty: none.",
+    )
+    # A Kafka cluster whose data the offsets are of.
+    kafka_bootstrap_servers: str = text(
+        "",
+        "kafka.bootstrap.servers",
+        is_ours=True,
+        reason="Of the cluster that resets ask for the offsets that partitions have. Empty: none.",
     )
     metrics_address: str = address(
         "127.0.0.1:9464",

@@ -120,12 +120,13 @@ class Shard:
             deletion_bytes_max=NODE_BYTES_MAX // config.partitions,
             hash_seeds=config.hash_seeds,
         )
+        self.leases = Leases(self._state.known_group_records)
         self.membership = Membership(
             config.membership,
             records=self._state.known_group_records,
             random_id=config.new_member_name,
+            check_lease=self.leases.check_not_held,
         )
-        self.leases = Leases(self._state.known_group_records)
         self._misplaced: frozenset[bytes] = frozenset()
         self._batch = padded_buffer(config.message_bytes_max)
         self._verdict = np.zeros(columns.VERDICT_COLUMNS, np.int64)
@@ -277,9 +278,14 @@ class Shard:
         live = self.membership.live(group_id)
         return None if live is None else live.state
 
-    def expiry_sweep(self, terms: ExpiryTerms) -> ShardSweep:
-        """A look at all groups, for what has expired."""
-        return ShardSweep(self._state, terms, live_state=self.live_group_state)
+    def expiry_sweep(self, terms: ExpiryTerms, now: Moment) -> ShardSweep:
+        """A look at all groups, for what has expired. A lease that is held at its start counts."""
+        return ShardSweep(
+            self._state,
+            terms,
+            live_state=self.live_group_state,
+            has_lease=lambda group_id: self.leases.is_held(group_id, now),
+        )
 
     def decide_expiry(self, request: ExpireOffsets, now_ms: int) -> Decision:
         """Tombstones for what a sweep has just found. Changes nothing."""

@@ -54,7 +54,7 @@ class Membership:
 
     An empty group is what its records say, and is made from them when a member comes. `records`
     gives a group's records as replayed, None if it has none; `random_id` text that nobody can
-    guess.
+    guess; `check_lease` raises LeaseHeld while a writer that is no member holds a group's lease.
     """
 
     def __init__(
@@ -63,9 +63,11 @@ class Membership:
         *,
         records: Callable[[bytes], GroupRecords | None],
         random_id: Callable[[], str],
+        check_lease: Callable[[bytes, Moment], None] = lambda *_: None,
     ) -> None:
         self.groups: dict[bytes, ClassicGroup] = {}
         self._records = records
+        self._check_lease = check_lease
         self._rebalances = Rebalances(config)
         self._joining = Joining(self._rebalances, random_id)
         # Of a leader's sync, until the record with them is settled.
@@ -101,6 +103,8 @@ class Membership:
         """A member joins: it is answered when the next generation begins, or refused at once."""
         step = Step(group_id=request.group_id)
         try:
+            self._refuse_all()
+            self._check_lease(request.group_id, now)
             group = self._group_to_join(request)
             self._joining.join(group, request, token, step, now)
         except CoordinatorError as refusal:
@@ -294,7 +298,6 @@ class Membership:
 
     def _group_to_join(self, request: JoinGroup) -> ClassicGroup:
         """The group, made if there is none and the member is new."""
-        self._refuse_all()
         group = self.groups.get(request.group_id)
         if group is not None:
             return group

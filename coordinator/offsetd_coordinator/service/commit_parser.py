@@ -9,7 +9,7 @@ from offsetd.v1 import offset_service_pb2
 
 from offsetd_coordinator.commit_wire import CommitReader
 from offsetd_coordinator.errors import InvalidField, InvalidRequest
-from offsetd_coordinator.service import member_validation, validation
+from offsetd_coordinator.service import lease_validation, member_validation, validation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,4 +88,5 @@ class CommitParser:
             metadata_units_max=self._metadata_units_max,
             message_bytes_max=self._message_bytes_max,
             member=member_validation.commits_as(commit),
+            retention_ms=lease_validation.retention_of(commit),
         )

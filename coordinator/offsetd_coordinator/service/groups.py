@@ -21,6 +21,7 @@ from offsetd_coordinator.errors import (
 )
 from offsetd_coordinator.requests import DeleteGroupReply
 from offsetd_coordinator.service import validation
+from offsetd_coordinator.service.group_settings import lease_message, set_retention
 from offsetd_coordinator.service.offsets import until_durable
 from offsetd_coordinator.service.times import set_time
 
@@ -170,12 +171,14 @@ def _read_page_token(
 
 
 def _listing(listing: GroupListing) -> group_service_pb2.GroupListing:
-    return group_service_pb2.GroupListing(
+    message = group_service_pb2.GroupListing(
         group_id=listing.group_id.decode(),
         type=int(listing.type),  # type: ignore[arg-type]
         state=int(listing.state),  # type: ignore[arg-type]
         protocol_type=listing.protocol_type,
     )
+    set_retention(message, listing.settings)
+    return message
 
 
 def _group(group: Group, runtime: Runtime) -> group_service_pb2.Group:
@@ -205,4 +208,7 @@ def _group(group: Group, runtime: Runtime) -> group_service_pb2.Group:
         ],
     )
     set_time(message.state_time, group.state_timestamp_ms)
+    set_retention(message, group.settings)
+    if group.lease is not None:
+        message.lease.CopyFrom(lease_message(group.lease.lease, group.lease.expire_ms))
     return message

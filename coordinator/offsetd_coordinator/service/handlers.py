@@ -10,7 +10,9 @@ from offsetd_coordinator.service import calls
 from offsetd_coordinator.service.admin import AdminService
 from offsetd_coordinator.service.commit_parser import CommitParser
 from offsetd_coordinator.service.config_admin import ConfigAdmin
+from offsetd_coordinator.service.group_settings import GroupSettingsService
 from offsetd_coordinator.service.groups import GroupService
+from offsetd_coordinator.service.lease_validation import TtlBounds
 from offsetd_coordinator.service.log_admin import LogAdmin
 from offsetd_coordinator.service.membership import MembershipService
 from offsetd_coordinator.service.offsets import OffsetService
@@ -43,6 +45,10 @@ def generic_handlers(
     )
     offsets = OffsetService(node, parser)
     groups, membership = GroupService(node), MembershipService(node)
+    ttl_bounds = TtlBounds(
+        ttl_ms_min=settings.lease_min_ttl_ms, ttl_ms_max=settings.lease_max_ttl_ms
+    )
+    group_settings = GroupSettingsService(node, ttl_bounds)
     request_bytes_max = settings.socket_request_max_bytes
 
     def unary(answer: calls.UnaryAnswer) -> grpc.RpcMethodHandler[bytes, bytes]:
@@ -77,6 +83,10 @@ def generic_handlers(
                 "SyncGroup": unary(membership.sync_group),
                 "Heartbeat": unary(membership.heartbeat),
                 "LeaveGroup": unary(membership.leave_group),
+                "UpdateGroup": unary(group_settings.update_group),
+                "AcquireGroup": unary(group_settings.acquire_group),
+                "RenewGroup": unary(group_settings.renew_group),
+                "ReleaseGroup": unary(group_settings.release_group),
             },
         ),
         calls.service_handler(ADMIN_SERVICE, _admin_methods(node, unary)),

@@ -6,7 +6,7 @@ has to fit Kafka's schemas: a name's UTF-8 form fits an int16 length.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
@@ -14,6 +14,7 @@ from offsetd_coordinator.errors import (
     InvalidCommitSize,
     InvalidGroupId,
     InvalidLeaderEpoch,
+    InvalidLease,
     InvalidMetadata,
     InvalidOffset,
     InvalidPartition,
@@ -33,7 +34,7 @@ from offsetd_coordinator.requests import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from offsetd.v1 import group_service_pb2, offset_service_pb2, types_pb2
+    from offsetd.v1 import group_service_pb2, offset_service_pb2
 
     from offsetd_coordinator.membership.calls import MemberIdentity
 
@@ -51,6 +52,18 @@ _TOO_MANY_BYTES: Final = "{size_bytes} bytes of UTF-8, more than {bytes_max}"
 _TOO_MANY_UNITS: Final = "{units} UTF-16 units, more than {units_max}"
 
 AnyRequest = TypeVar("AnyRequest", bound=Message)
+
+
+class NamesPartition(Protocol):
+    """A message that names a partition, whatever else it says."""
+
+    @property
+    def topic(self) -> str:
+        """Its topic."""
+
+    @property
+    def partition(self) -> int:
+        """Its number."""
 
 
 def parse(message_class: type[AnyRequest], message: bytes) -> AnyRequest:
@@ -71,6 +84,7 @@ def commit_offsets(
     metadata_units_max: int,
     message_bytes_max: int,
     member: MemberIdentity | None = None,
+    retention_ms: int = -1,
 ) -> CommitOffsets:
     """A commit to decide on. Raises the Invalid… error of the first field that breaks a rule."""
     group_id = written_group_id(request.group_id)
@@ -91,7 +105,12 @@ def commit_offsets(
     seen: set[tuple[bytes, int]] = set()
     for index, entry in enumerate(entries):
         _refuse_seen(seen, (entry.topic, entry.partition), f"offsets[{index}]")
-    return CommitOffsets.of(group_id, entries, request_id, member=member)
+    epoch = _epoch_of_writer(request)
+    if member is not None and epoch >= 0:
+        raise InvalidRequest("epoch", "a member commits by its generation")
+    return CommitOffsets.of(
+        group_id, entries, request_id, epoch=epoch, retention_ms=retention_ms, member=member
+    )
 
 
 def offsets_fitting(message_bytes_max: int) -> int:
@@ -108,10 +127,11 @@ def delete_offsets(request: offset_service_pb2.DeleteOffsetsRequest) -> DeleteOf
         group_id=written_group_id(request.group_id),
         partitions=tuple(topic_partitions(request.partitions, "partitions")),
         topics=tuple(
-            _topic(topic, f"topics[{index}]") for index, topic in enumerate(request.topics)
+            read_topic(topic, f"topics[{index}]") for index, topic in enumerate(request.topics)
         ),
         request_id=read_request_id(request.request_id),
         validate_only=request.validate_only,
+        epoch=_epoch_of_writer(request),
     )
 
 
@@ -126,13 +146,13 @@ def delete_group(request: group_service_pb2.DeleteGroupRequest) -> DeleteGroup:
 
 
 def topic_partitions(
-    partitions: Iterable[types_pb2.TopicPartition], field: str
+    partitions: Iterable[NamesPartition], field: str
 ) -> Iterator[tuple[bytes, int]]:
     """Partitions that are named, one by one, as each is found good and not named before."""
     seen: set[tuple[bytes, int]] = set()
     for index, named in enumerate(partitions):
         checked = (
-            _topic(named.topic, f"{field}[{index}].topic"),
+            read_topic(named.topic, f"{field}[{index}].topic"),
             _partition(named.partition, f"{field}[{index}]"),
         )
         _refuse_seen(seen, checked, f"{field}[{index}]")
@@ -168,14 +188,15 @@ def read_request_id(request_id: str) -> bytes:
 
 def check_reason(reason: str) -> None:
     """Raises InvalidRequest for one that is too long."""
-    if (units := _utf16_units(reason)) > REASON_UNITS_MAX:
+    if (units := utf16_units(reason)) > REASON_UNITS_MAX:
         raise InvalidRequest("reason", _TOO_MANY_UNITS, units=units, units_max=REASON_UNITS_MAX)
 
 
-def _topic(topic: str, field: str) -> bytes:
+def read_topic(topic: str, field: str) -> bytes:
+    """A topic's name. Raises InvalidTopic."""
     if not topic:
         raise InvalidTopic(field, "empty")
-    if (units := _utf16_units(topic)) > TOPIC_UNITS_MAX:
+    if (units := utf16_units(topic)) > TOPIC_UNITS_MAX:
         raise InvalidTopic(field, _TOO_MANY_UNITS, units=units, units_max=TOPIC_UNITS_MAX)
     return topic.encode()
 
@@ -214,11 +235,11 @@ def _offset_entry(
             raise InvalidOffset(f"{field}.end_offset", _BELOW_0, value=end_offset)
     precondition, expected = _precondition(commit, field)
     return OffsetEntry(
-        topic=_topic(commit.topic, f"{field}.topic"),
+        topic=read_topic(commit.topic, f"{field}.topic"),
         partition=_partition(commit.partition, field),
         offset=commit.offset,
         leader_epoch=leader_epoch,
-        metadata=_metadata(commit.metadata, f"{field}.metadata", metadata_units_max),
+        metadata=read_metadata(commit.metadata, f"{field}.metadata", metadata_units_max),
         precondition=precondition,
         expected=expected,
         monotonic=commit.monotonic,
@@ -226,9 +247,10 @@ def _offset_entry(
     )
 
 
-def _metadata(metadata: str, field: str, units_max: int) -> bytes:
+def read_metadata(metadata: str, field: str, units_max: int) -> bytes:
+    """The metadata of an offset. Raises InvalidMetadata."""
     encoded = metadata.encode()
-    if (units := _utf16_units(metadata)) > units_max:
+    if (units := utf16_units(metadata)) > units_max:
         raise InvalidMetadata(field, _TOO_MANY_UNITS, units=units, units_max=units_max)
     if len(encoded) > METADATA_BYTES_MAX:
         raise InvalidMetadata(
@@ -253,5 +275,19 @@ def _precondition(commit: offset_service_pb2.OffsetCommit, field: str) -> tuple[
     return Precondition.EXPECTED_REVISION, expected
 
 
-def _utf16_units(text: str) -> int:
+def _epoch_of_writer(
+    request: offset_service_pb2.CommitOffsetsRequest | offset_service_pb2.DeleteOffsetsRequest,
+) -> int:
+    return lease_epoch(request.epoch) if request.HasField("epoch") else -1
+
+
+def lease_epoch(epoch: int) -> int:
+    """The epoch of a lease. Raises InvalidLease."""
+    if epoch < 0:
+        raise InvalidLease("epoch", _BELOW_0, value=epoch)
+    return epoch
+
+
+def utf16_units(text: str) -> int:
+    """How long Kafka takes a text to be."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
