@@ -1,0 +1,236 @@
+"""Members' calls over a runtime: durable before they are answered, timed, refused as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from offsetd.v1 import group_service_pb2, offset_service_pb2
+from offsetd_coordinator.errors import CoordinatorError
+from offsetd_coordinator.groups import GroupState
+from offsetd_coordinator.service.membership import MembershipService
+from serving_nodes import WAIT_SECONDS, ServingNode, commit_request, serving_node
+
+GROUP = "g"
+DELAY_MS = 3000
+
+
+class LowDisk:
+    """A disk on which only deletions find room."""
+
+    is_low = True
+
+    def note_full(self, refusal: object) -> None:
+        """Nobody looks."""
+
+
+class Members:
+    """Members of one group of a node, through the service."""
+
+    def __init__(self, serving: ServingNode) -> None:
+        self.serving = serving
+        self.service = MembershipService(serving.node)
+
+    def join(self, member_id: str = "", **more: Any) -> asyncio.Task[Any]:
+        """A join that may wait."""
+        request = group_service_pb2.JoinGroupRequest(
+            group_id=GROUP,
+            member_id=member_id,
+            client_id="c",
+            protocol_type="consumer",
+            protocols=[group_service_pb2.GroupProtocol(name="range", metadata=b"m")],
+            **more,
+        )
+        request.session_timeout.FromMilliseconds(10_000)
+        return _task(self.service.join_group(request.SerializeToString()))
+
+    async def come_in(self) -> tuple[str, asyncio.Task[Any]]:
+        """The member's id, and its join, which waits."""
+        with pytest.raises(CoordinatorError) as refused:
+            await self.join()
+        member_id = refused.value.variables["member_id"]
+        task = self.join(member_id)
+        await turn()
+        return member_id, task
+
+    def sync(self, member_id: str, generation: int, **assignments: bytes) -> asyncio.Task[Any]:
+        """A sync that may wait."""
+        request = group_service_pb2.SyncGroupRequest(
+            group_id=GROUP, member_id=member_id, generation_id=generation
+        )
+        for each, assignment in assignments.items():
+            request.assignments.add(member_id=each.replace("_", "-"), assignment=assignment)
+        return _task(self.service.sync_group(request.SerializeToString()))
+
+    async def heartbeat(self, member_id: str, generation: int) -> str:
+        """The refusal's reason, or nothing."""
+        request = group_service_pb2.HeartbeatRequest(
+            group_id=GROUP, member_id=member_id, generation_id=generation
+        )
+        try:
+            await self.service.heartbeat(request.SerializeToString())
+        except CoordinatorError as error:
+            return error.reason
+        return ""
+
+    def advance(self, milliseconds: int) -> None:
+        """Time passes, and the runtime looks at its deadlines."""
+        self.serving.clock.advance(milliseconds)
+        self.serving.runtime.members.expire()
+
+    async def stable(self) -> str:
+        """A group of one member; its id."""
+        member_id, task = await self.come_in()
+        self.advance(DELAY_MS)
+        joined = group_service_pb2.JoinGroupResponse.FromString(await until(task))
+        await until(self.sync(member_id, joined.generation_id))
+        return member_id
+
+    def state(self) -> GroupState | None:
+        """What the shard says of the group."""
+        runtime = self.serving.runtime
+        shard = runtime.shards[runtime.partition_of(GROUP.encode())]
+        return shard.live_group_state(GROUP.encode())
+
+
+def _task(call: Any) -> asyncio.Task[Any]:
+    return asyncio.ensure_future(call)
+
+
+async def until(task: asyncio.Task[Any]) -> bytes:
+    return await asyncio.wait_for(task, WAIT_SECONDS)
+
+
+async def turn() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def reason_of(task: asyncio.Task[Any]) -> str:
+    with pytest.raises(CoordinatorError) as refused:
+        await until(task)
+    return refused.value.reason
+
+
+async def _sync_is_answered_once_durable() -> None:
+    async with serving_node(flushing=False) as serving:
+        members = Members(serving)
+        member_id, task = await members.come_in()
+        members.advance(DELAY_MS)
+        await until(task)  # Nothing is written yet, so nothing is waited for.
+        sync = members.sync(member_id, 1)
+        await turn()
+        assert members.state() is GroupState.STABLE
+        beat = _task(members.heartbeat(member_id, 1))
+        await turn()
+        assert not sync.done()
+        assert not beat.done()  # It rests on the group's record, too.
+        serving.runtime.start()
+        await until(sync)
+        assert await until(beat) == ""
+
+
+async def _full_disk_makes_members_join_again() -> None:
+    async with serving_node() as serving:
+        members = Members(serving)
+        member_id, task = await members.come_in()
+        members.advance(DELAY_MS)
+        await until(task)
+        end = {each: shard.offset_next for each, shard in serving.runtime.shards.items()}
+        serving.runtime._disk = LowDisk()
+        assert await reason_of(members.sync(member_id, 1)) == "DISK_FULL"
+        assert members.state() is GroupState.PREPARING_REBALANCE
+        assert end == {each: shard.offset_next for each, shard in serving.runtime.shards.items()}
+        assert await members.heartbeat(member_id, 1) == "REBALANCE_IN_PROGRESS"
+        again = group_service_pb2.JoinGroupResponse.FromString(await until(members.join(member_id)))
+        assert again.generation_id == 2
+        # A group that empties may say so even then: it takes less room from now on.
+        request = group_service_pb2.LeaveGroupRequest(group_id=GROUP)
+        request.members.add(member_id=member_id)
+        await members.service.leave_group(request.SerializeToString())
+        assert members.state() is None
+        _, group = serving.runtime.get_group(GROUP.encode())
+        assert not isinstance(group, CoordinatorError)
+        assert (group.state, group.generation) == (GroupState.EMPTY, 3)
+
+
+async def _drain_refuses_waiting_calls() -> None:
+    async with serving_node() as serving:
+        members = Members(serving)
+        member_id, joining = await members.come_in()
+        serving.node.drain()
+        assert await reason_of(joining) == "COORDINATOR_NOT_AVAILABLE"
+        assert serving.runtime.members.waiting == 0
+        assert await members.heartbeat(member_id, 0) == "COORDINATOR_NOT_AVAILABLE"
+
+
+async def _cancelled_call_is_forgotten() -> None:
+    async with serving_node() as serving:
+        members = Members(serving)
+        member_id, joining = await members.come_in()
+        joining.cancel()
+        await turn()
+        assert serving.runtime.members.waiting == 0
+        members.advance(DELAY_MS)
+        assert members.state() is GroupState.COMPLETING_REBALANCE
+        # It comes back, and is answered as it would have been.
+        again = group_service_pb2.JoinGroupResponse.FromString(await until(members.join(member_id)))
+        assert again.generation_id == 1
+
+
+async def _commit_keeps_a_member_alive() -> None:
+    async with serving_node() as serving:
+        members = Members(serving)
+        member_id = await members.stable()
+        for _ in range(3):
+            members.advance(9_999)
+            request = commit_request(GROUP, 5)
+            request.member_id, request.generation_id = member_id, 1
+            response = await serving.offsets.commit_offsets(request.SerializeToString())
+            assert offset_service_pb2.CommitOffsetsResponse.FromString(response).HasField(
+                "revision"
+            )
+        with pytest.raises(CoordinatorError) as refused:
+            await serving.commit(GROUP, 6)
+        assert refused.value.reason == "UNKNOWN_MEMBER_ID"
+        members.advance(10_000)
+        assert members.state() is None
+        await serving.commit(GROUP, 6)
+
+
+async def _one_timer_wakes_for_the_nearest_deadline() -> None:
+    async with serving_node() as serving:
+        members = Members(serving)
+        await members.stable()
+        calls = serving.runtime.members
+        assert calls._timer is not None
+        assert calls._timer_ms <= serving.clock.monotonic_ms() + 10_000
+        timer = calls._timer
+        await members.heartbeat("nobody", 1)
+        assert calls._timer is timer
+        timer.cancel()
+
+
+def test_a_sync_and_what_rests_on_it_are_answered_once_they_are_durable() -> None:
+    asyncio.run(_sync_is_answered_once_durable())
+
+
+def test_on_a_full_disk_members_join_again_and_nothing_is_half_done() -> None:
+    asyncio.run(_full_disk_makes_members_join_again())
+
+
+def test_a_drain_refuses_those_who_wait() -> None:
+    asyncio.run(_drain_refuses_waiting_calls())
+
+
+def test_a_cancelled_call_is_forgotten_and_its_member_is_not() -> None:
+    asyncio.run(_cancelled_call_is_forgotten())
+
+
+def test_a_members_commit_is_a_sign_of_life_and_outsiders_are_refused() -> None:
+    asyncio.run(_commit_keeps_a_member_alive())
+
+
+def test_one_timer_is_set_to_the_nearest_deadline() -> None:
+    asyncio.run(_one_timer_wakes_for_the_nearest_deadline())
