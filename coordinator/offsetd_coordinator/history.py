@@ -1,0 +1,276 @@
+"""What happened to offsets, read from a log partition's files. For a thread beside the loop.
+
+Cleaning takes records away while others read. So every reader asks afterwards whether what it read
+was whole (`PartitionLog.gapless_from`), and says so where it was not. Only what is durable is read:
+callers give the log's durable end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+from offsetd_storage.errors import CorruptBatch
+from offsetd_storage.kernels import padded_copy
+from offsetd_storage.record_batch import decode_batch
+
+from offsetd_coordinator.errors import CoordinatorNotAvailable
+from offsetd_coordinator.history_errors import HistoryCompacted
+from offsetd_coordinator.kernels import changes as columns
+from offsetd_coordinator.kernels.changes import (
+    CHANGE_COLUMNS,
+    COMMITTED,
+    CURSOR_SLOTS,
+    DELETED,
+    OTHER_BATCH,
+    OTHER_KEY,
+    UNREADABLE,
+    read_changes,
+)
+from offsetd_coordinator.schemas.keys import OffsetKey, decode_key
+from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
+from offsetd_coordinator.schemas.primitives import UndecodableRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+    from offsetd_storage.partition_log import PartitionLog
+
+    from offsetd_coordinator.kernels.columns import Bytes
+
+CHUNK_BYTES: Final = 1 << 18
+_ROWS: Final = 1024
+_TRIES_MAX: Final = 8
+
+Partition = tuple[bytes, int]
+
+
+class Change(NamedTuple):
+    """One record about an offset. `kind` is COMMITTED, DELETED or UNREADABLE.
+
+    What follows the kind is set where it is COMMITTED; -1 is none.
+    """
+
+    log_offset: int
+    time_ms: int
+    group_id: bytes
+    topic: bytes
+    partition: int
+    kind: int
+    offset: int = -1
+    leader_epoch: int = -1
+    metadata: bytes = b""
+    commit_time_ms: int = -1
+    expire_time_ms: int = -1
+
+
+def changes(
+    log: PartitionLog,
+    start: int,
+    end: int,
+    group_id: bytes = b"",
+    *,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Iterator[Change]:
+    """Changes of a group, or of all, from log offset `start` up to a batch's `end`, in order.
+
+    What is missing is passed over. Raises CorruptBatch, OSError.
+    """
+    rows = np.empty((_ROWS, CHANGE_COLUMNS), np.int64)
+    group = padded_copy(group_id)
+    for buffer, size in log.read_chunks(chunk_bytes, offset=start, offset_limit=end):
+        for change in _of_batches(buffer, size, group, len(group_id) or -1, rows):
+            # The first batch may begin below; a key of another form may be another group's.
+            if start <= change.log_offset and (not group_id or change.group_id == group_id):
+                yield change
+
+
+def _of_batches(
+    buffer: Bytes, size: int, group: Bytes, group_size: int, rows: npt.NDArray[np.int64]
+) -> Iterator[Change]:
+    cursor = np.zeros(CURSOR_SLOTS, np.int64)
+    while True:
+        count = read_changes(buffer, size, group, group_size, cursor, rows)
+        for row in rows[:count].tolist():
+            yield from _changes_of(buffer, row)
+        if count < len(rows):
+            return
+
+
+def _changes_of(buffer: Bytes, row: list[int]) -> Iterator[Change]:
+    kind = row[columns.KIND]
+    if kind <= UNREADABLE:
+        yield _change(buffer, row)
+    elif kind == OTHER_KEY:
+        yield from _of_other_key(buffer, row)
+    else:
+        assert kind == OTHER_BATCH
+        start, size = row[columns.GROUP_START], row[columns.GROUP_SIZE]
+        yield from _of_compressed(buffer[start : start + size].tobytes())
+
+
+def _change(buffer: Bytes, row: list[int]) -> Change:
+    """See the columns: a row lists them in their order."""
+    at, time, kind, group_at, group_size, topic_at, topic_size, partition = row[:8]
+    group_id = buffer[group_at : group_at + group_size].tobytes()
+    topic = buffer[topic_at : topic_at + topic_size].tobytes()
+    if kind != COMMITTED:
+        return Change(at, time, group_id, topic, partition, kind)
+    offset, leader_epoch, metadata_at, metadata_size, committed_ms, expires_ms = row[8:]
+    metadata = b""
+    if metadata_size:
+        metadata = buffer[metadata_at : metadata_at + metadata_size].tobytes()
+    return Change(
+        at,
+        time,
+        group_id,
+        topic,
+        partition,
+        kind,
+        offset,
+        leader_epoch,
+        metadata,
+        committed_ms,
+        expires_ms,
+    )
+
+
+def _of_other_key(buffer: Bytes, row: list[int]) -> Iterator[Change]:
+    """A key of another form, as brokers before Kafka 0.9 wrote them; or none of an offset."""
+    key_at, key_size = row[columns.GROUP_START], row[columns.GROUP_SIZE]
+    value_at, value_size = row[columns.TOPIC_START], row[columns.TOPIC_SIZE]
+    yield from _of_record(
+        row[columns.LOG_OFFSET],
+        row[columns.TIME],
+        buffer[key_at : key_at + key_size].tobytes(),
+        None if value_size < 0 else buffer[value_at : value_at + value_size].tobytes(),
+    )
+
+
+def _of_record(offset: int, time_ms: int, key: bytes, value: bytes | None) -> Iterator[Change]:
+    try:
+        decoded = decode_key(key)
+    except UndecodableRecord:
+        return
+    if not isinstance(decoded, OffsetKey):
+        return
+    known = Change(
+        offset,
+        time_ms,
+        decoded.group.encode(),
+        decoded.topic.encode(),
+        decoded.partition,
+        DELETED if value is None else UNREADABLE,
+    )
+    if value is not None:
+        try:
+            committed = OffsetCommitValue.decode(value)
+        except UndecodableRecord:
+            pass
+        else:
+            known = known._replace(
+                kind=COMMITTED,
+                offset=committed.offset,
+                leader_epoch=committed.leader_epoch,
+                metadata=committed.metadata.encode(),
+                commit_time_ms=committed.commit_timestamp_ms,
+                expire_time_ms=committed.expire_timestamp_ms,
+            )
+    yield known
+
+
+def _of_compressed(raw: bytes) -> Iterator[Change]:
+    """Of a batch that a broker compressed; one that cannot be read says nothing."""
+    try:
+        records = decode_batch(raw, check_crc=False).records
+    except (CorruptBatch, ValueError):
+        return
+    for record in records:
+        yield from _of_record(record.offset, record.timestamp_ms, record.key or b"", record.value)
+
+
+def whole_changes(
+    log: PartitionLog,
+    start: int | None,
+    end: int,
+    group_id: bytes,
+    take: Callable[[Iterator[Change]], list[Change]] = list,
+) -> tuple[int, list[Change]]:
+    """From where on all changes are there, and what `take` takes of a group's from `start` on.
+
+    None: as old as there are, with all that follow. They come one by one, up to `end`.
+
+    Raises HistoryCompacted, CorruptBatch, OSError.
+    """
+    for _ in range(_TRIES_MAX):
+        oldest = log.gapless_from
+        first = oldest if start is None else start
+        found = take(changes(log, first, end, group_id)) if first >= oldest else []
+        oldest = log.gapless_from
+        if first >= oldest:
+            return oldest, found
+        if start is not None:
+            raise compacted(oldest)
+    raise compacted(oldest)
+
+
+def end_of(log: PartitionLog, time_ms: int, end: int) -> int:
+    """Where the first record lies that was written later than this, or `end`.
+
+    Clocks go back: then a later record may have an earlier time. Raises HistoryCompacted if a
+    record that is gone may have been there.
+    """
+    found = log.offset_for_timestamp(time_ms + 1)
+    if found is None or found >= end:
+        return end
+    oldest = log.gapless_from
+    if 0 < oldest >= found:
+        raise compacted(oldest)
+    return found
+
+
+def offsets_before(
+    log: PartitionLog, limit: int, end: int, group_id: bytes
+) -> dict[Partition, Change]:
+    """What a group had committed before log offset `limit` was written.
+
+    Raises HistoryCompacted where that cannot be told for sure, CorruptBatch, OSError.
+    """
+    for _ in range(_TRIES_MAX):
+        before = log.segments
+        last, next_after = _around(log, limit, end, group_id)
+        # What is read while segments are exchanged may be of none of their states.
+        if log.segments[: len(before)] == before:
+            break
+    else:
+        raise CoordinatorNotAvailable("the log is being cleaned all the time")
+    gapless_from, superseders_end = log.gapless_from, log.superseders_end
+    if limit < gapless_from:
+        raise compacted(max(gapless_from, superseders_end))
+    for partition, offset in next_after.items():
+        known = last.get(partition)
+        # What is gone has a later record of its partition below `superseders_end`.
+        if offset < superseders_end and (known is None or known.log_offset < gapless_from):
+            raise compacted(max(gapless_from, superseders_end))
+    return {partition: change for partition, change in last.items() if change.kind != DELETED}
+
+
+def _around(
+    log: PartitionLog, limit: int, end: int, group_id: bytes
+) -> tuple[dict[Partition, Change], dict[Partition, int]]:
+    """By partition: the last change before `limit`, and where the first one from there on lies."""
+    last: dict[Partition, Change] = {}
+    next_after: dict[Partition, int] = {}
+    for change in changes(log, 0, end, group_id):
+        partition = (change.topic, change.partition)
+        if change.log_offset < limit:
+            last[partition] = change
+        else:
+            next_after.setdefault(partition, change.log_offset)
+    return last, next_after
+
+
+def compacted(oldest: int) -> HistoryCompacted:
+    """The refusal of what may have been cleaned away below `oldest`."""
+    return HistoryCompacted("what is asked for may be cleaned away", oldest_revision=oldest)
