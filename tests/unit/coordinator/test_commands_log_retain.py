@@ -183,7 +183,8 @@ def test_any_compacted_topic_is_cleaned_by_its_name(tmp_path: Path) -> None:
     refused = offsetd_log(*arguments, AUDIT_TOPIC)
     assert refused.code == 1
     assert "not compact" in refused.err
-    outcome = offsetd_log(*arguments, CONFIG_TOPIC, output=OutputFormat.JSON)
+    arguments = (*arguments, CONFIG_TOPIC)
+    outcome = offsetd_log(*arguments, "--set", "request.id.window.ms=0", output=OutputFormat.JSON)
     assert outcome.code == 0, outcome.err
     (row,) = json.loads(outcome.out)
     assert (row["records_before"], row["records_after"]) == (20, 1)

@@ -65,6 +65,7 @@ class ScrapedNode:
         """Rolls and cleans one log."""
         topic_partition = TopicPartition("__consumer_offsets", partition)
         rounds = self.cleaner_log.totals.rounds
+        self.serving.clock.advance(1)  # What was written in this very millisecond stays.
         future = self.upkeep.cleaner.compact([topic_partition], rolls_active=True)[topic_partition]
         assert await asyncio.wait_for(asyncio.wrap_future(future), WAIT_SECONDS) is not None
         async with asyncio.timeout(WAIT_SECONDS):
