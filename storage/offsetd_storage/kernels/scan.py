@@ -199,10 +199,8 @@ def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Num
             largest_timestamp_offset = last_offset
         file_position = state[FILE_POSITION] + position
         if file_position - indexed_position > state[INDEX_INTERVAL_BYTES]:
-            index[rows, 0] = last_offset
-            index[rows, 1] = file_position
-            index[rows, 2] = largest_timestamp
-            index[rows, 3] = largest_timestamp_offset
+            index[rows, 0], index[rows, 1] = last_offset, file_position
+            index[rows, 2], index[rows, 3] = largest_timestamp, largest_timestamp_offset
             rows += 1
             indexed_position = file_position
         offset_next = last_offset + 1
