@@ -48,7 +48,7 @@ class FetchAnswer:
             several = offsets[start : start + ITEMS_PER_TURN]
             # Parts of a message, one behind the other, are the message.
             part = offset_service_pb2.GroupOffsets(
-                offsets=map(_committed_offset, several)
+                offsets=map(committed_offset, several)
             ).SerializeToString()
             parts.append(part)
             size += len(part)
@@ -70,7 +70,8 @@ class FetchAnswer:
             )
 
 
-def _committed_offset(stored: CommittedOffset) -> offset_service_pb2.CommittedOffset:
+def committed_offset(stored: CommittedOffset) -> offset_service_pb2.CommittedOffset:
+    """A stored offset, as it is answered."""
     message = offset_service_pb2.CommittedOffset(
         topic=stored.topic.decode(),
         partition=stored.partition,

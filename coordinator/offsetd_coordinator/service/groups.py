@@ -3,42 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import contextlib
-import hashlib
 import heapq
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
-import structlog
 from offsetd.v1 import group_service_pb2, types_pb2
 
 from offsetd_coordinator.errors import (
     CoordinatorError,
-    InvalidPageToken,
-    InvalidRequest,
     LogPartitionQuarantined,
 )
+from offsetd_coordinator.groups import Group
 from offsetd_coordinator.requests import DeleteGroupReply
 from offsetd_coordinator.service import validation
+from offsetd_coordinator.service.change_events import group_event
+from offsetd_coordinator.service.fetch_answer import committed_offset
 from offsetd_coordinator.service.group_settings import lease_message, set_retention
 from offsetd_coordinator.service.offsets import until_durable
+from offsetd_coordinator.service.pages import (
+    not_ours,
+    page_token,
+    read_page_size,
+    read_page_token,
+)
 from offsetd_coordinator.service.times import set_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from offsetd_coordinator.groups import Group, GroupListing
+    from offsetd_coordinator.audit import AuditEvent
+    from offsetd_coordinator.groups import GroupListing
     from offsetd_coordinator.node import Node
+    from offsetd_coordinator.requests import CommittedOffset, Reply
     from offsetd_coordinator.runtime import Runtime
-
-_log = structlog.get_logger(__name__)
 
 PAGE_SIZE_DEFAULT: Final = 1000
 PAGE_SIZE_MAX: Final = 10_000
-_QUESTION_DIGEST_BYTES: Final = 8
 _PARTITION_BYTES: Final = 4
-_NOT_OURS: Final = "not one that this server made"
 
 
 class GroupService:
@@ -51,11 +53,9 @@ class GroupService:
         """One page of groups, by log partition and id: of one partition read in each turn."""
         runtime = self._node.serving()
         request = validation.parse(group_service_pb2.ListGroupsRequest, message)
-        if request.page_size < 0:
-            raise InvalidRequest("page_size", "{value} is below 0", value=request.page_size)
-        page_size = min(request.page_size or PAGE_SIZE_DEFAULT, PAGE_SIZE_MAX)
+        page_size = _page_size(request)
         prefix = validation.read_group_id(request.group_id_prefix, "group_id_prefix")
-        first_partition, after = _read_page_token(request, runtime.partitions)
+        first_partition, after = _last_of_page_before(request, runtime.partitions)
         found: list[tuple[int, GroupListing]] = []
         ticket = 0
         for partition in range(first_partition, runtime.partitions):
@@ -86,28 +86,55 @@ class GroupService:
         )
         if len(found) > page_size:
             last_partition, last = found[page_size - 1]
-            response.next_page_token = _page_token(request, last_partition, last.group_id)
+            position = last_partition.to_bytes(_PARTITION_BYTES) + last.group_id
+            response.next_page_token = page_token(_question(request), position)
         return response.SerializeToString()
 
     async def get_group(self, message: bytes) -> bytes:
         """One group."""
         runtime = self._node.serving()
         request = validation.parse(group_service_pb2.GetGroupRequest, message)
+        page_size = _page_size(request)
+        question = group_service_pb2.GetGroupRequest(group_id=request.group_id)
+        after = read_page_token(question, request.page_token)
         group_id = validation.read_group_id(request.group_id, "group_id")
         ticket, outcome = runtime.get_group(group_id)
+        offsets: Sequence[CommittedOffset] | CoordinatorError = ()
+        if request.include_offsets and isinstance(outcome, Group):
+            offsets = runtime.fetch(group_id, None, require_stable=False)[1]
         await until_durable(runtime, ticket)
         if isinstance(outcome, CoordinatorError):
             raise outcome
-        return group_service_pb2.GetGroupResponse(
-            group=_group(outcome, runtime)
-        ).SerializeToString()
+        if isinstance(offsets, CoordinatorError):
+            raise offsets
+        response = group_service_pb2.GetGroupResponse(group=_group(outcome, runtime))
+        start = 0 if after is None else bisect_right(offsets, _position(after), key=_place)
+        page = offsets[start : start + page_size]
+        response.offsets.extend(map(committed_offset, page))
+        if start + page_size < len(offsets):
+            topic, partition = _place(page[-1])
+            position = partition.to_bytes(_PARTITION_BYTES) + topic
+            response.next_page_token = page_token(question, position)
+        return response.SerializeToString()
 
     async def delete_group(self, message: bytes) -> bytes:
         """Deletes a group; the answer leaves once that is durable."""
-        runtime = self._node.serving()
+        runtime, administration = self._node.serving(), self._node.administering()
         received = validation.parse(group_service_pb2.DeleteGroupRequest, message)
         request = validation.delete_group(received)
-        ticket, outcome = runtime.submit(request)
+
+        def event_of(reply: Reply) -> AuditEvent:
+            assert isinstance(reply, DeleteGroupReply)
+            return group_event(
+                "DeleteGroup",
+                request.group_id,
+                {"offset_count": reply.offset_count},
+                time_ms=administration.clock.now_ms(),
+                reason=received.reason,
+                request_id=received.request_id,
+            )
+
+        ticket, outcome = administration.change_group(request, event_of)
         await until_durable(runtime, ticket)
         if isinstance(outcome, CoordinatorError):
             raise outcome
@@ -116,12 +143,6 @@ class GroupService:
         if outcome.last_offset is not None:
             response.revision.log_partition = runtime.partition_of(request.group_id)
             response.revision.log_offset = outcome.last_offset
-            _log.info(
-                "group deleted",
-                group=received.group_id,
-                count=outcome.offset_count,
-                reason=received.reason,
-            )
         return response.SerializeToString()
 
 
@@ -135,39 +156,42 @@ def _matching(
             yield listing
 
 
-def _question_digest(request: group_service_pb2.ListGroupsRequest) -> bytes:
-    """A digest of all but the page: a token is good for the question it was made for."""
-    question = group_service_pb2.ListGroupsRequest(
+def _page_size(
+    request: group_service_pb2.ListGroupsRequest | group_service_pb2.GetGroupRequest,
+) -> int:
+    return read_page_size(request.page_size, default=PAGE_SIZE_DEFAULT, most=PAGE_SIZE_MAX)
+
+
+def _question(
+    request: group_service_pb2.ListGroupsRequest,
+) -> group_service_pb2.ListGroupsRequest:
+    return group_service_pb2.ListGroupsRequest(
         states=request.states, types=request.types, group_id_prefix=request.group_id_prefix
     )
-    encoded = question.SerializeToString(deterministic=True)
-    return hashlib.sha256(encoded).digest()[:_QUESTION_DIGEST_BYTES]
 
 
-def _page_token(
-    request: group_service_pb2.ListGroupsRequest, last_partition: int, last_group_id: bytes
-) -> str:
-    partition = last_partition.to_bytes(_PARTITION_BYTES, "big")
-    return base64.urlsafe_b64encode(_question_digest(request) + partition + last_group_id).decode()
-
-
-def _read_page_token(
+def _last_of_page_before(
     request: group_service_pb2.ListGroupsRequest, partitions: int
 ) -> tuple[int, bytes | None]:
     """The last group of the page before: its log partition and id. (0, None): the first page."""
-    if not request.page_token:
+    position = read_page_token(_question(request), request.page_token)
+    if position is None:
         return 0, None
-    try:
-        token = base64.b64decode(request.page_token, altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise InvalidPageToken("page_token", _NOT_OURS) from error
-    digest, position = token[:_QUESTION_DIGEST_BYTES], token[_QUESTION_DIGEST_BYTES:]
-    if digest != _question_digest(request):
-        raise InvalidPageToken("page_token", "made for a request with other fields")
-    partition = int.from_bytes(position[:_PARTITION_BYTES], "big")
-    if len(position) < _PARTITION_BYTES or partition >= partitions:
-        raise InvalidPageToken("page_token", _NOT_OURS)
-    return partition, position[_PARTITION_BYTES:]
+    group_id, partition = _position(position)
+    if partition >= partitions:
+        raise not_ours()
+    return partition, group_id
+
+
+def _position(position: bytes) -> tuple[bytes, int]:
+    """A name and a partition, as they are in tokens. Raises InvalidPageToken."""
+    if len(position) < _PARTITION_BYTES:
+        raise not_ours()
+    return position[_PARTITION_BYTES:], int.from_bytes(position[:_PARTITION_BYTES])
+
+
+def _place(offset: CommittedOffset) -> tuple[bytes, int]:
+    return offset.topic, offset.partition
 
 
 def _listing(listing: GroupListing) -> group_service_pb2.GroupListing:

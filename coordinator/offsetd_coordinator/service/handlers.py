@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
 
+from offsetd_coordinator.kafka_bounds import KafkaBounds
 from offsetd_coordinator.service import calls
 from offsetd_coordinator.service.admin import AdminService
 from offsetd_coordinator.service.commit_parser import CommitParser
@@ -15,6 +16,7 @@ from offsetd_coordinator.service.groups import GroupService
 from offsetd_coordinator.service.lease_validation import TtlBounds
 from offsetd_coordinator.service.log_admin import LogAdmin
 from offsetd_coordinator.service.membership import MembershipService
+from offsetd_coordinator.service.offset_admin import OffsetAdmin
 from offsetd_coordinator.service.offsets import OffsetService
 from offsetd_coordinator.service.stream import stream_commits
 
@@ -49,6 +51,8 @@ def generic_handlers(
         ttl_ms_min=settings.lease_min_ttl_ms, ttl_ms_max=settings.lease_max_ttl_ms
     )
     group_settings = GroupSettingsService(node, ttl_bounds)
+    servers = settings.kafka_bootstrap_servers
+    offset_admin = OffsetAdmin(node, KafkaBounds(servers) if servers else None)
     request_bytes_max = settings.socket_request_max_bytes
 
     def unary(answer: calls.UnaryAnswer) -> grpc.RpcMethodHandler[bytes, bytes]:
@@ -71,6 +75,7 @@ def generic_handlers(
                 "StreamCommits": stream,
                 "FetchOffsets": unary(offsets.fetch_offsets),
                 "DeleteOffsets": unary(offsets.delete_offsets),
+                "ResetOffsets": unary(offset_admin.reset_offsets),
             },
         ),
         calls.service_handler(
@@ -79,6 +84,7 @@ def generic_handlers(
                 "ListGroups": unary(groups.list_groups),
                 "GetGroup": unary(groups.get_group),
                 "DeleteGroup": unary(groups.delete_group),
+                "CloneGroup": unary(offset_admin.clone_group),
                 "JoinGroup": unary(membership.join_group),
                 "SyncGroup": unary(membership.sync_group),
                 "Heartbeat": unary(membership.heartbeat),

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import structlog
 from offsetd.v1 import offset_service_pb2, types_pb2
 
 from offsetd_coordinator.errors import CoordinatorError, InvalidGroupId
 from offsetd_coordinator.requests import CommitReply, DeleteOffsetsReply
 from offsetd_coordinator.service import validation
+from offsetd_coordinator.service.change_events import group_event, listed_partitions
 from offsetd_coordinator.service.fetch_answer import FetchAnswer
 from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from offsetd_coordinator.audit import AuditEvent
     from offsetd_coordinator.node import Node
+    from offsetd_coordinator.requests import Reply
     from offsetd_coordinator.runtime import Runtime
     from offsetd_coordinator.service.commit_parser import CommitParser
-
-_log = structlog.get_logger(__name__)
 
 _ITEMS_PER_GROUP: Final = 10
 """What a group costs beside its offsets, in their terms."""
@@ -71,10 +71,25 @@ class OffsetService:
 
     async def delete_offsets(self, message: bytes) -> bytes:
         """Deletes offsets; the answer leaves once that is durable."""
-        runtime = self._node.serving()
+        runtime, administration = self._node.serving(), self._node.administering()
         received = validation.parse(offset_service_pb2.DeleteOffsetsRequest, message)
         request = validation.delete_offsets(received)
-        ticket, outcome = runtime.submit(request)
+
+        def event_of(reply: Reply) -> AuditEvent:
+            assert isinstance(reply, DeleteOffsetsReply)
+            return group_event(
+                "DeleteOffsets",
+                request.group_id,
+                {
+                    "offset_count": len(reply.deleted),
+                    "deleted": listed_partitions(reply.deleted),
+                },
+                time_ms=administration.clock.now_ms(),
+                reason=received.reason,
+                request_id=received.request_id,
+            )
+
+        ticket, outcome = administration.change_group(request, event_of)
         await until_durable(runtime, ticket)
         if isinstance(outcome, CoordinatorError):
             raise outcome
@@ -88,12 +103,6 @@ class OffsetService:
         if outcome.last_offset is not None:
             response.revision.log_partition = runtime.partition_of(request.group_id)
             response.revision.log_offset = outcome.last_offset
-            _log.info(
-                "offsets deleted",
-                group=received.group_id,
-                count=len(outcome.deleted),
-                reason=received.reason,
-            )
         return response.SerializeToString()
 
 

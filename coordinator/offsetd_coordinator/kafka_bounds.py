@@ -1,0 +1,96 @@
+"""The offsets that partitions of a Kafka cluster have. Needs the extra `kafka`."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from offsetd_coordinator.errors import KafkaUnavailable
+from offsetd_coordinator.offset_changes import Bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from offsetd_coordinator.offset_changes import Partition
+
+TIMEOUT_S: Final = 10.0
+
+
+class KafkaBounds:
+    """Asks a cluster, on a thread, within a deadline. It is connected to when it is first asked."""
+
+    def __init__(self, bootstrap_servers: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._timeout_s = timeout_s
+        self._admin: Any = None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def bounds(
+        self, partitions: Collection[Partition], topics: Collection[bytes]
+    ) -> dict[Partition, Bounds]:
+        """The bounds of these partitions, and of all those of these topics.
+
+        What the cluster does not have is left out. Raises KafkaUnavailable.
+        """
+        async with self._one_at_a_time:
+            return await asyncio.to_thread(self._bounds, partitions, topics)
+
+    def _bounds(
+        self, partitions: Collection[Partition], topics: Collection[bytes]
+    ) -> dict[Partition, Bounds]:
+        try:
+            # Their types are not those of their code.
+            kafka: Any = importlib.import_module("confluent_kafka")
+            kafka_admin: Any = importlib.import_module("confluent_kafka.admin")
+        except ImportError as error:
+            raise KafkaUnavailable(
+                "kafka.bootstrap.servers is set, and confluent-kafka is not installed: {cause}",
+                cause=error,
+            ) from error
+        end_s = time.monotonic() + self._timeout_s
+        try:
+            if self._admin is None:
+                self._admin = kafka_admin.AdminClient(
+                    {"bootstrap.servers": self._bootstrap_servers, "error_cb": _pass_over}
+                )
+            known = self._known(partitions, topics, end_s)
+            asked = [kafka.TopicPartition(topic.decode(), number) for topic, number in known]
+            found: dict[Partition, list[int]] = {}
+            for spec in (kafka_admin.OffsetSpec.earliest(), kafka_admin.OffsetSpec.latest()):
+                futures = self._admin.list_offsets(
+                    dict.fromkeys(asked, spec), request_timeout=_left_s(end_s)
+                )
+                for each, future in futures.items():
+                    offset = future.result(timeout=_left_s(end_s)).offset
+                    found.setdefault((each.topic.encode(), each.partition), []).append(offset)
+        except (kafka.KafkaException, TimeoutError) as error:
+            raise KafkaUnavailable(
+                "the Kafka cluster did not tell what its partitions have: {cause}", cause=error
+            ) from error
+        return {
+            partition: Bounds(earliest, latest) for partition, (earliest, latest) in found.items()
+        }
+
+    def _known(
+        self, partitions: Collection[Partition], topics: Collection[bytes], end_s: float
+    ) -> list[Partition]:
+        """Those of the cluster, of what is asked for."""
+        metadata: Mapping[str, Any] = self._admin.list_topics(timeout=_left_s(end_s)).topics
+        numbers = {name.encode(): set(topic.partitions) for name, topic in metadata.items()}
+        named = {each for each in partitions if each[1] in numbers.get(each[0], ())}
+        return sorted(
+            named | {(topic, number) for topic in topics for number in numbers.get(topic, ())}
+        )
+
+
+def _pass_over(_: object) -> None:
+    """Each call says for itself what went wrong."""
+
+
+def _left_s(end_s: float) -> float:
+    left_s = end_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError("no answer in time")
+    return left_s

@@ -1,0 +1,136 @@
+"""Resets and clones: messages to checked values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from offsetd_coordinator.errors import InvalidGroupId, InvalidOffset, InvalidRequest
+from offsetd_coordinator.offset_changes import Bounds, ResetOffsets, TargetKind
+from offsetd_coordinator.service import validation
+
+if TYPE_CHECKING:
+    from offsetd.v1 import group_service_pb2, offset_service_pb2
+
+    from offsetd_coordinator.offset_changes import Partition
+
+_OFFSET_MAX = (1 << 63) - 1
+_FLAGS = {
+    "earliest": TargetKind.EARLIEST,
+    "latest": TargetKind.LATEST,
+    "current": TargetKind.CURRENT,
+}
+
+
+class Reset(NamedTuple):
+    """A reset as it was asked for; `time_ms`: to what was committed then, and the kind is
+    EXPLICIT, without any targets yet.
+    """
+
+    request: ResetOffsets
+    time_ms: int | None
+
+
+def read_reset(received: offset_service_pb2.ResetOffsetsRequest, now_ms: int) -> Reset:
+    """Raises the Invalid… error of the first field that breaks a rule."""
+    validation.check_reason(received.reason)
+    named = received.WhichOneof("target")
+    if named is None:
+        raise InvalidRequest("target", "say where the offsets are reset to")
+    fields: dict[str, Any] = {}
+    time_ms = None
+    match named:
+        case "offset":
+            fields = {"kind": TargetKind.OFFSET, "value": _offset(received.offset, "offset")}
+        case "shift_by":
+            fields = {"kind": TargetKind.SHIFT, "value": received.shift_by}
+        case "explicit":
+            fields = {"kind": TargetKind.EXPLICIT, "explicit": _explicit(received)}
+        case "time" | "duration":
+            fields = {"kind": TargetKind.EXPLICIT}
+            time_ms = _time_ms(received, named, now_ms)
+        case _:
+            if not getattr(received, named):
+                raise InvalidRequest(named, "false asks for nothing")
+            fields = {"kind": _FLAGS[named]}
+    request = ResetOffsets(
+        group_id=validation.written_group_id(received.group_id),
+        partitions=tuple(validation.topic_partitions(received.partitions, "partitions")),
+        topics=tuple(
+            validation.read_topic(topic, f"topics[{place}]")
+            for place, topic in enumerate(received.topics)
+        ),
+        bounds=_bounds(received),
+        is_forced=received.force,
+        request_id=validation.read_request_id(received.request_id),
+        validate_only=received.validate_only,
+        **fields,
+    )
+    return Reset(request, time_ms)
+
+
+def check_clone(received: group_service_pb2.CloneGroupRequest) -> tuple[bytes, bytes]:
+    """The source and the target. Raises as `read_reset` does."""
+    validation.check_reason(received.reason)
+    source = validation.read_group_id(received.source_group_id, "source_group_id")
+    if not received.target_group_id:
+        raise InvalidGroupId("target_group_id", "empty")
+    target = validation.read_group_id(received.target_group_id, "target_group_id")
+    if source == target:
+        raise InvalidGroupId("target_group_id", "{group!r} is the source, too", group=target)
+    return source, target
+
+
+def _explicit(received: offset_service_pb2.ResetOffsetsRequest) -> dict[Partition, int]:
+    if received.partitions or received.topics:
+        raise InvalidRequest("explicit", "its partitions are those that are reset: name no others")
+    offsets = received.explicit.offsets
+    if not offsets:
+        raise InvalidRequest("explicit.offsets", "name at least one partition")
+    partitions = validation.topic_partitions(offsets, "explicit.offsets")
+    return {
+        partition: _offset(each.offset, f"explicit.offsets[{place}].offset")
+        for place, (partition, each) in enumerate(zip(partitions, offsets, strict=True))
+    }
+
+
+def _time_ms(received: offset_service_pb2.ResetOffsetsRequest, named: str, now_ms: int) -> int:
+    try:
+        if named == "time":
+            time_ms = received.time.ToMilliseconds()
+        else:
+            duration_ms = received.duration.ToMilliseconds()
+            if duration_ms < 0:
+                raise InvalidRequest("duration", "{value} ms is below 0", value=duration_ms)
+            time_ms = now_ms - duration_ms
+    except ValueError as error:
+        raise InvalidRequest(named, "no time: {cause}", cause=error) from error
+    if not 0 <= time_ms <= now_ms:
+        raise InvalidRequest(named, "{value} ms lies not in the past", value=time_ms)
+    return time_ms
+
+
+def _bounds(received: offset_service_pb2.ResetOffsetsRequest) -> dict[Partition, Bounds]:
+    partitions = validation.topic_partitions(received.bounds, "bounds")
+    bounds = {}
+    for place, (partition, each) in enumerate(zip(partitions, received.bounds, strict=True)):
+        field = f"bounds[{place}]"
+        earliest = latest = None
+        if each.HasField("earliest"):
+            earliest = _offset(each.earliest, f"{field}.earliest")
+        if each.HasField("latest"):
+            latest = _offset(each.latest, f"{field}.latest")
+        if earliest is not None and latest is not None and earliest > latest:
+            raise InvalidOffset(
+                f"{field}.latest",
+                "{value} is below the earliest, {earliest}",
+                value=latest,
+                earliest=earliest,
+            )
+        bounds[partition] = Bounds(earliest, latest)
+    return bounds
+
+
+def _offset(offset: int, field: str) -> int:
+    if offset < 0:
+        raise InvalidOffset(field, "{value} is below 0", value=offset)
+    return offset
