@@ -99,7 +99,6 @@ def in_state(state: GroupState, *members: Member, **more: Any) -> ClassicGroup:
 
 @pytest.mark.parametrize(("before", "after"), list(product(STATES, STATES)))
 def test_only_legal_states_follow_each_other(before: GroupState, after: GroupState) -> None:
-    """All 22 cases of transitions, and those of canRebalance."""
     group = in_state(before)
     if (before, after) in LEGAL:
         group.enter(after, NOW_MS + 1)
@@ -114,11 +113,11 @@ def test_only_legal_states_follow_each_other(before: GroupState, after: GroupSta
 @pytest.mark.parametrize(
     ("members", "selected"),
     [
-        # testSelectProtocol: the only one's first; then what most prefer; of equals the first.
+        # The only one's first; then what most prefer; of equals the first.
         ([("range", "roundrobin")], "range"),
         ([("range", "roundrobin"), ("roundrobin", "range")], "range"),
         ([("range", "roundrobin"), ("roundrobin", "range"), ("roundrobin", "range")], "roundrobin"),
-        # testSelectProtocolChoosesCompatibleProtocol.
+        # Only of what all speak.
         ([("range", "roundrobin"), ("roundrobin", "blah")], "roundrobin"),
         ([("a", "b", "c"), ("c", "b"), ("b", "x", "c")], "b"),
     ],
@@ -131,7 +130,6 @@ def test_the_protocol_is_what_most_prefer_of_what_all_speak(
 
 
 def test_a_protocol_is_supported_if_all_members_speak_one_of_them() -> None:
-    """testSupportsProtocols."""
 
     def supports(*names: str, protocol_type: str = "consumer") -> bool:
         return group.supports(protocol_type, [(name, b"") for name in names])
@@ -153,7 +151,6 @@ def test_a_protocol_is_supported_if_all_members_speak_one_of_them() -> None:
 
 
 def test_a_generation_begins_with_the_members_there_are() -> None:
-    """testInitNextGeneration, testInitNextGenerationEmptyGroup."""
     group = group_of(member())
     group.begin_generation(NOW_MS)
     assert (group.generation, group.protocol, group.state) == (1, "range", COMPLETING)
@@ -165,7 +162,6 @@ def test_a_generation_begins_with_the_members_there_are() -> None:
 
 
 def test_a_member_that_joins_again_is_as_it_says_now() -> None:
-    """testUpdateMember, testUpdatingMemberProtocols."""
     group = group_of(member("a"), member("b"))
     updated = group.members["a"]
     assert group.update(updated, join(("roundrobin", b"x")), "t1") is None
@@ -182,7 +178,6 @@ def test_a_member_that_joins_again_is_as_it_says_now() -> None:
 
 
 def test_a_static_member_is_replaced_in_its_place() -> None:
-    """testReplaceGroupInstance, and what a leader's replacement keeps."""
     old = member("old", instance_id="i", assignment=b"x", join_token="t")
     group = group_of(old, member("other"))
     assert group.leader_id == "old"
@@ -198,7 +193,6 @@ def test_a_static_member_is_replaced_in_its_place() -> None:
 
 
 def test_members_are_found_by_what_they_know_of_themselves() -> None:
-    """testValidateMember (of HeartbeatTest and LeaveGroup's), testValidateOffsetCommit in part."""
     group = in_state(STABLE, member("dynamic"), member("static", instance_id="i"))
     cases = [
         (("dynamic", 1, None), ""),
@@ -257,13 +251,11 @@ OUTSIDER, OF_MEMBER = None, MemberIdentity("m", 1)
 def test_who_may_commit_in_which_state(
     state: GroupState, identity: MemberIdentity | None, reason: str
 ) -> None:
-    """testValidateOffsetCommit."""
     group = in_state(state)
     assert refusal(lambda: group.check_commit(identity)) == reason
 
 
 def test_the_lead_goes_to_one_that_has_joined() -> None:
-    """testMaybeElectNewJoinedLeader, …ChooseExisting, and a group without a leader."""
     group = ClassicGroup(b"g")
     assert not group.elect_leader()
     group = group_of(member("a"), member("b"), member("c"))
@@ -281,7 +273,6 @@ def test_the_lead_goes_to_one_that_has_joined() -> None:
 
 
 def test_ids_that_were_promised_are_waited_for() -> None:
-    """testRemovalFromPendingAfterMemberIsStable, testRemovalFromPendingWhenMemberIsRemoved."""
     group = group_of(member("a", join_token="t"))
     assert group.have_all_joined
     group.promised_ids |= {"b", "c"}
@@ -305,7 +296,6 @@ def test_ids_that_were_promised_are_waited_for() -> None:
 def test_which_topics_a_group_reads(
     protocol_type: str, said: list[bytes], topic: str, is_subscribed: bool
 ) -> None:
-    """testSubscribedTopics, testIsSubscribedToTopic."""
     members = [member(f"m{n}", protocols=(("range", each),)) for n, each in enumerate(said)]
     group = in_state(STABLE, *members, protocol_type=protocol_type)
     assert group.is_subscribed(topic) is is_subscribed
@@ -314,7 +304,6 @@ def test_which_topics_a_group_reads(
 
 
 def test_a_group_is_as_its_record_says() -> None:
-    """testNewGroupMetadataRecord… of GroupCoordinatorRecordHelpersTest, read and written."""
     group = in_state(STABLE, member("a", instance_id="i", assignment=b"1"), member("b"))
     group.leader_id = "b"
     value = group.record()
@@ -354,7 +343,6 @@ def test_records_of_brokers_are_taken_as_they_are() -> None:
 def test_a_group_that_is_not_stable_shows_its_members_without_what_they_read(
     state: GroupState,
 ) -> None:
-    """testDescribeGroupStable, testDescribeGroupRebalancing of GroupMetadataManagerTest."""
     group = in_state(state, member("m", protocols=(("range", READS_FOO),)))
     described = group.describe(3)
     assert (described.state, described.protocol_type) == (state, "consumer")

@@ -1,6 +1,6 @@
 """Ways into a group: classic blocks of Kafka's GroupMetadataManagerTest, in our words.
 
-Each test names the cases it stands for; docs/conformance.md has the map.
+docs/conformance/classic-groups.md maps Kafka's cases to these.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ def rejoined(calls: Calls, *member_ids: str, **more: Any) -> list[Any]:
 
 
 def test_a_new_member_is_told_its_id_first() -> None:
-    """testNewMemberJoin…, testJoinGroupUnknownMemberNewGroup (…ShouldReturnMemberIdRequired)."""
     calls = Calls()
     assert calls.outcome(calls.join(client_id="me")) == "MEMBER_ID_REQUIRED"
     assert calls.group.promised_ids == {"me-id1"}
@@ -50,8 +49,6 @@ def test_a_new_member_is_told_its_id_first() -> None:
     ],
 )
 def test_what_an_absent_group_answers_to_a_join(more: dict[str, Any], reason: str) -> None:
-    """testJoinGroupSessionTimeoutTooSmall, …TooLarge, testJoinGroupUnknownConsumerNewGroup,
-    testJoinGroupEmptyProtocolType, testJoinGroupWithEmptyGroupAssignmentStrategy."""
     calls = Calls()
     assert calls.outcome(calls.join(**more)) == reason
 
@@ -61,7 +58,6 @@ def test_what_an_absent_group_answers_to_a_join(more: dict[str, Any], reason: st
     [{"protocol_type": "connect"}, {"protocols": (("sticky", b""),)}],
 )
 def test_a_member_that_cannot_agree_with_the_others_is_refused(more: dict[str, Any]) -> None:
-    """testJoinGroupInconsistentProtocolType, testJoinGroupInconsistentGroupProtocol."""
     calls = Calls()
     (leader,) = calls.stable_group("a")
     assert calls.outcome(calls.join(**more)) == "INCONSISTENT_GROUP_PROTOCOL"
@@ -70,8 +66,6 @@ def test_a_member_that_cannot_agree_with_the_others_is_refused(more: dict[str, A
 
 
 def test_the_first_rebalance_waits_and_waits_longer_for_each_who_comes() -> None:
-    """testInitialRebalanceDelay… : shouldDelayInitialRebalanceByGroupInitialRebalanceDelay…,
-    shouldResetRebalanceDelayWhenNewMemberJoins…, shouldDelayRebalanceUptoRebalanceTimeout."""
     calls = Calls()
     rebalance_ms = 3 * DELAY_MS
     tokens = [calls.come_in(rebalance_timeout_ms=rebalance_ms)[1]]
@@ -92,7 +86,6 @@ def test_the_first_rebalance_waits_and_waits_longer_for_each_who_comes() -> None
 
 
 def test_a_group_that_had_members_waits_only_for_them() -> None:
-    """testJoinGroupSecondJoin…, testRebalanceCompletesBeforeMemberJoins in part."""
     calls = Calls()
     a, b = calls.stable_group("a", "b")
     newcomer, token = calls.come_in()
@@ -105,7 +98,6 @@ def test_a_group_that_had_members_waits_only_for_them() -> None:
 
 
 def test_a_new_member_waits_five_minutes_at_the_most() -> None:
-    """testNewMemberTimeoutCompletion, testNewMemberJoinExpiration."""
     calls = Calls()
     a, b = calls.stable_group("a", "b", rebalance_timeout_ms=1_000_000, session_timeout_ms=900_000)
     newcomer, token = calls.come_in(session_timeout_ms=6000)
@@ -118,7 +110,6 @@ def test_a_new_member_waits_five_minutes_at_the_most() -> None:
 
 
 def test_a_promised_id_that_nobody_comes_back_with_is_void_after_the_session_timeout() -> None:
-    """testPendingMembersExpiration…: testJoinGroupPendingMember, …RebalanceWithPending…."""
     calls = Calls()
     (a,) = calls.stable_group("a")
     calls.join()
@@ -131,7 +122,7 @@ def test_a_promised_id_that_nobody_comes_back_with_is_void_after_the_session_tim
 
 
 def test_a_rebalance_goes_on_without_those_who_do_not_join_again_in_time() -> None:
-    """testRebalanceTimesOut…: testRebalanceDoesNotTimeOut…, static members are kept."""
+    """Static members are kept."""
     calls = Calls()
     more = {"session_timeout_ms": 4 * REBALANCE_MS}
     a, b = calls.stable_group("a", "b", **more)
@@ -149,7 +140,6 @@ def test_a_rebalance_goes_on_without_those_who_do_not_join_again_in_time() -> No
 
 
 def test_another_member_leads_if_the_leader_does_not_join_again() -> None:
-    """testElectNewJoinedLeader, testLeaderFailToRejoinBeforeFinalRebalanceTimeout…."""
     calls = Calls()
     a, b = calls.stable_group("a", "b")
     token = calls.join(b, protocols=OTHER)
@@ -163,7 +153,6 @@ def test_another_member_leads_if_the_leader_does_not_join_again() -> None:
 
 
 def test_static_members_alone_that_stay_away_are_waited_for_until_their_sessions_end() -> None:
-    """testStaticMembersAllFailToRejoin… : the join is tried again, until sessions end."""
     calls = Calls()
     long_ms = 5 * REBALANCE_MS
     token = calls.join(instance_id="i", session_timeout_ms=long_ms)
@@ -181,8 +170,7 @@ def test_static_members_alone_that_stay_away_are_waited_for_until_their_sessions
 
 
 def test_a_join_that_is_made_again_is_answered_as_it_was_while_the_group_completes() -> None:
-    """testJoinGroupExistingPendingMember…, testJoinGroupCompletingRebalance (same protocols),
-    testJoinGroupReturnsAnExisting…, and with others: a rebalance."""
+    """With other protocols it is a rebalance."""
     calls = Calls()
     joins = [calls.come_in(client_id=name) for name in "ab"]
     calls.advance(3 * DELAY_MS)
@@ -196,7 +184,6 @@ def test_a_join_that_is_made_again_is_answered_as_it_was_while_the_group_complet
 def test_who_joins_a_stable_group_again_as_it_was_is_answered_so_but_the_leader_rebalances() -> (
     None
 ):
-    """testJoinGroupStable…: follower unchanged, follower changed, leader."""
     calls = Calls()
     a, b = calls.stable_group("a", "b")
     (same,) = rejoined(calls, b)
@@ -222,8 +209,6 @@ def test_the_later_of_two_joins_of_one_member_counts() -> None:
 
 
 def test_a_full_group_takes_nobody_but_its_members() -> None:
-    """testJoinGroupShouldReceiveErrorIfGroupOverMaxSize, …DynamicMembersJoinGroupMaxSize…,
-    testDynamicMembersRejoinGroupWithMaxSize…."""
     calls = Calls(size_max=2)
     a, b = calls.stable_group("a", "b")
     assert calls.outcome(calls.join()) == "GROUP_MAX_SIZE_REACHED"
@@ -233,7 +218,6 @@ def test_a_full_group_takes_nobody_but_its_members() -> None:
 
 
 def test_those_who_joined_in_time_count_while_a_group_rebalances() -> None:
-    """testJoinGroupMaxSizeWith…PreparingRebalance: awaiting members count, a late one is out."""
     calls = Calls(size_max=2)
     a, b = calls.stable_group("a", "b")
     calls.leave((b, None))
@@ -249,7 +233,6 @@ def test_those_who_joined_in_time_count_while_a_group_rebalances() -> None:
 
 
 def test_a_group_that_is_larger_than_it_may_be_after_a_restart_rebalances() -> None:
-    """testGroupMaxSizeAfterLoad: onLoaded with more members than group.max.size."""
     calls = Calls()
     calls.stable_group("a", "b", "c")
     calls.config = Calls(size_max=2).config
@@ -261,7 +244,7 @@ def test_a_group_that_is_larger_than_it_may_be_after_a_restart_rebalances() -> N
 
 
 def test_a_static_member_that_comes_back_is_in_the_generation_at_once() -> None:
-    """staticMemberRejoinWithLeaderIdAndUnknownMemberId, …FollowerId…, and the record says so."""
+    """And the record says so."""
     calls = Calls()
     tokens = [calls.join(instance_id=each) for each in ("i", "j")]
     calls.advance(2 * DELAY_MS)
@@ -294,7 +277,6 @@ def test_a_static_member_that_comes_back_is_in_the_generation_at_once() -> None:
 
 
 def test_a_static_member_that_comes_back_with_another_protocol_rebalances() -> None:
-    """staticMemberRejoinWithUnknownMemberIdAndProtocolChange…: SelectedProtocolChanged."""
     calls = Calls()
     tokens = [
         calls.join(instance_id=each, protocols=(("range", b""), ("roundrobin", b"")))
@@ -308,7 +290,7 @@ def test_a_static_member_that_comes_back_with_another_protocol_rebalances() -> N
 
 
 def test_a_static_member_that_comes_back_while_the_group_completes_rebalances() -> None:
-    """staticMemberRejoinWithUnknownMemberIdDuringCompletingRebalance; its old calls are fenced."""
+    """The calls of its old self are fenced."""
     calls = Calls()
     tokens = [calls.join(instance_id=each) for each in ("i", "j")]
     calls.advance(2 * DELAY_MS)
@@ -320,7 +302,6 @@ def test_a_static_member_that_comes_back_while_the_group_completes_rebalances() 
 
 
 def test_a_static_member_that_joins_twice_fences_its_first_join() -> None:
-    """staticMemberJoinWithUnknownInstanceIdAnd…, duplicateStaticJoin while preparing."""
     calls = Calls()
     first, second = calls.join(instance_id="i"), calls.join(instance_id="i")
     assert calls.outcome(first) == "FENCED_INSTANCE_ID"
@@ -329,7 +310,6 @@ def test_a_static_member_that_joins_twice_fences_its_first_join() -> None:
 
 
 def test_a_static_member_keeps_its_old_id_if_the_new_one_cannot_be_written() -> None:
-    """replaceStaticMemberInStableStateErrors, …CannotBeReverted…: reverted as in Kafka."""
     calls = Calls()
     token = calls.join(instance_id="i")
     calls.advance(DELAY_MS)

@@ -1,6 +1,6 @@
-"""Leaving, records, restarts, ends: classic blocks of Kafka's GroupMetadataManagerTest, in our words.
+"""Leaving, records, restarts, ends: Kafka's GroupMetadataManagerTest, its classic blocks.
 
-Each test names the cases it stands for; docs/conformance.md has the map.
+docs/conformance/classic-groups.md maps Kafka's cases to these.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ def left(calls: Calls, *members: tuple[str, str | None]) -> list[str | None]:
 
 
 def test_members_leave_each_for_itself() -> None:
-    """testLeaveGroupUnknownGroup, …UnknownMember, testBatchLeaveGroup… (six cases),
-    testLeaveGroupStaticMember…, …FencedInstanceId, …WithMemberIdButNoInstanceId."""
     calls = Calls()
     assert left(calls, ("nobody", None)) == ["UNKNOWN_MEMBER_ID"]
     tokens = [calls.join(instance_id=each) for each in ("i", "j")]
@@ -61,7 +59,6 @@ def test_members_leave_each_for_itself() -> None:
 
 
 def test_the_last_one_leaves_an_empty_group_that_is_written_down() -> None:
-    """testLeaveGroup…LastMember, testGenerationIdIncrementsOnRebalance, testCompleteJoin…Empty."""
     calls = Calls()
     (a,) = calls.stable_group("a")
     assert left(calls, (a, None)) == [None]
@@ -75,7 +72,7 @@ def test_the_last_one_leaves_an_empty_group_that_is_written_down() -> None:
 
 
 def test_a_promised_id_is_given_up_by_leaving() -> None:
-    """testLeaveGroupPendingMember…: a rebalance that waited for it goes on."""
+    """A rebalance that waited for it goes on."""
     calls = Calls()
     (a,) = calls.stable_group("a")
     calls.join()
@@ -123,7 +120,6 @@ def test_an_empty_group_that_could_not_be_written_is_written_later() -> None:
 
 
 def test_groups_come_back_stable_with_fresh_sessions() -> None:
-    """testLoadGroupAndOffsets…, onLoaded: sessions are scheduled anew."""
     calls = Calls()
     a, b = calls.stable_group("a", "b")
     calls.advance(SESSION_MS - 1)
@@ -184,7 +180,6 @@ def test_a_record_without_a_generation_of_ours_is_gone_on_from() -> None:
 
 
 def test_at_the_end_everybody_who_waits_is_refused_and_nothing_is_written() -> None:
-    """testUnload…: onUnloaded completes all futures; here with what the server says."""
     calls = Calls()
     a, b = calls.stable_group("a", "b")
     joining = calls.join(a)

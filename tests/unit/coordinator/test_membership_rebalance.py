@@ -1,6 +1,6 @@
 """Syncs, heartbeats and sessions: classic blocks of Kafka's GroupMetadataManagerTest, in our words.
 
-Each test names the cases it stands for; docs/conformance.md has the map.
+docs/conformance/classic-groups.md maps Kafka's cases to these.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ def rejoined(calls: Calls, *member_ids: str, **more: Any) -> list[Any]:
 
 
 def test_followers_wait_for_the_leader_and_late_ones_do_not() -> None:
-    """testSyncGroupFollowerAfterLeader, testSyncGroupLeaderAfterFollower, testSyncGroup…."""
     calls = Calls()
     joins = [calls.come_in(client_id=name)[0] for name in "abc"]
     calls.advance(4 * DELAY_MS)
@@ -44,8 +43,6 @@ def test_followers_wait_for_the_leader_and_late_ones_do_not() -> None:
 
 
 def test_who_does_not_sync_in_time_is_removed() -> None:
-    """testRebalanceTimeoutWhenSyncGroup…: shouldRemoveAllMembersIfNoneSynced,
-    …LeaderNotSynced, …FollowerNotSynced."""
     calls = Calls()
     a, b = (calls.come_in(client_id=name, session_timeout_ms=300_000)[0] for name in "ab")
     calls.advance(3 * DELAY_MS)
@@ -61,7 +58,6 @@ def test_who_does_not_sync_in_time_is_removed() -> None:
 
 
 def test_a_follower_that_does_not_sync_is_removed_from_a_stable_group_too() -> None:
-    """…ShouldRemoveFollowerThatDoesNotSync (stable group)."""
     calls = Calls()
     a, b = (calls.come_in(client_id=name, session_timeout_ms=300_000)[0] for name in "ab")
     calls.advance(3 * DELAY_MS)
@@ -84,7 +80,6 @@ def test_a_follower_that_does_not_sync_is_removed_from_a_stable_group_too() -> N
 def test_a_sync_may_say_what_protocol_it_expects(
     protocol_type: str | None, protocol: str | None, reason: str | None
 ) -> None:
-    """testSyncGroupProtocolTypeIsNotProvided…, …WithInvalidProtocolType, …ProtocolName…."""
     calls = Calls()
     (a,) = calls.stable_group("a")
     token = calls.sync(a, 1, protocol_type=protocol_type, protocol=protocol)
@@ -93,7 +88,6 @@ def test_a_sync_may_say_what_protocol_it_expects(
 
 
 def test_syncs_that_are_none_of_the_group() -> None:
-    """testSyncGroupFromUnknownMember, …IllegalGeneration, …PreparingRebalance, …NotExist…."""
     calls = Calls()
     (a,) = calls.stable_group("a")
     assert calls.outcome(calls.sync("nobody", 1)) == "UNKNOWN_MEMBER_ID"
@@ -104,7 +98,6 @@ def test_syncs_that_are_none_of_the_group() -> None:
 
 
 def test_members_that_wait_to_sync_are_told_of_a_new_rebalance() -> None:
-    """testSyncGroup… : testJoinGroupCompletingRebalance…ShouldPropagateRebalanceInProgress."""
     calls = Calls()
     a, b = (calls.come_in(client_id=name)[0] for name in "ab")
     calls.advance(3 * DELAY_MS)
@@ -115,7 +108,6 @@ def test_members_that_wait_to_sync_are_told_of_a_new_rebalance() -> None:
 
 
 def test_assignments_that_could_not_be_written_are_nobodys() -> None:
-    """testSyncGroupReturnAnErrorWhenTheLeader'sAppendFails (…CommitFails…)."""
     calls = Calls()
     a, b = (calls.come_in(client_id=name)[0] for name in "ab")
     calls.advance(3 * DELAY_MS)
@@ -136,8 +128,6 @@ def test_assignments_that_could_not_be_written_are_nobodys() -> None:
 
 
 def test_what_a_heartbeat_is_told_in_each_state() -> None:
-    """testHeartbeatUnknownGroup, …UnknownMember, …EmptyGroup, …PreparingRebalance,
-    …CompletingRebalance, …Stable, …IllegalGeneration, …DeadGroup."""
     calls = Calls()
     assert calls.heartbeat("m", 1) == "UNKNOWN_MEMBER_ID"
     a, token = calls.come_in()
@@ -155,7 +145,6 @@ def test_what_a_heartbeat_is_told_in_each_state() -> None:
 
 @pytest.mark.parametrize("sign", ["heartbeat", "commit", "sync"])
 def test_every_sign_of_life_begins_the_session_anew(sign: str) -> None:
-    """testValidHeartbeat, testHeartbeatMaintainsSession, testCommitMaintainsSession."""
     calls = Calls()
     (a,) = calls.stable_group("a")
     for _ in range(3):
@@ -182,7 +171,6 @@ def test_a_refused_commit_is_no_sign_of_life() -> None:
 
 
 def test_the_others_rebalance_when_a_session_ends() -> None:
-    """testSessionTimeout…: testHeartbeatExpired…, testLeaderSessionExpires."""
     calls = Calls()
     _, b = calls.stable_group("a", "b")
     calls.advance(SESSION_MS - 1)
@@ -193,7 +181,6 @@ def test_the_others_rebalance_when_a_session_ends() -> None:
 
 
 def test_who_waits_for_others_needs_no_heartbeat() -> None:
-    """testHeartbeatDuringRebalanceCausesRebalanceInProgress, and awaiting members are alive."""
     calls = Calls()
     more = {"session_timeout_ms": 6000}
     a, b = calls.stable_group("a", "b", **more)
