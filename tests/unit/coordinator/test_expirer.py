@@ -1,0 +1,320 @@
+"""Expiry on a whole node, by a clock that is moved by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from offsetd_coordinator.audit import AuditEvent
+from offsetd_coordinator.config_shard import UpdateConfig
+from offsetd_coordinator.expirer import Expirer, StoppedBefore
+from offsetd_coordinator.expiry_guard import Hold
+from offsetd_coordinator.last_up import read_last_up
+from offsetd_coordinator.topics import AUDIT_PARTITION
+from offsetd_storage.clock import ManualClock
+from offsetd_storage.quarantine import DamageFound
+from offsetd_storage.record_batch import decode_batches
+from serving_nodes import WAIT_SECONDS, ServingNode, serving_node
+
+if TYPE_CHECKING:
+    from offsetd_storage.simulated_files import SimulatedFiles
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+RETENTION_MS = 7 * DAY_MS
+INTERVAL_MS = 600_000
+
+
+async def look(node: ServingNode, passed_ms: int = 0) -> None:
+    """Lets time pass as it does for a server that runs: clocks are looked at, checks are made."""
+    node.clock.advance(passed_ms)
+    await asyncio.wait_for(node.expirer.look(), WAIT_SECONDS)
+
+
+async def offsets_in(node: ServingNode, group_id: str) -> int:
+    [group] = await node.fetch(group_id)
+    return len(group.offsets)
+
+
+async def set_config(node: ServingNode, **changes: str) -> None:
+    texts = {name.replace("_", "."): text for name, text in changes.items()}
+    event = AuditEvent(time_ms=node.clock.now_ms(), method="UpdateConfig", topic=None, what={})
+    await node.administration.update_config(UpdateConfig(topic=None, changes=texts), event)
+
+
+def audited(node: ServingNode) -> list[dict[str, Any]]:
+    """What the audit log says that nobody asked for."""
+    log = node.store.logs[AUDIT_PARTITION]
+    node.store.flush()
+    found = []
+    for buffer, end in log.read_chunks(1 << 20):
+        for batch in decode_batches(buffer[:end].tobytes()):
+            found += [json.loads(record.value or b"") for record in batch.records]
+    return [each for each in found if each["method"] in ("ExpireOffsets", "SuspendExpiry")]
+
+
+async def test_an_offset_goes_a_retention_after_its_commit_and_its_group_with_it() -> None:
+    async with serving_node() as node:
+        await node.commit("g", 1, partitions=3)
+        await look(node, RETENTION_MS - 1)
+        assert await offsets_in(node, "g") == 3
+        await look(node, INTERVAL_MS)
+        assert await offsets_in(node, "g") == 0
+        assert (node.expiry.expired_offsets, node.expiry.expired_groups) == (3, 1)
+        assert node.expiry.last_check_ms == node.clock.now_ms()
+        [event] = audited(node)
+    assert event["what"] == {
+        "group": "g",
+        "offset_count": 3,
+        "topics": {"orders": 3},
+        "group_deleted": True,
+        "retention_ms": RETENTION_MS,
+    }
+
+
+async def test_what_has_expired_stays_so_after_a_restart() -> None:
+    async with serving_node() as node:
+        await node.commit("g", 1)
+        await look(node, RETENTION_MS)
+        await node.commit("h", 1)
+        files, clock = node.files, node.clock
+    async with serving_node(files=files, clock=clock) as node:
+        assert await offsets_in(node, "g") == 0
+        assert await offsets_in(node, "h") == 1
+
+
+async def test_checks_keep_their_distance() -> None:
+    async with serving_node() as node:
+        await look(node, INTERVAL_MS)
+        checked_ms = node.expiry.last_check_ms
+        await look(node, INTERVAL_MS - 1)
+        assert node.expiry.last_check_ms == checked_ms
+        await look(node, 1)
+        assert node.expiry.last_check_ms == node.clock.now_ms()
+
+
+async def test_a_retention_that_is_changed_counts_with_the_next_check() -> None:
+    async with serving_node() as node:
+        await node.commit("g", 1)
+        await set_config(node, offsets_retention_minutes="1")
+        await look(node, INTERVAL_MS)
+        assert await offsets_in(node, "g") == 0
+        await node.commit("g", 1)
+        await set_config(node, offsets_retention_minutes="-1")
+        await look(node, 100 * RETENTION_MS)
+        assert await offsets_in(node, "g") == 1
+
+
+async def with_old_offset() -> tuple[SimulatedFiles, ManualClock]:
+    """A node that stops when it has an offset that would expire a minute later."""
+    async with serving_node() as node:
+        await node.commit("g", 1)
+        await look(node, RETENTION_MS - 60_000)
+        await node.expirer._note_up(await node.expirer._config())
+        return node.files, node.clock
+
+
+@pytest.mark.parametrize(
+    ("stopped_ms", "expires_after_ms"),
+    [(HOUR_MS, INTERVAL_MS), (DAY_MS, INTERVAL_MS), (DAY_MS + 1, DAY_MS), (30 * DAY_MS, DAY_MS)],
+)
+async def test_after_a_long_stop_nothing_expires_for_the_grace(
+    stopped_ms: int, expires_after_ms: int
+) -> None:
+    files, clock = await with_old_offset()
+    clock = ManualClock(clock.now_ms() + stopped_ms)
+    async with serving_node(files=files, clock=clock) as node:
+        await look(node, expires_after_ms - 1)
+        assert await offsets_in(node, "g") == 1
+        held = node.expiry.held
+        assert (held is not None and held.hold is Hold.LONG_STOP) is (stopped_ms > DAY_MS)
+        await look(node, INTERVAL_MS)
+        assert await offsets_in(node, "g") == 0
+
+
+async def test_a_restart_does_not_end_the_grace() -> None:
+    files, clock = await with_old_offset()
+    clock = ManualClock(clock.now_ms() + 30 * DAY_MS)
+    async with serving_node(files=files, clock=clock) as node:
+        await look(node, HOUR_MS)
+        last_up = read_last_up(node.files, node.expirer._folder)
+        assert last_up is not None
+        assert last_up.grace_until_ms == clock.now_ms() + DAY_MS - HOUR_MS
+    clock = ManualClock(clock.now_ms() + 1000)
+    async with serving_node(files=files, clock=clock) as node:
+        await look(node, DAY_MS - HOUR_MS - 1001)
+        assert await offsets_in(node, "g") == 1
+        await look(node, INTERVAL_MS)
+        assert await offsets_in(node, "g") == 0
+
+
+async def test_a_server_that_nobody_commits_to_is_up_all_the_same() -> None:
+    async with serving_node() as node:
+        await node.commit("g", 1)
+        await look(node, RETENTION_MS - 60_000)
+        files, clock = node.files, node.clock
+    async with serving_node(files=files, clock=ManualClock(clock.now_ms() + 1000)) as node:
+        await look(node, INTERVAL_MS)
+        assert await offsets_in(node, "g") == 0
+
+
+class JumpingClock(ManualClock):
+    """The wall clock of which may be set."""
+
+    def set_by(self, milliseconds: int) -> None:
+        self._now_ms += milliseconds
+
+
+@pytest.mark.parametrize("jump_ms", [60_001, 30 * DAY_MS, -60_001])
+async def test_a_clock_that_is_set_holds_expiry_for_one_check_period_and_that_is_said(
+    jump_ms: int,
+) -> None:
+    clock = JumpingClock()
+    async with serving_node(clock=clock) as node:
+        await node.commit("g", 1)
+        await look(node, RETENTION_MS + 61_000 - INTERVAL_MS)
+        clock.set_by(jump_ms)
+        await look(node, INTERVAL_MS)
+        assert await offsets_in(node, "g") == 1
+        assert node.expiry.clock_jumps == 1
+        assert node.expiry.held is not None
+        assert node.expiry.held.hold is Hold.CLOCK_JUMP
+        assert node.expiry.held_until_ms == clock.now_ms() + INTERVAL_MS
+        [event] = audited(node)
+        assert event["what"] == {"clock_jump_ms": jump_ms, "suspended_ms": INTERVAL_MS}
+        await look(node, INTERVAL_MS - 1)
+        assert await offsets_in(node, "g") == 1
+        await look(node, 1)
+        assert node.expiry.held is None
+        assert await offsets_in(node, "g") == 0
+
+
+async def test_a_clock_that_is_set_between_two_slices_ends_the_check() -> None:
+    clock = JumpingClock()
+    async with serving_node(clock=clock, partitions=1) as node:
+        for number in range(200):
+            await node.commit(f"g{number}", 1)
+        clock.advance(RETENTION_MS)
+        checking = asyncio.create_task(node.expirer.look())
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not node.expiry.expired_groups:  # noqa: ASYNC110  Of another task.
+                await asyncio.sleep(0)
+        clock.set_by(DAY_MS)
+        await asyncio.wait_for(checking, WAIT_SECONDS)
+        assert 0 < node.expiry.expired_groups < 200
+        assert node.expiry.clock_jumps == 1
+        await look(node, INTERVAL_MS)
+        assert node.expiry.expired_groups == 200
+
+
+def expirer_of(node: ServingNode, *, is_from_elsewhere: bool) -> Expirer:
+    before = StoppedBefore(grace_left_ms=0, is_from_elsewhere=is_from_elsewhere)
+    return Expirer(
+        node.runtime,
+        node.administration,
+        before,
+        node.expiry,
+        files=node.files,
+        folder=node.expirer._folder,
+        clock=node.clock,
+    )
+
+
+@pytest.mark.parametrize(
+    ("is_from_elsewhere", "enable", "expires"),
+    [
+        (False, "auto", True),
+        (True, "auto", False),
+        (True, "true", True),
+        (False, "false", False),
+    ],
+)
+async def test_in_a_folder_from_elsewhere_nothing_expires_until_that_is_allowed(
+    is_from_elsewhere: bool, enable: str, expires: bool
+) -> None:
+    async with serving_node() as node:
+        node.expirer = expirer_of(node, is_from_elsewhere=is_from_elsewhere)
+        await node.commit("g", 1)
+        await set_config(node, offsets_expiry_enable=enable)
+        await look(node, RETENTION_MS)
+        assert (await offsets_in(node, "g") == 0) is expires
+        reason = None if node.expiry.held is None else node.expiry.held.hold
+        assert (reason is None) is expires
+
+
+async def test_on_a_full_disk_a_check_ends_and_the_next_one_goes_on() -> None:
+    class Disk:
+        is_low = True
+
+        def note_full(self, refusal: object) -> None:
+            pass
+
+    async with serving_node() as node:
+        await node.commit("g", 1)
+        node.runtime._disk, real = Disk(), node.runtime._disk
+        await look(node, RETENTION_MS)
+        assert await offsets_in(node, "g") == 1
+        assert node.expiry.failures == 1
+        node.runtime._disk = real
+        await look(node, INTERVAL_MS)
+        assert await offsets_in(node, "g") == 0
+
+
+async def test_what_cannot_be_recorded_does_not_expire() -> None:
+    async with serving_node() as node:
+        await node.commit("g", 1)
+        del node.store.logs[AUDIT_PARTITION]  # As where it is damaged.
+        node.store.quarantined[AUDIT_PARTITION] = DamageFound("rot").of(AUDIT_PARTITION)
+        await look(node, RETENTION_MS)
+        assert await offsets_in(node, "g") == 1
+        assert node.expiry.failures == 1
+
+
+async def test_groups_are_counted_before_they_expire_and_logged_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with serving_node() as node:
+        for number in range(30):
+            await node.commit(f"g{number}", 1)
+        await look(node, RETENTION_MS - DAY_MS - 1)
+        assert node.expiry.warned_groups == 0
+        await look(node, INTERVAL_MS)
+        assert node.expiry.warned_groups == 30
+        lines = [line for line in capsys.readouterr().out.splitlines() if "expire soon" in line]
+        assert len(lines) == 21, "20 groups, and how many more"
+        await look(node, INTERVAL_MS)
+        assert node.expiry.warned_groups == 30
+        assert "expire soon" not in capsys.readouterr().out
+
+
+async def test_calls_are_answered_between_slices() -> None:
+    async with serving_node(partitions=1) as node:
+        for number in range(300):
+            await node.commit(f"g{number}", 1)
+        node.clock.advance(RETENTION_MS)
+        checking = asyncio.create_task(node.expirer.look())
+        answered = 0
+        while not checking.done():
+            await node.commit("other", answered)
+            answered += 1
+        await checking
+        assert node.expiry.expired_groups == 300
+        assert answered > 300 / 64
+        assert await offsets_in(node, "other") == 1
+
+
+async def test_it_runs_by_itself_and_notes_at_its_end_that_the_server_was_up() -> None:
+    async with serving_node() as node:
+        await node.commit("g", 1)
+        node.clock.advance(RETENTION_MS)
+        node.expirer.start()
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not node.expiry.expired_groups:  # noqa: ASYNC110  Of another task.
+                await asyncio.sleep(0.005)
+        node.clock.advance(1000)
+        await node.expirer.stop()
+        last_up = read_last_up(node.files, node.expirer._folder)
+        assert last_up is not None
+        assert last_up.up_ms == node.clock.now_ms()
