@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import structlog
 from offsetd.v1 import group_service_pb2
@@ -102,7 +103,7 @@ def client_host() -> str:
     kind, _, address = callers.peer().partition(":")
     if kind not in ("ipv4", "ipv6"):
         return "/"
-    return "/" + address.rpartition(":")[0].strip("[]")
+    return "/" + unquote(address).rpartition(":")[0].strip("[]")
 
 
 def _left_member(left: LeftMember) -> group_service_pb2.LeftMember:
