@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, SupportsIndex, TypeVar
 from uuid import uuid4
@@ -23,6 +24,7 @@ from offsetd_clients.admin_values import (
     UpdatedConfig,
 )
 from offsetd_clients.errors import ClientClosed, Failure, OffsetdError, error_of
+from offsetd_clients.leases import LeaseCalls
 from offsetd_clients.membership import Membership, MembershipCalls, note_member
 from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.values import (
@@ -66,7 +68,7 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
-class OffsetClient(MembershipCalls):
+class OffsetClient(MembershipCalls, LeaseCalls):
     """Commits, fetches and deletes the offsets of consumer groups; every OK is on the disk.
 
     Safe to share between threads, not across a fork. Each call makes as many tries as fit into
@@ -110,14 +112,24 @@ class OffsetClient(MembershipCalls):
         offsets: Mapping[TopicPartition, SupportsIndex | OffsetToCommit],
         *,
         membership: Membership | None = None,
+        epoch: SupportsIndex | None = None,
+        retention: timedelta | None = None,
         request_id: str | None = None,
     ) -> Revision:
         """Commits all of `offsets` or, on any error, none. Returns the last record's position.
 
-        `membership`: as a member of the group, which is then alive. `request_id` names the commit
-        for retries of your own; without it one is made.
+        `membership`: as a member of the group, which is then alive. `epoch`: as the holder of its
+        lease; raises `EpochFenced` if another has it by now. `retention`: how long these offsets
+        are kept, where the group's retention is not to count. `request_id` names the commit for
+        retries of your own; without it one is made.
         """
-        request = messages.commit_request(group_id, offsets, request_id=request_id or _new_id())
+        request = messages.commit_request(
+            group_id,
+            offsets,
+            request_id=request_id or _new_id(),
+            epoch=epoch,
+            retention=retention,
+        )
         note_member(request, membership)
         return messages.revision_of(self._call(self._offsets.CommitOffsets, request).revision)
 
@@ -156,15 +168,20 @@ class OffsetClient(MembershipCalls):
         partitions: Iterable[TopicPartition] = (),
         *,
         topics: Iterable[str] = (),
+        epoch: SupportsIndex | None = None,
         validate_only: bool = False,
         reason: str = "",
         request_id: str | None = None,
     ) -> DeletedOffsets:
-        """Deletes offsets, by partition and by whole topic: all, or on any error none."""
+        """Deletes offsets, by partition and by whole topic: all, or on any error none.
+
+        `epoch`: as the holder of the group's lease.
+        """
         request = messages.delete_offsets_request(
             group_id,
             partitions=partitions,
             topics=topics,
+            epoch=epoch,
             request_id=request_id or _new_id(),
             validate_only=validate_only,
             reason=reason,

@@ -1,9 +1,10 @@
 """Values to messages and back, without IO: what a sync and an aio client share."""
 
 import json
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import SupportsIndex, TypeVar
 
 from google.protobuf.message import DecodeError
@@ -22,7 +23,9 @@ from offsetd_clients.values import (
     GroupMember,
     GroupState,
     GroupType,
+    Lease,
     OffsetToCommit,
+    Retention,
     Revision,
     ServerInfo,
     ServerState,
@@ -66,6 +69,8 @@ def commit_request(
     offsets: Mapping[TopicPartition, SupportsIndex | OffsetToCommit],
     *,
     request_id: str,
+    epoch: SupportsIndex | None = None,
+    retention: timedelta | None = None,
 ) -> offset_service_pb2.CommitOffsetsRequest:
     """A commit; a number is an offset without further conditions."""
     if not isinstance(offsets, Mapping):
@@ -75,6 +80,8 @@ def commit_request(
             group_id=group_id,
             offsets=[_offset_message(*item) for item in offsets.items()],
             request_id=request_id,
+            epoch=None if epoch is None else operator.index(epoch),
+            retention=retention,
         )
 
 
@@ -99,6 +106,7 @@ def delete_offsets_request(
     *,
     partitions: Iterable[TopicPartition],
     topics: Iterable[str],
+    epoch: SupportsIndex | None,
     request_id: str,
     validate_only: bool,
     reason: str,
@@ -109,6 +117,7 @@ def delete_offsets_request(
             group_id=group_id,
             partitions=_partition_messages(several("partitions", partitions)),
             topics=several("topics", topics),
+            epoch=None if epoch is None else operator.index(epoch),
             request_id=request_id,
             validate_only=validate_only,
             reason=reason,
@@ -192,6 +201,7 @@ def listed_groups(response: group_service_pb2.ListGroupsResponse) -> list[GroupL
             type=_group_type(listing.type),
             state=_group_state(listing.state),
             protocol_type=listing.protocol_type,
+            retention=_retention_of(listing),
         )
         for listing in response.groups
     ]
@@ -221,7 +231,38 @@ def group_of(message: group_service_pb2.Group) -> Group:
         log_partition=message.log_partition,
         offset_count=message.offset_count,
         state_time=_time(message.state_time) if message.HasField("state_time") else None,
+        retention=_retention_of(message),
+        lease=lease_of(message.lease) if message.HasField("lease") else None,
     )
+
+
+def lease_of(message: group_service_pb2.Lease) -> Lease:
+    """A lease."""
+    return Lease(
+        holder=message.holder,
+        epoch=message.epoch,
+        ttl=message.ttl.ToTimedelta(),
+        grant_time=_time(message.grant_time) if message.HasField("grant_time") else None,
+        expire_time=_time(message.expire_time) if message.HasField("expire_time") else None,
+    )
+
+
+def retention_message(retention: Retention) -> types_pb2.Retention:
+    """How long a group's offsets are to be kept."""
+    if retention is None:
+        return types_pb2.Retention()
+    if isinstance(retention, timedelta):
+        return types_pb2.Retention(duration=retention)
+    if retention != "never":
+        raise ValueError(f"a retention is a time, 'never' or None, not {retention!r}")
+    return types_pb2.Retention(never=True)
+
+
+def _retention_of(message: group_service_pb2.Group | group_service_pb2.GroupListing) -> Retention:
+    kind = message.retention.WhichOneof("kind")
+    if kind == "duration":
+        return message.retention.duration.ToTimedelta()
+    return "never" if kind == "never" else None
 
 
 def server_info(response: admin_service_pb2.GetServerInfoResponse) -> ServerInfo:

@@ -1,9 +1,9 @@
 """What goes into the client's calls and comes out of them: plain values, no protobuf."""
 
 import operator
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import SupportsIndex
+from typing import Literal, SupportsIndex, TypeAlias
 
 import attrs
 
@@ -99,6 +99,21 @@ class DeletedGroup:
     revision: Revision | None
 
 
+Retention: TypeAlias = timedelta | Literal["never"] | None
+"""How long a group's offsets are kept; None: as the server says."""
+
+
+@attrs.frozen(kw_only=True)
+class Lease:
+    """A group's lease. The times are the server's wall clock's, None if the lease is over."""
+
+    holder: str
+    epoch: int
+    ttl: timedelta
+    grant_time: datetime | None
+    expire_time: datetime | None
+
+
 class GroupType(StrEnum):
     """CLASSIC is Kafka's first protocol and simple groups; CONSUMER is KIP-848."""
 
@@ -128,6 +143,7 @@ class GroupListing:
     type: GroupType
     state: GroupState
     protocol_type: str
+    retention: Retention = None
 
 
 @attrs.frozen(kw_only=True)
@@ -144,7 +160,10 @@ class GroupMember:
 
 @attrs.frozen(kw_only=True)
 class Group:
-    """A group in full. `generation` is a KIP-848 group's epoch; `state_time` None: not recorded."""
+    """A group in full. `generation` is a KIP-848 group's epoch; `state_time` None: not recorded.
+
+    `lease` is the newest one, which may have expired.
+    """
 
     group_id: str
     type: GroupType
@@ -157,6 +176,8 @@ class Group:
     log_partition: int
     offset_count: int
     state_time: datetime | None
+    retention: Retention = None
+    lease: Lease | None = None
 
 
 class ServerState(StrEnum):

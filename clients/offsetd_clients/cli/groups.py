@@ -1,4 +1,4 @@
-"""`offsetd groups list|describe|delete`."""
+"""`offsetd groups list|describe|delete|update`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, TypeVar
@@ -14,11 +14,12 @@ from offsetd_clients.cli.connection import (
     exit_code,
     explain,
 )
+from offsetd_clients.cli.durations import parse_retention, retention_text
 from offsetd_clients.cli.terminal import EXIT_PARTLY, Row, Terminal
 from offsetd_clients.errors import GroupNotFound, GroupRefused, OffsetdError
 from offsetd_clients.values import DeletedGroup, Group, GroupState, GroupType
 
-LIST_COLUMNS = ("group", "type", "state", "protocol_type")
+LIST_COLUMNS = ("group", "type", "state", "protocol_type", "retention")
 GROUP_COLUMNS = (
     "group",
     "type",
@@ -31,6 +32,10 @@ GROUP_COLUMNS = (
     "offsets",
     "log_partition",
     "state_time",
+    "retention",
+    "lease_holder",
+    "lease_epoch",
+    "lease_expire_time",
 )
 MEMBER_COLUMNS = (
     "group",
@@ -42,6 +47,7 @@ MEMBER_COLUMNS = (
     "assignment",
 )
 DELETE_COLUMNS = ("group", "offsets", "revision")
+UPDATE_COLUMNS = ("group", "retention", "revision")
 
 Answer = TypeVar("Answer")
 
@@ -50,10 +56,11 @@ GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP", help="A gr
 
 def register(app: typer.Typer, terminal: Terminal) -> None:
     """Adds `groups` with its subcommands."""
-    groups = typer.Typer(help="List, describe and delete groups.", no_args_is_help=True)
+    groups = typer.Typer(help="List, describe, update and delete groups.", no_args_is_help=True)
     _register_list(groups, terminal)
     _register_describe(groups, terminal)
     _register_delete(groups, terminal)
+    _register_update(groups, terminal)
     app.add_typer(groups, name="groups")
 
 
@@ -85,6 +92,7 @@ def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
                         "type": str(listing.type),
                         "state": str(listing.state),
                         "protocol_type": listing.protocol_type or None,
+                        "retention": retention_text(listing.retention),
                     }
                     for listing in by_id
                 ),
@@ -145,6 +153,62 @@ def _register_delete(groups: typer.Typer, terminal: Terminal) -> None:
         _report(failures, deleted, address, terminal)
 
 
+def _register_update(groups: typer.Typer, terminal: Terminal) -> None:
+    @groups.command("update")
+    def update(
+        group_ids: GroupsArgument,
+        *,
+        retention: Annotated[
+            str,
+            typer.Option(
+                metavar="TIME",
+                help="How long offsets are kept: as in 12h or 90d, or never, or default for as "
+                "long as the server says.",
+            ),
+        ],
+        allow_missing: Annotated[
+            bool, typer.Option("--allow-missing", help="Make groups that do not exist.")
+        ] = False,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Check and show, but change nothing.")
+        ] = False,
+        reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the audit log.")] = "",
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Set how long the offsets of groups are kept."""
+        try:
+            parsed = parse_retention(retention)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+        with connected(address, timeout, terminal) as client:
+            updated, failures = _each(
+                group_ids,
+                lambda group_id: client.update_group(
+                    group_id,
+                    retention=parsed,
+                    allow_missing=allow_missing,
+                    validate_only=dry_run,
+                    reason=reason,
+                ),
+            )
+        if updated:
+            terminal.rows(
+                UPDATE_COLUMNS,
+                (
+                    {
+                        "group": group_id,
+                        "retention": retention_text(parsed),
+                        "revision": revision.log_offset if revision else None,
+                    }
+                    for group_id, revision in updated
+                ),
+            )
+        if dry_run:
+            terminal.note("dry run: nothing was changed")
+        _report(failures, updated, address, terminal)
+
+
 def _each(
     group_ids: Iterable[str], call: Callable[[str], Answer]
 ) -> tuple[list[tuple[str, Answer]], list[tuple[str, OffsetdError]]]:
@@ -203,6 +267,10 @@ def _group_row(group: Group) -> Row:
         "offsets": group.offset_count,
         "log_partition": group.log_partition,
         "state_time": group.state_time,
+        "retention": retention_text(group.retention),
+        "lease_holder": group.lease.holder if group.lease else None,
+        "lease_epoch": group.lease.epoch if group.lease else None,
+        "lease_expire_time": group.lease.expire_time if group.lease else None,
     }
 
 

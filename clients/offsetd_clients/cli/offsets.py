@@ -1,6 +1,7 @@
 """`offsetd commit` and `offsetd fetch`."""
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
+from offsetd_clients.cli.durations import parse_duration
 from offsetd_clients.cli.terminal import Row, Terminal
 from offsetd_clients.values import CommittedOffset, OffsetToCommit, Revision, TopicPartition
 
@@ -50,6 +52,14 @@ ExpectedOffsetOption = Annotated[
 ]
 
 
+def duration(text: str) -> timedelta:
+    """A span of time, for typer."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 def register_commit(app: typer.Typer, terminal: Terminal) -> None:
     """Adds `commit`."""
 
@@ -74,6 +84,16 @@ def register_commit(app: typer.Typer, terminal: Terminal) -> None:
         monotonic: Annotated[
             bool, typer.Option("--monotonic", help="Commit only if no offset goes back.")
         ] = False,
+        epoch: Annotated[
+            int | None,
+            typer.Option(min=0, max=INT64_MAX, metavar="EPOCH", help="That of the group's lease."),
+        ] = None,
+        retention: Annotated[
+            timedelta | None,
+            typer.Option(
+                parser=duration, metavar="TIME", help="Keep these offsets so long, as in 12h or 7d."
+            ),
+        ] = None,
         dry_run: Annotated[
             bool, typer.Option("--dry-run", help="Show what is stored now; commit nothing.")
         ] = False,
@@ -96,7 +116,9 @@ def register_commit(app: typer.Typer, terminal: Terminal) -> None:
         }
         with connected(address, timeout, terminal) as client:
             stored = client.fetch(group, offsets) if dry_run else {}
-            revision = None if dry_run else client.commit(group, offsets)
+            revision = None
+            if not dry_run:
+                revision = client.commit(group, offsets, epoch=epoch, retention=retention)
         columns = [c for c in COMMIT_COLUMNS if c != ("revision" if dry_run else "stored_offset")]
         terminal.rows(columns, _commit_rows(group, offsets, stored, revision))
         if dry_run:

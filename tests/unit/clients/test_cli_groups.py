@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from io import StringIO
 from textwrap import dedent
 from typing import Any
@@ -67,7 +68,10 @@ def test_list_prints_groups_and_passes_the_filters_on(
 ) -> None:
     groups = [
         group_service_pb2.GroupListing(
-            group_id="app-1", type="GROUP_TYPE_CLASSIC", state="GROUP_STATE_EMPTY"
+            group_id="app-1",
+            type="GROUP_TYPE_CLASSIC",
+            state="GROUP_STATE_EMPTY",
+            retention=types_pb2.Retention(never=True),
         ),
         group_service_pb2.GroupListing(
             group_id="app-2",
@@ -84,9 +88,9 @@ def test_list_prints_groups_and_passes_the_filters_on(
     assert (ended.code, ended.stderr) == (0, "")
     assert ended.stdout == dedent(
         """\
-        GROUP  TYPE      STATE   PROTOCOL-TYPE
-        app-1  classic   empty   -
-        app-2  consumer  stable  consumer
+        GROUP  TYPE      STATE   PROTOCOL-TYPE  RETENTION
+        app-1  classic   empty   -              never
+        app-2  consumer  stable  consumer       -
         """
     )
     (request,) = fake_server.requests
@@ -126,8 +130,8 @@ def test_describe_prints_a_line_for_each_group(
     assert ended == Ended(
         0,
         "group,type,state,protocol_type,protocol,generation,leader_id,members,offsets,"
-        "log_partition,state_time\n"
-        "workers,classic,stable,consumer,range,4,m-1,1,3,12,2026-11-20T21:06:15.341Z\n",
+        "log_partition,state_time,retention,lease_holder,lease_epoch,lease_expire_time\n"
+        "workers,classic,stable,consumer,range,4,m-1,1,3,12,2026-11-20T21:06:15.341Z,,,,\n",
         "",
     )
 
@@ -209,3 +213,67 @@ def test_where_no_group_was_found_only_that_is_said(
         fake_server.will_answer(method, failed("NOT_FOUND", "GROUP_ID_NOT_FOUND", "no group"))
     ended = offsetd("groups", *command, "nope", "-o", output_format)
     assert ended == Ended(1, "", "error: group nope: GROUP_ID_NOT_FOUND: no group\n")
+
+
+def test_describe_prints_the_retention_and_the_lease(
+    fake_server: Any, offsetd: Callable[..., Ended]
+) -> None:
+    answer = a_group()
+    answer.group.retention.duration.FromMilliseconds(90_000)
+    answer.group.lease.holder = "nightly"
+    answer.group.lease.epoch = 7
+    answer.group.lease.expire_time.FromMilliseconds(1_795_208_775_341)
+    fake_server.will_answer("GetGroup", answer)
+    ended = offsetd("groups", "describe", "workers", "-o", "jsonl")
+    assert ended.stdout.endswith(
+        '"retention": "90s", "lease_holder": "nightly", "lease_epoch": 7,'
+        ' "lease_expire_time": "2026-11-20T21:06:15.341Z"}\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "printed"),
+    [
+        ("36h", types_pb2.Retention(duration=timedelta(hours=36)), "36h"),
+        ("4w", types_pb2.Retention(duration=timedelta(weeks=4)), "28d"),
+        ("1500ms", types_pb2.Retention(duration=timedelta(seconds=1.5)), "1500ms"),
+        ("never", types_pb2.Retention(never=True), "never"),
+        ("default", types_pb2.Retention(), "-"),
+    ],
+)
+def test_update_sets_the_retention(
+    fake_server: Any,
+    offsetd: Callable[..., Ended],
+    text: str,
+    asked: types_pb2.Retention,
+    printed: str,
+) -> None:
+    revision = types_pb2.Revision(log_partition=12, log_offset=5)
+    fake_server.will_answer("UpdateGroup", group_service_pb2.UpdateGroupResponse(revision=revision))
+    ended = offsetd("groups", "update", "a", "--retention", text, "--reason", "audit")
+    assert (ended.code, ended.stderr) == (0, "")
+    assert ended.stdout.split() == ["GROUP", "RETENTION", "REVISION", "a", printed, "5"]
+    (request,) = fake_server.requests
+    assert (request.retention, request.reason) == (asked, "audit")
+    assert not request.validate_only
+
+
+def test_update_can_be_tried_and_goes_on_after_a_group_that_is_not_there(
+    fake_server: Any, offsetd: Callable[..., Ended], failed: Callable[..., Status]
+) -> None:
+    absent = failed("NOT_FOUND", "GROUP_ID_NOT_FOUND", "there is no group a")
+    fake_server.will_answer("UpdateGroup", absent, group_service_pb2.UpdateGroupResponse())
+    ended = offsetd("groups", "update", "a", "b", "--retention", "never", "--dry-run")
+    assert ended.code == 3
+    assert ended.stdout.split() == ["GROUP", "RETENTION", "REVISION", "b", "never", "-"]
+    assert "dry run: nothing was changed" in ended.stderr
+    assert all(request.validate_only for request in fake_server.requests)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "7", "d", "-1d", "1.5h", "7 d", "1" * 15 + "w"])
+def test_a_retention_that_is_none_is_wrong_use(
+    fake_server: Any, offsetd: Callable[..., Ended], text: str
+) -> None:
+    ended = offsetd("groups", "update", "a", f"--retention={text}")
+    assert ended.code == 2
+    assert fake_server.requests == []

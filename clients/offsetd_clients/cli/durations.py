@@ -1,0 +1,49 @@
+"""Spans of time on the command line: `500ms`, `45s`, `30m`, `12h`, `7d`, `4w`."""
+
+import re
+from datetime import timedelta
+
+from offsetd_clients.values import Retention
+
+_UNITS = {
+    "w": timedelta(weeks=1),
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "m": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
+    "ms": timedelta(milliseconds=1),
+}
+_DURATION = re.compile(r"([0-9]{1,15})(ms|[smhdw])")
+NEVER = "never"
+SERVERS_OWN = "default"
+
+
+def parse_duration(text: str) -> timedelta:
+    """The span that a text names. Raises ValueError."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no time like 45s, 30m, 12h or 7d")
+    try:
+        return int(found[1]) * _UNITS[found[2]]
+    except OverflowError:
+        raise ValueError(f"{text!r} is longer than anything") from None
+
+
+def parse_retention(text: str) -> Retention:
+    """A span, `never`, or `default` for the server's. Raises ValueError."""
+    if text == NEVER:
+        return "never"
+    return None if text == SERVERS_OWN else parse_duration(text)
+
+
+def duration_text(duration: timedelta) -> str:
+    """The span in the largest unit that it is a whole number of; weeks are told in days."""
+    for unit in ("d", "h", "m", "s"):
+        if duration and not duration % _UNITS[unit]:
+            return f"{duration // _UNITS[unit]}{unit}"
+    return f"{duration // _UNITS['ms']}ms"
+
+
+def retention_text(retention: Retention) -> str | None:
+    """As `parse_retention` takes it; None for the server's."""
+    return duration_text(retention) if isinstance(retention, timedelta) else retention
