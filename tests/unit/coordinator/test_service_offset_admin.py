@@ -1,0 +1,361 @@
+"""Resets and clones through the service: what they come to, why they are refused, the record."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from offsetd.v1 import group_service_pb2, offset_service_pb2
+from offsetd_coordinator import errors
+from offsetd_coordinator.offset_changes import Bounds
+from offsetd_coordinator.placement import partition_of
+from offsetd_coordinator.service.offset_admin import OffsetAdmin
+from offsetd_coordinator.topics import AUDIT_PARTITION
+from offsetd_storage.record_batch import decode_batches
+from serving_nodes import PARTITIONS, WAIT_SECONDS, ServingNode, serving_node
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from offsetd_coordinator.offset_changes import Partition
+
+Changes = list[tuple[str, int, int | None, int]]
+
+
+async def reset(
+    serving: ServingNode, kafka: Any = None, **fields: Any
+) -> offset_service_pb2.ResetOffsetsResponse:
+    request = offset_service_pb2.ResetOffsetsRequest(**fields)
+    answer = OffsetAdmin(serving.node, kafka).reset_offsets(request.SerializeToString())
+    return offset_service_pb2.ResetOffsetsResponse.FromString(
+        await asyncio.wait_for(answer, WAIT_SECONDS)
+    )
+
+
+async def clone(
+    serving: ServingNode, source: str, target: str, **fields: Any
+) -> group_service_pb2.CloneGroupResponse:
+    request = group_service_pb2.CloneGroupRequest(
+        source_group_id=source, target_group_id=target, **fields
+    )
+    answer = OffsetAdmin(serving.node, None).clone_group(request.SerializeToString())
+    return group_service_pb2.CloneGroupResponse.FromString(
+        await asyncio.wait_for(answer, WAIT_SECONDS)
+    )
+
+
+async def commit(serving: ServingNode, group_id: str, *offsets: dict[str, Any]) -> None:
+    request = offset_service_pb2.CommitOffsetsRequest(group_id=group_id, offsets=offsets)  # type: ignore[arg-type]
+    await asyncio.wait_for(
+        serving.offsets.commit_offsets(request.SerializeToString()), WAIT_SECONDS
+    )
+
+
+def changes(
+    response: offset_service_pb2.ResetOffsetsResponse | group_service_pb2.CloneGroupResponse,
+) -> Changes:
+    return [
+        (
+            each.topic,
+            each.partition,
+            each.offset_before if each.HasField("offset_before") else None,
+            each.offset_after,
+        )
+        for each in response.changes
+    ]
+
+
+def audited(serving: ServingNode) -> list[dict[str, Any]]:
+    log = serving.store.logs[AUDIT_PARTITION]
+    return [
+        json.loads(record.value or b"")
+        for buffer, end in log.read_chunks(1 << 16)
+        for batch in decode_batches(buffer[:end].tobytes())
+        for record in batch.records
+    ]
+
+
+async def stored(serving: ServingNode, group_id: str) -> dict[tuple[str, int], int]:
+    [group] = await serving.fetch(group_id)
+    return {(each.topic, each.partition): each.offset for each in group.offsets}
+
+
+ORDERS = [
+    {"topic": "orders", "partition": 0, "offset": 100, "end_offset": 200},
+    {"topic": "orders", "partition": 1, "offset": 50, "metadata": "m", "leader_epoch": 3},
+    {"topic": "other", "partition": 0, "offset": 7, "end_offset": 7},
+]
+BOUNDS = [
+    {"topic": "orders", "partition": 0, "earliest": 10, "latest": 300},
+    {"topic": "orders", "partition": 1, "earliest": 20, "latest": 60},
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"offset": 5}, [("orders", 0, 100, 5), ("orders", 1, 50, 5), ("other", 0, 7, 5)]),
+        ({"offset": 5, "topics": ["orders"]}, [("orders", 0, 100, 5), ("orders", 1, 50, 5)]),
+        (
+            {"offset": 5, "partitions": [{"topic": "new", "partition": 9}]},
+            [("new", 9, None, 5)],
+        ),
+        (
+            {
+                "offset": 5,
+                "topics": ["other"],
+                "partitions": [{"topic": "orders", "partition": 1}],
+            },
+            [("orders", 1, 50, 5), ("other", 0, 7, 5)],
+        ),
+        ({"shift_by": -7}, [("orders", 0, 100, 93), ("orders", 1, 50, 43), ("other", 0, 7, 0)]),
+        (
+            {"earliest": True, "topics": ["orders"], "bounds": BOUNDS},
+            [("orders", 0, 100, 10), ("orders", 1, 50, 20)],
+        ),
+        (
+            {"latest": True, "topics": ["orders"], "bounds": BOUNDS},
+            [("orders", 0, 100, 300), ("orders", 1, 50, 60)],
+        ),
+        (
+            {"latest": True, "partitions": [{"topic": "orders", "partition": 0}]},
+            [("orders", 0, 100, 200)],
+        ),
+        (
+            {"current": True},
+            [("orders", 0, 100, 100), ("orders", 1, 50, 50), ("other", 0, 7, 7)],
+        ),
+        (
+            {
+                "current": True,
+                "partitions": [{"topic": "new", "partition": 0}],
+                "bounds": [{"topic": "new", "partition": 0, "latest": 44}],
+            },
+            [("new", 0, None, 44)],
+        ),
+        (
+            {"explicit": {"offsets": [{"topic": "orders", "partition": 1, "offset": 49}]}},
+            [("orders", 1, 50, 49)],
+        ),
+    ],
+)
+async def test_a_reset_moves_what_is_chosen_to_where_it_is_told(
+    fields: dict[str, Any], expected: Changes
+) -> None:
+    async with serving_node() as serving:
+        await commit(serving, "g", *ORDERS)
+        before = await stored(serving, "g")
+        preview = await reset(serving, group_id="g", validate_only=True, **fields)
+        assert changes(preview) == expected
+        assert not preview.HasField("revision")
+        assert (await stored(serving, "g"), audited(serving)) == (before, [])
+        response = await reset(serving, group_id="g", reason="why", request_id="r", **fields)
+        assert changes(response) == expected
+        after = {(topic, partition): offset for topic, partition, _, offset in expected}
+        assert await stored(serving, "g") == before | after
+        assert response.revision.log_partition == partition_of("g", PARTITIONS)
+        assert response.revision.log_offset == len(ORDERS) + len(expected) - 1
+        [event] = audited(serving)
+        assert (event["method"], event["reason"], event["request_id"]) == (
+            "ResetOffsets",
+            "why",
+            "r",
+        )
+        assert event["what"]["group"] == "g"
+        assert event["what"]["offset_count"] == len(expected)
+        # Asked again, it is answered, and nothing moves: also where it is told by a shift.
+        assert await reset(serving, group_id="g", request_id="r", **fields) == response
+        assert await stored(serving, "g") == before | after
+        assert len(audited(serving)) == 1
+
+
+async def test_an_offset_keeps_its_epoch_and_metadata_only_where_it_stays() -> None:
+    async with serving_node() as serving:
+        await commit(serving, "g", *ORDERS)
+        await reset(serving, group_id="g", current=True)
+        [group] = await serving.fetch("g")
+        assert (group.offsets[1].metadata, group.offsets[1].leader_epoch) == ("m", 3)
+        await reset(serving, group_id="g", shift_by=1, topics=["orders"], bounds=BOUNDS)
+        [group] = await serving.fetch("g")
+        assert group.offsets[1].metadata == ""
+        assert not group.offsets[1].HasField("leader_epoch")
+
+
+NEW = {"topic": "new", "partition": 0}
+
+
+@pytest.mark.parametrize(
+    ("fields", "refusal", "told"),
+    [
+        ({}, errors.InvalidRequest, "say where"),
+        ({"offset": -1}, errors.InvalidOffset, "-1 is below 0"),
+        ({"earliest": False}, errors.InvalidRequest, "false asks for nothing"),
+        ({"current": False}, errors.InvalidRequest, "false asks for nothing"),
+        ({"group_id": "", "offset": 1}, errors.InvalidGroupId, "empty"),
+        ({"offset": 1, "topics": [""]}, errors.InvalidTopic, "empty"),
+        ({"offset": 1, "partitions": [NEW, NEW]}, errors.InvalidPartition, "twice"),
+        ({"offset": 1, "bounds": [NEW, NEW]}, errors.InvalidPartition, "twice"),
+        ({"offset": 1, "reason": "x" * 1025}, errors.InvalidRequest, "1025 UTF-16 units"),
+        ({"offset": 1, "request_id": "x" * 65}, errors.InvalidRequestId, "65 bytes"),
+        (
+            {"offset": 1, "bounds": [{**NEW, "earliest": 2, "latest": 1}]},
+            errors.InvalidOffset,
+            "below the earliest",
+        ),
+        ({"explicit": {}}, errors.InvalidRequest, "at least one"),
+        (
+            {"explicit": {"offsets": [{**NEW, "offset": 1}]}, "topics": ["orders"]},
+            errors.InvalidRequest,
+            "name no others",
+        ),
+        (
+            {"explicit": {"offsets": [{**NEW, "offset": -1}]}},
+            errors.InvalidOffset,
+            "-1 is below 0",
+        ),
+        ({"time": {"seconds": 2**40}}, errors.InvalidRequest, "no time"),
+        ({"time": {"seconds": 2**36}}, errors.InvalidRequest, "past"),
+        ({"duration": {"seconds": -1}}, errors.InvalidRequest, "below 0"),
+        ({"group_id": "none", "offset": 1}, errors.GroupIdNotFound, "'none'"),
+        ({"shift_by": 1, "partitions": [NEW]}, errors.OffsetNotCommitted, "1 partitions"),
+        ({"offset": 1, "topics": ["new"]}, errors.OffsetNotCommitted, "1 topics"),
+        ({"earliest": True}, errors.OffsetBoundsUnknown, "earliest offset of 3"),
+        ({"latest": True}, errors.OffsetBoundsUnknown, "latest offset of 1"),
+        ({"current": True, "partitions": [NEW]}, errors.OffsetBoundsUnknown, "latest"),
+        ({"shift_by": -51}, errors.OffsetOutOfRange, "2 of 3"),
+        ({"offset": 250}, errors.OffsetOutOfRange, "2 of 3"),
+        ({"offset": 15, "bounds": BOUNDS}, errors.OffsetOutOfRange, "2 of 3"),
+        ({"shift_by": 2**63 - 1}, errors.OffsetOutOfRange, "3 of 3"),
+    ],
+)
+async def test_what_cannot_be_reset_says_why_and_nothing_changes(
+    fields: dict[str, Any], refusal: type[errors.CoordinatorError], told: str
+) -> None:
+    async with serving_node() as serving:
+        await commit(serving, "g", *ORDERS)
+        before = await stored(serving, "g")
+        with pytest.raises(refusal, match=told):
+            await reset(serving, **{"group_id": "g", **fields})
+        assert (await stored(serving, "g"), audited(serving)) == (before, [])
+
+
+async def test_what_is_out_of_range_is_listed_with_its_bounds() -> None:
+    async with serving_node() as serving:
+        await commit(serving, "g", *ORDERS)
+        with pytest.raises(errors.OffsetOutOfRange) as refused:
+            await reset(serving, group_id="g", offset=15, bounds=BOUNDS)
+        assert refused.value.listed == (
+            {"topic": "orders", "partition": 1, "offset": 15, "earliest": 20, "latest": 60},
+            {"topic": "other", "partition": 0, "offset": 15, "latest": 7},
+        )
+
+
+class Cluster:
+    """A Kafka cluster that says what it has."""
+
+    def __init__(self, bounds: dict[tuple[str, int], tuple[int, int]]) -> None:
+        self.has = {(topic.encode(), n): Bounds(*each) for (topic, n), each in bounds.items()}
+        self.asked: list[tuple[set[Partition], set[bytes]]] = []
+
+    async def bounds(
+        self, partitions: Collection[Partition], topics: Collection[bytes]
+    ) -> dict[Partition, Bounds]:
+        self.asked.append((set(partitions), set(topics)))
+        return {
+            each: bounds
+            for each, bounds in self.has.items()
+            if each in partitions or each[0] in topics
+        }
+
+
+async def test_bounds_that_are_not_given_are_asked_of_the_cluster() -> None:
+    async with serving_node() as serving:
+        await commit(serving, "g", *ORDERS)
+        cluster = Cluster({("orders", 0): (1, 101), ("orders", 1): (2, 52), ("orders", 2): (3, 9)})
+        # The cluster knows a partition that has no offset yet; a bound that is given goes before.
+        response = await reset(
+            serving,
+            cluster,
+            group_id="g",
+            earliest=True,
+            topics=["orders"],
+            bounds=[{"topic": "orders", "partition": 0, "earliest": 90}],
+        )
+        assert changes(response) == [
+            ("orders", 0, 100, 90),
+            ("orders", 1, 50, 2),
+            ("orders", 2, None, 3),
+        ]
+        with pytest.raises(errors.OffsetOutOfRange):
+            await reset(serving, cluster, group_id="g", offset=53, topics=["orders"])
+        everything = {(b"orders", 0), (b"orders", 1), (b"orders", 2), (b"other", 0)}
+        await reset(serving, cluster, group_id="g", shift_by=0)
+        assert cluster.asked[-1] == (everything, set())
+
+
+async def test_offsets_go_to_another_group_with_all_they_have() -> None:
+    async with serving_node() as serving:
+        await commit(serving, "g", *ORDERS)
+        targets = [f"copy{number}" for number in range(8)]
+        assert {partition_of(each, PARTITIONS) for each in targets} == set(range(PARTITIONS))
+        for target in targets:
+            preview = await clone(serving, "g", target, validate_only=True)
+            assert (preview.offset_count, preview.HasField("revision")) == (3, False)
+            assert await stored(serving, target) == {}
+            response = await clone(serving, "g", target, reason="why")
+            assert response.revision.log_partition == partition_of(target, PARTITIONS)
+            assert changes(response)[0] == ("orders", 0, None, 100)
+            source, copy = await serving.fetch("g", target)
+            for one, other in zip(source.offsets, copy.offsets, strict=True):
+                assert (one.topic, one.partition, one.offset, one.metadata) == (
+                    other.topic,
+                    other.partition,
+                    other.offset,
+                    other.metadata,
+                )
+                assert one.HasField("leader_epoch") == other.HasField("leader_epoch")
+                assert one.leader_epoch == other.leader_epoch
+        assert [event["method"] for event in audited(serving)] == ["CloneGroup"] * 8
+        assert audited(serving)[0]["what"]["source"] == "g"
+
+
+async def test_a_group_that_exists_is_overwritten_only_when_told() -> None:
+    async with serving_node() as serving:
+        await commit(serving, "g", *ORDERS)
+        await commit(serving, "h", {"topic": "orders", "partition": 0, "offset": 1}, NEW)
+        before = await stored(serving, "h")
+        with pytest.raises(errors.GroupExists, match="'h'"):
+            await clone(serving, "g", "h")
+        assert (await stored(serving, "h"), audited(serving)) == (before, [])
+        response = await clone(serving, "g", "h", overwrite=True, topics=["orders"])
+        assert (response.offset_count, response.kept_offset_count) == (2, 1)
+        assert await stored(serving, "h") == {("new", 0): 0, ("orders", 0): 100, ("orders", 1): 50}
+
+
+async def test_a_clone_that_is_asked_for_again_is_answered_again() -> None:
+    async with serving_node() as serving:
+        await commit(serving, "g", *ORDERS)
+        first = await clone(serving, "g", "h", request_id="r")
+        again = await clone(serving, "g", "h", request_id="r")
+        assert (again.revision, again.changes) == (first.revision, first.changes)
+        assert len(audited(serving)) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "refusal"),
+    [
+        ("none", "h", errors.GroupIdNotFound),
+        ("g", "g", errors.InvalidGroupId),
+        ("g", "", errors.InvalidGroupId),
+    ],
+)
+async def test_what_cannot_be_cloned_says_why(
+    source: str, target: str, refusal: type[errors.CoordinatorError]
+) -> None:
+    async with serving_node() as serving:
+        await commit(serving, "g", *ORDERS)
+        with pytest.raises(refusal):
+            await clone(serving, source, target)
+        assert audited(serving) == []
