@@ -48,9 +48,16 @@ class MembershipMachine(RuleBasedStateMachine):
         self.life = 0
         self.generation = 0
 
-    @initialize()
-    def begin(self) -> None:
-        self.calls.advance(1)
+    @initialize(
+        instance_ids=st.lists(st.sampled_from(INSTANCES), min_size=1, max_size=4),
+        is_settled=st.booleans(),
+    )
+    def begin(self, instance_ids: list[str | None], is_settled: bool) -> None:
+        for instance_id in instance_ids:
+            self.come(instance_id, PROTOCOLS[0])
+        self.gather()
+        if is_settled:
+            self.settle_all()
 
     # What clients do.
 
@@ -97,20 +104,20 @@ class MembershipMachine(RuleBasedStateMachine):
             if client.is_fenced:
                 assert reason
 
-    @rule(index=pick, has_generation=st.booleans())
-    def commit(self, index: int, has_generation: bool) -> None:
+    @rule(index=pick, has_generation=st.booleans(), age=st.integers(0, 1))
+    def commit(self, index: int, has_generation: bool, age: int) -> None:
         client = self._client(index)
         group = self.calls.membership.live(GROUP)
         if client is None or group is None:
             return
-        identity = (client.member_id, client.generation, client.instance_id)
+        identity = (client.member_id, client.generation - age, client.instance_id)
         reason = self.calls.commit(*(identity if has_generation else ()))
         if reason:
             return
         if group.has_members:
             assert has_generation, "only members commit to a group that has some"
             assert not client.is_fenced
-            assert client.generation == group.generation
+            assert client.generation - age == group.generation
             assert client.member_id in group.members
 
     @rule(index=pick, by_instance=st.booleans())
@@ -140,19 +147,20 @@ class MembershipMachine(RuleBasedStateMachine):
         self._read_answers()
 
     @rule()
-    def settle_all(self) -> None:
-        """All clients do what good ones do, until nothing is to be done."""
+    def gather(self) -> None:
+        """All clients join, with the id that they are told, and a generation may begin."""
         for _ in range(2):
             for index in range(len(self.clients)):
                 if self.clients[index].call is None:
                     self.join(index, None)
-            for index in range(len(self.clients)):
-                if self.clients[index].call is None and self.clients[index].member_id:
-                    self.join(index, None)
-            self.calls.advance(DELAY_MS)
-            self._read_answers()
-        for client in [each for each in self.clients if each.call is None]:
-            self.sync(self.clients.index(client))
+        self.calls.advance(2 * DELAY_MS)
+        self._read_answers()
+
+    @rule()
+    def settle_all(self) -> None:
+        """All clients do what good ones do, until nothing is to be done."""
+        for index in range(len(self.clients)):
+            self.sync(index)
 
     @rule(is_full=st.booleans())
     def disk(self, is_full: bool) -> None:
