@@ -19,12 +19,13 @@ from offsetd_coordinator.offset_changes import (
 )
 from offsetd_coordinator.put_batches import answered_before, encode_offsets, known_id
 from offsetd_coordinator.requests import Decision
+from offsetd_coordinator.restoration import restored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offsetd_coordinator.membership.classic_group import ClassicGroup
-    from offsetd_coordinator.offset_changes import OffsetsChange
+    from offsetd_coordinator.offset_changes import OffsetsChange, RestoreOffsets
     from offsetd_coordinator.put_batches import Encoder
     from offsetd_coordinator.replayed_state import ReplayedState
 
@@ -72,6 +73,24 @@ def decide_offsets_change(
         return Decision(request, reply, None)
     batch, last_offset = batches[-1]
     reply = reply._replace(last_offset=last_offset)
+    if len(batches) == 1:
+        return Decision(request, reply, None, batch, last_offset, encoder.now_ms)
+    return Decision(request, reply, None, None, last_offset, encoder.now_ms, batches)
+
+
+def decide_restoration(
+    state: ReplayedState, request: RestoreOffsets, encoder: Encoder, usage: Usage
+) -> Decision:
+    """The same for a restore. Raises NonEmptyGroup, LeaseHeld, RecordUndecodable, and what
+    `restoration.restored` does.
+    """
+    if not request.is_forced:
+        _check_unused(state, request.group_id, usage.live)
+        usage.check_lease()
+    reply, batches = restored(state, request, encoder)
+    if not batches:
+        return Decision(request, reply, None)
+    batch, last_offset = batches[-1]
     if len(batches) == 1:
         return Decision(request, reply, None, batch, last_offset, encoder.now_ms)
     return Decision(request, reply, None, None, last_offset, encoder.now_ms, batches)

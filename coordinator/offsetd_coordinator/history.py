@@ -69,7 +69,7 @@ def changes(
     log: PartitionLog,
     start: int,
     end: int,
-    group_id: bytes = b"",
+    group_id: bytes | None = None,
     *,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[Change]:
@@ -78,11 +78,12 @@ def changes(
     What is missing is passed over. Raises CorruptBatch, OSError.
     """
     rows = np.empty((_ROWS, CHANGE_COLUMNS), np.int64)
-    group = padded_copy(group_id)
+    group = padded_copy(group_id or b"")
+    group_size = -1 if group_id is None else len(group_id)
     for buffer, size in log.read_chunks(chunk_bytes, offset=start, offset_limit=end):
-        for change in _of_batches(buffer, size, group, len(group_id) or -1, rows):
+        for change in _of_batches(buffer, size, group, group_size, rows):
             # The first batch may begin below; a key of another form may be another group's.
-            if start <= change.log_offset and (not group_id or change.group_id == group_id):
+            if start <= change.log_offset and group_id in (None, change.group_id):
                 yield change
 
 

@@ -20,6 +20,7 @@ from offsetd_coordinator.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from offsetd_coordinator.history import Change
     from offsetd_coordinator.requests import CommittedOffset
 
 OFFSET_MAX: Final = (1 << 63) - 1
@@ -99,12 +100,12 @@ OffsetsChange = ResetOffsets | PutOffsets
 
 
 class OffsetChange(NamedTuple):
-    """An offset before (None: there was none) and after a change."""
+    """An offset before (None: there was none) and after a change (None: it is deleted)."""
 
     topic: bytes
     partition: int
     before: int | None
-    after: int
+    after: int | None
 
 
 class OffsetsChangedReply(NamedTuple):
@@ -118,6 +119,28 @@ class OffsetsChangedReply(NamedTuple):
     changes: tuple[OffsetChange, ...]
     is_repeated: bool = False
     stored_count: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class RestoreOffsets:
+    """Makes a group's offsets those of `then`. `is_forced`: also while there are members."""
+
+    group_id: bytes
+    then: Mapping[Partition, Change]
+    is_forced: bool = False
+    request_id: bytes = b""
+    validate_only: bool = False
+
+
+class RestoredReply(NamedTuple):
+    """The log offset of the last record, or None if nothing was written; what changes, sorted.
+
+    `is_repeated`: the request was answered before, and `changes` is empty.
+    """
+
+    last_offset: int | None
+    changes: tuple[OffsetChange, ...]
+    is_repeated: bool = False
 
 
 def reset_offsets(request: ResetOffsets, stored: Iterable[CommittedOffset]) -> list[PutOffset]:

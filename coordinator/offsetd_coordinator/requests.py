@@ -20,7 +20,12 @@ from offsetd_coordinator.kernels.columns import (
     MUST_NOT_EXIST,
     NO_PRECONDITION,
 )
-from offsetd_coordinator.offset_changes import OffsetsChange, OffsetsChangedReply
+from offsetd_coordinator.offset_changes import (
+    OffsetsChange,
+    OffsetsChangedReply,
+    RestoredReply,
+    RestoreOffsets,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -201,7 +206,8 @@ class UpdateGroup:
 
 
 GroupChange = AcquireGroup | ReleaseGroup | UpdateGroup
-Request = CommitOffsets | DeleteOffsets | DeleteGroup | WriteGroup | GroupChange | OffsetsChange
+AdministratorsChange = GroupChange | OffsetsChange | RestoreOffsets
+Request = CommitOffsets | DeleteOffsets | DeleteGroup | WriteGroup | AdministratorsChange
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -275,6 +281,7 @@ Reply = (
     | WriteGroupReply
     | GroupChangeReply
     | OffsetsChangedReply
+    | RestoredReply
 )
 
 

@@ -14,7 +14,11 @@ import numpy as np
 from offsetd_storage.kernels import padded_buffer
 from offsetd_storage.record_batch import Record, encode_batch
 
-from offsetd_coordinator.change_decisions import Usage, decide_offsets_change
+from offsetd_coordinator.change_decisions import (
+    Usage,
+    decide_offsets_change,
+    decide_restoration,
+)
 from offsetd_coordinator.commit_rules import (
     check_commit,
     commit_refusal,
@@ -39,7 +43,7 @@ from offsetd_coordinator.membership.calls import Moment
 from offsetd_coordinator.membership.membership import Membership, fresh_member_name
 from offsetd_coordinator.membership.rebalance import MembershipConfig
 from offsetd_coordinator.membership.refusals import GroupRecordTooLarge
-from offsetd_coordinator.offset_changes import PutOffsets, ResetOffsets
+from offsetd_coordinator.offset_changes import PutOffsets, ResetOffsets, RestoreOffsets
 from offsetd_coordinator.offset_table import fresh_hash_seeds
 from offsetd_coordinator.put_batches import Encoder
 from offsetd_coordinator.replayed_state import ReplayedState
@@ -140,7 +144,7 @@ class Shard:
         try:
             if isinstance(request, WriteGroup):
                 return self._decide_group(request, now_ms)
-            if isinstance(request, ResetOffsets | PutOffsets):
+            if isinstance(request, ResetOffsets | PutOffsets | RestoreOffsets):
                 return self._decide_offsets(request, now)
             if isinstance(request, DeleteOffsets | DeleteGroup):
                 return self._decide_deletion(request, now)
@@ -418,7 +422,7 @@ class Shard:
         )
         return decide_group_change(state, request, situation)
 
-    def _decide_offsets(self, request: OffsetsChange, now: Moment) -> Decision:
+    def _decide_offsets(self, request: OffsetsChange | RestoreOffsets, now: Moment) -> Decision:
         encoder = Encoder(
             self._state.offsets.arrays,
             now.wall_ms,
@@ -432,6 +436,8 @@ class Shard:
             self.membership.live(request.group_id),
             lambda: self.leases.check_writer(request.group_id, -1, now),
         )
+        if isinstance(request, RestoreOffsets):
+            return decide_restoration(self._state, request, encoder, usage)
         return decide_offsets_change(self._state, request, encoder, usage)
 
     def _decide_deletion(self, request: DeleteOffsets | DeleteGroup, now: Moment) -> Decision:

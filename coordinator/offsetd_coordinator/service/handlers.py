@@ -13,6 +13,7 @@ from offsetd_coordinator.service.commit_parser import CommitParser
 from offsetd_coordinator.service.config_admin import ConfigAdmin
 from offsetd_coordinator.service.group_settings import GroupSettingsService
 from offsetd_coordinator.service.groups import GroupService
+from offsetd_coordinator.service.history import HistoryService
 from offsetd_coordinator.service.lease_validation import TtlBounds
 from offsetd_coordinator.service.log_admin import LogAdmin
 from offsetd_coordinator.service.membership import MembershipService
@@ -51,6 +52,7 @@ def generic_handlers(
         ttl_ms_min=settings.lease_min_ttl_ms, ttl_ms_max=settings.lease_max_ttl_ms
     )
     group_settings = GroupSettingsService(node, ttl_bounds)
+    history = HistoryService(node)
     servers = settings.kafka_bootstrap_servers
     offset_admin = OffsetAdmin(node, KafkaBounds(servers) if servers else None)
     request_bytes_max = settings.socket_request_max_bytes
@@ -76,6 +78,7 @@ def generic_handlers(
                 "FetchOffsets": unary(offsets.fetch_offsets),
                 "DeleteOffsets": unary(offsets.delete_offsets),
                 "ResetOffsets": unary(offset_admin.reset_offsets),
+                "ListOffsetHistory": unary(history.list_offset_history),
             },
         ),
         calls.service_handler(
@@ -85,6 +88,7 @@ def generic_handlers(
                 "GetGroup": unary(groups.get_group),
                 "DeleteGroup": unary(groups.delete_group),
                 "CloneGroup": unary(offset_admin.clone_group),
+                "RestoreGroup": unary(history.restore_group),
                 "JoinGroup": unary(membership.join_group),
                 "SyncGroup": unary(membership.sync_group),
                 "Heartbeat": unary(membership.heartbeat),

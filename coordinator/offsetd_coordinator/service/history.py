@@ -1,0 +1,240 @@
+"""History and restores, from a request's bytes to those of its answer."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from offsetd.v1 import history_pb2
+
+from offsetd_coordinator.errors import CoordinatorError, InvalidRequest
+from offsetd_coordinator.history import end_of, whole_changes
+from offsetd_coordinator.kernels.changes import COMMITTED, DELETED
+from offsetd_coordinator.offset_changes import OffsetChange, RestoredReply, RestoreOffsets
+from offsetd_coordinator.offset_history import durable_log, reading, state_at
+from offsetd_coordinator.restoration import CALL
+from offsetd_coordinator.service import validation
+from offsetd_coordinator.service.change_events import (
+    group_event,
+    listed_changes,
+    recorded_changes,
+)
+from offsetd_coordinator.service.offsets import until_durable
+from offsetd_coordinator.service.pages import (
+    not_ours,
+    page_token,
+    read_page_size,
+    read_page_token,
+)
+from offsetd_coordinator.service.times import set_time
+from offsetd_coordinator.service.turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from google.protobuf.timestamp_pb2 import Timestamp
+    from offsetd_storage.partition_log import PartitionLog
+
+    from offsetd_coordinator.audit import AuditEvent
+    from offsetd_coordinator.history import Change
+    from offsetd_coordinator.node import Node
+    from offsetd_coordinator.requests import Reply
+
+PAGE_SIZE_DEFAULT: Final = 1000
+PAGE_SIZE_MAX: Final = 10_000
+_OFFSET_BYTES: Final = 8
+_OFFSET_MAX: Final = (1 << 62) - 1
+
+
+class HistoryService:
+    """The methods of OffsetService and GroupService that read the log's past."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def list_offset_history(self, message: bytes) -> bytes:
+        """One page of a group's events."""
+        runtime = self._node.serving()
+        request = validation.parse(history_pb2.ListOffsetHistoryRequest, message)
+        group_id = validation.read_group_id(request.group_id, "group_id")
+        question = _Question(request, group_id)
+        partition = runtime.partition_of(group_id)
+        log, end = durable_log(runtime, partition)
+        oldest, page = await reading(question.page, log, end)
+        response = history_pb2.ListOffsetHistoryResponse()
+        response.oldest_revision.log_partition = partition
+        response.oldest_revision.log_offset = oldest
+        async for change in Turns().each(page[: question.page_size]):
+            set_event(response.events.add(), partition, change)
+        if len(page) > question.page_size:
+            position = page[question.page_size - 1].log_offset.to_bytes(_OFFSET_BYTES)
+            response.next_page_token = page_token(question.message, position)
+        return response.SerializeToString()
+
+    async def restore_group(self, message: bytes) -> bytes:
+        """Makes offsets what they were; the answer leaves once that is durable."""
+        runtime, administration = self._node.serving(), self._node.administering()
+        received = validation.parse(history_pb2.RestoreGroupRequest, message)
+        group_id = validation.read_group_id(received.group_id, "group_id")
+        request_id = validation.read_request_id(received.request_id)
+        target = received.WhichOneof("target")
+        if target is None:
+            raise InvalidRequest("target", "a time or a revision has to be given")
+        if target == "time":
+            limit, then = await state_at(
+                runtime, group_id, time_ms=_read_time(received.time, "time")
+            )
+        else:
+            revision = _read_revision(received.revision, "revision")
+            limit, then = await state_at(runtime, group_id, revision=revision)
+        request = RestoreOffsets(
+            group_id=group_id,
+            then=then,
+            is_forced=received.force,
+            request_id=request_id,
+            validate_only=received.validate_only,
+        )
+
+        def event_of(reply: Reply) -> AuditEvent:
+            assert isinstance(reply, RestoredReply)
+            return group_event(
+                CALL,
+                group_id,
+                {
+                    "restored_before": limit,
+                    "force": received.force,
+                    "offset_count": len(reply.changes),
+                    "changes": listed_changes(reply.changes),
+                },
+                time_ms=administration.clock.now_ms(),
+                reason=received.reason,
+                request_id=received.request_id,
+            )
+
+        ticket, outcome = administration.change_group(request, event_of)
+        await until_durable(runtime, ticket)
+        if isinstance(outcome, CoordinatorError):
+            raise outcome
+        assert isinstance(outcome, RestoredReply)
+        changes: Sequence[OffsetChange] = outcome.changes
+        if outcome.is_repeated:
+            known = administration.find(CALL, received.request_id)
+            changes = () if known is None else recorded_changes(known.event.what)
+        response = history_pb2.RestoreGroupResponse(changes=map(_restored, changes))
+        response.restored_before.log_partition = runtime.partition_of(group_id)
+        response.restored_before.log_offset = limit
+        if outcome.last_offset is not None:
+            response.revision.log_partition = runtime.partition_of(group_id)
+            response.revision.log_offset = outcome.last_offset
+        return response.SerializeToString()
+
+
+class _Question:
+    """What is asked of a group's history, and where its page begins."""
+
+    def __init__(self, request: history_pb2.ListOffsetHistoryRequest, group_id: bytes) -> None:
+        self.page_size = read_page_size(
+            request.page_size, default=PAGE_SIZE_DEFAULT, most=PAGE_SIZE_MAX
+        )
+        self.message = history_pb2.ListOffsetHistoryRequest()
+        self.message.CopyFrom(request)
+        self.message.ClearField("page_size")
+        self.message.ClearField("page_token")
+        self._request = request
+        self._group_id = group_id
+        self._partitions = frozenset(validation.topic_partitions(request.partitions, "partitions"))
+        position = read_page_token(self.message, request.page_token)
+        if position is not None and len(position) != _OFFSET_BYTES:
+            raise not_ours()
+        self._last = None if position is None else int.from_bytes(position)
+        # Now: what is wrong with them is the caller's mistake.
+        self._from_ms = self._to_ms = self._from_offset = self._to_offset = -1
+        if request.WhichOneof("from") == "from_time":
+            self._from_ms = _read_time(request.from_time, "from_time")
+        elif request.WhichOneof("from") == "from_revision":
+            self._from_offset = _read_revision(request.from_revision, "from_revision")
+        if request.WhichOneof("to") == "to_time":
+            self._to_ms = _read_time(request.to_time, "to_time")
+        elif request.WhichOneof("to") == "to_revision":
+            self._to_offset = _read_revision(request.to_revision, "to_revision")
+
+    def page(self, log: PartitionLog, end: int) -> tuple[int, list[Change]]:
+        """From where on all is there, and one event more than the page has, if there is one."""
+        start: int | None = None
+        if self._from_offset >= 0:
+            start = min(self._from_offset, end)
+        elif self._from_ms >= 0:
+            start = end_of(log, self._from_ms - 1, end) if self._from_ms else 0
+        limit = end
+        if self._to_offset >= 0:
+            limit = min(end, self._to_offset + 1)
+        elif self._to_ms >= 0:
+            limit = end_of(log, self._to_ms, end)
+        if self._last is not None:
+            if self._request.oldest_first:
+                start = self._last + 1
+            else:
+                limit = min(limit, self._last)
+
+        def take(changes: Iterator[Change]) -> list[Change]:
+            chosen = (
+                each
+                for each in changes
+                if not self._partitions or (each.topic, each.partition) in self._partitions
+            )
+            inside = _below(chosen, limit)
+            if self._request.oldest_first:
+                return list(islice(inside, self.page_size + 1))
+            return list(reversed(deque(inside, maxlen=self.page_size + 1)))
+
+        return whole_changes(log, start, end, self._group_id, take)
+
+
+def _below(changes: Iterator[Change], limit: int) -> Iterator[Change]:
+    for change in changes:
+        if change.log_offset >= limit:
+            return
+        yield change
+
+
+def set_event(event: history_pb2.OffsetEvent, log_partition: int, change: Change) -> None:
+    """Fills an event of the contract with a change of the log."""
+    event.group_id = change.group_id.decode()
+    event.topic = change.topic.decode()
+    event.partition = change.partition
+    event.revision.log_partition = log_partition
+    event.revision.log_offset = change.log_offset
+    set_time(event.time, change.time_ms)
+    if change.kind == DELETED:
+        event.deleted.SetInParent()
+    elif change.kind == COMMITTED:
+        committed = event.committed
+        committed.offset = change.offset
+        committed.metadata = change.metadata.decode()
+        if change.leader_epoch >= 0:
+            committed.leader_epoch = change.leader_epoch
+        set_time(committed.commit_time, change.commit_time_ms)
+        if change.expire_time_ms >= 0:
+            set_time(committed.expire_time, change.expire_time_ms)
+
+
+def _restored(change: OffsetChange) -> history_pb2.RestoredOffset:
+    return history_pb2.RestoredOffset(
+        topic=change.topic.decode(),
+        partition=change.partition,
+        offset_before=change.before,
+        offset_after=change.after,
+    )
+
+
+def _read_time(time: Timestamp, field: str) -> int:
+    if not 0 <= time.nanos < 1_000_000_000 or time.ToMilliseconds() < 0:
+        raise InvalidRequest(field, "it is before 1970, or no time")
+    return time.ToMilliseconds()
+
+
+def _read_revision(revision: int, field: str) -> int:
+    if not 0 <= revision <= _OFFSET_MAX:
+        raise InvalidRequest(field, "{value} is no log offset", value=revision)
+    return revision
