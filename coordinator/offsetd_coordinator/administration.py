@@ -123,6 +123,12 @@ class Administration:
             replay=self._audit.replay,
         )
 
+    async def audited(self) -> int:
+        """Where the audit log ends (exclusive), once all below is durable."""
+        end = self._audit.offset_next
+        await self._until_durable(self._audit_ticket)
+        return end
+
     def change_group(
         self, request: Request, event_of: Callable[[Reply], AuditEvent]
     ) -> tuple[int, Reply | CoordinatorError]:

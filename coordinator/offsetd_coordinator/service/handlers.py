@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
 
 from offsetd_coordinator.kafka_bounds import KafkaBounds
-from offsetd_coordinator.service import calls
+from offsetd_coordinator.service import calls, streamed_calls
 from offsetd_coordinator.service.admin import AdminService
+from offsetd_coordinator.service.audit_admin import AuditAdmin
 from offsetd_coordinator.service.commit_parser import CommitParser
 from offsetd_coordinator.service.config_admin import ConfigAdmin
+from offsetd_coordinator.service.exports import ExportService
 from offsetd_coordinator.service.group_settings import GroupSettingsService
 from offsetd_coordinator.service.groups import GroupService
 from offsetd_coordinator.service.history import HistoryService
+from offsetd_coordinator.service.imports import ImportService
 from offsetd_coordinator.service.lease_validation import TtlBounds
 from offsetd_coordinator.service.log_admin import LogAdmin
 from offsetd_coordinator.service.membership import MembershipService
@@ -99,7 +102,26 @@ def generic_handlers(
                 "ReleaseGroup": unary(group_settings.release_group),
             },
         ),
-        calls.service_handler(ADMIN_SERVICE, _admin_methods(node, unary)),
+        calls.service_handler(
+            ADMIN_SERVICE,
+            {
+                **_admin_methods(node, unary),
+                "ExportOffsets": streamed_calls.answering(
+                    ExportService(node).export_offsets,
+                    admission,
+                    figures.method("ExportOffsets"),
+                    request_bytes_max=request_bytes_max,
+                ),
+                "ImportOffsets": streamed_calls.asking(
+                    ImportService(
+                        node, metadata_units_max=settings.offset_metadata_max_bytes
+                    ).import_offsets,
+                    admission,
+                    figures.method("ImportOffsets"),
+                    request_bytes_max=request_bytes_max,
+                ),
+            },
+        ),
     )
 
 
@@ -116,6 +138,7 @@ def _admin_methods(
         "DeleteRecords": unary(log_admin.delete_records),
         "DescribeConfig": unary(config_admin.describe_config),
         "UpdateConfig": unary(config_admin.update_config),
+        "ListAuditEvents": unary(AuditAdmin(node).list_audit_events),
     }
 
 

@@ -1,0 +1,160 @@
+"""ExportOffsets: the offsets of groups as a file, piece by piece."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING, Final
+
+from offsetd.v1 import admin_service_pb2
+
+from offsetd_coordinator.errors import (
+    CoordinatorError,
+    InvalidGroupId,
+    InvalidRequest,
+)
+from offsetd_coordinator.offset_files import (
+    OF_ONE_GROUP,
+    FileOffset,
+    OffsetFormat,
+    Unwritable,
+    written,
+)
+from offsetd_coordinator.service import validation
+from offsetd_coordinator.service.offsets import until_durable
+from offsetd_coordinator.service.turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from offsetd_coordinator.node import Node
+    from offsetd_coordinator.requests import CommittedOffset
+
+PIECE_BYTES: Final = 64 * 1024
+
+
+class ExportService:
+    """The method, from a request's bytes to those of its answers."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def export_offsets(self, message: bytes) -> AsyncIterator[bytes]:
+        """Each group as of one moment; a piece leaves once what is in it is durable."""
+        request = validation.parse(admin_service_pb2.ExportOffsetsRequest, message)
+        file_format = read_format(request.format, "format")
+        named = _named_groups(request, file_format)
+        topics = {
+            validation.read_topic(topic, f"topics[{place}]")
+            for place, topic in enumerate(request.topics)
+        }
+        for group_id in named:
+            await self._check_exists(group_id)
+        piece, turns = bytearray(), Turns()
+        groups = self._each(named) if named else self._all(request.group_id_prefix)
+        async for group_id in groups:
+            stored = await self._stored(group_id)
+            chosen = [each for each in stored if not topics or each.topic in topics]
+            texts = _texts(file_format, group_id, chosen, names_group=len(named) != 1)
+            async for text in turns.each(texts):
+                piece += text.encode()
+                if len(piece) >= PIECE_BYTES:
+                    yield _response(piece)
+                    piece.clear()
+        if piece:
+            yield _response(piece)
+
+    async def _check_exists(self, group_id: bytes) -> None:
+        runtime = self._node.serving()
+        ticket, outcome = runtime.get_group(group_id)
+        await until_durable(runtime, ticket)
+        if isinstance(outcome, CoordinatorError):
+            raise outcome
+
+    async def _stored(self, group_id: bytes) -> list[CommittedOffset]:
+        runtime = self._node.serving()
+        ticket, outcome = runtime.fetch(group_id, None, require_stable=False)
+        await until_durable(runtime, ticket)
+        if isinstance(outcome, CoordinatorError):
+            raise outcome
+        return outcome
+
+    async def _each(self, named: list[bytes]) -> AsyncIterator[bytes]:
+        for group_id in named:
+            yield group_id
+
+    async def _all(self, prefix: str) -> AsyncIterator[bytes]:
+        """By log partition and id. Those of a damaged log partition cannot be told: refused."""
+        begins = validation.read_group_id(prefix, "group_id_prefix")
+        runtime = self._node.serving()
+        for partition in range(runtime.partitions):
+            _, listings = runtime.list_groups(partition, prefix=begins, after=None)
+            for group_id in sorted(listing.group_id for listing in listings):
+                yield group_id
+            await asyncio.sleep(0)
+
+
+def read_format(number: int, field: str) -> OffsetFormat:
+    """Raises InvalidRequest."""
+    with contextlib.suppress(ValueError):
+        return OffsetFormat(number)
+    raise InvalidRequest(field, "{value} is no format of files", value=number)
+
+
+def _named_groups(
+    request: admin_service_pb2.ExportOffsetsRequest, file_format: OffsetFormat
+) -> list[bytes]:
+    named: list[bytes] = []
+    for place, text in enumerate(request.group_ids):
+        group_id = validation.read_group_id(text, f"group_ids[{place}]")
+        if group_id in named:
+            raise InvalidGroupId(f"group_ids[{place}]", "{group!r} is named twice", group=group_id)
+        named.append(group_id)
+    if named and request.group_id_prefix:
+        raise InvalidRequest("group_id_prefix", "either name groups or say how they begin")
+    if file_format in OF_ONE_GROUP and len(named) != 1:
+        raise InvalidRequest(
+            "group_ids", "a file of format {format} has one group: name it", format=file_format.name
+        )
+    return named
+
+
+def _texts(
+    file_format: OffsetFormat,
+    group_id: bytes,
+    stored: list[CommittedOffset],
+    *,
+    names_group: bool,
+) -> Iterator[str]:
+    group = group_id.decode()
+    if file_format is OffsetFormat.KAFKA_UTILS_JSON and not stored:
+        yield json.dumps({"groupid": group, "offsets": {}}, ensure_ascii=False) + "\n"
+    offsets = (
+        FileOffset(
+            group,
+            each.topic.decode(),
+            each.partition,
+            each.offset,
+            each.leader_epoch,
+            each.metadata.decode(),
+            each.commit_timestamp_ms,
+            each.expire_timestamp_ms,
+            each.revision,
+        )
+        for each in stored
+    )
+    try:
+        yield from written(file_format, offsets, names_group=names_group)
+    except Unwritable as error:
+        raise InvalidRequest(
+            "format",
+            "a file of format {format} cannot hold what group {group!r} has: {cause}",
+            format=file_format.name,
+            group=group,
+            cause=error,
+        ) from error
+
+
+def _response(piece: bytearray) -> bytes:
+    return admin_service_pb2.ExportOffsetsResponse(content=bytes(piece)).SerializeToString()

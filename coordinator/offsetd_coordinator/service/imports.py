@@ -1,0 +1,261 @@
+"""ImportOffsets: a file is read to its end, and then each of its groups is written."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from offsetd.v1 import admin_service_pb2
+
+from offsetd_coordinator.errors import (
+    CoordinatorError,
+    InvalidField,
+    InvalidImport,
+    InvalidRequest,
+    StorageUnavailable,
+    TooManyBytesInFlight,
+)
+from offsetd_coordinator.offset_changes import OffsetsChangedReply, PutOffset, PutOffsets
+from offsetd_coordinator.offset_files import NAMELESS, OffsetReader, Unreadable
+from offsetd_coordinator.service import statuses, validation
+from offsetd_coordinator.service.change_events import group_event, listed_changes
+from offsetd_coordinator.service.exports import read_format
+from offsetd_coordinator.service.offsets import until_durable
+from offsetd_coordinator.service.turns import Turns
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from offsetd_coordinator.audit import AuditEvent
+    from offsetd_coordinator.node import Node
+    from offsetd_coordinator.offset_files import FileOffset, Line, OffsetFormat
+    from offsetd_coordinator.requests import Reply
+
+OFFSETS_MAX: Final = 500_000
+"""Of one import; each takes some 250 bytes until it is written."""
+NODE_OFFSETS_MAX: Final = 1_000_000
+"""Of all imports that are under way."""
+LINES_LISTED_MAX: Final = 100
+
+Groups = dict[bytes, dict[tuple[bytes, int], PutOffset]]
+
+
+class ImportService:
+    """The method, from a stream of requests to the bytes of its answer."""
+
+    def __init__(self, node: Node, *, metadata_units_max: int) -> None:
+        self._node = node
+        self._metadata_units_max = metadata_units_max
+        self._held = 0  # Offsets of all imports that are under way.
+
+    async def import_offsets(self, messages: AsyncIterator[bytes]) -> bytes:
+        """Nothing is written before all is read and found good; the answer leaves when it is
+        durable.
+        """
+        self._node.administering()
+        first = await anext(messages, None)
+        message = _parsed(b"" if first is None else first)
+        if not message.HasField("options"):
+            raise InvalidRequest("options", "the first message says what the file is")
+        options = message.options
+        file_import = FileImport(options, metadata_units_max=self._metadata_units_max)
+        held = 0
+        turns = Turns()
+        try:
+            while True:
+                await self._take(file_import, file_import.reader.feed(message.content), turns)
+                held = self._hold(file_import, held)
+                received = await anext(messages, None)
+                if received is None:
+                    break
+                message = _parsed(received)
+                if message.HasField("options"):
+                    raise InvalidRequest("options", "only the first message has them")
+            await self._take(file_import, file_import.reader.end(), turns)
+            held = self._hold(file_import, held)
+            file_import.check()
+            return await self._write(options, file_import.groups)
+        finally:
+            self._held -= held
+
+    async def _take(self, file_import: FileImport, lines: Iterable[Line], turns: Turns) -> None:
+        try:
+            async for line in turns.each(lines):
+                file_import.take(line)
+        except Unreadable as error:
+            raise InvalidRequest("content", "{cause}", cause=error) from error
+
+    def _hold(self, file_import: FileImport, held: int) -> int:
+        """Counts what an import has come to hold. Raises InvalidRequest, TooManyBytesInFlight."""
+        count = file_import.offset_count
+        if count > OFFSETS_MAX:
+            raise InvalidRequest(
+                "content", "more than {offsets_max} offsets: split it", offsets_max=OFFSETS_MAX
+            )
+        if self._held + count - held > NODE_OFFSETS_MAX:
+            raise TooManyBytesInFlight(
+                "imports under way have {offset_count} offsets, of {offsets_max} at most",
+                offset_count=self._held,
+                offsets_max=NODE_OFFSETS_MAX,
+            )
+        self._held += count - held
+        return count
+
+    async def _write(
+        self, options: admin_service_pb2.ImportOffsetsOptions, groups: Groups
+    ) -> bytes:
+        runtime = self._node.serving()
+        response = admin_service_pb2.ImportOffsetsResponse()
+        ticket = 0
+        for group_id, offsets in groups.items():
+            imported = response.groups.add(group_id=group_id.decode(), offset_count=len(offsets))
+            group_ticket, outcome = self._write_group(options, group_id, offsets.values())
+            ticket = max(ticket, group_ticket)
+            if isinstance(outcome, CoordinatorError):
+                imported.error.CopyFrom(statuses.status_of(outcome))
+            elif outcome.last_offset is not None:
+                imported.revision.log_partition = runtime.partition_of(group_id)
+                imported.revision.log_offset = outcome.last_offset
+            await asyncio.sleep(0)
+        await until_durable(runtime, ticket)
+        return response.SerializeToString()
+
+    def _write_group(
+        self,
+        options: admin_service_pb2.ImportOffsetsOptions,
+        group_id: bytes,
+        offsets: Iterable[PutOffset],
+    ) -> tuple[int, OffsetsChangedReply | CoordinatorError]:
+        """Only a failed disk, or the server's end, ends the call: then it is not known how far it
+        came, and the same request goes on.
+        """
+        administration = self._node.administering()
+        request = PutOffsets(
+            group_id=group_id,
+            offsets=tuple(sorted(offsets)),
+            call="ImportOffsets",
+            request_id=validation.read_request_id(options.request_id),
+            validate_only=options.validate_only,
+        )
+
+        def event_of(reply: Reply) -> AuditEvent:
+            assert isinstance(reply, OffsetsChangedReply)
+            return group_event(
+                "ImportOffsets",
+                group_id,
+                {
+                    "offset_count": len(reply.changes),
+                    "offset_count_before": reply.stored_count,
+                    "changes": listed_changes(reply.changes),
+                },
+                time_ms=administration.clock.now_ms(),
+                reason=options.reason,
+                request_id=options.request_id,
+            )
+
+        try:
+            ticket, outcome = administration.change_group(request, event_of)
+        except StorageUnavailable:
+            raise
+        except CoordinatorError as refusal:
+            return 0, refusal.without_traces()
+        assert isinstance(outcome, OffsetsChangedReply | CoordinatorError)
+        return ticket, outcome
+
+
+class FileImport:
+    """A file as it is read: its groups, and the lines that cannot be imported."""
+
+    def __init__(
+        self, options: admin_service_pb2.ImportOffsetsOptions, *, metadata_units_max: int
+    ) -> None:
+        """Raises the Invalid… error of the first option that breaks a rule."""
+        file_format = read_format(options.format, "options.format")
+        validation.check_reason(options.reason)
+        validation.read_request_id(options.request_id)
+        self.reader = OffsetReader(file_format)
+        self.groups: Groups = {}
+        self.offset_count = 0
+        self._group_id = _group_of_file(options, file_format)
+        self._metadata_units_max = metadata_units_max
+        self._topics: dict[bytes, bytes] = {}  # One copy of each.
+        self._problems: list[dict[str, object]] = []
+        self._problem_count = 0
+
+    def take(self, line: Line) -> None:
+        """Keeps what a line says."""
+        if line.offset is None:
+            self._note_problem(line.number, line.problem)
+            return
+        try:
+            group_id = self._group_of(line.offset)
+            put = self._put(line.offset)
+        except InvalidField as error:
+            self._note_problem(line.number, str(error))
+            return
+        offsets = self.groups.setdefault(group_id, {})
+        partition = put.topic, put.partition
+        if partition in offsets:
+            named = f"{line.offset.topic}:{put.partition}"
+            self._note_problem(line.number, f"{named} of group {group_id.decode()!r} again")
+            return
+        offsets[partition] = put
+        self.offset_count += 1
+
+    def check(self) -> None:
+        """Raises InvalidImport if there are lines that cannot be imported."""
+        if self._problem_count:
+            raise InvalidImport(
+                "content",
+                "{line_count} lines cannot be imported, so nothing was; line {line}: {problem}",
+                tuple(self._problems),
+                line_count=self._problem_count,
+                line=self._problems[0]["line"],
+                problem=self._problems[0]["problem"],
+            )
+
+    def _group_of(self, offset: FileOffset) -> bytes:
+        if not offset.group:
+            if self._group_id is None:
+                raise InvalidRequest("group", "the line does not say, and no group is named")
+            return self._group_id
+        group_id = validation.written_group_id(offset.group)
+        if self._group_id is not None and group_id != self._group_id:
+            raise InvalidRequest(
+                "group", "{group!r} is not the group that is named", group=group_id
+            )
+        return group_id
+
+    def _put(self, offset: FileOffset) -> PutOffset:
+        topic = validation.read_topic(offset.topic, "topic")
+        return PutOffset(
+            self._topics.setdefault(topic, topic),
+            offset.partition,
+            offset.offset,
+            offset.leader_epoch,
+            validation.read_metadata(offset.metadata, "metadata", self._metadata_units_max),
+            offset.expire_timestamp_ms,
+        )
+
+    def _note_problem(self, number: int, problem: str) -> None:
+        self._problem_count += 1
+        if len(self._problems) < LINES_LISTED_MAX:
+            self._problems.append({"line": number, "problem": problem[:200]})
+
+
+def _parsed(message: bytes) -> admin_service_pb2.ImportOffsetsRequest:
+    return validation.parse(admin_service_pb2.ImportOffsetsRequest, message)
+
+
+def _group_of_file(
+    options: admin_service_pb2.ImportOffsetsOptions, file_format: OffsetFormat
+) -> bytes | None:
+    if options.group_id:
+        return validation.read_group_id(options.group_id, "options.group_id")
+    if file_format in NAMELESS:
+        raise InvalidRequest(
+            "options.group_id",
+            "a file of format {format} does not say whose offsets it has",
+            format=file_format.name,
+        )
+    return None

@@ -1,0 +1,108 @@
+"""Calls with a stream on one side: as `calls.unary`, but piece by piece."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import grpc
+import grpc.aio
+import structlog
+
+from offsetd_coordinator.errors import CoordinatorError
+from offsetd_coordinator.metrics.figures import CANCELLED, OK
+from offsetd_coordinator.service import callers, calls, statuses
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from google.rpc.status_pb2 import Status
+
+    from offsetd_coordinator.metrics.figures import MethodFigures
+    from offsetd_coordinator.service.limits import Admission
+
+    StreamedAnswer = Callable[[bytes], AsyncIterator[bytes]]
+    StreamedQuestion = Callable[[AsyncIterator[bytes]], Awaitable[bytes]]
+
+_log = structlog.get_logger(__name__)
+
+_END_OF_STREAM: Final[object] = grpc.aio.EOF
+
+
+def answering(
+    answer: StreamedAnswer, admission: Admission, figures: MethodFigures, *, request_bytes_max: int
+) -> grpc.RpcMethodHandler[bytes, bytes]:
+    """A handler that sends what `answer` yields, each piece when the one before has left."""
+
+    async def call(message: bytes, context: calls.Context) -> None:
+        async def run() -> None:
+            calls.check_size(len(message), request_bytes_max)
+            admission.take(len(message))
+            try:
+                async for piece in answer(message):
+                    await context.write(piece)
+            finally:
+                admission.give_back(len(message))
+
+        await _run(run, context, figures, answer.__qualname__)
+
+    return grpc.unary_stream_rpc_method_handler(call)
+
+
+def asking(
+    answer: StreamedQuestion,
+    admission: Admission,
+    figures: MethodFigures,
+    *,
+    request_bytes_max: int,
+) -> grpc.RpcMethodHandler[bytes, bytes]:
+    """A handler that hands `answer` the messages as they come, and sends what it returns.
+
+    A message counts as taken until the next one is asked for; what is kept of it is for `answer`
+    to bound.
+    """
+
+    async def call(_: object, context: calls.Context) -> bytes:
+        async def messages() -> AsyncIterator[bytes]:
+            while (message := await context.read()) is not _END_OF_STREAM:
+                calls.check_size(len(message), request_bytes_max)
+                await admission.take_in_turn(len(message))
+                try:
+                    yield message
+                finally:
+                    admission.give_back(len(message))
+
+        response = b""
+
+        async def run() -> None:
+            nonlocal response
+            response = await answer(messages())
+
+        await _run(run, context, figures, answer.__qualname__)
+        return response
+
+    return grpc.stream_unary_rpc_method_handler(call)
+
+
+async def _run(
+    run: Callable[[], Awaitable[None]], context: calls.Context, figures: MethodFigures, name: str
+) -> None:
+    """Runs a call to its end, and gives it its status."""
+    begun_seconds = time.perf_counter()
+    status: Status | None = None
+    code = CANCELLED  # Unless it ends otherwise.
+    callers.note_peer(context.peer)
+    try:
+        calls.check_deadline(context)
+        await run()
+        code = OK
+    except CoordinatorError as error:
+        status = statuses.status_of(error)
+    except Exception:  # noqa: BLE001  A defect of ours; the caller learns no more than that.
+        _log.exception("a call failed for a defect", call=name)
+        status = statuses.internal_status()
+    finally:
+        if status is not None:
+            calls.refuse(context, status)
+            code = status.code
+        figures.note(code, time.perf_counter() - begun_seconds)
