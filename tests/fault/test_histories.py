@@ -1,7 +1,7 @@
 """Many clients at once, kill -9 and compaction: what each group's clients saw has one order.
 
-A run is served for seconds; groups share log partitions, and segments are small, so that the cleaner
-rewrites them all the time. How long, and how many runs: OFFSETD_TEST_HISTORY_SECONDS and
+A run is served for seconds. Groups share log partitions, and segments are small, so that the
+cleaner rewrites them all the time. How long, and how many runs: OFFSETD_TEST_HISTORY_SECONDS and
 OFFSETD_TEST_HISTORIES, of which two go side by side.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import random
 import threading
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
