@@ -37,13 +37,13 @@ from offsetd_coordinator.dynamic_settings import ExpiryConfig
 from offsetd_coordinator.expirer import Expirer, StoppedBefore
 from offsetd_coordinator.flusher import FlushDefect
 from offsetd_coordinator.loader import load
-from offsetd_coordinator.membership.rebalance import MembershipConfig
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.own_topics import OwnTopics, own_topic_specs, upkeep_config
 from offsetd_coordinator.runtime import Runtime
 from offsetd_coordinator.service import handlers
 from offsetd_coordinator.service.limits import Admission
-from offsetd_coordinator.shard import Shard, ShardConfig
+from offsetd_coordinator.shard import Shard
+from offsetd_coordinator.shard_settings import shard_config
 from offsetd_coordinator.visibility import Visibility
 
 if TYPE_CHECKING:
@@ -463,23 +463,6 @@ def store_config(settings: Settings, threads: int) -> LogStoreConfig:
         journal_file_bytes=settings.journal_file_bytes,
         frame_bytes_max=frame_bytes_max(settings),
         recovery_threads=threads,
-    )
-
-
-def shard_config(settings: Settings, partitions: int) -> ShardConfig:
-    """What the settings say to each shard."""
-    return ShardConfig(
-        partitions=partitions,
-        offset_commit_value_version=settings.offset_commit_value_version,
-        message_bytes_max=settings.log.message_bytes_max,
-        request_id_window_ms=settings.request_id_window_ms,
-        request_ids_per_partition_max=settings.request_ids_per_partition_max,
-        membership=MembershipConfig(
-            session_timeout_ms_min=settings.group_min_session_timeout_ms,
-            session_timeout_ms_max=settings.group_max_session_timeout_ms,
-            initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
-            size_max=settings.group_max_size,
-        ),
     )
 
 

@@ -50,11 +50,6 @@ def generic_handlers(
         message_bytes_max=settings.log.message_bytes_max,
     )
     offsets = OffsetService(node, parser)
-    groups, membership = GroupService(node), MembershipService(node)
-    ttl_bounds = TtlBounds(
-        ttl_ms_min=settings.lease_min_ttl_ms, ttl_ms_max=settings.lease_max_ttl_ms
-    )
-    group_settings = GroupSettingsService(node, ttl_bounds)
     history = HistoryService(node)
     servers = settings.kafka_bootstrap_servers
     offset_admin = OffsetAdmin(node, KafkaBounds(servers) if servers else None)
@@ -87,19 +82,9 @@ def generic_handlers(
         calls.service_handler(
             GROUP_SERVICE,
             {
-                "ListGroups": unary(groups.list_groups),
-                "GetGroup": unary(groups.get_group),
-                "DeleteGroup": unary(groups.delete_group),
                 "CloneGroup": unary(offset_admin.clone_group),
                 "RestoreGroup": unary(history.restore_group),
-                "JoinGroup": unary(membership.join_group),
-                "SyncGroup": unary(membership.sync_group),
-                "Heartbeat": unary(membership.heartbeat),
-                "LeaveGroup": unary(membership.leave_group),
-                "UpdateGroup": unary(group_settings.update_group),
-                "AcquireGroup": unary(group_settings.acquire_group),
-                "RenewGroup": unary(group_settings.renew_group),
-                "ReleaseGroup": unary(group_settings.release_group),
+                **_group_methods(node, settings, unary),
             },
         ),
         calls.service_handler(
@@ -123,6 +108,31 @@ def generic_handlers(
             },
         ),
     )
+
+
+def _group_methods(
+    node: Node,
+    settings: Settings,
+    unary: Callable[[calls.UnaryAnswer], grpc.RpcMethodHandler[bytes, bytes]],
+) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
+    groups, membership = GroupService(node), MembershipService(node)
+    ttl_bounds = TtlBounds(
+        ttl_ms_min=settings.lease_min_ttl_ms, ttl_ms_max=settings.lease_max_ttl_ms
+    )
+    group_settings = GroupSettingsService(node, ttl_bounds)
+    return {
+        "ListGroups": unary(groups.list_groups),
+        "GetGroup": unary(groups.get_group),
+        "DeleteGroup": unary(groups.delete_group),
+        "JoinGroup": unary(membership.join_group),
+        "SyncGroup": unary(membership.sync_group),
+        "Heartbeat": unary(membership.heartbeat),
+        "LeaveGroup": unary(membership.leave_group),
+        "UpdateGroup": unary(group_settings.update_group),
+        "AcquireGroup": unary(group_settings.acquire_group),
+        "RenewGroup": unary(group_settings.renew_group),
+        "ReleaseGroup": unary(group_settings.release_group),
+    }
 
 
 def _admin_methods(

@@ -19,6 +19,7 @@ from offsetd_coordinator import server
 from offsetd_coordinator.combined_settings import journal_bytes_needed
 from offsetd_coordinator.flusher import FlushDefect
 from offsetd_coordinator.settings_sources import SettingsError, load_settings
+from offsetd_coordinator.shard_settings import shard_config
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.errors import StorageFailed
 from offsetd_storage.log_store import LogStore
@@ -96,7 +97,7 @@ def test_a_write_version_and_sizes_reach_the_store_and_the_shards() -> None:
             "journal.file.bytes=1048576",
         ]
     )
-    shard = server.shard_config(settings, partitions=7)
+    shard = shard_config(settings, partitions=7)
     store = server.store_config(settings, threads=3)
     assert (shard.partitions, shard.offset_commit_value_version) == (7, 3)
     assert shard.message_bytes_max == store.log.message_bytes_max == 4096
