@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from offsetd_coordinator.errors import (
     Conflict,
@@ -18,9 +18,36 @@ from offsetd_coordinator.kernels import columns
 if TYPE_CHECKING:
     from offsetd_coordinator.errors import CoordinatorError
     from offsetd_coordinator.group_records import GroupRecords
-    from offsetd_coordinator.kernels.columns import Int64s
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.membership.calls import MemberIdentity
     from offsetd_coordinator.requests import CommitOffsets
+
+
+UNCHANGED_SHARE: Final = 10
+"""Of a retention, the part by which an offset may be older than its last commit says."""
+
+
+def unchanged_ms_of(unchanged_ms: int, records: GroupRecords | None) -> int:
+    """For how long a group's commits need not be written while they change nothing.
+
+    At most that part of the group's own retention, so that nothing expires for it.
+    """
+    settings = None if records is None else records.settings
+    if settings is None or settings.retention_ms is None:
+        return unchanged_ms
+    return min(unchanged_ms, settings.retention_ms // UNCHANGED_SHARE)
+
+
+def as_arguments(commit: CommitOffsets) -> tuple[Bytes, Int64s, int, int, int, int]:
+    """A commit as kernels take it: the fields of `kernels.columns.Commit`."""
+    return (
+        commit.names,
+        commit.columns,
+        commit.group_start,
+        len(commit.group_id),
+        commit.request_id_start,
+        len(commit.request_id),
+    )
 
 
 def check_commit(

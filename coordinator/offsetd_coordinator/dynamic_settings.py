@@ -12,7 +12,9 @@ from offsetd_storage.errors import InvalidSetting
 from offsetd_storage.setting_kinds import INT32_MAX
 from offsetd_storage.settings import Setting, listed, settings_of, whole
 
+from offsetd_coordinator.commit_rules import UNCHANGED_SHARE
 from offsetd_coordinator.expiry import ExpiryBase, ExpiryTerms
+from offsetd_coordinator.watch_config import WatchConfig
 
 _MINUTE_MS: Final = 60_000
 
@@ -73,10 +75,29 @@ class ExpiryConfig:
         " half of their life. 0: never.",
     )
 
+    unchanged_commit_ms: int = whole(
+        0,
+        "commit.unchanged.suppress.ms",
+        unit="ms",
+        least=0,
+        is_ours=True,
+        reason="A commit of what is stored, and was committed less than so long ago, is answered"
+        " and not written: its commit time stays, so it is at most a tenth of"
+        " offsets.retention.minutes, and of a group's own retention. 0: every commit is written.",
+    )
+
     def __attrs_post_init__(self) -> None:
         if self.retention_minutes == 0:
             raise InvalidSetting(
                 "offsets.retention.minutes", "0 is neither -1, for never, nor 1 or more"
+            )
+        most = self.retention_minutes * _MINUTE_MS // UNCHANGED_SHARE
+        if self.retention_minutes > 0 and self.unchanged_commit_ms > most:
+            raise InvalidSetting(
+                "commit.unchanged.suppress.ms",
+                f"{self.unchanged_commit_ms} is more than {most}, a tenth of"
+                f" offsets.retention.minutes = {self.retention_minutes}: offsets would expire that"
+                " are committed",
             )
 
     @property
@@ -90,7 +111,46 @@ class ExpiryConfig:
         )
 
 
-DYNAMIC_CLASSES: Final[tuple[type[attrs.AttrsInstance], ...]] = (ExpiryConfig,)
+@attrs.frozen(kw_only=True)
+class CommitGuardConfig:
+    """How many commits groups may make, and of which groups is told how many they make."""
+
+    rate_max: int = whole(
+        0,
+        "group.commit.rate.max",
+        unit="commits a second",
+        least=0,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="Commits of one group beyond that are refused, with the time to come again; whatever"
+        " they hold, and on this server alone. 0: no bound.",
+    )
+    burst_max: int = whole(
+        0,
+        "group.commit.burst.max",
+        unit="commits",
+        least=0,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="So many a group that was idle may make at once, before group.commit.rate.max"
+        " holds. 0: those of one second.",
+    )
+    top_groups_max: int = whole(
+        20,
+        "metrics.group.commits.top",
+        unit="groups",
+        least=0,
+        most=1000,
+        is_ours=True,
+        reason="Of so many groups, those that commit most, metrics say how often. 0: of none.",
+    )
+
+
+DYNAMIC_CLASSES: Final[tuple[type[attrs.AttrsInstance], ...]] = (
+    ExpiryConfig,
+    CommitGuardConfig,
+    WatchConfig,
+)
 DYNAMIC_SETTINGS: Final[dict[str, Setting]] = {
     setting.name: setting for each in DYNAMIC_CLASSES for setting in settings_of(each).values()
 }

@@ -329,6 +329,17 @@ class TooManyBytesInFlight(CoordinatorError):
     retriable = True
 
 
+class CommitRateExceeded(CoordinatorError):
+    """The group makes more commits than `group.commit.rate.max`; nothing was changed."""
+
+    reason = "COMMIT_RATE_EXCEEDED"
+    retriable = True
+
+    def __init__(self, message: str, *, retry_after_ms: int, **variables: object) -> None:
+        super().__init__(message, retry_after_ms=retry_after_ms, **variables)
+        self.retry_after_ms = retry_after_ms
+
+
 class DiskFull(CoordinatorError):
     """There is no room for the write; nothing was changed."""
 

@@ -19,6 +19,7 @@ from offsetd_storage.upkeep import UpkeepConfig
 from offsetd_coordinator.administration import Administration
 from offsetd_coordinator.audit import AuditLog
 from offsetd_coordinator.config_shard import ConfigShard
+from offsetd_coordinator.dynamic_settings import CommitGuardConfig, ExpiryConfig
 from offsetd_coordinator.node import NodeState
 from offsetd_coordinator.topics import (
     AUDIT_PARTITION,
@@ -109,9 +110,16 @@ class OwnTopics:
         """What changes the settings of a store that is open, and of what runs beside it."""
         store = runtime.store
 
+        def guard(configs: TopicConfigs) -> None:
+            runtime.guard_commits(
+                configs.server_config(CommitGuardConfig),
+                unchanged_ms=configs.server_config(ExpiryConfig).unchanged_commit_ms,
+            )
+
         def apply(configs: TopicConfigs) -> None:
             apply_log_configs(store, configs)
             upkeep.configure(upkeep_config(configs))
+            guard(configs)
 
         def preview(topic_partition: TopicPartition, rolls_active: bool) -> CleanReport | None:
             tools = _preview_tools(
@@ -132,6 +140,7 @@ class OwnTopics:
                 sleep=time.sleep,
             )
 
+        guard(self.shard.applied.configs)
         return Administration(
             runtime, self.shard, self.audit, clock=clock, apply=apply, preview=preview
         )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from offsetd_storage.record_batch import Record, encode_batch
 
+from offsetd_coordinator.commit_rules import as_arguments
 from offsetd_coordinator.errors import InvalidCommitSize, InvalidRetention
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.commit import decide_commit
@@ -138,14 +139,10 @@ def _decide(encoder: Encoder, commit: CommitOffsets, expires_ms: int, verdict: I
     """What the kernel of commits makes of it: the batch's size in `out`, or why there is none."""
     return decide_commit(
         encoder.arrays,
-        commit.names,
-        commit.columns,
-        commit.group_start,
-        len(commit.group_id),
-        commit.request_id_start,
-        len(commit.request_id),
+        *as_arguments(commit),
         encoder.now_ms,
         expires_ms,
+        0,
         encoder.base_offset,
         encoder.leader_epoch,
         encoder.value_version,

@@ -302,6 +302,8 @@ class Decision(NamedTuple):
     last_offset: int = -1
     max_timestamp_ms: int = -1
     batches: tuple[tuple[bytes, int], ...] = ()
+    is_unchanged: bool = False
+    """A commit of what is stored already: nothing is to be written, and it was taken."""
 
     def steps(self) -> Iterator[Decision]:
         """Each of `batches` as a decision of its own."""

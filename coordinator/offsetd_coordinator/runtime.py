@@ -22,6 +22,7 @@ from offsetd_storage.errors import (
 from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_storage.topic_partition import TopicPartition
 
+from offsetd_coordinator.commit_guards import CommitGuards
 from offsetd_coordinator.errors import (
     CoordinatorError,
     CoordinatorNotAvailable,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from offsetd_storage.quarantine import Damage
     from offsetd_storage.upkeep import Upkeep
 
+    from offsetd_coordinator.dynamic_settings import CommitGuardConfig
     from offsetd_coordinator.groups import Group, GroupListing
     from offsetd_coordinator.membership.membership import Membership
     from offsetd_coordinator.requests import (
@@ -109,6 +111,8 @@ class Runtime:
         self.upkeep: Upkeep | None = None
         self.partitions = store.partitions
         self.failed: StorageFailed | None = None
+        # Called when more has become durable, or nothing will any more; None: nobody watches.
+        self.on_durable: Callable[[], None] | None = None
         self._shards = shards
         self._clock = clock
         self._loop = loop
@@ -128,8 +132,15 @@ class Runtime:
         )
         self._append = store.append
         self._disk: DiskRoom = disk or _Unwatched()
+        self.commit_guards = CommitGuards()
         self.members = MemberCalls(self, clock=clock, loop=loop)
         self._remembered_place = functools.lru_cache(_PLACEMENTS_MAX)(self._place)
+
+    def guard_commits(self, config: CommitGuardConfig, *, unchanged_ms: int) -> None:
+        """From now on commits are guarded so. For any thread."""
+        self.commit_guards.configure(config)
+        for shard in self._shards.values():
+            shard.unchanged_ms = unchanged_ms
 
     def start(self, upkeep: Upkeep | None = None) -> None:
         """Starts the thread that flushes, and what runs beside the appends."""
@@ -158,19 +169,25 @@ class Runtime:
         raised, and nothing is written.
 
         Returns the ticket, and the reply or the refusal, which may leave once the ticket is
-        durable. Raises LogPartitionQuarantined, DiskFull, InvalidCommitSize (nothing changed) and
-        StorageUnavailable.
+        durable. Raises LogPartitionQuarantined, CommitRateExceeded, DiskFull, InvalidCommitSize
+        (nothing changed) and StorageUnavailable.
         """
         partition, shard = self._shard(request.group_id)
-        decision = shard.decide(request, self._clock.now_ms(), self._clock.monotonic_ms())
+        monotonic_ms = self._clock.monotonic_ms()
+        if isinstance(request, CommitOffsets):
+            self.commit_guards.admit(request.group_id, monotonic_ms)
+        decision = shard.decide(request, self._clock.now_ms(), monotonic_ms)
         if decision.batch is not None:
             if self._disk.is_low:
                 _refuse_unless_it_deletes(request)
             if before_write is not None:
                 before_write(decision)
             self._write(partition, shard, decision)
-            if isinstance(request, CommitOffsets) and request.member is not None:
-                self.members.note_commit(shard.membership, request.group_id, request.member)
+            self._note_life(shard, request)
+        elif decision.is_unchanged:
+            self.commit_guards.unchanged_commits += 1
+            shard.apply(decision)
+            self._note_life(shard, request)
         elif decision.batches:
             if self._disk.is_low:
                 _refuse_unless_it_deletes(request)
@@ -178,6 +195,10 @@ class Runtime:
                 before_write(decision)
             return self._write_steps(partition, shard, decision)
         return self._tickets[partition], _outcome(decision)
+
+    def _note_life(self, shard: Shard, request: Request) -> None:
+        if isinstance(request, CommitOffsets) and request.member is not None:
+            self.members.note_commit(shard.membership, request.group_id, request.member)
 
     def expire(self, partition: int, request: ExpireOffsets) -> int:
         """Writes the tombstones of what a sweep over a shard has just found; returns the ticket.
@@ -440,6 +461,8 @@ class Runtime:
             future = waiting.popleft()[1]
             if not future.done():  # Done: its call was cancelled.
                 future.set_result(None)
+        if self.on_durable is not None:
+            self.on_durable()
 
     def _note_failed(self, error: BaseException) -> None:
         if self.failed is not None:
@@ -449,6 +472,8 @@ class Runtime:
             if not future.done():
                 future.set_exception(self.unavailable())
         self._waiting.clear()
+        if self.on_durable is not None:
+            self.on_durable()
         self._on_failed(self.failed)
 
 

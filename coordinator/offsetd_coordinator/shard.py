@@ -20,8 +20,10 @@ from offsetd_coordinator.change_decisions import (
     decide_restoration,
 )
 from offsetd_coordinator.commit_rules import (
+    as_arguments,
     check_commit,
     commit_refusal,
+    unchanged_ms_of,
     undecodable_offset,
 )
 from offsetd_coordinator.deletion import group_to_delete, offsets_to_delete
@@ -32,7 +34,7 @@ from offsetd_coordinator.errors import (
     RecordUndecodable,
     UnstableOffsetCommit,
 )
-from offsetd_coordinator.expiry_sweep import ShardSweep
+from offsetd_coordinator.expiry_sweep import ShardRules
 from offsetd_coordinator.group_changes import Situation, decide_group_change
 from offsetd_coordinator.groups import simple_group
 from offsetd_coordinator.kernels import columns
@@ -69,7 +71,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.expiry import ExpiryTerms
     from offsetd_coordinator.groups import Group, GroupListing, GroupState
-    from offsetd_coordinator.kernels.columns import Bytes, Int64s
+    from offsetd_coordinator.kernels.columns import Bytes
     from offsetd_coordinator.membership.calls import Step
     from offsetd_coordinator.offset_changes import OffsetsChange
     from offsetd_coordinator.requests import CommittedOffset, GroupChange, Request
@@ -110,7 +112,8 @@ class ShardCounters:
 class Shard:
     """The groups and offsets of one partition. Used by one thread at a time.
 
-    `offset_next` is the log offset of the next record, `leader_epoch` what new batches carry.
+    `offset_next` is the log offset of the next record, `leader_epoch` what new batches carry. A
+    commit of what is stored since less than `unchanged_ms` is answered, and not written.
     """
 
     def __init__(self, partition: int, config: ShardConfig) -> None:
@@ -118,6 +121,7 @@ class Shard:
         self.config = config
         self.offset_next = 0
         self.leader_epoch = 0
+        self.unchanged_ms = 0
         self._state = ReplayedState(
             request_window_ms=config.request_id_window_ms,
             request_ids_max=config.request_ids_per_partition_max,
@@ -155,6 +159,8 @@ class Shard:
     def apply(self, decision: Decision) -> None:
         """Replays what a decision writes, once it is appended; notes reported end offsets."""
         if decision.batch is None:
+            if decision.is_unchanged:
+                self._note_end_offsets(decision.request)
             for step in decision.steps():
                 self.apply(step)
             return
@@ -162,8 +168,8 @@ class Shard:
         self._batch[:size] = np.frombuffer(decision.batch, np.uint8)
         self.replay(self._batch, 0, size)
         request = decision.request
-        if isinstance(request, CommitOffsets) and request.reports_end_offsets:
-            note_end_offsets(self._state.offsets.arrays, *_as_arguments(request))
+        if isinstance(request, CommitOffsets):
+            self._note_end_offsets(request)
         elif isinstance(request, DeleteGroup):
             self.membership.forget(request.group_id)
         elif isinstance(request, AcquireGroup) and isinstance(decision.reply, LeaseReply):
@@ -171,6 +177,10 @@ class Shard:
         elif isinstance(request, ExpireOffsets):
             for group_id in request.gone:
                 self.membership.forget(group_id)
+
+    def _note_end_offsets(self, request: Request | ExpireOffsets) -> None:
+        if isinstance(request, CommitOffsets) and request.reports_end_offsets:
+            note_end_offsets(self._state.offsets.arrays, *as_arguments(request))
 
     def restore_members(self, now: Moment) -> list[Step]:
         """Has the groups live that have members by their records. Once, after the load.
@@ -282,9 +292,9 @@ class Shard:
         live = self.membership.live(group_id)
         return None if live is None else live.state
 
-    def expiry_sweep(self, terms: ExpiryTerms, now: Moment) -> ShardSweep:
-        """A look at all groups, for what has expired. A lease that is held at its start counts."""
-        return ShardSweep(
+    def expiry_rules(self, terms: ExpiryTerms, now: Moment) -> ShardRules:
+        """By what groups expire. A lease that is held now counts for good."""
+        return ShardRules(
             self._state,
             terms,
             live_state=self.live_group_state,
@@ -343,9 +353,10 @@ class Shard:
             return Decision(commit, None, refused)
         size = decide_commit(
             self._state.offsets.arrays,
-            *_as_arguments(commit),
+            *as_arguments(commit),
             now.wall_ms,
             -1 if commit.retention_ms < 0 else now.wall_ms + commit.retention_ms,
+            self._unchanged_ms(commit.group_id) if self.unchanged_ms else 0,
             self.offset_next,
             self.leader_epoch,
             self.config.offset_commit_value_version,
@@ -358,6 +369,9 @@ class Shard:
             first_answer = int(self._verdict[columns.VERDICT_LAST_OFFSET])
             return Decision(commit, CommitReply(first_answer), None)
         refusal = self._writer_refusal(commit, now)
+        if size == columns.UNCHANGED and refusal is None:
+            newest = int(self._verdict[columns.VERDICT_LAST_OFFSET])
+            return Decision(commit, CommitReply(newest), None, is_unchanged=True)
         if refusal is not None or size < 0:
             refusal = refusal or commit_refusal(
                 commit, size, self._verdict, self._conflicts, self.config.message_bytes_max
@@ -372,6 +386,9 @@ class Shard:
             last_offset,
             now.wall_ms,
         )
+
+    def _unchanged_ms(self, group_id: bytes) -> int:
+        return unchanged_ms_of(self.unchanged_ms, self._state.known_group_records(group_id))
 
     def _writer_refusal(self, commit: CommitOffsets, now: Moment) -> CoordinatorError | None:
         """Why whoever commits may not commit to this group, if so."""
@@ -470,15 +487,3 @@ class Shard:
         if len(batches) == 1:
             return Decision(request, reply, None, batch, last_offset, now_ms)
         return Decision(request, reply, None, None, last_offset, now_ms, batches)
-
-
-def _as_arguments(commit: CommitOffsets) -> tuple[Bytes, Int64s, int, int, int, int]:
-    """A commit as kernels take it: the fields of `kernels.columns.Commit`."""
-    return (
-        commit.names,
-        commit.columns,
-        commit.group_start,
-        len(commit.group_id),
-        commit.request_id_start,
-        len(commit.request_id),
-    )

@@ -192,9 +192,10 @@ DUPLICATE: Final = -2
 CONFLICTING: Final = -3
 NOT_MONOTONIC: Final = -4
 UNREADABLE: Final = -5  # what is stored cannot be read, so no precondition can be judged
+UNCHANGED: Final = -6  # all of it is stored, since a moment ago: nothing is to be written
 
 # More of what became of it.
-VERDICT_LAST_OFFSET: Final = 0  # of the first time, for a DUPLICATE
+VERDICT_LAST_OFFSET: Final = 0  # of the first time, for a DUPLICATE; the newest, if UNCHANGED
 VERDICT_CONFLICTS: Final = 1  # how many partitions are in the way; the first are listed
 VERDICT_ROW: Final = 2  # of the commit, for UNREADABLE
 VERDICT_COLUMNS: Final = 3

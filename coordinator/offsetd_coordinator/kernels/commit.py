@@ -28,6 +28,7 @@ from offsetd_coordinator.kernels.columns import (
     COMMIT,
     COMMIT_LEADER_EPOCH,
     COMMIT_OFFSET,
+    COMMIT_TIMESTAMP,
     CONFLICT_OFFSET,
     CONFLICT_REVISION,
     CONFLICT_ROW,
@@ -38,7 +39,9 @@ from offsetd_coordinator.kernels.columns import (
     EXPECTED,
     EXPECTED_OFFSET,
     EXPECTED_REVISION,
+    EXPIRE_TIMESTAMP,
     METADATA_SIZE,
+    METADATA_SIZE_BITS,
     METADATA_SPAN,
     METADATA_START,
     MONOTONIC,
@@ -46,7 +49,9 @@ from offsetd_coordinator.kernels.columns import (
     NO_PRECONDITION,
     NOT_MONOTONIC,
     OFFSET,
+    OPEN_TRANSACTIONS,
     PARTITION,
+    PARTITION_EPOCH,
     PRECONDITION,
     REQUEST_LAST_OFFSET,
     REQUEST_TIMESTAMP,
@@ -56,6 +61,7 @@ from offsetd_coordinator.kernels.columns import (
     TOO_LARGE,
     TOPIC_SIZE,
     TOPIC_START,
+    UNCHANGED,
     UNDECODABLE,
     UNREADABLE,
     VERDICT_CONFLICTS,
@@ -65,6 +71,7 @@ from offsetd_coordinator.kernels.columns import (
     OffsetKey,
     Table,
 )
+from offsetd_coordinator.kernels.entries import METADATA_SIZE_MAX, low_half
 from offsetd_coordinator.kernels.offset_records import EXPIRE_TAG, EXPIRE_TAG_BYTES
 from offsetd_coordinator.kernels.offsets import find_group, find_in_group
 from offsetd_coordinator.kernels.request_ids import (
@@ -88,7 +95,7 @@ class CommitTimes(NamedTuple):
 
 
 @kernel(
-    f"int64({TABLE}, {COMMIT}, int64, int64, int64, int64, int64, int64, "
+    f"int64({TABLE}, {COMMIT}, int64, int64, int64, int64, int64, int64, int64, "
     "uint8[::1], int64[::1], int64[:, ::1])"
 )
 def decide_commit(
@@ -101,6 +108,7 @@ def decide_commit(
     request_id_size: int,
     now_ms: int,
     expire_timestamp: int,
+    unchanged_ms: int,
     base_offset: int,
     leader_epoch: int,
     value_version: int,
@@ -111,8 +119,9 @@ def decide_commit(
 ) -> int:
     """Write the commit's batch to `out`; returns its size, or why there is none.
 
-    `out` has room for `bytes_max` and some padding. `expire_timestamp` is -1 for none. What else
-    there is to know stands in `verdict` and `conflicts`.
+    `out` has room for `bytes_max` and some padding. `expire_timestamp` is -1 for none. What is
+    stored as it is since less than `unchanged_ms` is not written again; 0: it is. What else there
+    is to know stands in `verdict` and `conflicts`.
     """
     table = Table(*arrays)
     commit = Commit(
@@ -124,6 +133,8 @@ def decide_commit(
     if refusal != 0:
         return refusal
     times = CommitTimes(now_ms, expire_timestamp)
+    if unchanged_ms > 0 and _is_unchanged(table, commit, times, unchanged_ms, verdict):
+        return UNCHANGED
     end = put_commit(commit, times, base_offset, leader_epoch, value_version, out, 0, bytes_max)
     return TOO_LARGE if end < 0 else end
 
@@ -145,6 +156,55 @@ def _is_duplicate(table: Table, commit: Commit, now_ms: int, verdict: Int64s) ->
     if table.requests[row, REQUEST_TIMESTAMP] < now_ms - table.counters[REQUEST_WINDOW_MS]:
         return False
     verdict[VERDICT_LAST_OFFSET] = table.requests[row, REQUEST_LAST_OFFSET]
+    return True
+
+
+@inline_kernel
+def _is_unchanged(
+    table: Table, commit: Commit, times: CommitTimes, unchanged_ms: int, verdict: Int64s
+) -> bool:
+    """Whether a commit would store what is stored; then the newest revision is in `verdict`.
+
+    Beside an open transaction nothing is: whichever was written last counts in the end.
+    """
+    if times.expire_timestamp >= 0 or table.counters[OPEN_TRANSACTIONS] > 0:
+        return False
+    group = find_group(table, commit.names, commit.group_start, commit.group_size)
+    newest = -1
+    for row in range(commit.columns.shape[0]):
+        if commit.columns[row, PRECONDITION] != NO_PRECONDITION:
+            return False
+        entry = _stored_entry(table, commit, group, row)
+        if entry < 0 or not _is_same(table, commit, row, entry):
+            return False
+        age_ms = times.now_ms - table.entries[entry, COMMIT_TIMESTAMP]
+        if age_ms < 0 or age_ms >= unchanged_ms:
+            return False
+        newest = max(newest, table.entries[entry, REVISION])
+    verdict[VERDICT_LAST_OFFSET] = newest
+    return newest >= 0
+
+
+@inline_kernel
+def _is_same(table: Table, commit: Commit, row: int, entry: int) -> bool:
+    """Whether an entry is what one partition of the commit would make of it, but for its time."""
+    columns = commit.columns
+    stored = table.entries
+    span = stored[entry, METADATA_SPAN]
+    if span == UNDECODABLE or stored[entry, EXPIRE_TIMESTAMP] >= 0:
+        return False
+    if stored[entry, OFFSET] != columns[row, COMMIT_OFFSET]:
+        return False
+    if low_half(stored[entry, PARTITION_EPOCH]) != columns[row, COMMIT_LEADER_EPOCH]:
+        return False
+    size = columns[row, METADATA_SIZE]
+    if span & METADATA_SIZE_MAX != size:
+        return False
+    start = span >> METADATA_SIZE_BITS
+    metadata_start = columns[row, METADATA_START]
+    for place in range(size):
+        if table.metadata[start + place] != commit.names[metadata_start + place]:
+            return False
     return True
 
 

@@ -18,6 +18,7 @@ from google.rpc.status_pb2 import Status
 
 from offsetd_coordinator.errors import (
     CommitConflict,
+    CommitRateExceeded,
     Conflict,
     CoordinatorError,
     InvalidField,
@@ -91,6 +92,7 @@ CODE_BY_REASON: Final[dict[str, int]] = {
     "DISK_FULL": _EXHAUSTED,
     "GROUP_MAX_SIZE_REACHED": _EXHAUSTED,
     "GROUP_RECORD_TOO_LARGE": _EXHAUSTED,
+    "COMMIT_RATE_EXCEEDED": _EXHAUSTED,
     "WATCHER_TOO_SLOW": _EXHAUSTED,
     "TOO_MANY_WATCHERS": _EXHAUSTED,
     "PARTITION_QUARANTINED": Code.DATA_LOSS,
@@ -147,7 +149,7 @@ def internal_status() -> Status:
 
 
 def _further_details(error: CoordinatorError, message: str) -> list[Message]:
-    """The details that follow from the code and the reason alone."""
+    """The details that follow from the code and the reason, and when to come again."""
     code, reason = CODE_BY_REASON[error.reason], error.reason
     details: list[Message] = []
     if code in (_PRECONDITION, Code.ABORTED):
@@ -157,12 +159,17 @@ def _further_details(error: CoordinatorError, message: str) -> list[Message]:
             description=message,
         )
         details.append(error_details_pb2.PreconditionFailure(violations=[violation]))
+    retry_after_ms = _RETRY_AFTER_MS.get(reason)
+    subject = "server"
+    if isinstance(error, CommitRateExceeded):
+        retry_after_ms = error.retry_after_ms
+        subject = f"group:{_cut(error.variables['group'])}"
     if code == _EXHAUSTED:
-        quota = error_details_pb2.QuotaFailure.Violation(subject="server", description=message)
+        quota = error_details_pb2.QuotaFailure.Violation(subject=subject, description=message)
         details.append(error_details_pb2.QuotaFailure(violations=[quota]))
-    if reason in _RETRY_AFTER_MS:
+    if retry_after_ms is not None:
         retry = error_details_pb2.RetryInfo()
-        retry.retry_delay.FromMilliseconds(_RETRY_AFTER_MS[reason])
+        retry.retry_delay.FromMilliseconds(retry_after_ms)
         details.append(retry)
     return details
 

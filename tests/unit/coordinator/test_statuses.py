@@ -179,6 +179,7 @@ VARIABLES = {
     "OFFSET_NOT_COMMITTED": {"partition_count": 3},
     "KAFKA_UNAVAILABLE": {"cause": OSError(111, "Connection refused")},
     "HISTORY_UNAVAILABLE": {"group": b"g"},
+    "COMMIT_RATE_EXCEEDED": {"group": b"g", "rate_max": 5, "retry_after_ms": 120},
     "WATCHER_TOO_SLOW": {"idle_ms": 30_000},
     "TOO_MANY_WATCHERS": {"watchers_max": 100},
     "COMPACTED": {"oldest_revision": 7, "group": b"g"},
@@ -229,6 +230,16 @@ def test_every_variable_of_a_message_is_in_the_metadata(reason: str) -> None:
         assert repr(text) in status.message
 
 
+def test_who_commits_too_often_is_told_which_group_and_when_to_come_again() -> None:
+    error = errors.CommitRateExceeded("{group} does", group=b"billing", retry_after_ms=1250)
+    status = statuses.status_of(error)
+    assert status.code == Code.RESOURCE_EXHAUSTED
+    assert kinds(status) == ["ErrorInfo", "QuotaFailure", "RetryInfo"]
+    quota = detail(status, error_details_pb2.QuotaFailure).violations[0]
+    assert (quota.subject, quota.description) == ("group:billing", "billing does")
+    assert detail(status, error_details_pb2.RetryInfo).retry_delay.ToMilliseconds() == 1250
+
+
 LONG = "é" * 40_000
 
 
@@ -255,13 +266,14 @@ MANY_CONFLICTS = tuple(
         errors.InvalidPartition("offsets[3]", "{topic}: {partition}", topic=LONG, partition=LONG),
         errors.GroupIdNotFound(LONG),
         errors.GroupSubscribedToTopic("{group} {topic}", group=LONG, topic=LONG),
+        errors.CommitRateExceeded("{group}", group=LONG, retry_after_ms=1),
         errors.RecordUndecodable(
             "{group} {topic} {partition}", group=LONG, topic=LONG, partition=1
         ),
         errors.NonEmptyGroup("🚀" * 10_000),
         errors.InvalidImport("content", LONG, tuple({"problem": LONG} for _ in range(9))),
     ],
-    ids=["field", "conflicts", "partition", "group", "topic", "record", "surrogates", "lines"],
+    ids=["field", "conflicts", "partition", "group", "topic", "rate", "record", "text", "lines"],
 )
 def test_a_status_never_outgrows_what_clients_take_in_trailers(
     error: errors.CoordinatorError,

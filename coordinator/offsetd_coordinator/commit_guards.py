@@ -1,0 +1,157 @@
+"""What holds against too many commits: how many each group makes, and how many it may.
+
+Both are kept in memory, of a bounded size, and cost a commit the same whatever there is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from offsetd_coordinator.errors import CommitRateExceeded
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.dynamic_settings import CommitGuardConfig
+
+WINDOW_MS: Final = 60_000
+"""Over so long commits are counted."""
+_COUNTED_GROUPS_MAX: Final = 1000
+_BUCKETS_MAX: Final = 65_536
+_GROUP_BYTES_MAX: Final = 256  # Of a group id that is kept as it is.
+
+
+class CommitGuards:
+    """Of one server. For the event loop's thread, but for what metrics read."""
+
+    def __init__(self) -> None:
+        self.activity = GroupActivity()
+        self.quota = CommitQuota()
+        self.unchanged_commits = 0
+        """Commits that were answered, and not written, since they changed nothing."""
+
+    def configure(self, config: CommitGuardConfig) -> None:
+        """From now on these settings hold. For any thread."""
+        self.activity.top_max = config.top_groups_max
+        self.quota.configure(rate=config.rate_max, burst=config.burst_max)
+
+    def admit(self, group_id: bytes, now_ms: int) -> None:
+        """Counts a commit, by the monotonic clock. Raises CommitRateExceeded."""
+        if self.activity.top_max:
+            self.activity.note(group_id, now_ms)
+        if self.quota.is_on:
+            self.quota.take(group_id, now_ms)
+
+
+class GroupCommits(NamedTuple):
+    """How often a group committed."""
+
+    group_id: bytes
+    """Cut where it is long; groups that begin alike are counted together."""
+    commits: int
+
+
+class GroupActivity:
+    """The groups that commit most, of the last whole window.
+
+    Of more groups than it has counters for, those that commit seldom make way (Misra and Gries): a
+    group with more than a thousandth of a window's commits is never missed, and none is said to
+    have made more commits than it did, or less by more than that thousandth.
+    """
+
+    def __init__(self) -> None:
+        self.top_max = 0
+        self._counts: dict[bytes, int] = {}
+        self._begun_ms = 0
+        self._window: tuple[int, dict[bytes, int]] = (0, {})  # Its end, and what it counted.
+
+    def note(self, group_id: bytes, now_ms: int) -> None:
+        """A commit was asked for."""
+        if now_ms - self._begun_ms >= WINDOW_MS:
+            self._begin_window(now_ms)
+        group_id = group_id[:_GROUP_BYTES_MAX]
+        counts = self._counts
+        count = counts.get(group_id)
+        if count is not None:
+            counts[group_id] = count + 1
+        elif len(counts) < _COUNTED_GROUPS_MAX:
+            counts[group_id] = 1
+        else:
+            # It takes as long as the commits that it takes back have not: a moment for each.
+            self._counts = {each: left - 1 for each, left in counts.items() if left > 1}
+
+    def top(self, now_ms: int) -> list[GroupCommits]:
+        """Those with most commits, most first; none if nobody committed of late. For any thread."""
+        counts = self._counts.copy()
+        begun_ms = self._begun_ms  # Read behind them, as it is written before.
+        if now_ms - begun_ms < WINDOW_MS:
+            ended_ms, counts = self._window
+        else:
+            ended_ms = begun_ms + WINDOW_MS
+        if now_ms - ended_ms >= WINDOW_MS:
+            return []
+        largest = heapq.nlargest(self.top_max, counts.items(), key=lambda item: (item[1], item[0]))
+        return [GroupCommits(group_id, commits) for group_id, commits in largest]
+
+    def _begin_window(self, now_ms: int) -> None:
+        self._window = (self._begun_ms + WINDOW_MS, self._counts)
+        self._begun_ms = now_ms - now_ms % WINDOW_MS
+        self._counts = {}
+
+
+class CommitQuota:
+    """A token bucket a group; of the full ones, which are as good as none, nothing is kept.
+
+    Each is one number: the time at which it is full again.
+    """
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.refusals = 0
+        self._rate = 0
+        self._interval_ms = 0.0
+        self._depth_ms = 0.0
+        self._full_at_ms: OrderedDict[bytes, float] = OrderedDict()  # Least lately used first.
+
+    def configure(self, *, rate: int, burst: int) -> None:
+        """So many commits a second, 0 for any number; `burst` at once, 0 for those of a second."""
+        self._rate = rate
+        if rate:
+            self._interval_ms = 1000 / rate
+            self._depth_ms = ((burst or rate) - 1) * self._interval_ms
+        self.is_on = rate > 0
+
+    @property
+    def bucket_count(self) -> int:
+        """How many groups are remembered."""
+        return len(self._full_at_ms)
+
+    def take(self, group_id: bytes, now_ms: int) -> None:
+        """Takes a token. Raises CommitRateExceeded if there is none, and nothing is taken then."""
+        key = group_id
+        if len(key) > _GROUP_BYTES_MAX:
+            key = hashlib.blake2b(key).digest()
+        buckets = self._full_at_ms
+        full_at_ms = max(buckets.get(key, 0.0), now_ms)
+        wait_ms = full_at_ms - now_ms - self._depth_ms
+        if wait_ms > 0:
+            self.refusals += 1
+            raise CommitRateExceeded(
+                "group {group!r} commits more than {rate_max} times a second",
+                retry_after_ms=int(wait_ms) + 1,
+                group=group_id,
+                rate_max=self._rate,
+            )
+        buckets[key] = full_at_ms + self._interval_ms
+        buckets.move_to_end(key)
+        self._forget_idle(now_ms)
+
+    def _forget_idle(self, now_ms: int) -> None:
+        """Looks at two that were not used for longest: one more than is added by a commit."""
+        buckets = self._full_at_ms
+        for _ in range(2):
+            oldest = next(iter(buckets))
+            if buckets[oldest] > now_ms and len(buckets) <= _BUCKETS_MAX:
+                return
+            del buckets[oldest]
