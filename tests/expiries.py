@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from offsetd_coordinator.expiry import ExpiryTerms
-from offsetd_coordinator.expiry_sweep import ShardSweep, SliceLimits
+from offsetd_coordinator.expiry_sweep import ShardRules, SliceLimits
 from offsetd_coordinator.requests import ExpireOffsets
 from offsetd_coordinator.schemas.group_metadata import GroupMember, GroupMetadataValue
 
@@ -27,21 +27,22 @@ def slices(
     *,
     limits: SliceLimits | None = None,
     has_lease: Callable[[bytes], bool] = lambda _: False,
+    write: Callable[[Decision], object] | None = None,
 ) -> Iterator[tuple[Slice, Decision | None]]:
-    """Sweeps a shard, and applies each slice before the next is looked for."""
-    sweep = ShardSweep(
-        shard._state,
-        terms,
-        live_state=shard.live_group_state,
-        has_lease=has_lease,
-        limits=limits or SliceLimits(),
+    """Sweeps a shard, and writes each slice before the next is looked for.
+
+    `write` has to apply it; without, it is applied to the shard alone.
+    """
+    rules = ShardRules(
+        shard._state, terms, live_state=shard.live_group_state, has_lease=has_lease
     )
+    sweep = rules.sweep(limits or SliceLimits())
     while not sweep.is_done:
         found = sweep.next_slice(now_ms)
         decision = None
         if found.ends.size:
             decision = shard.decide_expiry(ExpireOffsets(keys=found.keys, ends=found.ends), now_ms)
-            shard.apply(decision)
+            (write or shard.apply)(decision)
         yield found, decision
 
 

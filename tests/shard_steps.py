@@ -6,7 +6,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hypothesis import strategies as st
-from offsetd_coordinator.requests import DeleteGroup, DeleteOffsets
+from offsetd_coordinator.expiry import ExpiryBase, ExpiryTerms
+from offsetd_coordinator.expiry_sweep import SliceLimits
+from offsetd_coordinator.requests import (
+    AcquireGroup,
+    DeleteGroup,
+    DeleteOffsets,
+    ReleaseGroup,
+    UpdateGroup,
+)
+from offsetd_coordinator.schemas.group_settings import OWN_OFFSET, GroupSettings, Lease
 from offsetd_storage.compression import Compression
 from shards import (
     batch_of,
@@ -17,6 +26,7 @@ from shards import (
     group_key,
     offset_key,
     offset_value,
+    settings_key,
 )
 
 if TYPE_CHECKING:
@@ -32,6 +42,12 @@ EMPTY_CLASSIC = (
     + b"consumer"
     + bytes.fromhex("00000001 ffff ffff 0000018bcfe56800 00000000")
 )
+GROUP_SETTINGS = [
+    GroupSettings(never_expires=True).encode(),
+    GroupSettings(
+        retention_ms=5, lease=Lease(holder="c", epoch=OWN_OFFSET, granted_ms=7, ttl_ms=1000)
+    ).encode(),
+]
 CONSUMER_VALUES = {
     3: bytes.fromhex("0000 00000004 00"),
     5: bytes.fromhex("0000 00 00 01 01 01 00 00000000 00 00"),
@@ -47,6 +63,9 @@ class ShardLog(Protocol):
     def ask(self, request: Request) -> None:
         """What a client asks; whatever is written is in the log."""
 
+    def expire(self, terms: ExpiryTerms, limits: SliceLimits) -> None:
+        """A whole sweep, now."""
+
     def append(self, make: Callable[..., bytes], *arguments: Any, **more: Any) -> None:
         """What a broker wrote before us."""
 
@@ -57,6 +76,7 @@ groups = st.sampled_from(GROUPS)
 partitions = st.tuples(st.sampled_from(TOPICS), st.sampled_from(PARTITIONS))
 metadata = st.sampled_from([b"", b"host-7", "größe".encode(), b"m" * 300])
 request_ids = st.integers(0, 4).map(lambda number: b"%d" % number)
+epochs = st.integers(0, 12)  # Log offsets: some are those of leases.
 offset_keys = st.builds(lambda group, name: offset_key(group, *name), groups, partitions)
 offset_values = st.just(UNREADABLE) | st.integers(0, 10**6).map(offset_value)
 offset_records = st.tuples(offset_keys, st.none() | offset_values)
@@ -78,7 +98,40 @@ def commits(draw: st.DrawFn) -> Step:
         )
         for topic, partition in chosen
     ]
-    request = commit(draw(groups), *entries, request_id=draw(request_ids | st.just(b"")))
+    request = commit(
+        draw(groups),
+        *entries,
+        request_id=draw(request_ids | st.just(b"")),
+        epoch=draw(st.just(-1) | epochs),
+        retention_ms=draw(st.sampled_from([-1, -1, 1, 10**9])),
+    )
+    return lambda log: log.ask(request)
+
+
+@st.composite
+def group_changes(draw: st.DrawFn) -> Step:
+    group_id, request_id = draw(groups).encode(), draw(request_ids | st.just(b""))
+    kind = draw(st.sampled_from(["acquire", "acquire", "release", "update"]))
+    request: Request
+    if kind == "acquire":
+        request = AcquireGroup(
+            group_id=group_id,
+            holder=draw(st.sampled_from(["a", "b"])),
+            ttl_ms=1000,
+            force=draw(st.booleans()),
+            request_id=request_id,
+        )
+    elif kind == "release":
+        request = ReleaseGroup(group_id=group_id, epoch=draw(epochs), request_id=request_id)
+    else:
+        retention_ms = draw(st.sampled_from([None, 1, 1000]))
+        request = UpdateGroup(
+            group_id=group_id,
+            retention_ms=retention_ms,
+            never_expires=retention_ms is None and draw(st.booleans()),
+            allow_missing=draw(st.booleans()),
+            request_id=request_id,
+        )
     return lambda log: log.ask(request)
 
 
@@ -103,6 +156,9 @@ def deletions(draw: st.DrawFn) -> Step:
 def broker_batches(draw: st.DrawFn) -> Step:
     group_values = st.sampled_from([EMPTY_CLASSIC, UNREADABLE, None])
     group_records = st.tuples(groups.map(group_key), group_values)
+    settings_records = st.tuples(
+        groups.map(settings_key), st.sampled_from([*GROUP_SETTINGS, UNREADABLE, None])
+    )
     consumer_records = st.tuples(
         groups, st.sampled_from(sorted(CONSUMER_VALUES)), st.booleans()
     ).map(
@@ -116,7 +172,7 @@ def broker_batches(draw: st.DrawFn) -> Step:
     unknown = st.just((b"\0\x0a\0\1g", b"value"))
     records = draw(
         st.lists(
-            st.one_of(offset_records, group_records, consumer_records, unknown),
+            st.one_of(offset_records, group_records, consumer_records, settings_records, unknown),
             min_size=1,
             max_size=4,
         )
@@ -140,8 +196,20 @@ def ends_of_transactions(draw: st.DrawFn) -> Step:
     return lambda log: log.append(end_of_transaction, producer_id, commit=commits)
 
 
+@st.composite
+def sweeps(draw: st.DrawFn) -> Step:
+    terms = ExpiryTerms(
+        retention_ms=draw(st.sampled_from([0, 0, 1, 60_000, None])),
+        base=draw(st.sampled_from(ExpiryBase)),
+    )
+    limits = draw(
+        st.sampled_from([SliceLimits(), SliceLimits(rows=2, groups=2, expired_groups=1, offsets=1)])
+    )
+    return lambda log: log.expire(terms, limits)
+
+
 any_step = st.one_of(
-    commits(), commits(), deletions(), broker_batches(), transactional_batches(),
-    ends_of_transactions(),
+    commits(), commits(), group_changes(), deletions(), broker_batches(),
+    transactional_batches(), ends_of_transactions(), sweeps(),
 )  # fmt: skip
 steps = st.lists(any_step, min_size=1, max_size=40)

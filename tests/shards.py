@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 from offsetd_coordinator.requests import CommitOffsets, OffsetEntry
-from offsetd_coordinator.schemas.keys import ConsumerGroupKey, GroupKey, OffsetKey, encode_key
+from offsetd_coordinator.schemas.keys import (
+    ConsumerGroupKey,
+    GroupKey,
+    GroupSettingsKey,
+    OffsetKey,
+    encode_key,
+)
 from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
 from offsetd_coordinator.shard import Shard, ShardConfig
 from offsetd_storage.kernels import padded_copy
@@ -63,6 +69,11 @@ def offset_key(group: str, topic: str = "t", partition: int = 0, version: int = 
 def group_key(group: str) -> bytes:
     """A classic group's key."""
     return encode_key(GroupKey(group=group))
+
+
+def settings_key(group: str) -> bytes:
+    """The key of what is set for a group."""
+    return encode_key(GroupSettingsKey(group=group))
 
 
 def consumer_group_key(group: str, record_type: int, **more: Any) -> bytes:
