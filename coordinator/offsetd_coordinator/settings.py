@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import attrs
+from offsetd_storage.errors import InvalidSetting
 from offsetd_storage.log_config import OFFSETS_TOPIC, OFFSETS_TOPIC_LOG_CONFIG, LogConfig
 from offsetd_storage.setting_kinds import INT32_MAX
 from offsetd_storage.settings import (
@@ -394,6 +395,12 @@ class Settings:
 
     @configs.default
     def _static_configs(self) -> TopicConfigs:
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise InvalidSetting(
+                "group.min.session.timeout.ms",
+                f"{self.group_min_session_timeout_ms} ms is above group.max.session.timeout.ms,"
+                f" {self.group_max_session_timeout_ms}",
+            )
         return _configs(self)
 
     @property

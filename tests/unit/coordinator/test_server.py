@@ -18,6 +18,7 @@ from offsetd_clients.client import CHANNEL_OPTIONS
 from offsetd_coordinator import server
 from offsetd_coordinator.combined_settings import journal_bytes_needed
 from offsetd_coordinator.flusher import FlushDefect
+from offsetd_coordinator.membership.rebalance import MembershipConfig
 from offsetd_coordinator.settings_sources import SettingsError, load_settings
 from offsetd_coordinator.shard_settings import shard_config
 from offsetd_storage.clock import ManualClock
@@ -95,6 +96,8 @@ def test_a_write_version_and_sizes_reach_the_store_and_the_shards() -> None:
             "max.message.bytes=4096",
             "internal.offsets.topic.segment.bytes=8192",
             "journal.file.bytes=1048576",
+            "group.max.size=9",
+            "group.min.session.timeout.ms=7",
         ]
     )
     shard = shard_config(settings, partitions=7)
@@ -102,6 +105,7 @@ def test_a_write_version_and_sizes_reach_the_store_and_the_shards() -> None:
     assert (shard.partitions, shard.offset_commit_value_version) == (7, 3)
     assert shard.message_bytes_max == store.log.message_bytes_max == 4096
     assert store.log.segment_bytes_max == 8192
+    assert shard.membership == MembershipConfig(size_max=9, session_timeout_ms_min=7)
     assert (store.journal_file_bytes, store.recovery_threads) == (1 << 20, 3)
 
 

@@ -181,6 +181,12 @@ def test_a_boolean_in_the_file_is_a_word_where_a_setting_has_words() -> None:
             ["max.compaction.lag.ms=59999"],
             "3600000 ms is above max.compaction.lag.ms, 59999",
         ),
+        (
+            "",
+            {},
+            ["group.max.session.timeout.ms=5999"],
+            "6000 ms is above group.max.session.timeout.ms, 5999",
+        ),
         ("", {}, ["log.retention.ms=0"], "log.retention.ms: 0 is neither -1, for never"),
         ("", {}, ["log.cleaner.threads=128"], "for 128 threads are not more than 1048576"),
         ("segment.ms = 1.5", {}, [], "'1.5' is not a whole number"),
