@@ -23,6 +23,7 @@ from offsetd_clients.admin_values import (
     RetriedPartition,
     UpdatedConfig,
 )
+from offsetd_clients.changes import ChangeCalls
 from offsetd_clients.errors import ClientClosed, Failure, OffsetdError, error_of
 from offsetd_clients.leases import LeaseCalls
 from offsetd_clients.membership import Membership, MembershipCalls, note_member
@@ -68,7 +69,7 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
-class OffsetClient(MembershipCalls, LeaseCalls):
+class OffsetClient(MembershipCalls, LeaseCalls, ChangeCalls):
     """Commits, fetches and deletes the offsets of consumer groups; every OK is on the disk.
 
     Safe to share between threads, not across a fork. Each call makes as many tries as fit into

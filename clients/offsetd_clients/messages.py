@@ -93,7 +93,7 @@ def fetch_request(
         return offset_service_pb2.FetchOffsetsRequest(
             groups=[
                 offset_service_pb2.GroupSelection(
-                    group_id=group_id, partitions=_partition_messages(partitions)
+                    group_id=group_id, partitions=partition_messages(partitions)
                 )
                 for group_id, partitions in selections.items()
             ],
@@ -115,7 +115,7 @@ def delete_offsets_request(
     with building("delete offsets"):
         return offset_service_pb2.DeleteOffsetsRequest(
             group_id=group_id,
-            partitions=_partition_messages(several("partitions", partitions)),
+            partitions=partition_messages(several("partitions", partitions)),
             topics=several("topics", topics),
             epoch=None if epoch is None else operator.index(epoch),
             request_id=request_id,
@@ -357,7 +357,8 @@ def _offset_message(
     return message
 
 
-def _partition_messages(partitions: Iterable[TopicPartition]) -> list[types_pb2.TopicPartition]:
+def partition_messages(partitions: Iterable[TopicPartition]) -> list[types_pb2.TopicPartition]:
+    """Partitions as messages name them. TypeError for what is none."""
     return [
         types_pb2.TopicPartition(topic=each.topic, partition=each.partition)
         for each in map(_checked, partitions)

@@ -1,0 +1,252 @@
+"""Values to messages and back, without IO: resets, clones, files and the audit log."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from operator import index
+from typing import Any, SupportsIndex
+
+from google.rpc.code_pb2 import Code
+from google.rpc.status_pb2 import Status
+from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
+
+from offsetd_clients.change_values import (
+    AuditEvent,
+    Bounds,
+    ClonedGroup,
+    ImportedGroup,
+    OffsetChange,
+    OffsetFormat,
+    ResetOffsets,
+    ResetTo,
+    ShiftBy,
+    ToOffset,
+)
+from offsetd_clients.errors import OffsetdError, error_of
+from offsetd_clients.messages import (
+    building,
+    failure_of,
+    partition_messages,
+    revision_of,
+    several,
+)
+from offsetd_clients.values import TopicPartition
+
+ResetTarget = (
+    ToOffset | ShiftBy | ResetTo | datetime | timedelta | Mapping[TopicPartition, SupportsIndex]
+)
+
+_PIECE_BYTES = 64 * 1024
+
+
+def reset_offsets_request(
+    group_id: str,
+    target: ResetTarget,
+    *,
+    partitions: Iterable[TopicPartition],
+    topics: Iterable[str],
+    bounds: Mapping[TopicPartition, Bounds],
+    force: bool,
+    request_id: str,
+    validate_only: bool,
+    reason: str,
+) -> offset_service_pb2.ResetOffsetsRequest:
+    """A reset; a time without a zone is UTC."""
+    with building("reset offsets"):
+        return offset_service_pb2.ResetOffsetsRequest(
+            group_id=group_id,
+            partitions=partition_messages(several("partitions", partitions)),
+            topics=several("topics", topics),
+            bounds=[
+                offset_service_pb2.PartitionBounds(
+                    topic=each.topic,
+                    partition=each.partition,
+                    earliest=bound.earliest,
+                    latest=bound.latest,
+                )
+                for each, bound in bounds.items()
+            ],
+            force=force,
+            request_id=request_id,
+            validate_only=validate_only,
+            reason=reason,
+            **_target(target),
+        )
+
+
+def reset_offsets(response: offset_service_pb2.ResetOffsetsResponse) -> ResetOffsets:
+    """What was reset."""
+    return ResetOffsets(
+        changes=_changes(response.changes),
+        revision=revision_of(response.revision) if response.HasField("revision") else None,
+    )
+
+
+def clone_group_request(
+    source_group_id: str,
+    target_group_id: str,
+    *,
+    topics: Iterable[str],
+    overwrite: bool,
+    request_id: str,
+    validate_only: bool,
+    reason: str,
+) -> group_service_pb2.CloneGroupRequest:
+    """A copy; no topics are all."""
+    with building("clone group"):
+        return group_service_pb2.CloneGroupRequest(
+            source_group_id=source_group_id,
+            target_group_id=target_group_id,
+            topics=several("topics", topics),
+            overwrite=overwrite,
+            request_id=request_id,
+            validate_only=validate_only,
+            reason=reason,
+        )
+
+
+def cloned_group(response: group_service_pb2.CloneGroupResponse) -> ClonedGroup:
+    """What was copied."""
+    return ClonedGroup(
+        offset_count=response.offset_count,
+        kept_offset_count=response.kept_offset_count,
+        changes=_changes(response.changes),
+        revision=revision_of(response.revision) if response.HasField("revision") else None,
+    )
+
+
+def export_offsets_request(
+    file_format: OffsetFormat,
+    *,
+    group_ids: Iterable[str],
+    group_id_prefix: str,
+    topics: Iterable[str],
+) -> admin_service_pb2.ExportOffsetsRequest:
+    """No groups are all that begin with the prefix."""
+    with building("export offsets"):
+        return admin_service_pb2.ExportOffsetsRequest(
+            format=_format(file_format),
+            group_ids=several("group_ids", group_ids),
+            group_id_prefix=group_id_prefix,
+            topics=several("topics", topics),
+        )
+
+
+def import_offsets_requests(
+    content: bytes,
+    file_format: OffsetFormat,
+    *,
+    group_id: str,
+    request_id: str,
+    validate_only: bool,
+    reason: str,
+) -> list[admin_service_pb2.ImportOffsetsRequest]:
+    """The options, and the file in pieces."""
+    with building("import offsets"):
+        first = admin_service_pb2.ImportOffsetsRequest(
+            options=admin_service_pb2.ImportOffsetsOptions(
+                format=_format(file_format),
+                group_id=group_id,
+                request_id=request_id,
+                validate_only=validate_only,
+                reason=reason,
+            )
+        )
+    pieces = (content[at : at + _PIECE_BYTES] for at in range(0, len(content), _PIECE_BYTES))
+    return [first, *(admin_service_pb2.ImportOffsetsRequest(content=piece) for piece in pieces)]
+
+
+def imported_groups(
+    response: admin_service_pb2.ImportOffsetsResponse,
+) -> tuple[ImportedGroup, ...]:
+    """What became of each group, in the order of the file."""
+    return tuple(
+        ImportedGroup(
+            group_id=group.group_id,
+            offset_count=group.offset_count,
+            revision=revision_of(group.revision) if group.HasField("revision") else None,
+            error=_error(group.error) if group.HasField("error") else None,
+        )
+        for group in response.groups
+    )
+
+
+def list_audit_events_request(
+    *,
+    methods: Iterable[str],
+    group_id: str,
+    start_time: datetime | None,
+    end_time: datetime | None,
+    page_size: int,
+) -> admin_service_pb2.ListAuditEventsRequest:
+    """The first page; no methods are any."""
+    with building("list audit events"):
+        return admin_service_pb2.ListAuditEventsRequest(
+            page_size=page_size,
+            methods=several("methods", methods),
+            group_id=group_id,
+            start_time=None if start_time is None else _utc(start_time),
+            end_time=None if end_time is None else _utc(end_time),
+        )
+
+
+def audit_events(response: admin_service_pb2.ListAuditEventsResponse) -> Iterator[AuditEvent]:
+    """The events of one page."""
+    for event in response.events:
+        yield AuditEvent(
+            revision=revision_of(event.revision),
+            time=event.time.ToDatetime(tzinfo=UTC),
+            method=event.method,
+            topic=event.topic,
+            what=json.loads(event.what),
+            reason=event.reason,
+            request_id=event.request_id,
+            peer=event.peer,
+        )
+
+
+def _target(target: ResetTarget) -> dict[str, Any]:
+    match target:
+        case ToOffset():
+            return {"offset": index(target.offset)}
+        case ShiftBy():
+            return {"shift_by": index(target.count)}
+        case ResetTo():
+            return {str(target): True}
+        case datetime():
+            return {"time": _utc(target)}
+        case timedelta():
+            return {"duration": target}
+        case Mapping():
+            explicit = [
+                offset_service_pb2.ExplicitOffset(
+                    topic=each.topic, partition=each.partition, offset=index(offset)
+                )
+                for each, offset in target.items()
+            ]
+            return {"explicit": offset_service_pb2.ExplicitOffsets(offsets=explicit)}
+    raise TypeError(f"{target!r} is nothing to reset to")
+
+
+def _utc(time: datetime) -> datetime:
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+
+
+def _format(file_format: OffsetFormat) -> Any:
+    return f"OFFSET_FORMAT_{OffsetFormat(file_format).name}"
+
+
+def _changes(messages: Iterable[offset_service_pb2.OffsetChange]) -> tuple[OffsetChange, ...]:
+    return tuple(
+        OffsetChange(
+            TopicPartition(each.topic, each.partition),
+            each.offset_before if each.HasField("offset_before") else None,
+            each.offset_after,
+        )
+        for each in messages
+    )
+
+
+def _error(status: Status) -> OffsetdError:
+    failure = failure_of(Code.Name(status.code), status.message, status.SerializeToString())
+    return error_of(failure)
