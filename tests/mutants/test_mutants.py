@@ -20,6 +20,7 @@ from mutants.planted_administration import ADMINISTRATION_MUTANTS
 from mutants.planted_cleaner import CLEANER_MUTANTS
 from mutants.planted_full_disk import FULL_DISK_MUTANTS
 from mutants.planted_guarantees import GUARANTEE_MUTANTS
+from mutants.planted_leases import LEASE_MUTANTS
 from mutants.planted_membership import MEMBERSHIP_MUTANTS
 from mutants.planted_swaps import SWAP_MUTANTS
 from mutants.planted_upkeep import UPKEEP_MUTANTS
@@ -33,6 +34,7 @@ MUTANTS = (
     *GUARANTEE_MUTANTS,
     *ADMINISTRATION_MUTANTS,
     *MEMBERSHIP_MUTANTS,
+    *LEASE_MUTANTS,
 )
 
 ROOT = Path(__file__).parents[2]
