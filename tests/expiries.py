@@ -33,9 +33,7 @@ def slices(
 
     `write` has to apply it; without, it is applied to the shard alone.
     """
-    rules = ShardRules(
-        shard._state, terms, live_state=shard.live_group_state, has_lease=has_lease
-    )
+    rules = ShardRules(shard._state, terms, live_state=shard.live_group_state, has_lease=has_lease)
     sweep = rules.sweep(limits or SliceLimits())
     while not sweep.is_done:
         found = sweep.next_slice(now_ms)

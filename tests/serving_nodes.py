@@ -91,7 +91,7 @@ class ServingNode:
             self.node, self.runtime, self.upkeep, files=files, clock=clock, random=Random(1)
         )
         self.expiry = ExpiryFigures()
-        self.expirer = Expirer(
+        self.expirer = self.node.expirer = Expirer(
             self.runtime,
             self.administration,
             StoppedBefore.of(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from offsetd_storage.log_store import LogStore
 
     from offsetd_coordinator.administration import Administration
+    from offsetd_coordinator.expiry import ExpiryTerms, GroupRule
     from offsetd_coordinator.expiry_sweep import ShardSweep, WarnedGroup
     from offsetd_coordinator.metrics.expiry import ExpiryFigures
     from offsetd_coordinator.runtime import Runtime
@@ -97,6 +98,7 @@ class Expirer:
             now_ms=clock.now_ms(), monotonic_ms=started_ms, grace_left_ms=before.grace_left_ms
         )
         self._checked_ms = started_ms
+        self._terms: ExpiryTerms | None = None  # By which offsets expire, if they do.
         self._noted_up_ms: int | None = None
         self._warned: dict[bytes, None] = {}  # By the check before.
         self._running: asyncio.Task[None] | None = None
@@ -132,7 +134,10 @@ class Expirer:
         """Looks at the clocks, and checks all groups if it is time; when to look again, in ms."""
         config = await self._config()
         self._observe(config)
-        self._note_held(self._held(config))
+        held = self._held(config)
+        self._note_held(held)
+        is_off = held is not None and held.hold in (Hold.DISABLED, Hold.FOREIGN_FOLDER)
+        self._terms = None if is_off else config.terms
         now_ms = self._clock.monotonic_ms()
         if self._noted_up_ms is None or now_ms - self._noted_up_ms >= _LAST_UP_INTERVAL_MS:
             await self._note_up(config)
@@ -145,6 +150,14 @@ class Expirer:
 
     async def _config(self) -> ExpiryConfig:
         return (await self._administration.applied()).configs.server_config(ExpiryConfig)
+
+    def rule_of(self, group_id: bytes) -> GroupRule | None:
+        """How a group's offsets expire, as of the last look; None: they do not, or nobody knows."""
+        runtime, terms = self._runtime, self._terms
+        shard = runtime.shards.get(runtime.partition_of(group_id))
+        if terms is None or shard is None:
+            return None
+        return shard.expiry_rules(terms, runtime.moment()).rule(group_id)
 
     # What holds back -------------------------------------------------------------------------
 
@@ -233,7 +246,7 @@ class Expirer:
         self, partition: int, shard: Shard, config: ExpiryConfig, warnings: _Warnings
     ) -> bool:
         """Goes through one shard; False if a clock jumped. Raises CoordinatorError."""
-        sweep = shard.expiry_sweep(config.terms, self._runtime.moment())
+        sweep = shard.expiry_rules(config.terms, self._runtime.moment()).sweep()
         while not sweep.is_done:
             if not self._observe(config):
                 return False

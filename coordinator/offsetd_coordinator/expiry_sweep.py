@@ -7,6 +7,7 @@ next slice is asked for, or not at all; between slices anything may be done to t
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
@@ -91,7 +92,7 @@ def rule_of_records(
             protocol_type=records.protocol_type,
             state=records.state if live_state is None else live_state,
             became_empty_ms=records.became_empty_ms,
-            is_subscribed=records.is_subscribed,
+            is_subscribed=functools.cache(records.is_subscribed),
             retention_ms=None if settings is None else settings.retention_ms,
             never_expires=settings is not None and settings.never_expires,
             has_lease=has_lease,
@@ -100,8 +101,8 @@ def rule_of_records(
     )
 
 
-class ShardSweep:
-    """One sweep over a shard: `next_slice` until `is_done`."""
+class ShardRules:
+    """The rules for the groups of a shard, as things are when one is asked for."""
 
     def __init__(
         self,
@@ -110,15 +111,40 @@ class ShardSweep:
         *,
         live_state: Callable[[bytes], GroupState | None],
         has_lease: Callable[[bytes], bool] = lambda _: False,
-        limits: SliceLimits = SliceLimits(),
     ) -> None:
-        self.is_done = False
-        self._state = state
-        self._terms = terms
+        self.terms = terms
+        self.state = state
         self._live_state = live_state
         self._has_lease = has_lease
-        self._limits = limits
         self._plain = plain_rule(terms)
+
+    def rule(self, group_id: bytes) -> GroupRule:
+        """The rule for one group; it need not be there."""
+        records = self.state.known_group_records(group_id)
+        live_state = self._live_state(group_id)
+        if records is None and live_state is None:
+            return self._plain
+        return rule_of_records(
+            self.state.group_records(group_id),
+            self.terms,
+            live_state=live_state,
+            has_lease=self._has_lease(group_id),
+        )
+
+    def sweep(self, limits: SliceLimits = SliceLimits()) -> ShardSweep:
+        """A look at all groups, for what has expired."""
+        return ShardSweep(self, limits)
+
+
+class ShardSweep:
+    """One sweep over a shard: `next_slice` until `is_done`."""
+
+    def __init__(self, rules: ShardRules, limits: SliceLimits) -> None:
+        self.is_done = False
+        self._rules = rules
+        self._state = state = rules.state
+        self._terms = terms = rules.terms
+        self._limits = limits
         self._cursor = np.zeros(1, np.int64)
         self._is_seen = np.zeros(0, np.uint8)
         self._found = np.empty(limits.groups, np.int64)
@@ -183,7 +209,7 @@ class ShardSweep:
         count = offsets.count(group_id)
         if count == 0:
             return  # It was there when it was found.
-        rule = self._rule(group_id)
+        rule = self._rules.rule(group_id)
         if rule.holds_all:
             return
         if count > self._limits.rows // 4:
@@ -201,7 +227,7 @@ class ShardSweep:
         """A share of the table's rows, of one group that has so many of them."""
         offsets = self._state.offsets
         group_id, start = large.group_id, large.row_next
-        rule = self._rule(group_id)
+        rule = self._rules.rule(group_id)
         row = offsets.group_row(group_id)
         self._large = None
         if row < 0 or rule.holds_all:
@@ -228,21 +254,9 @@ class ShardSweep:
         # What somebody has set of a group stays; so do left-overs, which are no group.
         if records.group_type is None or records.settings is not None:
             return
-        rule = self._rule(group_id)
+        rule = self._rules.rule(group_id)
         if rule.may_go and not rule.holds_all and not state.pending.partitions(group_id):
             slice_.add(group_id, np.empty(0, np.int64), rule, is_gone=True)
-
-    def _rule(self, group_id: bytes) -> GroupRule:
-        records = self._state.known_group_records(group_id)
-        live_state = self._live_state(group_id)
-        if records is None and live_state is None:
-            return self._plain
-        return rule_of_records(
-            self._state.group_records(group_id),
-            self._terms,
-            live_state=live_state,
-            has_lease=self._has_lease(group_id),
-        )
 
 
 class _LargeGroup(NamedTuple):

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.administration import Administration
     from offsetd_coordinator.errors import CoordinatorError
+    from offsetd_coordinator.expirer import Expirer
+    from offsetd_coordinator.expiry import GroupRule
     from offsetd_coordinator.runtime import Runtime
 
 
@@ -37,6 +39,7 @@ class Node:
         self.partitions: int | None = None
         self.folder_id: str | None = None
         self.runtime: Runtime | None = None
+        self.expirer: Expirer | None = None
         self._administration: Administration | None = None
         self._on_drain: set[Callable[[], None]] = set()
 
@@ -74,6 +77,10 @@ class Node:
         self.serving()
         assert self._administration is not None, "a node that serves can be administered"
         return self._administration
+
+    def expiry_rule(self, group_id: bytes) -> GroupRule | None:
+        """How a group's offsets expire, if they do."""
+        return None if self.expirer is None else self.expirer.rule_of(group_id)
 
     def refusal_of_drain(self) -> CoordinatorError:
         """Why nothing is taken: CoordinatorNotAvailable, or StorageUnavailable after a failure."""

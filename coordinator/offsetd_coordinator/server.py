@@ -154,6 +154,7 @@ class Server:
         self.node.serve(runtime, loaded.administration)
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
         self.visibility.watch(loaded.upkeep.cleaner, self._health)
+        self.node.expirer = loaded.expirer
         loaded.expirer.start()
         _log.info("serving", address=self.node.address, folder=self.settings.data_dir)
         await self._stopping.wait()

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Final
 from offsetd.v1 import offset_service_pb2
 
 from offsetd_coordinator.errors import ResponseTooLarge
+from offsetd_coordinator.expiry import expires_at_ms
 from offsetd_coordinator.service.times import set_time
 from offsetd_coordinator.service.turns import ITEMS_PER_TURN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from offsetd_coordinator.expiry import GroupRule
     from offsetd_coordinator.requests import CommittedOffset
     from offsetd_coordinator.service.turns import Turns
 
@@ -36,9 +38,16 @@ class FetchAnswer:
         self._parts: list[bytes] = []
 
     async def add(
-        self, group_id: bytes, log_partition: int, offsets: Sequence[CommittedOffset]
+        self,
+        group_id: bytes,
+        log_partition: int,
+        offsets: Sequence[CommittedOffset],
+        rule: GroupRule | None = None,
     ) -> None:
-        """Adds a group. Raises ResponseTooLarge if the answer becomes so."""
+        """Adds a group, the offsets of which expire by `rule`, if they do.
+
+        Raises ResponseTooLarge if the answer becomes so.
+        """
         head = offset_service_pb2.GroupOffsets(
             group_id=group_id.decode(), log_partition=log_partition
         ).SerializeToString()
@@ -48,7 +57,7 @@ class FetchAnswer:
             several = offsets[start : start + ITEMS_PER_TURN]
             # Parts of a message, one behind the other, are the message.
             part = offset_service_pb2.GroupOffsets(
-                offsets=map(committed_offset, several)
+                offsets=[committed_offset(each, rule) for each in several]
             ).SerializeToString()
             parts.append(part)
             size += len(part)
@@ -70,8 +79,10 @@ class FetchAnswer:
             )
 
 
-def committed_offset(stored: CommittedOffset) -> offset_service_pb2.CommittedOffset:
-    """A stored offset, as it is answered."""
+def committed_offset(
+    stored: CommittedOffset, rule: GroupRule | None = None
+) -> offset_service_pb2.CommittedOffset:
+    """A stored offset, as it is answered. Without a rule of its group it does not expire."""
     message = offset_service_pb2.CommittedOffset(
         topic=stored.topic.decode(),
         partition=stored.partition,
@@ -82,8 +93,20 @@ def committed_offset(stored: CommittedOffset) -> offset_service_pb2.CommittedOff
         end_offset=stored.end_offset if stored.end_offset >= 0 else None,
     )
     set_time(message.commit_time, stored.commit_timestamp_ms)
-    set_time(message.expire_time, stored.expire_timestamp_ms)
+    if rule is not None and (expires_ms := _expires_ms(stored, rule)) is not None:
+        set_time(message.expire_time, expires_ms)
     return message
+
+
+def _expires_ms(stored: CommittedOffset, rule: GroupRule) -> int | None:
+    """When it expires, as far as that is known: not while a member reads its topic."""
+    if rule.is_subscribed is not None and rule.is_subscribed(stored.topic.decode()):
+        return None
+    return expires_at_ms(
+        rule,
+        commit_timestamp_ms=stored.commit_timestamp_ms,
+        expire_timestamp_ms=stored.expire_timestamp_ms,
+    )
 
 
 def _varint(value: int) -> bytes:

@@ -110,7 +110,8 @@ class GroupService:
         response = group_service_pb2.GetGroupResponse(group=_group(outcome, runtime))
         start = 0 if after is None else bisect_right(offsets, _position(after), key=_place)
         page = offsets[start : start + page_size]
-        response.offsets.extend(map(committed_offset, page))
+        rule = self._node.expiry_rule(group_id)
+        response.offsets.extend(committed_offset(each, rule) for each in page)
         if start + page_size < len(offsets):
             topic, partition = _place(page[-1])
             position = partition.to_bytes(_PARTITION_BYTES) + topic

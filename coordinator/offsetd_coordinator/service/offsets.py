@@ -61,7 +61,12 @@ class OffsetService:
                 ticket = max(ticket, group_ticket)
                 if isinstance(outcome, CoordinatorError):
                     raise outcome
-                await answer.add(group_id, runtime.partition_of(group_id), outcome)
+                await answer.add(
+                    group_id,
+                    runtime.partition_of(group_id),
+                    outcome,
+                    self._node.expiry_rule(group_id),
+                )
                 await turns.spend(_ITEMS_PER_GROUP)
         except CoordinatorError:
             await until_durable(runtime, ticket)

@@ -318,3 +318,18 @@ async def test_it_runs_by_itself_and_notes_at_its_end_that_the_server_was_up() -
         last_up = read_last_up(node.files, node.expirer._folder)
         assert last_up is not None
         assert last_up.up_ms == node.clock.now_ms()
+
+
+async def test_a_fetch_says_from_when_an_offset_expires_if_it_does() -> None:
+    async with serving_node() as node:
+        await node.commit("g", 1)
+        committed_ms = node.clock.now_ms()
+        await look(node, HOUR_MS)
+        [group] = await node.fetch("g")
+        assert group.offsets[0].expire_time.ToMilliseconds() == committed_ms + RETENTION_MS
+        for change in ({"offsets_retention_minutes": "-1"}, {"offsets_expiry_enable": "false"}):
+            await set_config(node, **change)
+            await look(node)
+            [group] = await node.fetch("g")
+            assert not group.offsets[0].HasField("expire_time")
+            await set_config(node, offsets_retention_minutes="7")
