@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 from cleaned_stores import CONFIG, LOG, SEGMENT_BYTES, CleanedStore
+from expiries import batches_of, slices
 from offsetd_coordinator.loader import load_shard
 from offsetd_coordinator.topics import topic_floors
 from shards import new_shard, replay, replayed, state_of
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
+    from offsetd_coordinator.expiry import ExpiryTerms
+    from offsetd_coordinator.expiry_sweep import SliceLimits
     from offsetd_coordinator.requests import Decision, Reply, Request
     from offsetd_coordinator.shard import Shard
     from offsetd_storage.clock import ManualClock
@@ -96,6 +99,18 @@ class CompactedNode(CleanedStore):
             self.append_batch(partition, batch)
             replay(shard, batch)
 
+    def expire(self, partition: int, terms: ExpiryTerms, limits: SliceLimits) -> None:
+        """A whole sweep over a shard, now."""
+        shard = self.shards[partition]
+
+        def write(decision: Decision) -> None:
+            for batch in batches_of(decision):
+                self.append_batch(partition, batch)
+            shard.apply(decision)
+
+        for _ in slices(shard, self.clock.now_ms(), terms, limits=limits, write=write):
+            pass
+
     def settle(self) -> None:
         """Takes what a recovered folder holds for all that there is, and what was answered then."""
         super().settle()
@@ -156,6 +171,10 @@ class NodeLog:
     def ask(self, request: Request) -> None:
         """What a client asks."""
         self.node.ask(self.partition, request)
+
+    def expire(self, terms: ExpiryTerms, limits: SliceLimits) -> None:
+        """A whole sweep, now."""
+        self.node.expire(self.partition, terms, limits)
 
     def append(self, make: Callable[..., bytes], *arguments: Any, **more: Any) -> None:
         """What a broker wrote before us."""
