@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 OF_SERVER = {*SERVER_SETTINGS, *DYNAMIC_SETTINGS, *OWN_FIELDS}
 # Where any value would not do, for the sake of others.
 WORTH = {
+    "group.max.session.timeout.ms": "60000",  # Above the shortest.
     "cleanup.policy": "",
     "max.message.bytes": "2000",
     "message.max.bytes": "2000",
