@@ -81,16 +81,52 @@ def changes(
     group = padded_copy(group_id or b"")
     group_size = -1 if group_id is None else len(group_id)
     for buffer, size in log.read_chunks(chunk_bytes, offset=start, offset_limit=end):
-        for change in _of_batches(buffer, size, group, group_size, rows):
+        cursor = np.zeros(CURSOR_SLOTS, np.int64)
+        for change in _of_batches(buffer, size, group, group_size, cursor, rows):
             # The first batch may begin below; a key of another form may be another group's.
             if start <= change.log_offset and group_id in (None, change.group_id):
                 yield change
 
 
+class Stretch(NamedTuple):
+    """The changes of a stretch of a log, and where what follows it begins."""
+
+    changes: tuple[Change, ...]
+    offset_next: int
+
+
+def next_stretch(
+    log: PartitionLog, start: int, end: int, group_id: bytes | None, *, chunk_bytes: int
+) -> Stretch:
+    """Changes from `start` on: as many as lie in about `chunk_bytes` of the log.
+
+    Raises HistoryCompacted if one may be missing, CorruptBatch, OSError.
+    """
+    rows = np.empty((_ROWS, CHANGE_COLUMNS), np.int64)
+    group = padded_copy(group_id or b"")
+    group_size = -1 if group_id is None else len(group_id)
+    found: list[Change] = []
+    offset_next = end  # Where nothing is left.
+    for buffer, size in log.read_chunks(chunk_bytes, offset=start, offset_limit=end):
+        cursor = np.zeros(CURSOR_SLOTS, np.int64)
+        found += _of_batches(buffer, size, group, group_size, cursor, rows)
+        offset_next = int(cursor[columns.OFFSET_NEXT])
+        break
+    oldest = log.gapless_from
+    if start < oldest:
+        raise compacted(oldest)
+    wanted = (each for each in found if each.log_offset >= start)
+    return Stretch(tuple(each for each in wanted if group_id in (None, each.group_id)), offset_next)
+
+
 def _of_batches(
-    buffer: Bytes, size: int, group: Bytes, group_size: int, rows: npt.NDArray[np.int64]
+    buffer: Bytes,
+    size: int,
+    group: Bytes,
+    group_size: int,
+    cursor: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
 ) -> Iterator[Change]:
-    cursor = np.zeros(CURSOR_SLOTS, np.int64)
     while True:
         count = read_changes(buffer, size, group, group_size, cursor, rows)
         for row in rows[:count].tolist():

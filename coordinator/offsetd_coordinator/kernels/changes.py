@@ -12,6 +12,7 @@ from offsetd_storage.kernels.encode import (
     BASE_TIMESTAMP_AT,
     BATCH_HEADER_BYTES,
     COUNT_AT,
+    LAST_OFFSET_DELTA_AT,
     MAX_TIMESTAMP_AT,
 )
 from offsetd_storage.kernels.registry import inline_kernel, kernel
@@ -54,7 +55,8 @@ OTHER_BATCH: Final = 4  # From GROUP_START, of GROUP_SIZE bytes: compressed, or 
 BATCH_AT: Final = 0
 RECORD_AT: Final = 1  # 0: at the batch's first record.
 RECORDS_LEFT: Final = 2
-CURSOR_SLOTS: Final = 3
+OFFSET_NEXT: Final = 3  # Behind the batches that are done with.
+CURSOR_SLOTS: Final = 4
 
 _CODEC_BITS: Final = 0x07
 _LOG_APPEND_TIME_BIT: Final = 0x08
@@ -88,6 +90,8 @@ def read_changes(
                 if cursor[RECORDS_LEFT] > 0:
                     return count
         cursor[BATCH_AT] = batch_end
+        cursor[OFFSET_NEXT] = load_i64(buffer, position + BASE_OFFSET_AT) + 1
+        cursor[OFFSET_NEXT] += load_i32(buffer, position + LAST_OFFSET_DELTA_AT)
         cursor[RECORD_AT] = 0
     return count
 

@@ -23,6 +23,7 @@ from offsetd_coordinator.service.membership import MembershipService
 from offsetd_coordinator.service.offset_admin import OffsetAdmin
 from offsetd_coordinator.service.offsets import OffsetService
 from offsetd_coordinator.service.stream import stream_commits
+from offsetd_coordinator.service.watch import WatchService
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -51,6 +52,7 @@ def generic_handlers(
     )
     offsets = OffsetService(node, parser)
     history = HistoryService(node)
+    watch = WatchService(node, figures, request_bytes_max=settings.socket_request_max_bytes)
     servers = settings.kafka_bootstrap_servers
     offset_admin = OffsetAdmin(node, KafkaBounds(servers) if servers else None)
     request_bytes_max = settings.socket_request_max_bytes
@@ -77,6 +79,7 @@ def generic_handlers(
                 "DeleteOffsets": unary(offsets.delete_offsets),
                 "ResetOffsets": unary(offset_admin.reset_offsets),
                 "ListOffsetHistory": unary(history.list_offset_history),
+                "WatchOffsets": watch.handler(),
             },
         ),
         calls.service_handler(

@@ -1,0 +1,210 @@
+"""WatchOffsets: what a watcher reads is sent as fast as the client takes it, and no faster."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+import grpc
+import grpc.aio
+import structlog
+from offsetd.v1 import history_pb2
+
+from offsetd_coordinator.errors import CoordinatorError, InvalidRequest
+from offsetd_coordinator.history_errors import WatcherTooSlow
+from offsetd_coordinator.metrics.figures import CANCELLED, OK
+from offsetd_coordinator.service import calls, statuses, validation
+from offsetd_coordinator.service.history import set_event
+from offsetd_coordinator.watch_config import WatchConfig
+from offsetd_coordinator.watching import Filter, Watcher, Watchers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from google.rpc.status_pb2 import Status
+
+    from offsetd_coordinator.history import Change
+    from offsetd_coordinator.metrics.figures import CallFigures
+    from offsetd_coordinator.node import Node
+
+_log = structlog.get_logger(__name__)
+
+_EVENTS_PER_MESSAGE_MAX: Final = 200
+_INTERVAL_MS_MIN: Final = 100
+
+
+class WatchService:
+    """All calls of WatchOffsets."""
+
+    def __init__(self, node: Node, figures: CallFigures, *, request_bytes_max: int) -> None:
+        self.watchers: Watchers | None = None
+        self._node = node
+        self._figures = figures.method("WatchOffsets")
+        self._request_bytes_max = request_bytes_max
+
+    def handler(self) -> grpc.RpcMethodHandler[bytes, bytes]:
+        """For gRPC."""
+        return grpc.unary_stream_rpc_method_handler(self._call)
+
+    async def _call(self, message: bytes, context: calls.Context) -> None:
+        begun_seconds = time.perf_counter()
+        code = CANCELLED  # Unless it ends otherwise.
+        try:
+            calls.check_deadline(context)
+            calls.check_size(len(message), self._request_bytes_max)
+            await self._watch(message, context)
+            code = OK
+        except CoordinatorError as error:
+            code = _end(context, statuses.status_of(error))
+        except Exception:  # noqa: BLE001  A defect of ours; the caller learns no more than that.
+            _log.exception("a watcher failed for a defect")
+            code = _end(context, statuses.internal_status())
+        finally:
+            self._figures.note(code, time.perf_counter() - begun_seconds)
+
+    async def _watch(self, message: bytes, context: calls.Context) -> None:
+        runtime = self._node.serving()
+        request = validation.parse(history_pb2.WatchOffsetsRequest, message)
+        chosen = _filter(request)
+        applied = await self._node.administering().applied()
+        config = applied.configs.server_config(WatchConfig)
+        interval_ms = config.progress_interval_ms
+        if request.HasField("progress_interval"):
+            interval_ms = max(request.progress_interval.ToMilliseconds(), _INTERVAL_MS_MIN)
+        if self.watchers is None or self.watchers.runtime is not runtime:
+            self.watchers = Watchers(runtime, self._node.folder_id or "")
+        watcher = Watcher(self.watchers, chosen)
+        watcher.begin(request.token, from_oldest=request.from_oldest)
+        self.watchers.add(watcher, config.watchers_max)
+        drained = asyncio.get_running_loop().create_future()
+        forget = self._node.call_on_drain(lambda: _drain(watcher, drained))
+        try:
+            call = _Call(
+                self._node,
+                watcher,
+                context,
+                drained,
+                idle_max_ms=config.idle_max_ms,
+                interval_seconds=interval_ms / 1000,
+            )
+            await call.run()
+        finally:
+            forget()
+            self.watchers.remove(watcher)
+
+
+class _Call:
+    """One call that has begun."""
+
+    def __init__(
+        self,
+        node: Node,
+        watcher: Watcher,
+        context: calls.Context,
+        drained: asyncio.Future[None],
+        *,
+        idle_max_ms: int,
+        interval_seconds: float,
+    ) -> None:
+        self._node = node
+        self._watcher = watcher
+        self._context = context
+        self._drained = drained
+        self._idle_max_ms = idle_max_ms
+        self._interval_seconds = interval_seconds
+
+    async def run(self) -> None:
+        """Never ends but by an error, or because the client is gone."""
+        response = history_pb2.WatchOffsetsResponse(
+            unreachable_log_partitions=self._watcher.unreachable
+        )
+        await self._send(response)
+        sent_seconds = time.monotonic()
+        while True:
+            self._node.serving()
+            if await self._pass():
+                sent_seconds = time.monotonic()
+            rest_seconds = sent_seconds + self._interval_seconds - time.monotonic()
+            if rest_seconds > 0 and await self._watcher.wait(rest_seconds):
+                continue
+            self._node.serving()
+            await self._send(history_pb2.WatchOffsetsResponse())
+            sent_seconds = time.monotonic()
+
+    async def _pass(self) -> bool:
+        """Sends what there is, of each log partition in turn; whether there was anything."""
+        has_sent = False
+        is_behind = True
+        while is_behind:
+            is_behind = False
+            for partition in self._watcher.reachable:
+                changes, position = await self._watcher.read(partition)
+                is_behind |= position > self._watcher.positions[partition]
+                await self._send_changes(partition, changes)
+                has_sent |= bool(changes)
+                self._watcher.positions[partition] = position
+        return has_sent
+
+    async def _send_changes(self, partition: int, changes: Sequence[Change]) -> None:
+        for start in range(0, len(changes), _EVENTS_PER_MESSAGE_MAX):
+            part = changes[start : start + _EVENTS_PER_MESSAGE_MAX]
+            response = history_pb2.WatchOffsetsResponse()
+            for change in part:
+                set_event(response.events.add(), partition, change)
+            self._watcher.positions[partition] = part[-1].log_offset + 1
+            await self._send(response)
+
+    async def _send(self, response: history_pb2.WatchOffsetsResponse) -> None:
+        """Returns once the client's window has taken it. Raises WatcherTooSlow.
+
+        What is in the window still reaches a client that reads on, and after it the status: so the
+        token of that is the one of the last message, taken or not.
+        """
+        token = response.token = self._watcher.token
+        writing = asyncio.ensure_future(self._context.write(response.SerializeToString()))
+        await asyncio.wait(
+            {writing, self._drained},
+            timeout=self._idle_max_ms / 1000,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if writing.done():
+            writing.result()
+            return
+        writing.add_done_callback(_retrieved)
+        self._node.serving()
+        raise WatcherTooSlow(
+            "what was sent was not read for {idle_ms} ms",
+            idle_ms=self._idle_max_ms,
+            tokens={"token": token},
+        )
+
+
+def _filter(request: history_pb2.WatchOffsetsRequest) -> Filter:
+    if request.token and request.from_oldest:
+        raise InvalidRequest("from_oldest", "a token says where to begin")
+    groups = enumerate(request.group_ids)
+    topics = enumerate(request.topics)
+    return Filter(
+        group_ids=frozenset(
+            validation.read_group_id(each, f"group_ids[{place}]") for place, each in groups
+        ),
+        prefix=validation.read_group_id(request.group_id_prefix, "group_id_prefix"),
+        topics=frozenset(validation.read_topic(each, f"topics[{place}]") for place, each in topics),
+    )
+
+
+def _end(context: calls.Context, status: Status) -> int:
+    calls.refuse(context, status)
+    return int(status.code)
+
+
+def _drain(watcher: Watcher, drained: asyncio.Future[None]) -> None:
+    watcher.wake()
+    if not drained.done():
+        drained.set_result(None)
+
+
+def _retrieved(writing: asyncio.Future[None]) -> None:
+    if not writing.cancelled():
+        writing.exception()

@@ -1,0 +1,300 @@
+"""Watchers: events of a log's partitions, from a position on, as they become durable.
+
+A watcher reads the log's bytes by its own positions, up to what is durable, so it misses nothing
+and gets nothing twice, and however slow it is, it holds no more than one stretch. What watchers of
+the same place read is read once. Nobody who commits waits for any of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from offsetd_coordinator.errors import (
+    InvalidRequest,
+    LogPartitionQuarantined,
+    OffsetOutOfRange,
+)
+from offsetd_coordinator.history import next_stretch
+from offsetd_coordinator.history_errors import HistoryCompacted, TooManyWatchers
+from offsetd_coordinator.offset_history import durable_log, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from offsetd_coordinator.history import Change, Stretch
+    from offsetd_coordinator.runtime import Runtime
+
+STRETCH_BYTES: Final = 1 << 16
+_STRETCHES_MAX: Final = 64  # Some 100 bytes of log make a change of half a KiB.
+_WAKE_SECONDS: Final = 0.005  # Flushes within it wake watchers once.
+_TOKEN_VERSION: Final = 1
+_DIGEST_BYTES: Final = 8
+_VARINT_BYTES_MAX: Final = 9
+
+
+@attrs.frozen(kw_only=True)
+class Filter:
+    """What is watched; what is empty lets all through. Groups: named, or with the prefix."""
+
+    group_ids: frozenset[bytes] = frozenset()
+    prefix: bytes = b""
+    topics: frozenset[bytes] = frozenset()
+
+    def takes(self, change: Change) -> bool:
+        """Whether a change is watched."""
+        if self.topics and change.topic not in self.topics:
+            return False
+        if change.group_id in self.group_ids:
+            return True
+        if self.prefix:
+            return change.group_id.startswith(self.prefix)
+        return not self.group_ids
+
+    @property
+    def only_group_id(self) -> bytes | None:
+        """The one group that is watched, if it is one."""
+        if len(self.group_ids) == 1 and not self.prefix:
+            return next(iter(self.group_ids))
+        return None
+
+    def digest(self, folder_id: str) -> bytes:
+        """Differs between filters, and between folders."""
+        parts = [
+            folder_id.encode(),
+            self.prefix,
+            b"".join(_framed(each) for each in sorted(self.group_ids)),
+            b"".join(_framed(each) for each in sorted(self.topics)),
+        ]
+        return hashlib.sha256(b"".join(map(_framed, parts))).digest()[:_DIGEST_BYTES]
+
+
+def encode_token(positions: Mapping[int, int], digest: bytes) -> str:
+    """A token: the log offset to go on from, by log partition."""
+    encoded = bytearray([_TOKEN_VERSION]) + digest
+    for partition, position in sorted(positions.items()):
+        encoded += _varint(partition) + _varint(position)
+    return base64.urlsafe_b64encode(encoded).rstrip(b"=").decode()
+
+
+def decode_token(token: str, digest: bytes) -> dict[int, int]:
+    """The positions in a token. Raises InvalidRequest."""
+    try:
+        raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        numbers = list(_varints(raw[1 + _DIGEST_BYTES :]))
+    except (binascii.Error, ValueError) as error:
+        raise InvalidRequest("token", "not one that a server made") from error
+    if raw[:1] != bytes([_TOKEN_VERSION]) or len(numbers) % 2:
+        raise InvalidRequest("token", "not one that this server's version makes")
+    if raw[1 : 1 + _DIGEST_BYTES] != digest:
+        raise InvalidRequest("token", "made for other groups or topics, or by another folder")
+    return dict(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+class Watchers:
+    """All watchers of one runtime. For the event loop's thread."""
+
+    def __init__(self, runtime: Runtime, folder_id: str) -> None:
+        self.runtime = runtime
+        self.folder_id = folder_id
+        self._watchers: set[Watcher] = set()
+        self._is_waking = False
+        # Oldest first.
+        self._stretches: OrderedDict[tuple[object, ...], asyncio.Task[Stretch]] = OrderedDict()
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._watchers)
+
+    def add(self, watcher: Watcher, watchers_max: int) -> None:
+        """Lets a watcher be woken from now on. Raises TooManyWatchers."""
+        if len(self._watchers) >= watchers_max:
+            raise TooManyWatchers("{watchers_max} calls watch already", watchers_max=watchers_max)
+        self._watchers.add(watcher)
+        self.runtime.on_durable = self._wake_soon
+
+    def remove(self, watcher: Watcher) -> None:
+        """It watches no longer."""
+        self._watchers.discard(watcher)
+        if not self._watchers:
+            self.runtime.on_durable = None
+            self._stretches.clear()
+
+    def _wake_soon(self) -> None:
+        if not self._is_waking:
+            self._is_waking = True
+            asyncio.get_running_loop().call_later(_WAKE_SECONDS, self._wake)
+
+    def _wake(self) -> None:
+        self._is_waking = False
+        for watcher in self._watchers:
+            watcher.wake()
+
+    async def stretch(
+        self, partition: int, position: int, end: int, group_id: bytes | None
+    ) -> Stretch:
+        """What follows a position. Raises HistoryCompacted, and what `durable_log` does."""
+        log, _ = durable_log(self.runtime, partition)
+        key = (partition, position, end, group_id)
+        task = self._stretches.get(key)
+        if task is None:
+            read = reading(next_stretch, log, position, end, group_id, chunk_bytes=STRETCH_BYTES)
+            task = asyncio.ensure_future(read)
+            task.add_done_callback(_retrieved)
+            self._stretches[key] = task
+            if len(self._stretches) > _STRETCHES_MAX:
+                self._stretches.popitem(last=False)
+        try:
+            stretch = await asyncio.shield(task)
+        except Exception:
+            self._stretches.pop(key, None)
+            raise
+        # It may have been read a while ago: what is there does not change, but is it still?
+        oldest = log.gapless_from
+        if position < oldest:
+            raise HistoryCompacted("the log has been cleaned", oldest_revision=oldest)
+        return stretch
+
+
+@attrs.define(eq=False)
+class Watcher:
+    """One call: what it watches, and where it is."""
+
+    watchers: Watchers
+    filter: Filter
+    positions: dict[int, int] = attrs.field(factory=dict)
+    unreachable: list[int] = attrs.field(factory=list)
+    _woken: asyncio.Event = attrs.field(factory=asyncio.Event)
+
+    def begin(self, token: str, *, from_oldest: bool) -> None:
+        """Sets the positions: those of a token, or the oldest ones, or the logs' ends.
+
+        Raises InvalidRequest, OffsetOutOfRange, LogPartitionQuarantined, StorageUnavailable.
+        """
+        runtime = self.watchers.runtime
+        known = decode_token(token, self._digest) if token else {}
+        groups = self.filter.group_ids
+        chosen = range(runtime.partitions)
+        partitions = sorted(
+            {runtime.partition_of(each) for each in groups}
+            if groups and not self.filter.prefix
+            else chosen
+        )
+        for partition in partitions:
+            try:
+                log, end = durable_log(runtime, partition)
+            except LogPartitionQuarantined:
+                if len(partitions) == 1:
+                    raise
+                self.unreachable.append(partition)
+                if partition in known:  # It may be mended.
+                    self.positions[partition] = known[partition]
+                continue
+            position = known.get(partition, log.gapless_from if from_oldest else end)
+            if position > end:
+                raise OffsetOutOfRange(
+                    "log partition {log_partition} ends at {log_end_offset}, below the token's "
+                    "{offset}",
+                    log_partition=partition,
+                    log_end_offset=end,
+                    offset=position,
+                )
+            self.positions[partition] = position
+
+    @property
+    def token(self) -> str:
+        """Where it is."""
+        return encode_token(self.positions, self._digest)
+
+    @property
+    def _digest(self) -> bytes:
+        return self.filter.digest(self.watchers.folder_id)
+
+    def wake(self) -> None:
+        """There may be something to be read, or the watcher is to end."""
+        self._woken.set()
+
+    async def wait(self, seconds: float) -> bool:
+        """Whether it was woken, within this time."""
+        try:
+            await asyncio.wait_for(self._woken.wait(), seconds)
+        except TimeoutError:
+            return False
+        self._woken.clear()
+        return True
+
+    async def read(self, partition: int) -> tuple[list[Change], int]:
+        """The next changes that are watched, and the position behind them and those that are not.
+
+        Raises HistoryCompacted with the oldest token, LogPartitionQuarantined, StorageUnavailable.
+        """
+        position = self.positions[partition]
+        _, end = durable_log(self.watchers.runtime, partition)
+        if position >= end:
+            return [], position
+        try:
+            stretch = await self.watchers.stretch(
+                partition, position, end, self.filter.only_group_id
+            )
+        except HistoryCompacted as error:
+            raise HistoryCompacted(
+                "events of log partition {log_partition} may be cleaned away",
+                oldest_revision=error.oldest_revision,
+                tokens={"oldest_token": self._oldest_token()},
+                log_partition=partition,
+            ) from error
+        return [each for each in stretch.changes if self.filter.takes(each)], stretch.offset_next
+
+    def _oldest_token(self) -> str:
+        """From where on nothing is missing: where it is, or behind what is gone."""
+        positions = dict(self.positions)
+        for partition in positions.keys() - set(self.unreachable):
+            log, _ = durable_log(self.watchers.runtime, partition)
+            positions[partition] = max(positions[partition], log.gapless_from)
+        return encode_token(positions, self._digest)
+
+    @property
+    def reachable(self) -> list[int]:
+        """The log partitions that are read."""
+        return [each for each in self.positions if each not in self.unreachable]
+
+
+def _retrieved(task: asyncio.Task[Stretch]) -> None:
+    """A failure that nobody waits for any more is no defect."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _framed(part: bytes) -> bytes:
+    return len(part).to_bytes(4) + part
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def _varints(raw: bytes) -> Iterator[int]:
+    """Raises ValueError."""
+    number = size = 0
+    for byte in raw:
+        number |= (byte & 0x7F) << 7 * size
+        size += 1
+        if size > _VARINT_BYTES_MAX:
+            raise ValueError("a number is too long")
+        if byte < 0x80:
+            yield number
+            number = size = 0
+    if size:
+        raise ValueError("a number is cut short")
