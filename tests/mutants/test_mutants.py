@@ -18,6 +18,7 @@ from mutants.planted import MUTANTS as STORE_MUTANTS
 from mutants.planted import Mutant
 from mutants.planted_administration import ADMINISTRATION_MUTANTS
 from mutants.planted_cleaner import CLEANER_MUTANTS
+from mutants.planted_expiry import EXPIRY_MUTANTS
 from mutants.planted_full_disk import FULL_DISK_MUTANTS
 from mutants.planted_guarantees import GUARANTEE_MUTANTS
 from mutants.planted_leases import LEASE_MUTANTS
@@ -32,6 +33,7 @@ MUTANTS = (
     *FULL_DISK_MUTANTS,
     *UPKEEP_MUTANTS,
     *GUARANTEE_MUTANTS,
+    *EXPIRY_MUTANTS,
     *ADMINISTRATION_MUTANTS,
     *MEMBERSHIP_MUTANTS,
     *LEASE_MUTANTS,

@@ -333,3 +333,24 @@ async def test_a_fetch_says_from_when_an_offset_expires_if_it_does() -> None:
             [group] = await node.fetch("g")
             assert not group.offsets[0].HasField("expire_time")
             await set_config(node, offsets_retention_minutes="7")
+
+
+async def test_a_crash_in_a_check_leaves_all_that_is_gone_in_the_audit_log() -> None:
+    async with serving_node(partitions=1) as node:
+        for number in range(100):
+            await node.commit(f"g{number}", 1, partitions=2)
+        node.clock.advance(RETENTION_MS)
+        checking = asyncio.create_task(node.expirer.look())
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not node.expiry.expired_groups:  # noqa: ASYNC110  Of another task.
+                await asyncio.sleep(0)
+        files = node.files.power_cut()
+        await asyncio.wait_for(checking, WAIT_SECONDS)
+    async with serving_node(partitions=1, files=files, clock=node.clock) as node:
+        counts = {f"g{n}": await offsets_in(node, f"g{n}") for n in range(100)}
+        gone = {group_id for group_id, count in counts.items() if not count}
+        assert set(counts.values()) <= {0, 2}, "batches are all or nothing"
+        assert len(gone) < 100
+        assert gone <= {event["what"]["group"] for event in audited(node)}
+        await look(node, INTERVAL_MS)
+        assert node.expiry.expired_groups == 100 - len(gone)
