@@ -5,7 +5,6 @@ from __future__ import annotations
 from mutants.planted import Mutant
 
 _PACKAGE = "coordinator/offsetd_coordinator/membership"
-_MACHINE = "tests/property/test_membership_machine.py"
 _UNIT = "tests/unit/coordinator"
 
 MEMBERSHIP_MUTANTS = (
@@ -14,14 +13,14 @@ MEMBERSHIP_MUTANTS = (
         file=f"{_PACKAGE}/classic_group.py",
         replace="        self.find_in_generation(identity)\n        if self.state is COMPLETING:\n",
         by="        self.find(identity)\n        if self.state is COMPLETING:\n",
-        caught_by=_MACHINE,
+        caught_by=f"{_UNIT}/test_membership_classic_group.py",
     ),
     Mutant(
         name="a static member's old self is not fenced",
         file=f"{_PACKAGE}/classic_group.py",
         replace="            if static.member_id != member_id:\n",
         by="            if False:\n",
-        caught_by=_MACHINE,
+        caught_by=f"{_UNIT}/test_membership_joining.py",
     ),
     Mutant(
         name="a leader that has not joined again leads",
@@ -42,7 +41,7 @@ MEMBERSHIP_MUTANTS = (
         file=f"{_PACKAGE}/membership.py",
         replace="        if assignments is not None:\n            if refusal is None:\n",
         by="        if assignments is not None:\n            if True:\n",
-        caught_by=_MACHINE,
+        caught_by=f"{_UNIT}/test_membership_rebalance.py",
     ),
     Mutant(
         name="an empty group that could not be written is taken as written",
@@ -56,14 +55,14 @@ MEMBERSHIP_MUTANTS = (
         file=f"{_PACKAGE}/rebalance.py",
         replace="        for token in (join_token, sync_token):\n",
         by="        for token in (join_token,):\n",
-        caught_by=_MACHINE,
+        caught_by=f"{_UNIT}/test_membership_membership.py",
     ),
     Mutant(
         name="a rebalance begins behind the back of those who wait to sync",
         file=f"{_PACKAGE}/rebalance.py",
         replace="        if group.state is COMPLETING:\n            self.refuse_syncs(",
         by="        if False:\n            self.refuse_syncs(",
-        caught_by=_MACHINE,
+        caught_by=f"{_UNIT}/test_membership_rebalance.py",
     ),
     Mutant(
         name="static members are dropped with those who do not join again",
