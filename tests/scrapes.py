@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 UNITS = ("seconds", "bytes", "ratio", "info")
-LABELS = {"partition", "method", "code", "task", "le"}
+LABELS = {"partition", "method", "code", "task", "reason", "le"}
+# Only what is bounded by a setting has a label that clients can fill.
+LABELS_OF = {"offsetd_group_commits_last_minute": {"group"}}
 # Counts of things have no unit.
 _NAME = re.compile(r"offsetd(_[a-z]+)+")
 _WORDS_OF_OTHER_UNITS = {"ms", "milliseconds", "millis", "percent", "mb", "kb", "minutes", "hours"}
@@ -89,5 +91,5 @@ def rule_problems(scrape: Scrape) -> Iterator[str]:
         if family.type != "counter" and words[-1] in ("total", "count", "sum", "bucket"):
             yield f"{name}: a suffix of another type"
         for sample in family.samples:
-            if not set(sample.labels) <= LABELS:
+            if not set(sample.labels) <= LABELS | LABELS_OF.get(name, set()):
                 yield f"{name}: labels {sorted(sample.labels)}"

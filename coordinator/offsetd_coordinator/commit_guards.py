@@ -19,6 +19,7 @@ WINDOW_MS: Final = 60_000
 """Over so long commits are counted."""
 _COUNTED_GROUPS_MAX: Final = 1000
 _BUCKETS_MAX: Final = 65_536
+_MS_NS: Final = 1_000_000
 _GROUP_BYTES_MAX: Final = 256  # Of a group id that is kept as it is.
 
 
@@ -110,48 +111,49 @@ class CommitQuota:
         self.is_on = False
         self.refusals = 0
         self._rate = 0
-        self._interval_ms = 0.0
-        self._depth_ms = 0.0
-        self._full_at_ms: OrderedDict[bytes, float] = OrderedDict()  # Least lately used first.
+        self._interval_ns = 0
+        self._depth_ns = 0
+        self._full_at_ns: OrderedDict[bytes, int] = OrderedDict()  # Least lately used first.
 
     def configure(self, *, rate: int, burst: int) -> None:
         """So many commits a second, 0 for any number; `burst` at once, 0 for those of a second."""
         self._rate = rate
         if rate:
-            self._interval_ms = 1000 / rate
-            self._depth_ms = ((burst or rate) - 1) * self._interval_ms
+            self._interval_ns = 1_000_000_000 // rate
+            self._depth_ns = ((burst or rate) - 1) * self._interval_ns
         self.is_on = rate > 0
 
     @property
     def bucket_count(self) -> int:
         """How many groups are remembered."""
-        return len(self._full_at_ms)
+        return len(self._full_at_ns)
 
     def take(self, group_id: bytes, now_ms: int) -> None:
         """Takes a token. Raises CommitRateExceeded if there is none, and nothing is taken then."""
         key = group_id
         if len(key) > _GROUP_BYTES_MAX:
             key = hashlib.blake2b(key).digest()
-        buckets = self._full_at_ms
-        full_at_ms = max(buckets.get(key, 0.0), now_ms)
-        wait_ms = full_at_ms - now_ms - self._depth_ms
-        if wait_ms > 0:
+        buckets = self._full_at_ns
+        now_ns = now_ms * _MS_NS
+        full_at_ns = max(buckets.get(key, 0), now_ns)
+        wait_ns = full_at_ns - now_ns - self._depth_ns
+        if wait_ns > 0:
             self.refusals += 1
             raise CommitRateExceeded(
                 "group {group!r} commits more than {rate_max} times a second",
-                retry_after_ms=int(wait_ms) + 1,
+                retry_after_ms=-(-wait_ns // _MS_NS),
                 group=group_id,
                 rate_max=self._rate,
             )
-        buckets[key] = full_at_ms + self._interval_ms
+        buckets[key] = full_at_ns + self._interval_ns
         buckets.move_to_end(key)
-        self._forget_idle(now_ms)
+        self._forget_idle(now_ns)
 
-    def _forget_idle(self, now_ms: int) -> None:
+    def _forget_idle(self, now_ns: int) -> None:
         """Looks at two that were not used for longest: one more than is added by a commit."""
-        buckets = self._full_at_ms
+        buckets = self._full_at_ns
         for _ in range(2):
             oldest = next(iter(buckets))
-            if buckets[oldest] > now_ms and len(buckets) <= _BUCKETS_MAX:
+            if buckets[oldest] > now_ns and len(buckets) <= _BUCKETS_MAX:
                 return
             del buckets[oldest]

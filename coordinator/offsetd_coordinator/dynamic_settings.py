@@ -120,7 +120,7 @@ class CommitGuardConfig:
         "group.commit.rate.max",
         unit="commits a second",
         least=0,
-        most=INT32_MAX,
+        most=1_000_000,
         is_ours=True,
         reason="Commits of one group beyond that are refused, with the time to come again; whatever"
         " they hold, and on this server alone. 0: no bound.",
@@ -130,7 +130,7 @@ class CommitGuardConfig:
         "group.commit.burst.max",
         unit="commits",
         least=0,
-        most=INT32_MAX,
+        most=1_000_000,
         is_ours=True,
         reason="So many a group that was idle may make at once, before group.commit.rate.max"
         " holds. 0: those of one second.",

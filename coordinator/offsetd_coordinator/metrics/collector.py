@@ -18,6 +18,7 @@ from prometheus_client import (
 )
 from prometheus_client.registry import Collector
 
+from offsetd_coordinator.metrics.commits import commit_families
 from offsetd_coordinator.metrics.expiry import ExpiryFigures, expiry_families
 from offsetd_coordinator.metrics.families import counters, gauge, gauges, histogram, histograms
 from offsetd_coordinator.metrics.figures import CODES, OK
@@ -77,6 +78,7 @@ class ServerCollector(Collector):
         if runtime is None:
             return
         yield from runtime_families(runtime)
+        yield from commit_families(runtime.commit_guards, monotonic_ms=self._clock.monotonic_ms())
         yield from store_families(runtime.store)
         yield from expiry_families(self._expiry)
         if runtime.upkeep is not None:
