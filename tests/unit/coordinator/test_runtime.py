@@ -96,7 +96,7 @@ class FakeShard:
         self.applied: list[Decision] = []
         self.apply_error: Exception | None = None
 
-    def decide(self, request: Any, now_ms: int) -> Decision:
+    def decide(self, request: Any, now_ms: int, monotonic_ms: int = 0) -> Decision:
         if request.group_id == b"refused":
             return Decision(request, None, GroupIdNotFound("no such group"))
         offset = len(self.applied)
