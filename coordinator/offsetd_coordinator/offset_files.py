@@ -86,7 +86,7 @@ def written(
         case OffsetFormat.RPK:
             return map(_rpk_line, offsets)
         case OffsetFormat.KAFKA_UTILS_JSON:
-            return _kafka_utils_pieces(offsets)
+            return _yelp_pieces(offsets)
         case OffsetFormat.JSONL:
             return map(_json_line, offsets)
 
@@ -111,7 +111,7 @@ def _rpk_line(each: FileOffset) -> str:
     return f"{each.topic} {each.partition} {each.offset}\n"
 
 
-def _kafka_utils_pieces(offsets: Iterable[FileOffset]) -> Iterator[str]:
+def _yelp_pieces(offsets: Iterable[FileOffset]) -> Iterator[str]:
     """As `kafka-consumer-manager offset_save` writes it; topic by topic."""
     group: str | None = None
     topic: str | None = None
@@ -184,7 +184,7 @@ class OffsetReader:
     def end(self) -> Iterator[Line]:
         """What is left: a last line without its end, or the document."""
         if self._format is OffsetFormat.KAFKA_UTILS_JSON:
-            yield from _kafka_utils_offsets(self._rest)
+            yield from _yelp_offsets(self._rest)
         elif self._rest:
             yield from self._read(self._rest)
         self._rest = b""
@@ -240,7 +240,7 @@ def _read_json_line(text: str) -> FileOffset:
     return FileOffset(**fields)
 
 
-def _kafka_utils_offsets(content: bytes) -> Iterator[Line]:
+def _yelp_offsets(content: bytes) -> Iterator[Line]:
     try:
         document = _loads(content.decode().removeprefix(_BYTE_ORDER_MARK))
         group = document["groupid"]

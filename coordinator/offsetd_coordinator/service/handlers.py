@@ -94,20 +94,7 @@ def generic_handlers(
             ADMIN_SERVICE,
             {
                 **_admin_methods(node, unary),
-                "ExportOffsets": streamed_calls.answering(
-                    ExportService(node).export_offsets,
-                    admission,
-                    figures.method("ExportOffsets"),
-                    request_bytes_max=request_bytes_max,
-                ),
-                "ImportOffsets": streamed_calls.asking(
-                    ImportService(
-                        node, metadata_units_max=settings.offset_metadata_max_bytes
-                    ).import_offsets,
-                    admission,
-                    figures.method("ImportOffsets"),
-                    request_bytes_max=request_bytes_max,
-                ),
+                **_file_methods(node, admission, settings, figures),
             },
         ),
     )
@@ -135,6 +122,28 @@ def _group_methods(
         "AcquireGroup": unary(group_settings.acquire_group),
         "RenewGroup": unary(group_settings.renew_group),
         "ReleaseGroup": unary(group_settings.release_group),
+    }
+
+
+def _file_methods(
+    node: Node, admission: Admission, settings: Settings, figures: CallFigures
+) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
+    exports = ExportService(node)
+    imports = ImportService(node, metadata_units_max=settings.offset_metadata_max_bytes)
+    request_bytes_max = settings.socket_request_max_bytes
+    return {
+        "ExportOffsets": streamed_calls.answering(
+            exports.export_offsets,
+            admission,
+            figures.method("ExportOffsets"),
+            request_bytes_max=request_bytes_max,
+        ),
+        "ImportOffsets": streamed_calls.asking(
+            imports.import_offsets,
+            admission,
+            figures.method("ImportOffsets"),
+            request_bytes_max=request_bytes_max,
+        ),
     }
 
 

@@ -47,7 +47,10 @@ async def clone(
 
 
 async def commit(serving: ServingNode, group_id: str, *offsets: dict[str, Any]) -> None:
-    request = offset_service_pb2.CommitOffsetsRequest(group_id=group_id, offsets=offsets)  # type: ignore[arg-type]
+    request = offset_service_pb2.CommitOffsetsRequest(
+        group_id=group_id,
+        offsets=offsets,  # type: ignore[arg-type]
+    )
     await asyncio.wait_for(
         serving.offsets.commit_offsets(request.SerializeToString()), WAIT_SECONDS
     )
