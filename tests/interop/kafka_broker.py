@@ -15,7 +15,13 @@ from interop.requirements import no_kafka
 try:
     from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer
     from confluent_kafka import TopicPartition as KafkaTopicPartition
-    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]
+        AdminClient,
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        NewTopic,
+    )
 except ModuleNotFoundError:
     no_kafka("confluent-kafka is not installed: pip install 'offsetd[kafka]'")
 
@@ -139,6 +145,15 @@ class KafkaBroker:
         topic = NewTopic(name, partitions, 1, config=dict(settings or {}))
         future = self._admin.create_topics([topic])[name]
         future.result(CALL_S_MAX)
+
+    def set_topic(self, name: str, settings: Mapping[str, str]) -> None:
+        """Changes settings of a topic."""
+        entries = [
+            ConfigEntry(each, value, incremental_operation=AlterConfigOpType.SET)
+            for each, value in settings.items()
+        ]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=entries)
+        self._admin.incremental_alter_configs([resource])[resource].result(CALL_S_MAX)
 
     def commit(self, group_id: str, offsets: Mapping[tuple[str, int], KafkaOffset]) -> None:
         """Commits for a group without members; returns when the broker has acknowledged.

@@ -1,19 +1,33 @@
 """offsetd and a broker take turns on one data folder."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from interop.kafka_broker import KafkaBroker
+from interop.kafka_broker import OFFSETS_TOPIC, KafkaBroker
 from interop.kafka_protocol import KafkaOffset
 from interop.served_folder import ServedFolder
 from interop.workload import fetch_all
+from log_commands import offsetd_log
 from offsetd_clients import OffsetToCommit, TopicPartition
+from offsetd_storage.checkpoints import read_offset_checkpoint
+from offsetd_storage.cleaner.checkpoint import (
+    CHECKSUM_ENTRY,
+    CLEANER_CHECKPOINT,
+    read_first_dirty,
+)
+from offsetd_storage.disk_space import RESERVE_NAME
+from offsetd_storage.files import OsFiles
 
 pytestmark = pytest.mark.kafka
 
 ORDERS_0 = TopicPartition("orders", 0)
 SMALL_BYTES = 1_000_000
+# A round of the broker's cleaner comes every 15 seconds.
+ROUND_S_MAX = 120
+ROLLED_S = 1.1
+NO_LAG = ("--set", "request.id.window.ms=0", "--set", "history.ms=0")
 
 
 @pytest.fixture
@@ -107,3 +121,51 @@ def test_offsetd_starts_again_after_a_kill_when_no_broker_ran_in_between(
     client.close()
     with server.running() as client:
         assert client.fetch("ours")[ORDERS_0].offset == 1
+
+
+def cleaned(folder: Path) -> int:
+    """Cleans the offsets' topic in a stopped folder; returns the sum of its first dirty offsets."""
+    path = folder / CLEANER_CHECKPOINT
+    outcome = offsetd_log("clean", "--data-dir", str(folder), "--roll-active", *NO_LAG)
+    assert outcome.code == 0, outcome.err
+    entries = read_offset_checkpoint(OsFiles(), path)
+    assert list(entries)[-1] == CHECKSUM_ENTRY
+    first_dirty = read_first_dirty(OsFiles(), path)
+    return sum(offset for each, offset in first_dirty.items() if each.topic == OFFSETS_TOPIC)
+
+
+def test_a_broker_goes_on_cleaning_where_our_cleaner_ended(
+    broker: KafkaBroker, serve: Callable[[Path], ServedFolder]
+) -> None:
+    folder = broker.data_folder
+    path = folder / CLEANER_CHECKPOINT
+    server = serve(folder)
+    with server.running() as client:
+        for value in range(50):
+            client.commit("ours", {ORDERS_0: OffsetToCommit(value, metadata="ours")})
+    ours = cleaned(folder)
+    assert ours >= 50
+    reserve = (folder / RESERVE_NAME).stat()
+    assert reserve.st_blocks * 512 >= reserve.st_size > 0
+    with broker.running():
+        assert broker.offsets(["ours"]) == {"ours": offset_of(49, "ours")}
+        settings = {"segment.ms": "1000", "min.cleanable.dirty.ratio": "0.001"}
+        broker.set_topic(OFFSETS_TOPIC, settings)
+        deadline_s = time.monotonic() + ROUND_S_MAX
+        value = 50
+        # It has rewritten the file, without an entry that is of no log of its.
+        while CHECKSUM_ENTRY in read_offset_checkpoint(OsFiles(), path):
+            assert time.monotonic() < deadline_s, broker.log_text()[-4000:]
+            broker.commit("ours", offset_of(value, "broker"))
+            value += 1
+            time.sleep(ROLLED_S)
+        assert broker.offsets(["ours"])["ours"][("orders", 0)].offset == value - 1
+    theirs = read_first_dirty(OsFiles(), path)
+    assert sum(theirs.values()) > ours
+    assert (folder / RESERVE_NAME).stat().st_ino == reserve.st_ino
+    with server.running() as client:
+        assert client.fetch("ours")[ORDERS_0].offset == value - 1
+        client.commit("ours", {ORDERS_0: value})
+    assert cleaned(folder) > sum(theirs.values())
+    with server.running() as client:
+        assert client.fetch("ours")[ORDERS_0].offset == value
