@@ -1,4 +1,4 @@
-"""`offsetd admin status|config|clean|retry|delete-records`: a running server's administrator."""
+"""`offsetd admin status|config|clean|retry|delete-records|audit`: for administrators."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
@@ -13,6 +13,7 @@ from offsetd_clients.admin_values import (
     LogPartition,
     UncleanablePartition,
 )
+from offsetd_clients.cli import audit
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -87,6 +88,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
     _register_clean(admin, terminal)
     _register_retry(admin, terminal)
     _register_delete_records(admin, terminal)
+    audit.register(admin, terminal)
     app.add_typer(admin, name="admin")
 
 

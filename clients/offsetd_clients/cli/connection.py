@@ -1,7 +1,7 @@
 """How commands reach a server: the options they share, and what they say when a call fails."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -9,7 +9,13 @@ import typer
 
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_WRONG_USE, Terminal
 from offsetd_clients.client import ADDRESS_DEFAULT, ADDRESS_VARIABLE, OffsetClient
-from offsetd_clients.errors import CommitConflict, InvalidRequest, OffsetdError
+from offsetd_clients.errors import (
+    CommitConflict,
+    InvalidImport,
+    InvalidRequest,
+    OffsetdError,
+    PartitionsRefused,
+)
 from offsetd_clients.retry import TIMEOUT_S_MAX, RetryPolicy
 
 TIMEOUT_S_DEFAULT = 10.0
@@ -90,6 +96,10 @@ def explain(error: OffsetdError, address: str) -> str:
             for violation in error.field_violations
             if f"{violation.field}: {violation.description}" != str(error)
         ]
+    if isinstance(error, PartitionsRefused):
+        lines += map(_partition_line, error.partitions)
+    if isinstance(error, InvalidImport):
+        lines += [f"  line {each.get('line')}: {each.get('problem')}" for each in error.lines]
     if isinstance(error, CommitConflict):
         for conflict in error.conflicts:
             stored = "nothing" if conflict.offset is None else f"offset {conflict.offset}"
@@ -97,3 +107,12 @@ def explain(error: OffsetdError, address: str) -> str:
                 stored += f", revision {conflict.revision}"
             lines.append(f"  {conflict.topic_partition}: {stored} is stored")
     return "\n".join(lines)
+
+
+def _partition_line(refused: Mapping[str, object]) -> str:
+    """`  orders:0: offset 15, earliest 20, latest 60`."""
+    known = [
+        f"{name} {refused[name]}" for name in ("offset", "earliest", "latest") if name in refused
+    ]
+    where = ":".join(str(refused[name]) for name in ("topic", "partition") if name in refused)
+    return f"  {where}: {', '.join(known)}" if known else f"  {where}"

@@ -1,22 +1,21 @@
-"""`offsetd groups list|describe|delete|update`."""
+"""`offsetd groups list|describe|delete|update`; `group_changes` has the others."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Annotated, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Annotated
 
 import typer
 
+from offsetd_clients.cli import group_changes
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
     AddressOption,
     TimeoutOption,
     connected,
-    exit_code,
-    explain,
 )
 from offsetd_clients.cli.durations import parse_retention, retention_text
-from offsetd_clients.cli.terminal import EXIT_PARTLY, Row, Terminal
-from offsetd_clients.errors import GroupNotFound, GroupRefused, OffsetdError
+from offsetd_clients.cli.each_group import each_group, report_failures
+from offsetd_clients.cli.terminal import Row, Terminal
 from offsetd_clients.values import DeletedGroup, Group, GroupState, GroupType
 
 LIST_COLUMNS = ("group", "type", "state", "protocol_type", "retention")
@@ -49,18 +48,17 @@ MEMBER_COLUMNS = (
 DELETE_COLUMNS = ("group", "offsets", "revision")
 UPDATE_COLUMNS = ("group", "retention", "revision")
 
-Answer = TypeVar("Answer")
-
 GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP", help="A group's id.")]
 
 
 def register(app: typer.Typer, terminal: Terminal) -> None:
     """Adds `groups` with its subcommands."""
-    groups = typer.Typer(help="List, describe, update and delete groups.", no_args_is_help=True)
+    groups = typer.Typer(help="Groups and their offsets.", no_args_is_help=True)
     _register_list(groups, terminal)
     _register_describe(groups, terminal)
     _register_delete(groups, terminal)
     _register_update(groups, terminal)
+    group_changes.register(groups, terminal)
     app.add_typer(groups, name="groups")
 
 
@@ -115,13 +113,13 @@ def _register_describe(groups: typer.Typer, terminal: Terminal) -> None:
         Their offsets are printed by `offsetd fetch`.
         """
         with connected(address, timeout, terminal) as client:
-            found, failures = _each(group_ids, client.get_group)
+            found, failures = each_group(group_ids, client.get_group)
         described = [group for _, group in found]
         if described and members:
             terminal.rows(MEMBER_COLUMNS, _member_rows(described))
         elif described:
             terminal.rows(GROUP_COLUMNS, map(_group_row, described))
-        _report(failures, found, address, terminal)
+        report_failures(failures, found, address, terminal)
 
 
 def _register_delete(groups: typer.Typer, terminal: Terminal) -> None:
@@ -140,7 +138,7 @@ def _register_delete(groups: typer.Typer, terminal: Terminal) -> None:
     ) -> None:
         """Delete empty groups with their offsets, one after the other."""
         with connected(address, timeout, terminal) as client:
-            deleted, failures = _each(
+            deleted, failures = each_group(
                 group_ids,
                 lambda group_id: client.delete_group(
                     group_id, validate_only=dry_run, reason=reason
@@ -150,7 +148,7 @@ def _register_delete(groups: typer.Typer, terminal: Terminal) -> None:
             terminal.rows(DELETE_COLUMNS, map(_deleted_row, deleted))
         if dry_run:
             terminal.note("dry run: nothing was deleted")
-        _report(failures, deleted, address, terminal)
+        report_failures(failures, deleted, address, terminal)
 
 
 def _register_update(groups: typer.Typer, terminal: Terminal) -> None:
@@ -182,7 +180,7 @@ def _register_update(groups: typer.Typer, terminal: Terminal) -> None:
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
         with connected(address, timeout, terminal) as client:
-            updated, failures = _each(
+            updated, failures = each_group(
                 group_ids,
                 lambda group_id: client.update_group(
                     group_id,
@@ -206,38 +204,7 @@ def _register_update(groups: typer.Typer, terminal: Terminal) -> None:
             )
         if dry_run:
             terminal.note("dry run: nothing was changed")
-        _report(failures, updated, address, terminal)
-
-
-def _each(
-    group_ids: Iterable[str], call: Callable[[str], Answer]
-) -> tuple[list[tuple[str, Answer]], list[tuple[str, OffsetdError]]]:
-    """Answers and failures by group. What fails for one group does not stop the others.
-
-    A failure that is not the group's own (no server, say) stops everything that follows.
-    """
-    answers: list[tuple[str, Answer]] = []
-    failures: list[tuple[str, OffsetdError]] = []
-    for group_id in dict.fromkeys(group_ids):
-        try:
-            answers.append((group_id, call(group_id)))
-        except OffsetdError as error:
-            failures.append((group_id, error))
-            if not isinstance(error, GroupNotFound | GroupRefused):
-                break
-    return answers, failures
-
-
-def _report(
-    failures: Sequence[tuple[str, OffsetdError]],
-    done: Sequence[object],
-    address: str,
-    terminal: Terminal,
-) -> None:
-    if failures:
-        lines = [f"group {group_id}: {explain(error, address)}" for group_id, error in failures]
-        code = EXIT_PARTLY if done else exit_code(failures[-1][1])
-        terminal.fail("\n".join(lines), code)
+        report_failures(failures, updated, address, terminal)
 
 
 def _one_of(choices: Iterable[GroupState] | Iterable[GroupType]) -> str:

@@ -1,0 +1,47 @@
+"""One call for each of several groups."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from offsetd_clients.cli.connection import exit_code, explain
+from offsetd_clients.cli.terminal import EXIT_PARTLY, Terminal
+from offsetd_clients.errors import (
+    GroupNotFound,
+    GroupRefused,
+    OffsetdError,
+    PartitionsRefused,
+)
+
+Answer = TypeVar("Answer")
+
+
+def each_group(
+    group_ids: Iterable[str], call: Callable[[str], Answer]
+) -> tuple[list[tuple[str, Answer]], list[tuple[str, OffsetdError]]]:
+    """Answers and failures by group. What fails for one group does not stop the others.
+
+    A failure that is not the group's own (no server, say) stops everything that follows.
+    """
+    answers: list[tuple[str, Answer]] = []
+    failures: list[tuple[str, OffsetdError]] = []
+    for group_id in dict.fromkeys(group_ids):
+        try:
+            answers.append((group_id, call(group_id)))
+        except OffsetdError as error:
+            failures.append((group_id, error))
+            if not isinstance(error, GroupNotFound | GroupRefused | PartitionsRefused):
+                break
+    return answers, failures
+
+
+def report_failures(
+    failures: Sequence[tuple[str, OffsetdError]],
+    done: Sequence[object],
+    address: str,
+    terminal: Terminal,
+) -> None:
+    """Ends the command if there are failures: with 3 if something was done all the same."""
+    if failures:
+        lines = [f"group {group_id}: {explain(error, address)}" for group_id, error in failures]
+        code = EXIT_PARTLY if done else exit_code(failures[-1][1])
+        terminal.fail("\n".join(lines), code)
