@@ -132,23 +132,42 @@ def _balance(
 ) -> None:
     """Moves partitions from who has most to who has least, as long as that evens them out.
 
-    A move narrows two members' difference, so that the sum of squares falls and it ends.
+    One at a time: who gave all that is too much at once could give more than others need. A move
+    narrows two members' difference, so that the sum of squares falls and it ends.
     """
+
+    def load(member_id: str) -> tuple[int, int]:
+        return (len(assignment[member_id]), place[member_id])
+
     is_moving = True
     while is_moving:
         is_moving = False
         least = min(map(len, assignment.values()), default=0)
         for giver in sorted(assignment, key=lambda each: (-len(assignment[each]), place[each])):
-            if len(assignment[giver]) - least < 2:
+            has = len(assignment[giver])
+            if has - least < 2:
                 break
-            for partition in sorted(assignment[giver], key=_key, reverse=True):
-                taker = min(
-                    readers[partition.topic], key=lambda each: (len(assignment[each]), place[each])
-                )
-                if len(assignment[giver]) - len(assignment[taker]) >= 2:
-                    assignment[giver].remove(partition)
-                    assignment[taker].append(partition)
-                    is_moving = True
+            takers = {topic: min(readers[topic], key=load) for topic in _topics(assignment[giver])}
+            movable = [
+                partition
+                for partition in assignment[giver]
+                if has - len(assignment[takers[partition.topic]]) >= 2
+            ]
+            if movable:
+                moved = min(movable, key=lambda each: (*load(takers[each.topic]), *_reversed(each)))
+                assignment[giver].remove(moved)
+                assignment[takers[moved.topic]].append(moved)
+                is_moving = True
+                break
+
+
+def _topics(partitions: Collection[TopicPartition]) -> set[str]:
+    return {each.topic for each in partitions}
+
+
+def _reversed(partition: TopicPartition) -> tuple[str, int]:
+    """Of one topic the last partition goes first."""
+    return (partition.topic, -partition.partition)
 
 
 def _readers(

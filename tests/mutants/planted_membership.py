@@ -100,10 +100,10 @@ MEMBERSHIP_MUTANTS = (
         caught_by=f"{_UNIT}/test_member_calls.py",
     ),
     Mutant(
-        name="sticky takes from who has but one partition more",
+        name="sticky leaves a member with two partitions more than another",
         file="clients/offsetd_clients/assignors.py",
-        replace="                if len(assignment[giver]) - len(assignment[taker]) >= 2:\n",
-        by="                if len(assignment[giver]) - len(assignment[taker]) >= 3:\n",
+        replace="                if has - len(assignment[takers[partition.topic]]) >= 2\n",
+        by="                if has - len(assignment[takers[partition.topic]]) >= 3\n",
         caught_by="tests/unit/clients/test_assignors.py",
     ),
 )

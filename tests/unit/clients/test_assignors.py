@@ -159,6 +159,20 @@ def test_sticky_moves_no_more_than_balance_takes(
     assert stayed == most
 
 
+def test_who_has_too_much_gives_no_more_than_others_need() -> None:
+    """Four and four, and a newcomer: two partitions move, not three."""
+    subscriptions = {
+        "m0": reads("a", owned=parts("a", 0, 1, 2, 3), generation_id=1),
+        "m1": reads("a", owned=parts("a", 4, 5, 6, 7), generation_id=1),
+        "m2": reads("a"),
+    }
+    assert sticky_assignor(subscriptions, {"a": 8}) == {
+        "m0": parts("a", 0, 1, 2),
+        "m1": parts("a", 4, 5, 6),
+        "m2": parts("a", 3, 7),
+    }
+
+
 def test_of_two_who_claim_a_partition_the_later_generation_has_it() -> None:
     subscriptions = {
         "m0": reads("a", owned=parts("a", 0, 1), generation_id=4),
