@@ -47,6 +47,7 @@ from offsetd_clients.errors import (
     GroupNotFound,
     GroupRefused,
     GroupSubscribedToTopic,
+    HistoryCompacted,
     HistoryUnavailable,
     IllegalGeneration,
     InconsistentProtocol,
@@ -70,6 +71,13 @@ from offsetd_clients.errors import (
     Unavailable,
     UnknownMember,
     UnstableOffsets,
+)
+from offsetd_clients.history import (
+    OffsetEvent,
+    OffsetEvents,
+    OffsetWatch,
+    RestoredGroup,
+    RestoredOffset,
 )
 from offsetd_clients.membership import JoinedGroup, JoinedMember, Membership, MemberToRemove
 from offsetd_clients.retry import RetryPolicy
@@ -123,6 +131,7 @@ __all__ = [
     "GroupState",
     "GroupSubscribedToTopic",
     "GroupType",
+    "HistoryCompacted",
     "HistoryUnavailable",
     "IllegalGeneration",
     "ImportedGroup",
@@ -144,11 +153,14 @@ __all__ = [
     "OffsetChange",
     "OffsetClient",
     "OffsetConflict",
+    "OffsetEvent",
+    "OffsetEvents",
     "OffsetFormat",
     "OffsetNotCommitted",
     "OffsetNotMonotonic",
     "OffsetOutOfRange",
     "OffsetToCommit",
+    "OffsetWatch",
     "OffsetdError",
     "OffsetsDamaged",
     "OverLimit",
@@ -157,6 +169,8 @@ __all__ = [
     "RebalanceInProgress",
     "ResetOffsets",
     "ResetTo",
+    "RestoredGroup",
+    "RestoredOffset",
     "Retention",
     "RetriedPartition",
     "RetryPolicy",

@@ -25,6 +25,7 @@ from offsetd_clients.admin_values import (
 )
 from offsetd_clients.changes import ChangeCalls
 from offsetd_clients.errors import ClientClosed, Failure, OffsetdError, error_of
+from offsetd_clients.history import HistoryCalls
 from offsetd_clients.leases import LeaseCalls
 from offsetd_clients.membership import Membership, MembershipCalls, note_member
 from offsetd_clients.retry import RetryPolicy
@@ -69,7 +70,7 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
-class OffsetClient(MembershipCalls, LeaseCalls, ChangeCalls):
+class OffsetClient(MembershipCalls, LeaseCalls, ChangeCalls, HistoryCalls):
     """Commits, fetches and deletes the offsets of consumer groups; every OK is on the disk.
 
     Safe to share between threads, not across a fork. Each call makes as many tries as fit into

@@ -176,7 +176,8 @@ class Watcher:
     def begin(self, token: str, *, from_oldest: bool) -> None:
         """Sets the positions: those of a token, or the oldest ones, or the logs' ends.
 
-        Raises InvalidRequest, OffsetOutOfRange, LogPartitionQuarantined, StorageUnavailable.
+        Raises InvalidRequest, HistoryCompacted, OffsetOutOfRange, LogPartitionQuarantined,
+        StorageUnavailable.
         """
         runtime = self.watchers.runtime
         known = decode_token(token, self._digest) if token else {}
@@ -207,6 +208,10 @@ class Watcher:
                     offset=position,
                 )
             self.positions[partition] = position
+        for partition in self.reachable:
+            log, _ = durable_log(runtime, partition)
+            if self.positions[partition] < log.gapless_from:
+                raise self._compacted(partition, log.gapless_from)
 
     @property
     def token(self) -> str:
@@ -244,13 +249,16 @@ class Watcher:
                 partition, position, end, self.filter.only_group_id
             )
         except HistoryCompacted as error:
-            raise HistoryCompacted(
-                "events of log partition {log_partition} may be cleaned away",
-                oldest_revision=error.oldest_revision,
-                tokens={"oldest_token": self._oldest_token()},
-                log_partition=partition,
-            ) from error
+            raise self._compacted(partition, error.oldest_revision) from error
         return [each for each in stretch.changes if self.filter.takes(each)], stretch.offset_next
+
+    def _compacted(self, partition: int, oldest: int) -> HistoryCompacted:
+        return HistoryCompacted(
+            "events of log partition {log_partition} may be cleaned away",
+            oldest_revision=oldest,
+            tokens={"oldest_token": self._oldest_token()},
+            log_partition=partition,
+        )
 
     def _oldest_token(self) -> str:
         """From where on nothing is missing: where it is, or behind what is gone."""

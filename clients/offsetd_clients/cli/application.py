@@ -24,6 +24,7 @@ OWN_COMMANDS = {
     "commit": "offsetd_clients.cli.offsets:register_commit",
     "fetch": "offsetd_clients.cli.offsets:register_fetch",
     "groups": "offsetd_clients.cli.groups:register",
+    "watch": "offsetd_clients.cli.history:register_watch",
 }
 EXTRA_OF_PACKAGE = {
     "offsetd_clients": "cli",

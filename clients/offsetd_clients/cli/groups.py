@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from offsetd_clients.cli import group_changes
+from offsetd_clients.cli import group_changes, history
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -59,6 +59,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
     _register_delete(groups, terminal)
     _register_update(groups, terminal)
     group_changes.register(groups, terminal)
+    history.register_groups(groups, terminal)
     app.add_typer(groups, name="groups")
 
 

@@ -1,0 +1,213 @@
+"""`offsetd watch` and `offsetd groups history|restore`: what happened, what happens, undone."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from offsetd_clients.cli.connection import (
+    ADDRESS_DEFAULT,
+    TIMEOUT_S_DEFAULT,
+    AddressOption,
+    TimeoutOption,
+    connected,
+)
+from offsetd_clients.cli.group_changes import ReasonOption, parse_time
+from offsetd_clients.cli.offsets import INT64_MAX
+from offsetd_clients.cli.terminal import OutputFormat, Row, Terminal, printable
+from offsetd_clients.history import OffsetEvent, OffsetWatch, RestoredOffset
+
+EVENT_COLUMNS = (
+    "time",
+    "group",
+    "topic",
+    "partition",
+    "event",
+    "offset",
+    "leader_epoch",
+    "metadata",
+    "log_partition",
+    "revision",
+)
+RESTORE_COLUMNS = ("group", "topic", "partition", "offset", "new_offset", "revision")
+
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="A group's id.")]
+RevisionOption = Annotated[
+    int | None,
+    typer.Option(min=0, max=INT64_MAX, metavar="REVISION", help="As a revision left them."),
+]
+
+
+def register_watch(app: typer.Typer, terminal: Terminal) -> None:
+    """Adds `watch`."""
+
+    @app.command("watch")
+    def watch(
+        group_ids: Annotated[
+            list[str] | None, typer.Argument(metavar="[GROUP]…", help="Only these groups.")
+        ] = None,
+        *,
+        prefix: Annotated[
+            str, typer.Option(metavar="TEXT", help="And groups whose id begins so.")
+        ] = "",
+        topics: Annotated[
+            list[str] | None,
+            typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable."),
+        ] = None,
+        since: Annotated[
+            str,
+            typer.Option("--from", metavar="TOKEN", help="Go on there; `oldest`: as far back."),
+        ] = "",
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Print commits and deletions as they come, until Ctrl-C, which prints where to go on."""
+        with connected(address, timeout, terminal) as client:
+            from_oldest = since == "oldest"
+            watching = client.watch_offsets(
+                group_ids or (),
+                group_id_prefix=prefix,
+                topics=topics or (),
+                token="" if from_oldest else since,
+                from_oldest=from_oldest,
+            )
+            try:
+                _print_events(watching, terminal)
+            except KeyboardInterrupt:
+                watching.cancel()
+            finally:
+                if watching.token:
+                    terminal.note(f"go on with: --from {watching.token}")
+
+
+def register_groups(groups: typer.Typer, terminal: Terminal) -> None:
+    """Adds `history` and `restore` to `groups`."""
+    _register_history(groups, terminal)
+    _register_restore(groups, terminal)
+
+
+def _register_history(groups: typer.Typer, terminal: Terminal) -> None:
+    @groups.command("history")
+    def history(
+        group_id: GroupArgument,
+        *,
+        since: Annotated[
+            str | None, typer.Option("--from", metavar="TIME", help="From then on; ISO 8601.")
+        ] = None,
+        until: Annotated[
+            str | None, typer.Option("--to", metavar="TIME", help="Until then; ISO 8601.")
+        ] = None,
+        oldest_first: Annotated[
+            bool, typer.Option("--oldest-first", help="Else the newest come first.")
+        ] = False,
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Print commits and deletions of a group, as far back as the log has all of them."""
+        first = None if since is None else parse_time(since)
+        last = None if until is None else parse_time(until)
+        with connected(address, timeout, terminal) as client:
+            events = client.list_offset_history(
+                group_id, since=first, until=last, oldest_first=oldest_first
+            )
+            terminal.rows(EVENT_COLUMNS, map(_event_row, events))
+
+
+def _register_restore(groups: typer.Typer, terminal: Terminal) -> None:
+    @groups.command("restore")
+    def restore(
+        group_id: GroupArgument,
+        *,
+        to_datetime: Annotated[
+            str | None, typer.Option(metavar="TIME", help="As they were then: ISO 8601, else UTC.")
+        ] = None,
+        to_revision: RevisionOption = None,
+        force: Annotated[
+            bool, typer.Option("--force", help="Also while the group has members or a lease.")
+        ] = False,
+        execute: Annotated[
+            bool, typer.Option("--execute", help="Do it; else it is only shown.")
+        ] = False,
+        reason: ReasonOption = "",
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Make a group's offsets what they were: those of now are lost, and found in the history.
+
+        A reset is undone by the revision before its own.
+        """
+        target = _target(to_datetime, to_revision)
+        with connected(address, timeout, terminal) as client:
+            done = client.restore_group(
+                group_id, target, force=force, validate_only=not execute, reason=reason
+            )
+            revision = done.revision.log_offset if done.revision else None
+            rows = (_restored_row(group_id, each, revision) for each in done.changes)
+            terminal.rows(RESTORE_COLUMNS, rows)
+            if not done.changes:
+                terminal.note("nothing to change: the offsets are as they were then")
+            elif not execute:
+                terminal.note("dry run: nothing was changed; --execute does it")
+
+
+def _target(time: str | None, revision: int | None) -> datetime | int:
+    if time is not None and revision is None:
+        return parse_time(time)
+    if revision is not None and time is None:
+        return revision
+    raise typer.BadParameter("give one of --to-datetime and --to-revision")
+
+
+def _print_events(watching: OffsetWatch, terminal: Terminal) -> None:
+    if terminal.output_format is OutputFormat.TABLE:
+        for batch in watching.batches():
+            terminal.lines(map(_event_line, batch.events))
+            terminal.flush()
+    else:
+        terminal.rows(EVENT_COLUMNS, _flushed_rows(watching, terminal))
+
+
+def _flushed_rows(watching: OffsetWatch, terminal: Terminal) -> Iterator[Row]:
+    for batch in watching.batches():
+        yield from map(_event_row, batch.events)
+        terminal.flush()
+
+
+def _event_row(event: OffsetEvent) -> Row:
+    return {
+        "time": event.time,
+        "group": event.group_id,
+        "topic": event.topic_partition.topic,
+        "partition": event.topic_partition.partition,
+        "event": _kind(event),
+        "offset": event.offset,
+        "leader_epoch": event.leader_epoch,
+        "metadata": event.metadata or None,
+        "log_partition": event.revision.log_partition,
+        "revision": event.revision.log_offset,
+    }
+
+
+def _kind(event: OffsetEvent) -> str:
+    if not event.is_readable:
+        return "unreadable"
+    return "deleted" if event.offset is None else "committed"
+
+
+def _event_line(event: OffsetEvent) -> str:
+    time = event.time.isoformat(timespec="milliseconds")
+    what = _kind(event) if event.offset is None else str(event.offset)
+    line = f"{time}  {event.group_id}  {event.topic_partition}  {what}"
+    return printable(line)
+
+
+def _restored_row(group_id: str, change: RestoredOffset, revision: int | None) -> Row:
+    return {
+        "group": group_id,
+        "topic": change.topic_partition.topic,
+        "partition": change.topic_partition.partition,
+        "offset": change.offset_before,
+        "new_offset": change.offset_after,
+        "revision": revision,
+    }
