@@ -142,9 +142,9 @@ class Shard:
 
     def decide(self, request: Request, now_ms: int, monotonic_ms: int = 0) -> Decision:
         """What to write and what to answer. Changes nothing; a refusal is part of the decision."""
-        now = Moment(now_ms, monotonic_ms)
         if isinstance(request, CommitOffsets):
-            return self._decide_commit(request, now)
+            return self._decide_commit(request, now_ms, monotonic_ms)
+        now = Moment(now_ms, monotonic_ms)
         try:
             if isinstance(request, WriteGroup):
                 return self._decide_group(request, now_ms)
@@ -347,15 +347,15 @@ class Shard:
         """Groups that are here although their hash belongs to another partition."""
         return self._state.misplaced_groups(self.partition, self.config.partitions)
 
-    def _decide_commit(self, commit: CommitOffsets, now: Moment) -> Decision:
+    def _decide_commit(self, commit: CommitOffsets, now_ms: int, monotonic_ms: int) -> Decision:
         if commit.retention_ms >= 0 and self.config.offset_commit_value_version == _NO_EXPIRY:
             refused = InvalidRetention("retention", "offset.commit.value.version=3 cannot hold it")
             return Decision(commit, None, refused)
         size = decide_commit(
             self._state.offsets.arrays,
             *as_arguments(commit),
-            now.wall_ms,
-            -1 if commit.retention_ms < 0 else now.wall_ms + commit.retention_ms,
+            now_ms,
+            -1 if commit.retention_ms < 0 else now_ms + commit.retention_ms,
             self._unchanged_ms(commit.group_id) if self.unchanged_ms else 0,
             self.offset_next,
             self.leader_epoch,
@@ -368,7 +368,7 @@ class Shard:
         if size == columns.DUPLICATE:
             first_answer = int(self._verdict[columns.VERDICT_LAST_OFFSET])
             return Decision(commit, CommitReply(first_answer), None)
-        refusal = self._writer_refusal(commit, now)
+        refusal = self._writer_refusal(commit, now_ms, monotonic_ms)
         if size == columns.UNCHANGED and refusal is None:
             newest = int(self._verdict[columns.VERDICT_LAST_OFFSET])
             return Decision(commit, CommitReply(newest), None, is_unchanged=True)
@@ -384,13 +384,15 @@ class Shard:
             None,
             self._batch[:size].tobytes(),
             last_offset,
-            now.wall_ms,
+            now_ms,
         )
 
     def _unchanged_ms(self, group_id: bytes) -> int:
         return unchanged_ms_of(self.unchanged_ms, self._state.known_group_records(group_id))
 
-    def _writer_refusal(self, commit: CommitOffsets, now: Moment) -> CoordinatorError | None:
+    def _writer_refusal(
+        self, commit: CommitOffsets, now_ms: int, monotonic_ms: int
+    ) -> CoordinatorError | None:
         """Why whoever commits may not commit to this group, if so."""
         group_id = commit.group_id
         live = self.membership.live(group_id)
@@ -403,7 +405,7 @@ class Shard:
             else:
                 has_group = records is not None or self._state.has_group(group_id)
                 check_commit(group_id, records, commit.member, has_group=has_group)
-            self.leases.check_writer(group_id, commit.epoch, now)
+            self.leases.check_writer(group_id, commit.epoch, Moment(now_ms, monotonic_ms))
         except CoordinatorError as refusal:
             return refusal.without_traces()
         return None

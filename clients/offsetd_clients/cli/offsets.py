@@ -60,6 +60,18 @@ def duration(text: str) -> timedelta:
         raise typer.BadParameter(str(error)) from None
 
 
+EpochOption = Annotated[
+    int | None,
+    typer.Option(min=0, max=INT64_MAX, metavar="EPOCH", help="That of the group's lease."),
+]
+RetentionOption = Annotated[
+    timedelta | None,
+    typer.Option(
+        parser=duration, metavar="TIME", help="Keep these offsets so long, as in 12h or 7d."
+    ),
+]
+
+
 def register_commit(app: typer.Typer, terminal: Terminal) -> None:
     """Adds `commit`."""
 
@@ -84,16 +96,8 @@ def register_commit(app: typer.Typer, terminal: Terminal) -> None:
         monotonic: Annotated[
             bool, typer.Option("--monotonic", help="Commit only if no offset goes back.")
         ] = False,
-        epoch: Annotated[
-            int | None,
-            typer.Option(min=0, max=INT64_MAX, metavar="EPOCH", help="That of the group's lease."),
-        ] = None,
-        retention: Annotated[
-            timedelta | None,
-            typer.Option(
-                parser=duration, metavar="TIME", help="Keep these offsets so long, as in 12h or 7d."
-            ),
-        ] = None,
+        epoch: EpochOption = None,
+        retention: RetentionOption = None,
         dry_run: Annotated[
             bool, typer.Option("--dry-run", help="Show what is stored now; commit nothing.")
         ] = False,
