@@ -20,6 +20,7 @@ from offsetd_storage.settings import canonical_name
 from offsetd_storage.store_config import OFFSETS_TOPIC
 from offsetd_storage.topic_configs import TOPIC_SETTINGS
 
+from offsetd_coordinator.live_folder import seen_steadily
 from offsetd_coordinator.server import store_config
 from offsetd_coordinator.settings_sources import SettingsError, load_settings
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from offsetd_storage.cleaner.clean import CleanReport
     from offsetd_storage.clock import Clock
     from offsetd_storage.files import Files
-    from offsetd_storage.folder_view import LogView
+    from offsetd_storage.folder_view import FolderView, LogView
     from offsetd_storage.log_config import LogConfig
     from offsetd_storage.log_store import LogStore, LogStoreConfig
     from offsetd_storage.server_config import CleanerConfig
@@ -154,7 +155,7 @@ def cleaned_partitions(
 
 
 def previewed_partitions(
-    folder: Path,
+    view: FolderView,
     logs: Sequence[LogView],
     tools: CleanerTools,
     config: LogConfig,
@@ -162,22 +163,22 @@ def previewed_partitions(
     log_starts: Mapping[TopicPartition, int],
     rolls_active: bool,
 ) -> Iterator[PartitionOutcome]:
-    """What `cleaned_partitions` would do, without a change to the folder."""
-    checkpoint = CleanerCheckpoint(tools.files, folder)
+    """What `cleaned_partitions` would do, without a change to the folder.
+
+    A server may clean it meanwhile: what it exchanged is looked at again.
+    """
+    checkpoint = CleanerCheckpoint(tools.files, view.folder)
     for log in logs:
         topic_partition = log.topic_partition
-        yield _outcome(
-            topic_partition,
-            partial(
-                preview_partition,
-                log,
-                tools,
-                config,
-                first_dirty=checkpoint.first_dirty(topic_partition),
-                log_start_offset=log_starts.get(topic_partition, 0),
-                rolls_active=rolls_active,
-            ),
+        look = partial(
+            preview_partition,
+            tools=tools,
+            config=config,
+            first_dirty=checkpoint.first_dirty(topic_partition),
+            log_start_offset=log_starts.get(topic_partition, 0),
+            rolls_active=rolls_active,
         )
+        yield _outcome(topic_partition, partial(seen_steadily, tools.files, view, log, look))
 
 
 def _outcome(

@@ -12,12 +12,14 @@ from offsetd_storage.log_retention import retain
 from offsetd_storage.quarantine import DamageFound
 from offsetd_storage.retention import SegmentFigures, plan_retention, segment_figures
 
+from offsetd_coordinator.live_folder import seen_steadily
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from offsetd_storage.clock import Clock
     from offsetd_storage.files import Files
-    from offsetd_storage.folder_view import LogView
+    from offsetd_storage.folder_view import FolderView, LogView
     from offsetd_storage.log_config import LogConfig
     from offsetd_storage.log_store import LogStore
     from offsetd_storage.partition_log import PartitionLog
@@ -64,6 +66,7 @@ def _retained(
 
 
 def previewed_retention(
+    folder: FolderView,
     logs: Sequence[LogView],
     config: LogConfig,
     *,
@@ -71,11 +74,20 @@ def previewed_retention(
     clock: Clock,
     log_starts: Mapping[TopicPartition, int],
 ) -> Iterator[RetentionOutcome]:
-    """What `retained_partitions` would do, without a change to the folder."""
-    for view in logs:
-        each = view.topic_partition
-        start_offset = log_starts.get(each, 0)
-        yield _outcome(each, partial(_previewed, view, config, files, clock, start_offset))
+    """What `retained_partitions` would do, without a change to the folder.
+
+    A server may clean it meanwhile: what it exchanged is looked at again.
+    """
+    for log in logs:
+        each = log.topic_partition
+        look = partial(
+            _previewed,
+            config=config,
+            files=files,
+            clock=clock,
+            start_offset=log_starts.get(each, 0),
+        )
+        yield _outcome(each, partial(seen_steadily, files, folder, log, look))
 
 
 def _previewed(

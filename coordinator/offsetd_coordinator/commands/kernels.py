@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import typer
-from offsetd_storage.kernels import registry
 
 from offsetd_coordinator.commands.terminal import Terminal
 
@@ -22,6 +21,8 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
 
         They are kept in the user's cache folder, where the server finds them.
         """
+        from offsetd_storage.kernels import registry  # noqa: PLC0415  The help needs no compiler.
+
         compiled = warm_kernels(terminal)
         total = len(registry.registered_kernels())
         terminal.note(f"{total} kernels are ready; {compiled} of them had to be compiled")
@@ -36,6 +37,8 @@ def warm_kernels(terminal: Terminal) -> int:
 
     Returns how many had to be compiled.
     """
+    from offsetd_storage.kernels import registry  # noqa: PLC0415
+
     registry.import_kernels(*KERNEL_PACKAGES)
     if registry.is_warm_on_disk():
         return registry.warm()

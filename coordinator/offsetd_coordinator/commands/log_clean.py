@@ -2,27 +2,23 @@
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from pathlib import Path
+from typing import Final
 
-import typer
+from offsetd_storage.cleaner.clean import CleanerTools
 from offsetd_storage.clock import SystemClock
 from offsetd_storage.errors import InvalidSetting
 from offsetd_storage.files import OsFiles
 from offsetd_storage.folder_view import FolderView, LogView
-from offsetd_storage.store_config import OFFSETS_TOPIC
+from offsetd_storage.log_config import LogConfig
 
 from offsetd_coordinator.commands.log_folder import (
-    DEFAULT_FOLDER,
-    FolderOption,
-    PartitionOption,
-    TopicOption,
     failures_told,
     log_starts,
     looked_at,
     selected,
 )
 from offsetd_coordinator.commands.offline_store import (
-    SetOption,
     config_looked_at,
     configured_store,
     offline_settings,
@@ -33,12 +29,13 @@ from offsetd_coordinator.commands.terminal import (
     ProgressReport,
     Terminal,
 )
-
-if TYPE_CHECKING:
-    from offsetd_storage.cleaner.clean import CleanerTools
-    from offsetd_storage.log_config import LogConfig
-
-    from offsetd_coordinator.log_cleaning import CleaningSettings, PartitionOutcome
+from offsetd_coordinator.log_cleaning import (
+    CleaningSettings,
+    PartitionOutcome,
+    cleaned_partitions,
+    cleaner_tools,
+    previewed_partitions,
+)
 
 COLUMNS: Final = (
     "partition",
@@ -52,48 +49,32 @@ COLUMNS: Final = (
 )
 
 
-def register(group: typer.Typer, terminal: Terminal) -> None:
-    """Adds `clean` to the group `log`."""
-
-    @group.command("clean")
-    def clean(
-        data_dir: FolderOption = DEFAULT_FOLDER,
-        topic: TopicOption = OFFSETS_TOPIC,
-        partition: PartitionOption = None,
-        roll_active: Annotated[
-            bool,
-            typer.Option("--roll-active", help="End the segments that take appends before."),
-        ] = False,
-        dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Change nothing; say what would be left.")
-        ] = False,
-        assignments: SetOption = None,
-    ) -> None:
-        """Compact the offsets log, or another topic, of a server or broker that is stopped.
-
-        The folder is locked and recovered, as at a start, each partition is cleaned once, however
-        clean it is, and the folder is closed. Numbers are of the segments that may be cleaned: the
-        one that takes appends may not. Settings are those of serve, log.cleaner.* and a topic's
-        (delete.retention.ms, ...). Exits with 3 if only some partitions could be cleaned.
-        """
-        with failures_told(terminal):
-            settings = offline_settings(terminal, topic, assignments or ())
-            tools = _tools(terminal, settings)
-            find = looked_at if dry_run else selected
-            view, logs = find(terminal, data_dir, topic, partition)
-            config = config_looked_at(terminal, view, settings)
-            if not config.is_compacted:
-                terminal.fail(f"nothing to clean: cleanup.policy of {topic} is not compact")
-            if dry_run:
-                outcomes = _preview(terminal, view, logs, config, tools, rolls=roll_active)
-            else:
-                outcomes = _clean(terminal, view, logs, settings, tools, rolls=roll_active)
-            _conclude(terminal, outcomes, config, is_dry=dry_run, rolls=roll_active)
+def clean(
+    terminal: Terminal,
+    folder: Path,
+    topic: str,
+    partitions: Sequence[int] | None,
+    assignments: Sequence[str],
+    *,
+    rolls: bool,
+    is_dry: bool,
+) -> None:
+    """Cleans partitions of a topic; dry, it says what would be left."""
+    with failures_told(terminal):
+        settings = offline_settings(terminal, topic, assignments)
+        tools = _tools(terminal, settings)
+        view, logs = (looked_at if is_dry else selected)(terminal, folder, topic, partitions)
+        config = config_looked_at(terminal, view, settings)
+        if not config.is_compacted:
+            terminal.fail(f"nothing to clean: cleanup.policy of {topic} is not compact")
+        if is_dry:
+            outcomes = _preview(terminal, view, logs, config, tools, rolls=rolls)
+        else:
+            outcomes = _clean(terminal, view, logs, settings, tools, rolls=rolls)
+        _conclude(terminal, outcomes, config, is_dry=is_dry, rolls=rolls)
 
 
-def _tools(terminal: Terminal, settings: "CleaningSettings") -> "CleanerTools":
-    from offsetd_coordinator.log_cleaning import cleaner_tools  # noqa: PLC0415
-
+def _tools(terminal: Terminal, settings: CleaningSettings) -> CleanerTools:
     try:
         return cleaner_tools(
             settings.cleaner, files=OsFiles(), clock=SystemClock(), random=random.SystemRandom()
@@ -106,16 +87,14 @@ def _preview(
     terminal: Terminal,
     view: FolderView,
     logs: Sequence[LogView],
-    config: "LogConfig",
-    tools: "CleanerTools",
+    config: LogConfig,
+    tools: CleanerTools,
     *,
     rolls: bool,
-) -> "list[PartitionOutcome]":
-    from offsetd_coordinator.log_cleaning import previewed_partitions  # noqa: PLC0415
-
+) -> list[PartitionOutcome]:
     with terminal.progress("look") as report:
         outcomes = previewed_partitions(
-            view.folder,
+            view,
             logs,
             tools,
             config,
@@ -129,13 +108,11 @@ def _clean(
     terminal: Terminal,
     view: FolderView,
     logs: Sequence[LogView],
-    settings: "CleaningSettings",
-    tools: "CleanerTools",
+    settings: CleaningSettings,
+    tools: CleanerTools,
     *,
     rolls: bool,
-) -> "list[PartitionOutcome]":
-    from offsetd_coordinator.log_cleaning import cleaned_partitions  # noqa: PLC0415
-
+) -> list[PartitionOutcome]:
     partitions = [log.topic_partition for log in logs]
     with (
         terminal.progress("clean") as report,
@@ -147,10 +124,10 @@ def _clean(
 
 def _printed(
     terminal: Terminal,
-    outcomes: "Iterator[PartitionOutcome]",
+    outcomes: Iterator[PartitionOutcome],
     logs: Sequence[LogView],
     report: ProgressReport,
-) -> "list[PartitionOutcome]":
+) -> list[PartitionOutcome]:
     """All outcomes, one for each log; those with something in them are printed as they come."""
     printed: list[PartitionOutcome] = []
 
@@ -169,7 +146,7 @@ def _printed(
     return printed
 
 
-def _row(outcome: "PartitionOutcome") -> Mapping[str, object]:
+def _row(outcome: PartitionOutcome) -> Mapping[str, object]:
     row: dict[str, object] = {
         "partition": outcome.topic_partition.partition,
         "problem": outcome.problem,
@@ -189,8 +166,8 @@ def _row(outcome: "PartitionOutcome") -> Mapping[str, object]:
 
 def _conclude(
     terminal: Terminal,
-    outcomes: "Sequence[PartitionOutcome]",
-    config: "LogConfig",
+    outcomes: Sequence[PartitionOutcome],
+    config: LogConfig,
     *,
     is_dry: bool,
     rolls: bool,

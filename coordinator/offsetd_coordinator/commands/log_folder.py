@@ -3,9 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
 
-import typer
 from offsetd_storage.checkpoints import read_offset_checkpoint
 from offsetd_storage.errors import CorruptCheckpoint, StorageError
 from offsetd_storage.files import OsFiles
@@ -14,27 +12,6 @@ from offsetd_storage.folder_view import FolderView, LogView, read_folder
 from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.commands.terminal import Terminal
-
-FolderOption = Annotated[
-    Path,
-    typer.Option("--data-dir", metavar="DIR", help="The data folder, offsetd's or a broker's."),
-]
-PartitionOption = Annotated[
-    list[int] | None,
-    typer.Option(
-        "--partition",
-        "-p",
-        metavar="N",
-        min=0,
-        max=2**31 - 1,
-        help="Only this one; may be repeated.",
-    ),
-]
-TopicOption = Annotated[
-    str, typer.Option("--topic", metavar="TOPIC", help="Whose partitions are meant.")
-]
-
-DEFAULT_FOLDER: Final = Path("offsetd-data")
 
 
 @contextmanager

@@ -1,39 +1,34 @@
 """`offsetd log retain`: takes away what is due by age and size, in a folder that no server has."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from pathlib import Path
+from typing import Final
 
-import typer
 from offsetd_storage.clock import SystemClock
 from offsetd_storage.files import OsFiles
 from offsetd_storage.folder_view import FolderView, LogView
+from offsetd_storage.log_config import LogConfig
 from offsetd_storage.retention import Breach
-from offsetd_storage.store_config import OFFSETS_TOPIC
 
 from offsetd_coordinator.commands.log_folder import (
-    DEFAULT_FOLDER,
-    FolderOption,
-    PartitionOption,
-    TopicOption,
     failures_told,
     log_starts,
     looked_at,
     selected,
 )
 from offsetd_coordinator.commands.offline_store import (
-    SetOption,
     config_looked_at,
     configured_store,
     offline_settings,
 )
 from offsetd_coordinator.commands.terminal import PARTLY_DONE, ProgressReport, Terminal
+from offsetd_coordinator.log_cleaning import CleaningSettings
+from offsetd_coordinator.log_retaining import (
+    RetentionOutcome,
+    previewed_retention,
+    retained_partitions,
+)
 from offsetd_coordinator.verification.timestamps import shown_time
-
-if TYPE_CHECKING:
-    from offsetd_storage.log_config import LogConfig
-
-    from offsetd_coordinator.log_cleaning import CleaningSettings
-    from offsetd_coordinator.log_retaining import RetentionOutcome
 
 COLUMNS: Final = (
     "partition",
@@ -49,55 +44,40 @@ COLUMNS: Final = (
 )
 
 
-def register(group: typer.Typer, terminal: Terminal) -> None:
-    """Adds `retain` to the group `log`."""
-
-    @group.command("retain")
-    def retain(
-        data_dir: FolderOption = DEFAULT_FOLDER,
-        topic: TopicOption = OFFSETS_TOPIC,
-        partition: PartitionOption = None,
-        dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Change nothing; say what would go.")
-        ] = False,
-        assignments: SetOption = None,
-    ) -> None:
-        """Take away the oldest segments that are due, where no server has the folder open.
-
-        The folder is locked and recovered, as at a start, each partition is looked at once, and the
-        folder is closed. Segments go that lie below the log's start, are beyond retention.bytes, or
-        older than retention.ms; of a topic that is only compacted, just the first. Settings that
-        were changed while a server ran count; --set goes before them. Exits with 3 if only some
-        partitions could be looked at.
-        """
-        with failures_told(terminal):
-            settings = offline_settings(terminal, topic, assignments or ())
-            view, logs = (looked_at if dry_run else selected)(terminal, data_dir, topic, partition)
-            config = config_looked_at(terminal, view, settings)
-            if dry_run:
-                outcomes = _preview(terminal, view, logs, config)
-            else:
-                outcomes = _retain(terminal, view, logs, settings)
-            _conclude(terminal, outcomes, is_dry=dry_run)
+def retain(
+    terminal: Terminal,
+    folder: Path,
+    topic: str,
+    partitions: Sequence[int] | None,
+    assignments: Sequence[str],
+    *,
+    is_dry: bool,
+) -> None:
+    """Takes away what is due of a topic's partitions; dry, it says what would go."""
+    with failures_told(terminal):
+        settings = offline_settings(terminal, topic, assignments)
+        view, logs = (looked_at if is_dry else selected)(terminal, folder, topic, partitions)
+        config = config_looked_at(terminal, view, settings)
+        if is_dry:
+            outcomes = _preview(terminal, view, logs, config)
+        else:
+            outcomes = _retain(terminal, view, logs, settings)
+        _conclude(terminal, outcomes, is_dry=is_dry)
 
 
 def _preview(
-    terminal: Terminal, view: FolderView, logs: Sequence[LogView], config: "LogConfig"
-) -> "list[RetentionOutcome]":
-    from offsetd_coordinator.log_retaining import previewed_retention  # noqa: PLC0415
-
+    terminal: Terminal, view: FolderView, logs: Sequence[LogView], config: LogConfig
+) -> list[RetentionOutcome]:
     with terminal.progress("look") as report:
         outcomes = previewed_retention(
-            logs, config, files=OsFiles(), clock=SystemClock(), log_starts=log_starts(view)
+            view, logs, config, files=OsFiles(), clock=SystemClock(), log_starts=log_starts(view)
         )
         return _printed(terminal, outcomes, logs, report)
 
 
 def _retain(
-    terminal: Terminal, view: FolderView, logs: Sequence[LogView], settings: "CleaningSettings"
-) -> "list[RetentionOutcome]":
-    from offsetd_coordinator.log_retaining import retained_partitions  # noqa: PLC0415
-
+    terminal: Terminal, view: FolderView, logs: Sequence[LogView], settings: CleaningSettings
+) -> list[RetentionOutcome]:
     partitions = [log.topic_partition for log in logs]
     with (
         terminal.progress("retain") as report,
@@ -109,10 +89,10 @@ def _retain(
 
 def _printed(
     terminal: Terminal,
-    outcomes: "Iterator[RetentionOutcome]",
+    outcomes: Iterator[RetentionOutcome],
     logs: Sequence[LogView],
     report: ProgressReport,
-) -> "list[RetentionOutcome]":
+) -> list[RetentionOutcome]:
     """All outcomes, one for each log; those with something in them are printed as they come."""
     printed: list[RetentionOutcome] = []
 
@@ -131,7 +111,7 @@ def _printed(
     return printed
 
 
-def _row(outcome: "RetentionOutcome") -> Mapping[str, object] | None:
+def _row(outcome: RetentionOutcome) -> Mapping[str, object] | None:
     """None where nothing is due, and nothing is wrong."""
     row = {"partition": outcome.topic_partition.partition, "problem": outcome.problem}
     retained = outcome.retained
@@ -157,7 +137,7 @@ def _row(outcome: "RetentionOutcome") -> Mapping[str, object] | None:
     }
 
 
-def _conclude(terminal: Terminal, outcomes: "Sequence[RetentionOutcome]", *, is_dry: bool) -> None:
+def _conclude(terminal: Terminal, outcomes: Sequence[RetentionOutcome], *, is_dry: bool) -> None:
     """Sums up to stderr; fails where not all partitions could be looked at."""
     done = [each.retained for each in outcomes if each.retained is not None]
     if done:

@@ -4,50 +4,36 @@ import os
 import random
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
 
-import typer
 from offsetd_storage.clock import SystemClock
+from offsetd_storage.disk_space import opened_with_reserve
 from offsetd_storage.errors import InvalidSetting
 from offsetd_storage.files import OsFiles
 from offsetd_storage.folder_view import FolderView
+from offsetd_storage.log_config import LogConfig
+from offsetd_storage.log_store import LogStore
 from offsetd_storage.quarantine import DamageFound
 from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.commands.terminal import WRONG_USE, ProgressReport, Terminal
+from offsetd_coordinator.folder_settings import configs_of_folder, configs_of_store
+from offsetd_coordinator.log_cleaning import CleaningSettings, read_cleaning_settings
+from offsetd_coordinator.server import StartFailed, raise_descriptor_limit
 from offsetd_coordinator.settings_sources import SettingsError
-
-if TYPE_CHECKING:
-    from offsetd_storage.log_config import LogConfig
-    from offsetd_storage.log_store import LogStore
-
-    from offsetd_coordinator.log_cleaning import CleaningSettings
-
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="One setting; may be repeated.", metavar="NAME=VALUE"),
-]
 
 
 def offline_settings(
     terminal: Terminal, topic: str, assignments: Sequence[str]
-) -> "CleaningSettings":
+) -> CleaningSettings:
     """What `--set` and the environment say, for one topic."""
-    # Loaded only now: the other commands need none of it.
-    from offsetd_coordinator.log_cleaning import read_cleaning_settings  # noqa: PLC0415
-
     try:
         return read_cleaning_settings(assignments, os.environ, topic=topic)
     except (SettingsError, InvalidSetting) as error:
         terminal.fail(str(error), code=WRONG_USE)
 
 
-def config_looked_at(
-    terminal: Terminal, view: FolderView, settings: "CleaningSettings"
-) -> "LogConfig":
+def config_looked_at(terminal: Terminal, view: FolderView, settings: CleaningSettings) -> LogConfig:
     """How the topic's logs behave, by the folder, too; nothing is changed."""
-    from offsetd_coordinator.folder_settings import configs_of_folder  # noqa: PLC0415
-
     try:
         configs = configs_of_folder(OsFiles(), view, settings.configs)
         return settings.log_config(configs)
@@ -61,13 +47,11 @@ def config_looked_at(
 def configured_store(
     terminal: Terminal,
     view: FolderView,
-    settings: "CleaningSettings",
+    settings: CleaningSettings,
     partitions: Sequence[TopicPartition],
     report: ProgressReport,
-) -> "Iterator[LogStore]":
+) -> Iterator[LogStore]:
     """An open store, in which the logs of `partitions` behave as they would in a server."""
-    from offsetd_coordinator.folder_settings import configs_of_store  # noqa: PLC0415
-
     with opened_store(terminal, view, settings, report) as store:
         try:
             config = settings.log_config(configs_of_store(store, settings.configs))
@@ -83,28 +67,29 @@ def configured_store(
 def opened_store(
     terminal: Terminal,
     view: FolderView,
-    settings: "CleaningSettings",
+    settings: CleaningSettings,
     report: ProgressReport,
     *,
     begin_anew: Collection[TopicPartition] = (),
-) -> "Iterator[LogStore]":
+) -> Iterator[LogStore]:
     """Locks and recovers the folder; closes it, or after a failure leaves it as a crash would."""
-    from offsetd_storage.log_store import LogStore  # noqa: PLC0415
-
-    from offsetd_coordinator.server import StartFailed, raise_descriptor_limit  # noqa: PLC0415
-
     try:
         raise_descriptor_limit(view.offsets_partitions, 0)
     except StartFailed as error:
         terminal.fail(str(error))
-    store = LogStore.open(
-        OsFiles(),
+    files = OsFiles()
+    store = opened_with_reserve(
+        files,
         view.folder,
-        settings.store,
-        clock=SystemClock(),
-        random=random.SystemRandom(),
-        on_progress=lambda at: report(at.partitions_done, at.partitions, "checking"),
-        begin_anew=begin_anew,
+        lambda: LogStore.open(
+            files,
+            view.folder,
+            settings.store,
+            clock=SystemClock(),
+            random=random.SystemRandom(),
+            on_progress=lambda at: report(at.partitions_done, at.partitions, "checking"),
+            begin_anew=begin_anew,
+        ),
     )
     for warning in store.report.warnings:
         terminal.note(f"found while opening: {warning}")

@@ -71,6 +71,15 @@ def test_every_command_is_listed_with_its_first_line() -> None:
     assert names == ["admin", "commit", "fetch", "groups", "kernels", "log", "serve"]
 
 
+@pytest.mark.parametrize("command", [(), ("log",), ("log", "clean"), ("serve",), ("kernels",)])
+def test_help_does_not_wait_for_the_servers_libraries(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    ended = offsetd(*command, "--help", **without(tmp_path, "numpy", "numba"))
+    assert ended.returncode == 0, ended.stderr
+    assert "Not available" not in ended.stdout
+
+
 @pytest.mark.parametrize("command", [("commit",), ("groups", "list"), ("kernels", "warm")])
 def test_every_command_takes_the_output_format(command: tuple[str, ...]) -> None:
     ended = offsetd(*command, "--help")
