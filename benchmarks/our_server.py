@@ -39,11 +39,12 @@ class Serving:
 
 
 @contextmanager
-def serving(folder: Path) -> Iterator[Serving]:
-    """Serves `folder` within; stopped clean after."""
+def serving(folder: Path, *settings: str) -> Iterator[Serving]:
+    """Serves `folder` within, by these settings (NAME=VALUE); stopped clean after."""
     command = [sys.executable, "-c", COMMAND, "serve", "--data-dir", str(folder)]
     command += ["--listen", "127.0.0.1:0", "--set", "logging.format=json"]
-    command += ["--set", "metrics.address="]
+    for setting in ("metrics.address=", *settings):
+        command += ["--set", setting]
     started = time.monotonic()
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None

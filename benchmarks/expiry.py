@@ -1,0 +1,124 @@
+"""A million offsets that expire at once, and the commits beside them.
+
+The server is given a folder of old offsets and told not to expire any. One caller commits, one call
+after the other; then expiry is allowed, and the caller goes on until the server says that it is
+done. The ratio is of the commits' 99th percentiles, during over before: 1 would be unnoticed.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+from offsetd_clients import OffsetClient
+from offsetd_storage.kernels.registry import warm
+
+from benchmarks import http2_load
+from benchmarks.commit_path import SERVICE, commits
+from benchmarks.generate_log import Shape, generate
+from benchmarks.our_server import Serving, serving
+from benchmarks.rounds import Spread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OFFSETS = 1_000_000
+# By how many offsets a group has: few groups that are large, and many that are small.
+PARTITIONS_PER_GROUP = (50, 1)
+CALLS_BEFORE = 5000
+CALLS_AT_A_TIME = 50
+_SETTINGS = (
+    "offsets.retention.check.interval.ms=500",
+    "offsets.expiry.enable=false",
+    "expiry.grace.ms=0",
+    "disk.reserve.bytes=0",
+)
+_DONE_S_MAX = 1800
+
+
+@attrs.frozen(kw_only=True)
+class Measured:
+    """Of one round."""
+
+    p99_before_us: float
+    p99_during_us: float
+    largest_during_us: float
+    expired: int
+    seconds: float
+
+
+def run(*, rounds: int, scale: float) -> dict[str, object]:
+    """Ratios and figures for each shape, over the rounds."""
+    warm()
+    found: dict[str, object] = {}
+    for partitions in PARTITIONS_PER_GROUP:
+        measured = [_round(int(OFFSETS * scale), partitions) for _ in range(rounds)]
+        title = f"groups of {partitions}"
+        figures: dict[str, Callable[[Measured], float]] = {
+            "p99 of a commit, during over before": lambda m: m.p99_during_us / m.p99_before_us,
+            "p99 of a commit before, µs": lambda m: m.p99_before_us,
+            "p99 of a commit during, µs": lambda m: m.p99_during_us,
+            "slowest commit during, µs": lambda m: m.largest_during_us,
+            "offsets expired": lambda m: m.expired,
+            "offsets expired a second": lambda m: m.expired / m.seconds,
+        }
+        for name, figure in figures.items():
+            found[f"{title}, {name}"] = Spread.of(list(map(figure, measured)))
+    return found
+
+
+def _round(offsets: int, partitions: int) -> Measured:
+    shape = Shape(
+        records=2 * offsets, batch=partitions, keys=offsets, partitions_per_group=partitions
+    )
+    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".benchmark-") as folder:
+        generate(Path(folder), shape)
+        with serving(Path(folder), *_SETTINGS) as server:
+            return _measure(server)
+
+
+def _measure(server: Serving) -> Measured:
+    host, _, port = server.address.rpartition(":")
+    address = (host, int(port))
+    done: list[int] = []
+    listener = threading.Thread(target=_await_expired, args=(server, done), daemon=True)
+    listener.start()
+    before = _latencies(address, CALLS_BEFORE)
+    with OffsetClient(server.address) as client:
+        client.update_config({"offsets.expiry.enable": "true"})
+    started = time.monotonic()
+    during: list[float] = []
+    while not done:
+        during += _latencies(address, CALLS_AT_A_TIME)
+        if time.monotonic() - started > _DONE_S_MAX:
+            raise TimeoutError("the offsets do not expire")
+    return Measured(
+        p99_before_us=_p99(before) * 1e6,
+        p99_during_us=_p99(during) * 1e6,
+        largest_during_us=max(during) * 1e6,
+        expired=done[0],
+        seconds=time.monotonic() - started,
+    )
+
+
+def _latencies(address: tuple[str, int], calls: int) -> list[float]:
+    return http2_load.unary_latencies(address, SERVICE + "CommitOffsets", commits(1), calls=calls)
+
+
+def _await_expired(server: Serving, done: list[int]) -> None:
+    """Reads the server's log until it says how many offsets have expired."""
+    assert server.process.stderr is not None
+    for line in server.process.stderr:
+        if line.startswith("{") and (said := json.loads(line))["event"] == "offsets have expired":
+            done.append(int(said["offsets"]))
+            return
+
+
+def _p99(latencies: list[float]) -> float:
+    return statistics.quantiles(latencies, n=100)[98]
