@@ -33,6 +33,11 @@ def test_they_are_described_among_the_servers_as_dynamic() -> None:
         ("expiry.grace.ms", "-1"),
         ("offsets.expiry.enable", "maybe"),
         ("offsets.expiry.base", "commit"),
+        ("commit.unchanged.suppress.ms", "-1"),
+        ("group.commit.rate.max", "-1"),
+        ("group.commit.rate.max", "1000001"),
+        ("group.commit.burst.max", "-1"),
+        ("metrics.group.commits.top", "1001"),
     ],
 )
 def test_what_is_out_of_bounds_is_refused(name: str, text: str) -> None:
@@ -52,3 +57,33 @@ def test_the_rules_take_milliseconds(minutes: int, retention_ms: int | None) -> 
     terms = ExpiryConfig(retention_minutes=minutes, base="kafka").terms
     assert terms.retention_ms == retention_ms
     assert terms.base is ExpiryBase.KAFKA
+
+
+@pytest.mark.parametrize(
+    ("minutes", "unchanged_ms", "fits"),
+    [
+        (10_080, 60_480_000, True),
+        (10_080, 60_480_001, False),
+        (1, 6000, True),
+        (1, 6001, False),
+        (-1, 2**40, True),
+    ],
+)
+def test_commits_are_left_out_for_at_most_a_tenth_of_the_retention(
+    minutes: int, unchanged_ms: int, fits: bool
+) -> None:
+    texts = {
+        "offsets.retention.minutes": str(minutes),
+        "commit.unchanged.suppress.ms": str(unchanged_ms),
+    }
+    if fits:
+        changed = Settings().configs.with_changes(None, texts)
+        assert changed.server_config(ExpiryConfig).unchanged_commit_ms == unchanged_ms
+        assert Settings(said=texts).configs.server_config(ExpiryConfig).retention_minutes == minutes
+        return
+    for configs in (
+        lambda: Settings().configs.with_changes(None, texts),
+        lambda: Settings(said=texts),
+    ):
+        with pytest.raises(InvalidSetting, match=r"suppress\.ms.*a tenth of offsets\.retention"):
+            configs()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2
+from offsetd_coordinator.dynamic_settings import CommitGuardConfig
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.groups import GroupState
 from offsetd_coordinator.service.membership import MembershipService
@@ -199,6 +200,20 @@ async def _commit_keeps_a_member_alive() -> None:
         await serving.commit(GROUP, 6)
 
 
+async def _unchanged_commit_keeps_a_member_alive() -> None:
+    async with serving_node() as serving:
+        serving.runtime.guard_commits(CommitGuardConfig(), unchanged_ms=60_000)
+        members = Members(serving)
+        member_id = await members.stable()
+        request = commit_request(GROUP, 5)
+        request.member_id, request.generation_id = member_id, 1
+        for _ in range(3):
+            await serving.offsets.commit_offsets(request.SerializeToString())
+            members.advance(9000)
+        assert serving.runtime.commit_guards.unchanged_commits == 2
+        assert members.state() is GroupState.STABLE
+
+
 async def _one_timer_wakes_for_the_nearest_deadline() -> None:
     async with serving_node() as serving:
         members = Members(serving)
@@ -230,6 +245,10 @@ def test_a_cancelled_call_is_forgotten_and_its_member_is_not() -> None:
 
 def test_a_members_commit_is_a_sign_of_life_and_outsiders_are_refused() -> None:
     asyncio.run(_commit_keeps_a_member_alive())
+
+
+def test_a_members_commit_that_is_not_written_is_a_sign_of_life() -> None:
+    asyncio.run(_unchanged_commit_keeps_a_member_alive())
 
 
 def test_one_timer_is_set_to_the_nearest_deadline() -> None:

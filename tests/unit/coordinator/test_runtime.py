@@ -7,7 +7,9 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from offsetd_coordinator.dynamic_settings import CommitGuardConfig
 from offsetd_coordinator.errors import (
+    CommitRateExceeded,
     CoordinatorError,
     CoordinatorNotAvailable,
     DiskFull,
@@ -271,6 +273,42 @@ async def test_an_append_without_room_is_told_to_whoever_sees_to_the_disk(run: R
     assert run.disk.refusals == [error]
 
 
+def use_real_shard(run: Run, *, unchanged_ms: int = 0, rate_max: int = 0) -> Shard:
+    """Puts a real shard in place of the fake one of partition 1, and guards it."""
+    shard = new_shard(1)
+    run.shards[1] = shard  # type: ignore[assignment]
+    run.runtime.guard_commits(CommitGuardConfig(rate_max=rate_max), unchanged_ms=unchanged_ms)
+    return shard
+
+
+async def test_an_answer_without_a_record_waits_for_the_one_that_is_stored(run: Run) -> None:
+    group = group_in(1)
+    use_real_shard(run, unchanged_ms=1000)
+    first_ticket, first = run.commit(group)
+    ticket, again = run.commit(group)
+    assert again == first == CommitReply(0)
+    assert len(run.store.appended) == 1
+    assert ticket == first_ticket
+    assert run.runtime.durable(ticket) is not None
+    assert run.runtime.commit_guards.unchanged_commits == 1
+    run.disk.is_low = True
+    assert run.commit(group)[1] == first, "it takes no room"
+    run.store.gate.set()
+    await run.wait(ticket)
+
+
+async def test_a_commit_beyond_the_rate_changes_nothing(run: Run) -> None:
+    group = group_in(1)
+    shard = use_real_shard(run, rate_max=1)
+    run.commit(group)
+    before = state_of(shard)
+    with pytest.raises(CommitRateExceeded):
+        run.commit(group)
+    assert (len(run.store.appended), state_of(shard)) == (1, before)
+    assert run.commit(group_in(1, 1))[1] == CommitReply(1)
+    assert run.runtime.submit(DeleteGroup(group_id=group))[1] == DeleteGroupReply(3, 1)
+
+
 def large_group(group: bytes) -> bytes:
     """A batch with 50 offsets of a group: their tombstones will be several batches."""
     records = [(offset_key(group.decode(), "t", number), offset_value(1)) for number in range(50)]
@@ -315,7 +353,7 @@ async def test_what_was_appended_before_the_disk_was_full_is_known_and_can_be_do
     else:
         ticket, outcome = run.runtime.submit(request)
         assert isinstance(outcome, DiskFull)
-        assert "a part" in str(outcome)
+        assert "first part" in str(outcome)
         assert run.runtime.durable(ticket) is not None, "it tells of what is not flushed"
     assert len(run.store.appended) == appended
     assert run.failures == []
