@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
@@ -247,7 +248,8 @@ def _register_export(groups: typer.Typer, terminal: Terminal) -> None:
             if file is None:
                 terminal.lines(_lines(pieces))
             else:
-                _write(file, pieces)
+                with _told_of_files(terminal):
+                    _write(file, pieces)
 
 
 def _register_import(groups: typer.Typer, terminal: Terminal) -> None:
@@ -255,13 +257,7 @@ def _register_import(groups: typer.Typer, terminal: Terminal) -> None:
     def import_(
         file: Annotated[
             Path,
-            typer.Argument(
-                metavar="FILE",
-                exists=True,
-                dir_okay=False,
-                allow_dash=True,
-                help="What to import; -: standard input.",
-            ),
+            typer.Argument(metavar="FILE", help="What to import; -: standard input."),
         ],
         *,
         file_format: FormatOption = None,
@@ -281,7 +277,8 @@ def _register_import(groups: typer.Typer, terminal: Terminal) -> None:
             file_format = _SUFFIXES.get(file.suffix)
         if file_format is None:
             raise typer.BadParameter("the file's name does not say what it is: give --format")
-        content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        with _told_of_files(terminal):
+            content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
         with connected(address, timeout, terminal) as client:
             imported = client.import_offsets(
                 content, file_format, group_id=group, validate_only=dry_run, reason=reason
@@ -340,24 +337,27 @@ def read_csv(file: Path, group_ids: Iterable[str]) -> dict[str, dict[TopicPartit
     """
     asked = list(dict.fromkeys(group_ids))
     offsets: dict[str, dict[TopicPartition, int]] = {group_id: {} for group_id in asked}
-    with file.open(newline="", encoding="utf-8") as lines:
-        for cells in csv.reader(lines):
-            if not cells:
-                continue
-            where = f"{file}: {','.join(cells)!r}"
-            if len(cells) == 3 and len(asked) == 1:
-                cells.insert(0, asked[0])
-            if len(cells) != 4:
-                raise typer.BadParameter(f"{where} is not TOPIC,PARTITION,OFFSET with its group")
-            group, topic, *numbers = cells
-            partition, offset = (_number(each, where) for each in numbers)
-            if group not in offsets:
-                continue  # Not asked for.
-            if partition > INT32_MAX or offset > INT64_MAX:
-                raise typer.BadParameter(f"{where}: too large a number")
-            if TopicPartition(topic, partition) in offsets[group]:
-                raise typer.BadParameter(f"{where}: the partition is there twice")
-            offsets[group][TopicPartition(topic, partition)] = offset
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{file}: {error}") from None
+    for cells in csv.reader(text.splitlines()):
+        if not cells:
+            continue
+        where = f"{file}: {','.join(cells)!r}"
+        if len(cells) == 3 and len(asked) == 1:
+            cells.insert(0, asked[0])
+        if len(cells) != 4:
+            raise typer.BadParameter(f"{where} is not TOPIC,PARTITION,OFFSET with its group")
+        group, topic, *numbers = cells
+        partition, offset = (_number(each, where) for each in numbers)
+        if group not in offsets:
+            continue  # Not asked for.
+        if partition > INT32_MAX or offset > INT64_MAX:
+            raise typer.BadParameter(f"{where}: too large a number")
+        if TopicPartition(topic, partition) in offsets[group]:
+            raise typer.BadParameter(f"{where}: the partition is there twice")
+        offsets[group][TopicPartition(topic, partition)] = offset
     for group, found in offsets.items():
         if not found:
             raise typer.BadParameter(f"{file} has nothing of group {group}")
@@ -404,6 +404,15 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
         yield from lines
     if rest:
         yield rest
+
+
+@contextmanager
+def _told_of_files(terminal: Terminal) -> Iterator[None]:
+    """What is wrong with a file is one line."""
+    try:
+        yield
+    except OSError as error:
+        terminal.fail(str(error))
 
 
 def _write(file: Path, pieces: Iterable[bytes]) -> None:
