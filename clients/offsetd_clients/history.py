@@ -125,9 +125,12 @@ class OffsetWatch:
         if self._call is not None:
             self._call.cancel()
 
+    def _open(self, request: history_pb2.WatchOffsetsRequest) -> Any:
+        return self._client._offsets.WatchOffsets(request)
+
     def _batches(self) -> Iterator[OffsetEvents]:
         try:
-            self._call = self._client._offsets.WatchOffsets(self._request, wait_for_ready=False)
+            self._call = self._open(self._request)
             for response in self._call:
                 events = tuple(map(_event, response.events))
                 self.unreachable_log_partitions += tuple(response.unreachable_log_partitions)

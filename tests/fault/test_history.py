@@ -171,7 +171,8 @@ def test_a_watcher_that_does_not_read_is_cut_off_and_goes_on(tmp_path: Path) -> 
                     for each in range(50)
                 },
             )
-        stub: Any = offset_service_pb2_grpc.OffsetServiceStub(channel)  # type: ignore[no-untyped-call]
+        new_stub: Any = offset_service_pb2_grpc.OffsetServiceStub
+        stub = new_stub(channel)
         call = stub.WatchOffsets(history_pb2.WatchOffsetsRequest(from_oldest=True))
         next(call)
 

@@ -20,6 +20,7 @@ from offsetd_storage.simulated_files import SimulatedFiles
 from shards import NOW_MS, commit, entry
 
 if TYPE_CHECKING:
+    from offsetd_storage.partition_log import PartitionLog
     from offsetd_storage.record_batch import Record
 
 GROUPS = ("a", "b", "c")
@@ -80,6 +81,17 @@ def take(node: CompactedNode, step: tuple[object, ...]) -> None:
     node.flush()
 
 
+def watched_from(log: PartitionLog, start: int, end: int) -> list[Change]:
+    """What a watcher sees, stretch by stretch."""
+    seen: list[Change] = []
+    while start < end:
+        stretch = history.next_stretch(log, start, end, None, chunk_bytes=200)
+        assert start < stretch.offset_next <= end
+        seen += stretch.changes
+        start = stretch.offset_next
+    return seen
+
+
 def check(node: CompactedNode) -> int:
     """Compares all there is to ask; returns how many questions were answered."""
     log, end = node.log(), node.log().offset_next
@@ -88,6 +100,8 @@ def check(node: CompactedNode) -> int:
     oldest = log.gapless_from
     whole = [each for each in model if each.log_offset >= oldest]
     assert list(history.changes(log, oldest, end, chunk_bytes=200)) == whole
+    for start in range(oldest, end + 1):
+        assert watched_from(log, start, end) == [each for each in whole if each.log_offset >= start]
     answered = 0
     refused: list[tuple[int, int]] = []
     for group in GROUPS:
