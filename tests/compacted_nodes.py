@@ -9,7 +9,7 @@ from cleaned_stores import CONFIG, LOG, SEGMENT_BYTES, CleanedStore
 from expiries import batches_of, slices
 from offsetd_coordinator.loader import load_shard
 from offsetd_coordinator.topics import topic_floors
-from shards import new_shard, replay, replayed, state_of
+from shards import new_shard, replay, replayed, state_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -157,7 +157,7 @@ class CompactedNode(CleanedStore):
                 and answer.offset_next <= shard.offset_next
             ):
                 again = shard.decide(answer.request, now_ms)
-                assert (again.reply, again.refusal) == (answer.reply, None)
+                assert (told(again.reply), again.refusal) == (told(answer.reply), None)
                 assert (again.batch, again.batches) == (None, ())
 
 

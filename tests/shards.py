@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import attrs
-from offsetd_coordinator.requests import CommitOffsets, OffsetEntry
+from offsetd_coordinator.requests import CommitOffsets, LeaseReply, OffsetEntry
 from offsetd_coordinator.schemas.keys import (
     ConsumerGroupKey,
     GroupKey,
@@ -123,6 +123,11 @@ def replay(shard: Shard, *batches: bytes) -> Shard:
 def replayed(*batches: bytes, **config: object) -> Shard:
     """A new shard, after these batches."""
     return replay(new_shard(**config), *batches)
+
+
+def told(reply: object) -> object:
+    """What a retry is told again: of a lease only which it is, for the times are the answer's."""
+    return (reply.last_offset, reply.lease.epoch) if isinstance(reply, LeaseReply) else reply
 
 
 def offsets_of(shard: Shard, group_id: str) -> dict[tuple[str, int], int]:

@@ -23,7 +23,7 @@ EXPIRY_MUTANTS = (
         file=f"{_COORDINATOR}/kernels/expiry.py",
         replace="    since = max(commit, empty)\n",
         by="    since = commit if empty == NO_TIME else empty\n",
-        caught_by=_SWEEP,
+        caught_by=_RULES,
     ),
     Mutant(
         name="no expire timestamp is read as one (KAFKA-7403)",

@@ -8,10 +8,9 @@ import attrs
 from expiries import batches_of, slices
 from hypothesis import given
 from hypothesis import strategies as st
-from offsetd_coordinator.requests import LeaseReply
 from offsetd_storage.record_batch import RecordBatch, decode_batch, encode_batch
 from shard_steps import steps
-from shards import COLLIDING_SEEDS, NOW_MS, ask, new_shard, replay, replayed, state_of
+from shards import COLLIDING_SEEDS, NOW_MS, ask, new_shard, replay, replayed, state_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +77,7 @@ def test_a_replay_of_the_log_is_the_live_state(steps: list[Step], message_bytes_
         if request.request_id:
             for shard in (log.shard, restarted):
                 again = shard.decide(request, NOW_MS)
-                assert (_told(again.reply), again.refusal) == (_told(reply), None)
+                assert (told(again.reply), again.refusal) == (told(reply), None)
                 assert (again.batch, again.batches) == (None, ())
 
 
@@ -92,11 +91,6 @@ def test_any_legal_compaction_replays_to_the_same_state(
     restarted = replayed(*compacted)
     assert state_of(restarted) == state_of(log.shard)
     assert restarted.offset_next == log.shard.offset_next
-
-
-def _told(reply: Any) -> Any:
-    """Of a lease only which it is: the times are as of the answer."""
-    return (reply.last_offset, reply.lease.epoch) if isinstance(reply, LeaseReply) else reply
 
 
 def compact(batches: list[RecordBatch], draw: Callable[..., Any]) -> list[bytes]:
