@@ -14,6 +14,8 @@ from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.schemas.keys import OffsetKey, encode_key
 from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.disk_space import RESERVE_NAME
+from offsetd_storage.errors import StorageFull
 from offsetd_storage.files import OsFiles
 from offsetd_storage.log_store import LogStore, LogStoreConfig
 from offsetd_storage.record_batch import Record, decode_batches, encode_batch
@@ -320,3 +322,22 @@ def test_a_brokers_folder_is_cleaned_and_stays_right(tmp_path: Path) -> None:
     # Records of transactions that were aborted go, and their values with them.
     assert values(folder).items() <= before.items()
     assert offsetd_log("verify", "--data-dir", str(folder)).code == 0
+
+
+def test_a_recovery_that_finds_no_room_is_tried_again_without_the_reserve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = made(tmp_path / "offsets")
+    reserve = folder / RESERVE_NAME
+    reserve.write_bytes(b"")
+    opens = LogStore.open
+
+    def full(*arguments: Any, **named: Any) -> LogStore:
+        if reserve.exists():
+            raise StorageFull("no room")
+        return opens(*arguments, **named)
+
+    monkeypatch.setattr(LogStore, "open", full)
+    outcome, rows = clean(folder)
+    assert outcome.code == 0, outcome.err
+    assert rows
