@@ -166,3 +166,39 @@ async def test_a_group_is_deleted_with_its_offsets() -> None:
         assert await delete(request_id="once") == deleted
         with pytest.raises(errors.GroupIdNotFound):
             await delete()
+
+
+async def get(serving: ServingNode, **fields: Any) -> group_service_pb2.GetGroupResponse:
+    """A group, with a page of its offsets."""
+    request = group_service_pb2.GetGroupRequest(**fields)
+    answer = await GroupService(serving.node).get_group(request.SerializeToString())
+    return group_service_pb2.GetGroupResponse.FromString(answer)
+
+
+@pytest.mark.parametrize("page_size", [1, 2, 5, 6, 0])
+async def test_a_group_comes_with_its_offsets_page_by_page_if_asked(page_size: int) -> None:
+    async with serving_node() as serving:
+        await serving.commit("g", 7, partitions=3)
+        await serving.commit("g", 8, partitions=2, topic="früh")
+        assert not (await get(serving, group_id="g")).offsets
+        found, token = [], ""
+        while True:
+            page = await get(
+                serving, group_id="g", include_offsets=True, page_size=page_size, page_token=token
+            )
+            assert page.group.offset_count == 5
+            found += [(each.topic, each.partition, each.offset) for each in page.offsets]
+            assert all(each.HasField("commit_time") for each in page.offsets)
+            token = page.next_page_token
+            if not token:
+                break
+        assert found == [
+            *(("früh", partition, 8) for partition in range(2)),
+            *(("orders", partition, 7) for partition in range(3)),
+        ]
+        await serving.commit("h", 1, partitions=2)
+        token = (
+            await get(serving, group_id="h", include_offsets=True, page_size=1)
+        ).next_page_token
+        with pytest.raises(errors.InvalidPageToken):
+            await get(serving, group_id="g", include_offsets=True, page_token=token)
