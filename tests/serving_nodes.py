@@ -91,26 +91,31 @@ class ServingNode:
             self.node, self.runtime, self.upkeep, files=files, clock=clock, random=Random(1)
         )
         self.expiry = ExpiryFigures()
-        self.expirer = self.node.expirer = Expirer(
-            self.runtime,
-            self.administration,
-            StoppedBefore.of(
-                self.store,
-                files,
-                Path("/data"),
-                now_ms=clock.now_ms(),
-                grace_ms=self.own.shard.applied.configs.server_config(ExpiryConfig).grace_ms,
-            ),
-            self.expiry,
-            files=files,
-            folder=Path("/data"),
-            clock=clock,
-        )
+        self.expirer = self.node.expirer = self._expirer()
         self.node.serve(self.runtime, self.administration)
         self.parser = CommitParser(
             metadata_units_max=METADATA_UNITS_MAX, message_bytes_max=config.message_bytes_max
         )
         self.offsets = OffsetService(self.node, self.parser)
+
+    def _expirer(self) -> Expirer:
+        config = self.own.shard.applied.configs.server_config(ExpiryConfig)
+        before = StoppedBefore.of(
+            self.store,
+            self.files,
+            Path("/data"),
+            now_ms=self.clock.now_ms(),
+            grace_ms=config.grace_ms,
+        )
+        return Expirer(
+            self.runtime,
+            self.administration,
+            before,
+            self.expiry,
+            files=self.files,
+            folder=Path("/data"),
+            clock=self.clock,
+        )
 
     async def commit(
         self, group_id: str, value: int, *, partitions: int = 1, topic: str = "orders"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from expiries import RETENTION_MS, TERMS, batches_of, classic_value, slices
 from offsetd_coordinator.expiry import ExpiryBase, ExpiryTerms
@@ -25,12 +27,15 @@ from shards import (
 )
 from shards import ask as asked
 
+if TYPE_CHECKING:
+    from offsetd_coordinator.shard import Shard
+
 DUE_MS = NOW_MS + RETENTION_MS
 UNREADABLE = b"\0\x63"
 
 
-def groups_of(shard: object) -> list[str]:
-    return sorted(each.group_id.decode() for each in shard.list_groups())  # type: ignore[attr-defined]
+def groups_of(shard: Shard) -> list[str]:
+    return sorted(each.group_id.decode() for each in shard.list_groups())
 
 
 @pytest.mark.parametrize(("now_ms", "is_there"), [(DUE_MS - 1, True), (DUE_MS, False)])
