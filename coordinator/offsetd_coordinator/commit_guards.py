@@ -79,7 +79,7 @@ class GroupActivity:
         elif len(counts) < _COUNTED_GROUPS_MAX:
             counts[group_id] = 1
         else:
-            # It takes as long as the commits that it takes back have not: a moment for each.
+            # One pass for a thousand commits that it takes back: a moment for each of them.
             self._counts = {each: left - 1 for each, left in counts.items() if left > 1}
 
     def top(self, now_ms: int) -> list[GroupCommits]:
