@@ -11,9 +11,11 @@ from offsetd_coordinator.errors import (
     CoordinatorError,
     InvalidPageToken,
     InvalidRequest,
+    LeaseHeld,
 )
 from offsetd_coordinator.history_errors import HistoryCompacted
 from offsetd_coordinator.offset_history import offsets_at
+from offsetd_coordinator.requests import AcquireGroup
 from offsetd_coordinator.service.history import HistoryService
 from serving_nodes import ServingNode, serving_node
 
@@ -269,6 +271,22 @@ def test_a_restore_to_nowhere_is_refused(fields: dict[str, Any]) -> None:
         async with serving_node() as node:
             with pytest.raises(InvalidRequest):
                 await restore(node, **fields)
+
+    run(test())
+
+
+def test_a_group_whose_lease_is_held_is_restored_only_by_force() -> None:
+    async def test() -> None:
+        async with serving_node() as node:
+            await written(node)
+            lease = AcquireGroup(group_id=GROUP.encode(), holder="w", ttl_ms=60_000)
+            node.runtime.submit(lease)
+            for fields in ({}, {"validate_only": True}):
+                with pytest.raises(LeaseHeld):
+                    await restore(node, revision=1, **fields)
+            assert await stored(node) == {0: 20}
+            await restore(node, revision=1, force=True)
+            assert await stored(node) == {0: 10, 1: 10}
 
     run(test())
 

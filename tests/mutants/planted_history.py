@@ -1,0 +1,72 @@
+"""Planted bugs of history and watchers, and which test notices each."""
+
+from __future__ import annotations
+
+from mutants.planted import Mutant
+
+_COORDINATOR = "coordinator/offsetd_coordinator"
+_STORAGE = "storage/offsetd_storage"
+_HISTORY = "tests/unit/coordinator/test_history.py"
+_SERVICE = "tests/unit/coordinator/test_service_history.py"
+_WATCH = "tests/unit/coordinator/test_service_watch.py"
+_GAPLESS = "tests/unit/storage/test_gapless_from.py"
+
+HISTORY_MUTANTS = (
+    Mutant(
+        name="watchers see what is not durable",
+        file=f"{_STORAGE}/log_store.py",
+        replace="        return point if journaled is None else max(point, journaled.offset_next)\n",
+        by="        return self.logs[topic_partition].offset_next\n",
+        caught_by=f"{_GAPLESS}::test_a_store_says_up_to_where_each_log_is_durable",
+    ),
+    Mutant(
+        name="a log does not notice a record that is missing inside of a batch",
+        file=f"{_STORAGE}/kernels/scan.py",
+        replace="    if load_i32(buffer, position + COUNT_AT) != offsets:\n",
+        by="    if load_i32(buffer, position + COUNT_AT) > offsets:\n",
+        caught_by=_GAPLESS,
+    ),
+    Mutant(
+        name="a state is told that a cleaned record may have been part of",
+        file=f"{_COORDINATOR}/history.py",
+        replace="        if offset < superseders_end and (",
+        by="        if offset < 0 and (",
+        caught_by=_HISTORY,
+    ),
+    Mutant(
+        name="a watcher is not told what was cleaned away",
+        file=f"{_COORDINATOR}/watching.py",
+        replace="            if self.positions[partition] < log.gapless_from:\n",
+        by="            if self.positions[partition] < 0:\n",
+        caught_by="tests/unit/coordinator/test_service_watch.py"
+        "::test_what_was_cleaned_away_is_compacted_with_the_oldest_token",
+    ),
+    Mutant(
+        name="a message's token is that behind all that was read",
+        file=f"{_COORDINATOR}/service/watch.py",
+        replace="            self._watcher.positions[partition] = part[-1].log_offset + 1\n",
+        by="            self._watcher.positions[partition] = changes[-1].log_offset + 1\n",
+        caught_by=f"{_WATCH}::test_many_events_come_in_messages_each_with_a_token_of_its_own",
+    ),
+    Mutant(
+        name="a watcher that does not read is waited for",
+        file=f"{_COORDINATOR}/service/watch.py",
+        replace="            timeout=self._idle_max_ms / 1000,\n",
+        by="            timeout=3600,\n",
+        caught_by=f"{_WATCH}::test_a_watcher_that_does_not_read_is_cut_off_with_its_token",
+    ),
+    Mutant(
+        name="a restore leaves what was not there then",
+        file=f"{_COORDINATOR}/restoration.py",
+        replace="    deleted = sorted(stored.keys() - request.then.keys())\n",
+        by="    deleted = sorted(stored.keys() - stored.keys())\n",
+        caught_by=_SERVICE,
+    ),
+    Mutant(
+        name="a repeated restore is done again",
+        file=f"{_COORDINATOR}/restoration.py",
+        replace="        if answered is not None:\n",
+        by="        if answered is not None and not request_id:\n",
+        caught_by=_SERVICE,
+    ),
+)
