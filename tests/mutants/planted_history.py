@@ -15,8 +15,8 @@ HISTORY_MUTANTS = (
     Mutant(
         name="watchers see what is not durable",
         file=f"{_STORAGE}/log_store.py",
-        replace="        return point if journaled is None else max(point, journaled.offset_next)\n",
-        by="        return self.logs[topic_partition].offset_next\n",
+        replace="        return point if journaled is None else max(",
+        by="        return self.logs[topic_partition].offset_next if point >= 0 else max(",
         caught_by=f"{_GAPLESS}::test_a_store_says_up_to_where_each_log_is_durable",
     ),
     Mutant(
