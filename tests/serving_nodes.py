@@ -77,16 +77,7 @@ class ServingNode:
         self.node = Node(node_id="n1", address="127.0.0.1:7171", start_ms=clock.now_ms())
         self.node.partitions = partitions
         self.node.folder_id = self.store.folder_id
-        self.upkeep = self.runtime.upkeep = Upkeep(
-            self.store,
-            Path("/data"),
-            upkeep_config(self.own.shard.applied.configs),
-            files=files,
-            clock=clock,
-            random=Random(1),
-            sleep=lambda _: None,
-            on_failed=self.runtime.fail_soon,
-        )
+        self.upkeep = self.runtime.upkeep = self._upkeep()
         self.administration = self.own.administration(
             self.node, self.runtime, self.upkeep, files=files, clock=clock, random=Random(1)
         )
@@ -97,6 +88,18 @@ class ServingNode:
             metadata_units_max=METADATA_UNITS_MAX, message_bytes_max=config.message_bytes_max
         )
         self.offsets = OffsetService(self.node, self.parser)
+
+    def _upkeep(self) -> Upkeep:
+        return Upkeep(
+            self.store,
+            Path("/data"),
+            upkeep_config(self.own.shard.applied.configs),
+            files=self.files,
+            clock=self.clock,
+            random=Random(1),
+            sleep=lambda _: None,
+            on_failed=self.runtime.fail_soon,
+        )
 
     def _expirer(self) -> Expirer:
         config = self.own.shard.applied.configs.server_config(ExpiryConfig)

@@ -229,7 +229,11 @@ class TopicConfigs:
         return configs, problems
 
     def _without_misfits(self) -> tuple[TopicConfigs, dict[tuple[str | None, str], InvalidSetting]]:
-        """With as much of what was set as fits, taken one by one; why the others do not."""
+        """With as much of what was set as fits, taken one by one; why the others do not.
+
+        Of settings that only fit together, each is left out: which of them would be right is not
+        for us to guess. They are kept and shown, and count again once the misfit has been mended.
+        """
         configs = attrs.evolve(self, dynamic_server={}, dynamic_topics={})
         problems: dict[tuple[str | None, str], InvalidSetting] = {}
         for topic in (None, *sorted(self.dynamic_topics)):

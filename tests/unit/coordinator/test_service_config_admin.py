@@ -305,6 +305,19 @@ async def test_a_full_disk_refuses_a_change_and_nothing_is_different(
         assert ends(serving) == (0, 0)
 
 
+async def test_a_low_disk_takes_no_commits_and_settings_all_the_same() -> None:
+    async with serving_node() as serving:
+        serving.runtime._disk = serving.upkeep.disk
+        serving.upkeep.disk.note_full(StorageFull("no room"))
+        with pytest.raises(errors.DiskFull):
+            await serving.commit("g", 1)
+        await update(serving, set={"log.cleaner.backoff.ms": "10"})
+        found = await describe(serving, "", "log.cleaner.backoff.ms")
+        assert found["log.cleaner.backoff.ms"].value == "10"
+        with pytest.raises(errors.DiskFull):
+            await serving.commit("g", 1)
+
+
 async def test_what_is_not_known_is_kept_shown_and_taken_back() -> None:
     files = SimulatedFiles()
     stored = {
