@@ -6,14 +6,19 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
+from offsetd_coordinator.audit import AuditEvent
 from offsetd_coordinator.commit_guards import (
     WINDOW_MS,
     CommitGuards,
     CommitQuota,
     GroupActivity,
 )
+from offsetd_coordinator.config_shard import UpdateConfig
 from offsetd_coordinator.dynamic_settings import CommitGuardConfig
 from offsetd_coordinator.errors import CommitRateExceeded
+from offsetd_storage.clock import ManualClock
+from offsetd_storage.simulated_files import SimulatedFiles
+from serving_nodes import ServingNode, serving_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -137,3 +142,22 @@ def test_settings_hold_from_the_moment_they_are_set() -> None:
     guards.configure(CommitGuardConfig())
     guards.admit(b"g", BEGIN_MS)
     assert guards.activity.top(BEGIN_MS + WINDOW_MS) == [(b"g", 4)], "refused ones count, too"
+
+
+def unchanged_ms_of(node: ServingNode) -> set[int]:
+    return {shard.unchanged_ms for shard in node.runtime.shards.values()}
+
+
+async def test_what_is_set_while_a_server_runs_guards_the_next_one_too() -> None:
+    texts = {"commit.unchanged.suppress.ms": "6000", "group.commit.rate.max": "3"}
+    change = UpdateConfig(topic=None, changes=texts)
+    event = AuditEvent(time_ms=0, method="UpdateConfig", topic=None, what={})
+    files, clock = SimulatedFiles(), ManualClock()
+    for is_set_before in (False, True):
+        async with serving_node(files=files, clock=clock) as node:
+            assert unchanged_ms_of(node) == {6000 if is_set_before else 0}
+            assert node.runtime.commit_guards.quota.is_on is is_set_before
+            assert node.runtime.commit_guards.activity.top_max == 20
+            await node.administration.update_config(change, event)
+            assert unchanged_ms_of(node) == {6000}
+            assert node.runtime.commit_guards.quota.is_on
