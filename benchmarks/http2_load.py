@@ -23,12 +23,12 @@ DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
 INITIAL_WINDOW_SIZE = 4
 _WINDOW_MAX = 2**31 - 1
-_WINDOW_DEFAULT = 65_535
+WINDOW_DEFAULT = 65_535
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _SILENCE_SECONDS_MAX = 30.0
-_FRAME_HEADER = struct.Struct(">IBI")  # Length (24 bits) and kind, flags, stream.
+FRAME_HEADER = struct.Struct(">IBI")  # Length (24 bits) and kind, flags, stream.
 # The headers once the server's table holds them: two static entries, and the newest four.
-_INDEXED_HEADERS = b"\x83\x86\xc1\xc0\xbf\xbe"
+INDEXED_HEADERS = b"\x83\x86\xc1\xc0\xbf\xbe"
 
 
 class LoadFailed(Exception):
@@ -37,7 +37,15 @@ class LoadFailed(Exception):
 
 def frame(kind: int, flags: int, stream_id: int, payload: bytes) -> bytes:
     """One HTTP/2 frame."""
-    return _FRAME_HEADER.pack(len(payload) << 8 | kind, flags, stream_id) + payload
+    return FRAME_HEADER.pack(len(payload) << 8 | kind, flags, stream_id) + payload
+
+
+# What a client says first: here, that it takes as much as the server has.
+OPENING = (
+    _PREFACE
+    + frame(SETTINGS, 0, 0, struct.pack(">HI", INITIAL_WINDOW_SIZE, _WINDOW_MAX))
+    + frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", _WINDOW_MAX - WINDOW_DEFAULT))
+)
 
 
 def grpc_message(message: bytes) -> bytes:
@@ -68,7 +76,7 @@ def result_sequences(message: bytes) -> list[int]:
     return sequences
 
 
-def _literal_headers(path: str) -> bytes:
+def literal_headers(path: str) -> bytes:
     """The headers of a connection's first call, which the server's table keeps (RFC 7541)."""
 
     def text(value: str) -> bytes:
@@ -89,16 +97,12 @@ class Connection:
     def __init__(self, address: tuple[str, int], path: str) -> None:
         self.socket = socket.create_connection(address, timeout=_SILENCE_SECONDS_MAX)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.sendall(
-            _PREFACE
-            + frame(SETTINGS, 0, 0, struct.pack(">HI", INITIAL_WINDOW_SIZE, _WINDOW_MAX))
-            + frame(WINDOW_UPDATE, 0, 0, struct.pack(">I", _WINDOW_MAX - _WINDOW_DEFAULT))
-        )
-        self._headers = _literal_headers(path)
+        self.socket.sendall(OPENING)
+        self._headers = literal_headers(path)
         self._stream_id = -1
         self._unparsed = b""
         self._unread = bytearray()
-        self._window = self._stream_window = self._initial_window = _WINDOW_DEFAULT
+        self._window = self._stream_window = self._initial_window = WINDOW_DEFAULT
         self.ended = False
 
     def open_call(self) -> bytes:
@@ -106,7 +110,7 @@ class Connection:
         self._stream_id += 2
         self._stream_window = self._initial_window
         self.ended = False
-        block, self._headers = self._headers, _INDEXED_HEADERS
+        block, self._headers = self._headers, INDEXED_HEADERS
         return frame(HEADERS, END_HEADERS, self._stream_id, block)
 
     def may_send(self, size: int) -> bool:
@@ -127,7 +131,7 @@ class Connection:
         buffer = self._unparsed + received
         position, size = 0, len(buffer)
         while size - position >= 9:
-            length_kind, flags, stream_id = _FRAME_HEADER.unpack_from(buffer, position)
+            length_kind, flags, stream_id = FRAME_HEADER.unpack_from(buffer, position)
             length, kind = length_kind >> 8, length_kind & 0xFF
             if size - position - 9 < length:
                 break

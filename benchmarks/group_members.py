@@ -1,0 +1,139 @@
+"""Members of classic groups, all of them at once in one loop, over `grpc.aio`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import attrs
+import grpc
+from google.protobuf.duration_pb2 import Duration
+from google.rpc import error_details_pb2, status_pb2
+from offsetd.v1 import group_service_pb2 as messages
+from offsetd.v1 import group_service_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+_CONNECTIONS = 8
+_CALL_S_MAX = 300.0
+_SESSION_S = 120
+_REBALANCE_S = 120
+
+
+@attrs.define(kw_only=True)
+class Member:
+    """A member, in the newest generation that it has joined."""
+
+    group_id: str
+    stub: group_service_pb2_grpc.GroupServiceStub
+    member_id: str = ""
+    generation_id: int = -1
+    assignments: dict[str, bytes] = attrs.field(factory=dict)  # That it is to make; if it leads.
+
+    @property
+    def heartbeat(self) -> bytes:
+        """The message of its sign of life."""
+        request = messages.HeartbeatRequest(
+            group_id=self.group_id, member_id=self.member_id, generation_id=self.generation_id
+        )
+        encoded: bytes = request.SerializeToString()
+        return encoded
+
+    async def join(self) -> None:
+        """Returns when the next generation begins; a new member is told its id first."""
+        if not self.member_id:
+            try:
+                await self._join()
+            except grpc.aio.AioRpcError as refusal:
+                self.member_id = _member_id(refusal)
+        joined = await self._join()
+        self.generation_id = joined.generation_id
+        self.assignments = {each.member_id: b"\0" * 64 for each in joined.members}
+
+    async def sync(self) -> None:
+        """Returns when the assignments are made."""
+        assignments = [
+            messages.MemberAssignment(member_id=member_id, assignment=assignment)
+            for member_id, assignment in self.assignments.items()
+        ]
+        request = messages.SyncGroupRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            generation_id=self.generation_id,
+            assignments=assignments,
+        )
+        answer = await self.stub.SyncGroup(request, timeout=_CALL_S_MAX)
+        if len(answer.assignment) != 64:
+            raise RuntimeError(f"a member of {self.group_id} has no assignment")
+
+    async def _join(self) -> messages.JoinGroupResponse:
+        joined: messages.JoinGroupResponse = await self.stub.JoinGroup(
+            messages.JoinGroupRequest(
+                group_id=self.group_id,
+                member_id=self.member_id,
+                client_id="benchmark",
+                session_timeout=Duration(seconds=_SESSION_S),
+                rebalance_timeout=Duration(seconds=_REBALANCE_S),
+                protocol_type="consumer",
+                protocols=[messages.GroupProtocol(name="range", metadata=b"\0" * 32)],
+            ),
+            timeout=_CALL_S_MAX,
+        )
+        return joined
+
+
+def _member_id(refusal: grpc.aio.AioRpcError) -> str:
+    """What MEMBER_ID_REQUIRED says; any other refusal is raised again."""
+    details = dict(refusal.trailing_metadata() or ()).get("grpc-status-details-bin", b"")
+    assert isinstance(details, bytes)
+    for detail in status_pb2.Status.FromString(details).details:
+        error = error_details_pb2.ErrorInfo()
+        if detail.Unpack(error) and "member_id" in error.metadata:
+            member_id: str = error.metadata["member_id"]
+            return member_id
+    raise refusal
+
+
+@asynccontextmanager
+async def members(
+    address: str, *, groups: Sequence[str], size: int
+) -> AsyncIterator[list[list[Member]]]:
+    """New members of each group, which have not joined yet."""
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    channels = [grpc.aio.insecure_channel(address, options=options) for _ in range(_CONNECTIONS)]
+    stubs = [
+        group_service_pb2_grpc.GroupServiceStub(channel)  # type: ignore[no-untyped-call]
+        for channel in channels
+    ]
+    try:
+        yield [
+            [Member(group_id=group, stub=stubs[number % len(stubs)]) for number in range(size)]
+            for group in groups
+        ]
+    finally:
+        for channel in channels:
+            await channel.close()
+
+
+async def settle(group: Sequence[Member]) -> None:
+    """Has all join and sync, until they are in one generation."""
+    while True:
+        await asyncio.gather(*(member.join() for member in group))
+        if len({member.generation_id for member in group}) == 1:
+            break
+    await asyncio.gather(*(member.sync() for member in group))
+
+
+async def rebalance(group: Sequence[Member]) -> float:
+    """A settled group's next generation: seconds from the first rejoin until all are in sync."""
+    leader = next(member for member in group if member.assignments)
+    started = time.perf_counter()
+    await asyncio.gather(leader.join(), *(each.join() for each in group if each is not leader))
+    await asyncio.gather(*(member.sync() for member in group))
+    seconds = time.perf_counter() - started
+    if len({member.generation_id for member in group}) != 1:
+        raise RuntimeError("the group fell apart into several generations")
+    return seconds

@@ -1,0 +1,143 @@
+"""Groups that live: heartbeats of many members, commits beside them, and a large rebalance.
+
+600 groups of 5 members each send a heartbeat every 3 s, 1,000 a second in all, on a schedule that
+waits for nothing: a heartbeat that is sent late counts from when it was due. Then one caller's
+commits are measured without them and beside them. The server's CPU is a share of one core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+from offsetd_storage.kernels.registry import warm
+
+from benchmarks import http2_calls
+from benchmarks.commit_path import SERVICE, commits
+from benchmarks.group_members import Member, members, rebalance, settle
+from benchmarks.our_server import Serving, serving
+from benchmarks.rounds import Spread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GROUPS = 600
+MEMBERS = 5
+HEARTBEAT_PERIOD_S = 3.0
+LARGE_GROUP = 500
+GROUPS_STARTED_A_SECOND = 40
+SECONDS = 30.0
+_HEARTBEAT = "/offsetd.v1.GroupService/Heartbeat"
+_CONNECTIONS = 10
+_SETTINGS = ("connection.calls.max=4096", "disk.reserve.bytes=0")
+
+
+@attrs.frozen(kw_only=True)
+class Measured:
+    """Of one round; latencies in seconds."""
+
+    heartbeats: list[float]
+    lateness: list[float]  # Of the sending of these: contained in them, and not the server's.
+    heartbeats_beside_commits: list[float]
+    commits: list[float]
+    commits_beside_heartbeats: list[float]
+    cpu_share: float  # With heartbeats alone.
+    rebalance_s: float
+
+
+def run(*, rounds: int, scale: float) -> dict[str, object]:
+    """Figures over the rounds. `scale` is of the time; groups and members stay as many."""
+    warm()
+    measured = [asyncio.run(_round(max(1.0, SECONDS * scale))) for _ in range(rounds)]
+    figures: dict[str, Callable[[Measured], float]] = {
+        "heartbeat, p50, ms": lambda m: statistics.median(m.heartbeats) * 1e3,
+        "heartbeat, p99, ms": lambda m: _p99(m.heartbeats) * 1e3,
+        "heartbeat sent late, p99, ms": lambda m: _p99(m.lateness) * 1e3,
+        "heartbeat beside commits, p99, ms": lambda m: _p99(m.heartbeats_beside_commits) * 1e3,
+        "server's CPU with heartbeats alone, of a core": lambda m: m.cpu_share,
+        "commit, p99, ms": lambda m: _p99(m.commits) * 1e3,
+        "commit beside heartbeats, p99, ms": lambda m: _p99(m.commits_beside_heartbeats) * 1e3,
+        f"rebalance of {LARGE_GROUP} members, seconds": lambda m: m.rebalance_s,
+    }
+    return {name: Spread.of(list(map(figure, measured))) for name, figure in figures.items()}
+
+
+async def _round(seconds: float) -> Measured:
+    names = [f"group-{number}" for number in range(GROUPS)]
+    with (
+        tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".benchmark-") as folder,
+        serving(Path(folder), *_SETTINGS) as server,
+    ):
+        threading.Thread(target=_read_log, args=(server,), daemon=True).start()
+        async with members(server.address, groups=names, size=MEMBERS) as groups:
+            await _settle_all(groups)
+            heartbeats = [member.heartbeat for group in groups for member in group]
+        figures = _with_heartbeats(server, heartbeats, seconds)
+        async with members(server.address, groups=["large"], size=LARGE_GROUP) as (group,):
+            await settle(group)
+            return attrs.evolve(figures, rebalance_s=await rebalance(group))
+
+
+def _with_heartbeats(server: Serving, heartbeats: list[bytes], seconds: float) -> Measured:
+    host, _, port = server.address.rpartition(":")
+    address = (host, int(port))
+    paths = [http2_calls.OpenCalls(address, _HEARTBEAT) for _ in range(_CONNECTIONS)]
+    commit_path = http2_calls.OpenCalls(address, SERVICE + "CommitOffsets")
+
+    def alive() -> http2_calls.Schedule:
+        return http2_calls.Schedule(paths, heartbeats, period_s=HEARTBEAT_PERIOD_S)
+
+    def committing() -> http2_calls.Caller:
+        return http2_calls.OneByOne(commit_path, commits(1))
+
+    # Once each for the server to have seen all: what is compiled or cached late is not measured.
+    http2_calls.run([alive(), committing()], seconds=HEARTBEAT_PERIOD_S)
+    cpu_s, started = _cpu_s(server), time.monotonic()
+    http2_calls.run([alone := alive()], seconds=seconds)
+    cpu_share = (_cpu_s(server) - cpu_s) / (time.monotonic() - started)
+    http2_calls.run([commits_alone := committing()], seconds=seconds / 2)
+    http2_calls.run([beside := alive(), commits_beside := committing()], seconds=seconds)
+    for connection in (*paths, commit_path):
+        connection.socket.close()
+    return Measured(
+        heartbeats=list(alone.latencies),
+        lateness=list(alone.lateness),
+        heartbeats_beside_commits=list(beside.latencies),
+        commits=list(commits_alone.latencies),
+        commits_beside_heartbeats=list(commits_beside.latencies),
+        cpu_share=cpu_share,
+        rebalance_s=0.0,
+    )
+
+
+def _read_log(server: Serving) -> None:
+    """Nobody wants it, but a server whose log is not read stands still in the end."""
+    assert server.process.stderr is not None
+    for _ in server.process.stderr:
+        pass
+
+
+async def _settle_all(groups: list[list[Member]]) -> None:
+    """One group after the other begins: gRPC refuses calls once a thousand have piled up."""
+    settling = []
+    for group in groups:
+        settling.append(asyncio.create_task(settle(group)))
+        await asyncio.sleep(1 / GROUPS_STARTED_A_SECOND)
+    await asyncio.gather(*settling)
+
+
+def _cpu_s(server: Serving) -> float:
+    """What the server's process has used so far, in user and kernel."""
+    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _p99(latencies: list[float]) -> float:
+    return statistics.quantiles(latencies, n=100)[98]
