@@ -42,6 +42,13 @@ HISTORY_MUTANTS = (
         "::test_what_was_cleaned_away_is_compacted_with_the_oldest_token",
     ),
     Mutant(
+        name="a watcher is not told what is cleaned away while it reads",
+        file=f"{_COORDINATOR}/history.py",
+        replace="    if start < oldest:\n",
+        by="    if start < 0:\n",
+        caught_by=_HISTORY,
+    ),
+    Mutant(
         name="a message's token is that behind all that was read",
         file=f"{_COORDINATOR}/service/watch.py",
         replace="            self._watcher.positions[partition] = part[-1].log_offset + 1\n",

@@ -113,6 +113,15 @@ def test_a_time_is_where_the_first_later_record_lies(time_ms: int, limit: int) -
     assert history.end_of(log, NOW_MS + time_ms, 1) == min(limit, 1)  # Nothing else is durable.
 
 
+def test_a_stretch_of_which_something_is_gone_is_not_told() -> None:
+    log = log_of(*(batch(each, (offset_key("g"), offset_value(each))) for each in range(3)))
+    log._gapless_floor = 2
+    with pytest.raises(HistoryCompacted) as refused:
+        history.next_stretch(log, 1, 3, None, chunk_bytes=100)
+    assert refused.value.oldest_revision == 2
+    assert history.next_stretch(log, 2, 3, None, chunk_bytes=100).offset_next == 3
+
+
 def test_a_state_that_a_cleaned_record_may_have_been_part_of_is_not_told() -> None:
     log = log_of(*(batch(each, (offset_key("g"), offset_value(each))) for each in range(3)))
     state = history.offsets_before(log, 2, 3, b"g")

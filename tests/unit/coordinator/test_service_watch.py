@@ -320,6 +320,7 @@ def test_what_was_cleaned_away_is_compacted_with_the_oldest_token() -> None:
             refused = Client(service, token=client.token)
             await refused.task
             assert (refused.code, refused.reason) == (grpc.StatusCode.OUT_OF_RANGE, "COMPACTED")
+            assert refused.messages.empty()  # It has not begun.
             again = Client(service, token=refused.metadata["oldest_token"])
             found = await again.events(1)
             assert found[-1] in [("g", 0, 4), ("g", 0, 9)]
