@@ -15,7 +15,7 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.group_changes import parse_time
+from offsetd_clients.cli.group_reset import parse_time
 from offsetd_clients.cli.terminal import OutputFormat, Row, Terminal
 
 COLUMNS = ("time", "method", "group", "topic", "reason", "peer", "request_id", "revision", "what")

@@ -13,7 +13,7 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.group_changes import ReasonOption, parse_time
+from offsetd_clients.cli.group_reset import ReasonOption, parse_time
 from offsetd_clients.cli.offsets import INT64_MAX
 from offsetd_clients.cli.terminal import OutputFormat, Row, Terminal, printable
 from offsetd_clients.history import OffsetEvent, OffsetWatch, RestoredOffset

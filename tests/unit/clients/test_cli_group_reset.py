@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import typer
 from offsetd_clients import TopicPartition
-from offsetd_clients.cli.group_changes import parse_span, parse_time, parse_topics, read_csv
+from offsetd_clients.cli.group_reset import parse_span, parse_time, parse_topics, read_csv
 
 if TYPE_CHECKING:
     from pathlib import Path

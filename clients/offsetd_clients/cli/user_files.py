@@ -1,0 +1,30 @@
+"""Files that a user names on the command line, of which nothing else is to be known."""
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+STANDARD_INPUT = "-"
+
+
+def read_file(path: Path) -> bytes:
+    """All of a file, or of the standard input. Raises OSError."""
+    return sys.stdin.buffer.read() if str(path) == STANDARD_INPUT else path.read_bytes()
+
+
+def write_file(path: Path, pieces: Iterable[bytes]) -> None:
+    """All of it, or nothing: a file that is cut must not be taken for a whole one.
+
+    Raises OSError, and what the pieces do.
+    """
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("wb") as out:
+            for piece in pieces:
+                out.write(piece)
+            out.flush()
+            os.fsync(out.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
