@@ -141,3 +141,21 @@ async def test_nothing_is_listed_where_nothing_was_done() -> None:
     async with serving_node() as serving:
         page = await listed(serving)
         assert (list(page.events), page.next_page_token) == ([], "")
+
+
+async def test_deleted_offsets_are_told_and_nothing_is_where_nothing_was_deleted() -> None:
+    async with serving_node() as serving:
+        await serving.commit("g", 7, partitions=2)
+        for topic in ("orders", "none"):
+            request = offset_service_pb2.DeleteOffsetsRequest(
+                group_id="g", topics=[topic], reason="gone"
+            )
+            answer = serving.offsets.delete_offsets(request.SerializeToString())
+            await asyncio.wait_for(answer, WAIT_SECONDS)
+        [event] = (await listed(serving)).events
+        assert (event.method, event.reason) == ("DeleteOffsets", "gone")
+        assert json.loads(event.what) == {
+            "group": "g",
+            "offset_count": 2,
+            "deleted": {"orders": [0, 1]},
+        }
