@@ -21,6 +21,7 @@ from mutants.planted_cleaner import CLEANER_MUTANTS
 from mutants.planted_expiry import EXPIRY_MUTANTS
 from mutants.planted_full_disk import FULL_DISK_MUTANTS
 from mutants.planted_guarantees import GUARANTEE_MUTANTS
+from mutants.planted_guards import GUARD_MUTANTS
 from mutants.planted_history import HISTORY_MUTANTS
 from mutants.planted_leases import LEASE_MUTANTS
 from mutants.planted_membership import MEMBERSHIP_MUTANTS
@@ -36,9 +37,10 @@ MUTANTS = (
     *GUARANTEE_MUTANTS,
     *EXPIRY_MUTANTS,
     *ADMINISTRATION_MUTANTS,
-    *HISTORY_MUTANTS,
     *MEMBERSHIP_MUTANTS,
     *LEASE_MUTANTS,
+    *GUARD_MUTANTS,
+    *HISTORY_MUTANTS,
 )
 
 ROOT = Path(__file__).parents[2]
