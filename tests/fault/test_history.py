@@ -156,7 +156,7 @@ def test_what_history_ms_keeps_is_not_cleaned_away(tmp_path: Path) -> None:
 
 
 def test_a_watcher_that_does_not_read_is_cut_off_and_goes_on(tmp_path: Path) -> None:
-    settings = {**SETTINGS, "watch.idle.max.ms": 500}
+    settings = {**SETTINGS, "watch.idle.max.ms": 500, "watch.watchers.max": 1}
     with (
         ServerProcess(tmp_path / "data", settings=settings).wait_until_serving() as server,
         client_of(server) as client,
@@ -176,7 +176,10 @@ def test_a_watcher_that_does_not_read_is_cut_off_and_goes_on(tmp_path: Path) -> 
         call = stub.WatchOffsets(history_pb2.WatchOffsetsRequest(from_oldest=True))
         next(call)
 
-        threading.Event().wait(3)  # Longer than it may wait, however busy the machine is.
+        # There is room for another one as soon as that is cut off, and it waits for that.
+        other = Watching(client)
+        poll(lambda: other.watch.token, WAIT_SECONDS)
+        other.stop()
         responses: list[Any] = []
         with pytest.raises(grpc.RpcError) as ended:
             responses.extend(iter(call))
