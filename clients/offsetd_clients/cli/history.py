@@ -15,7 +15,7 @@ from offsetd_clients.cli.connection import (
 )
 from offsetd_clients.cli.group_reset import ReasonOption, parse_time
 from offsetd_clients.cli.offsets import INT64_MAX
-from offsetd_clients.cli.terminal import OutputFormat, Row, Terminal, printable
+from offsetd_clients.cli.terminal import OutputFormat, Row, Terminal, printable, time_text
 from offsetd_clients.history import OffsetEvent, OffsetWatch, RestoredOffset
 
 EVENT_COLUMNS = (
@@ -196,9 +196,8 @@ def _kind(event: OffsetEvent) -> str:
 
 
 def _event_line(event: OffsetEvent) -> str:
-    time = event.time.isoformat(timespec="milliseconds")
     what = _kind(event) if event.offset is None else str(event.offset)
-    line = f"{time}  {event.group_id}  {event.topic_partition}  {what}"
+    line = f"{time_text(event.time)}  {event.group_id}  {event.topic_partition}  {what}"
     return printable(line)
 
 

@@ -217,7 +217,7 @@ def _cell(value: object, *, absent: str) -> str:
         case bool():
             return "true" if value else "false"
         case datetime():
-            return _time(value)
+            return time_text(value)
         case str():
             return str(value)
         case list() | tuple():
@@ -226,7 +226,8 @@ def _cell(value: object, *, absent: str) -> str:
             return str(value)
 
 
-def _time(value: datetime) -> str:
+def time_text(value: datetime) -> str:
+    """A time as all results have it: UTC, to the millisecond."""
     return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -246,7 +247,7 @@ def _json(columns: Sequence[str], row: Row, *, indent: int | None) -> str:
 
 
 def _json_value(value: object) -> str:
-    return _time(value) if isinstance(value, datetime) else str(value)
+    return time_text(value) if isinstance(value, datetime) else str(value)
 
 
 def _json_array(columns: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:

@@ -233,7 +233,7 @@ def test_a_restore_needs_one_target(offsetd: Any, flags: list[str]) -> None:
 @pytest.mark.parametrize(
     ("output", "expected"),
     [
-        ("table", "2026-11-21T08:00:00.000+00:00  g  t:3  50\n"),
+        ("table", "2026-11-21T08:00:00.000Z  g  t:3  50\n"),
         ("jsonl", '"event":"committed","offset":50'),
     ],
 )
