@@ -24,6 +24,7 @@ from mutants.planted_guarantees import GUARANTEE_MUTANTS
 from mutants.planted_guards import GUARD_MUTANTS
 from mutants.planted_history import HISTORY_MUTANTS
 from mutants.planted_leases import LEASE_MUTANTS
+from mutants.planted_lives import LIFE_MUTANTS
 from mutants.planted_membership import MEMBERSHIP_MUTANTS
 from mutants.planted_swaps import SWAP_MUTANTS
 from mutants.planted_upkeep import UPKEEP_MUTANTS
@@ -39,6 +40,7 @@ MUTANTS = (
     *ADMINISTRATION_MUTANTS,
     *MEMBERSHIP_MUTANTS,
     *LEASE_MUTANTS,
+    *LIFE_MUTANTS,
     *GUARD_MUTANTS,
     *HISTORY_MUTANTS,
 )
