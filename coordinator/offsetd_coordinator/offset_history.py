@@ -102,6 +102,8 @@ async def reading(
         try:
             return await asyncio.to_thread(read, *arguments, **named)
         except OSError as error:
-            raise CoordinatorNotAvailable(f"the log could not be read: {error}") from error
+            raise CoordinatorNotAvailable(
+                "the log could not be read: {cause}", cause=error
+            ) from error
         except CorruptBatch as error:
             raise RecordUndecodable("the log cannot be read: {cause}", cause=error) from error

@@ -119,8 +119,7 @@ def register(groups: typer.Typer, terminal: Terminal) -> None:
             None if by_duration is None else parse_span(by_duration),
             from_file,
         )
-        if (from_file is not None) + bool(topics) + all_topics != 1:
-            raise typer.BadParameter("say either --topic, --all-topics or --from-file")
+        _check_chosen_once(from_file is not None, bool(topics), all_topics)
         whole_topics, partitions = parse_topics(topics or ())
         known = dict(map(_parse_bound, bounds or ()))
         targets = _targets(target, group_ids)
@@ -226,6 +225,11 @@ def _one_target(*targets: ResetTarget | Path | None) -> ResetTarget | Path:
             " --to-current, --to-datetime, --by-duration or --from-file"
         )
     return given[0]
+
+
+def _check_chosen_once(*are_given: bool) -> None:
+    if sum(are_given) != 1:
+        raise typer.BadParameter("say either --topic, --all-topics or --from-file")
 
 
 def _parse_bound(text: str) -> tuple[TopicPartition, Bounds]:

@@ -188,11 +188,11 @@ async def test_times_of_expiry_come_along_be_they_one_or_several() -> None:
                 for partition, time in enumerate(times)
             )
             await import_file(serving, content.encode(), "JSONL")
+            lines = (await export(serving, "JSONL", group_ids=["g"])).decode().splitlines()
+            assert [json.loads(line)["expire_timestamp_ms"] for line in lines] == [
+                None if time is None else now_ms + time for time in times
+            ]
             [group] = await serving.fetch("g")
-            assert [
-                each.expire_time.ToMilliseconds() - now_ms if each.HasField("expire_time") else None
-                for each in group.offsets
-            ] == times
             assert [(each.metadata, each.leader_epoch) for each in group.offsets] == [("m", 4)] * 2
 
 

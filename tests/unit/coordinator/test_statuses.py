@@ -162,7 +162,7 @@ VARIABLES = {
     "OFFSET_CONFLICT": {"offset_count": 5},
     "OFFSET_NOT_MONOTONIC": {"offset_count": 5},
     "COORDINATOR_LOAD_IN_PROGRESS": {},
-    "COORDINATOR_NOT_AVAILABLE": {},
+    "COORDINATOR_NOT_AVAILABLE": {"cause": OSError(5, "Input/output error")},
     "UNSTABLE_OFFSET_COMMIT": {"group": b"g"},
     "NOT_COORDINATOR": {"address": "10.0.0.2:7171"},
     "STORAGE_FAILED": {"cause": OSError(5, "Input/output error")},
