@@ -48,7 +48,10 @@ class Measured:
     heartbeats_beside_commits: list[float]
     commits: list[float]
     commits_beside_heartbeats: list[float]
-    cpu_share: float  # With heartbeats alone.
+    # Of the time with heartbeats alone: the process ran, and its main thread was ready to run and
+    # had no core, on a machine that is busy with something else.
+    cpu_share: float
+    wait_share: float
     rebalance_s: float
 
 
@@ -62,6 +65,7 @@ def run(*, rounds: int, scale: float) -> dict[str, object]:
         "heartbeat sent late, p99, ms": lambda m: _p99(m.lateness) * 1e3,
         "heartbeat beside commits, p99, ms": lambda m: _p99(m.heartbeats_beside_commits) * 1e3,
         "server's CPU with heartbeats alone, of a core": lambda m: m.cpu_share,
+        "server's wait for a core meanwhile, share of the time": lambda m: m.wait_share,
         "commit, p99, ms": lambda m: _p99(m.commits) * 1e3,
         "commit beside heartbeats, p99, ms": lambda m: _p99(m.commits_beside_heartbeats) * 1e3,
         f"rebalance of {LARGE_GROUP} members, seconds": lambda m: m.rebalance_s,
@@ -99,9 +103,11 @@ def _with_heartbeats(server: Serving, heartbeats: list[bytes], seconds: float) -
 
     # Once each for the server to have seen all: what is compiled or cached late is not measured.
     http2_calls.run([alive(), committing()], seconds=HEARTBEAT_PERIOD_S)
-    cpu_s, started = _cpu_s(server), time.monotonic()
+    cpu_s, wait_s, started = _cpu_s(server), _wait_s(server), time.monotonic()
     http2_calls.run([alone := alive()], seconds=seconds)
-    cpu_share = (_cpu_s(server) - cpu_s) / (time.monotonic() - started)
+    elapsed_s = time.monotonic() - started
+    cpu_share = (_cpu_s(server) - cpu_s) / elapsed_s
+    wait_share = (_wait_s(server) - wait_s) / elapsed_s
     http2_calls.run([commits_alone := committing()], seconds=seconds / 2)
     http2_calls.run([beside := alive(), commits_beside := committing()], seconds=seconds)
     for connection in (*paths, commit_path):
@@ -113,6 +119,7 @@ def _with_heartbeats(server: Serving, heartbeats: list[bytes], seconds: float) -
         commits=list(commits_alone.latencies),
         commits_beside_heartbeats=list(commits_beside.latencies),
         cpu_share=cpu_share,
+        wait_share=wait_share,
         rebalance_s=0.0,
     )
 
@@ -137,6 +144,11 @@ def _cpu_s(server: Serving) -> float:
     """What the server's process has used so far, in user and kernel."""
     fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _wait_s(server: Serving) -> float:
+    """How long its main thread has stood in a core's queue so far."""
+    return int(Path(f"/proc/{server.process.pid}/schedstat").read_text().split()[1]) / 1e9
 
 
 def _p99(latencies: list[float]) -> float:
