@@ -129,6 +129,8 @@ def test_a_reset_is_shown_first_and_done_when_told(
             "orders:1: offset 7, earliest 8, latest 60",
         ),
         (["--shift-by", "1", "--topic", "orders:9"], 1, "OFFSET_NOT_COMMITTED"),
+        (["--by-duration", "1h", "--all-topics"], 1, "had no such offsets then"),
+        (["--by-duration", "1h", "--topic", "orders:9"], 1, "1 partitions of group 'r2' had no"),
     ],
 )
 def test_a_reset_that_cannot_be_says_why(

@@ -175,7 +175,7 @@ def put_offsets(stored: Iterable[CommittedOffset]) -> tuple[PutOffset, ...]:
 
 
 async def _to_time(runtime: Runtime, request: Reset, time_ms: int) -> Reset:
-    """With the offsets of then as its targets. Raises HistoryUnavailable, OffsetNotCommitted."""
+    """With the offsets of then as its targets. Raises HistoryCompacted, OffsetNotCommitted."""
     then = await offsets_at(runtime, request.group_id, time_ms)
     topics = set(request.topics)
     if not topics and not request.partitions:
@@ -185,7 +185,9 @@ async def _to_time(runtime: Runtime, request: Reset, time_ms: int) -> Reset:
     missing = sorted(chosen - then.keys())
     if missing or not chosen:
         raise OffsetNotCommitted(
-            "of group {group!r}, {partition_count} of the partitions had no offset then",
+            "{partition_count} partitions of group {group!r} had no offset then"
+            if missing
+            else "group {group!r} had no such offsets then",
             tuple({"topic": topic.decode(), "partition": number} for topic, number in missing),
             group=request.group_id,
             partition_count=len(missing),
