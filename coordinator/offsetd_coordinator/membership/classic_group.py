@@ -209,10 +209,16 @@ class ClassicGroup:
         return member
 
     def replace(self, old: Member, new: Member) -> None:
-        """A static member takes the place of the one with its instance id, also as a leader."""
+        """A static member takes the place of the one with its instance id, also as a leader.
+
+        And among the members: their order decides who leads next, and is in the group's record.
+        """
         is_leader = self.leader_id == old.member_id
+        order = list(self.members)
         self._take(old)
         self._put(new)
+        for member_id in order[order.index(old.member_id) + 1 :]:
+            self.members[member_id] = self.members.pop(member_id)
         if is_leader:
             self.leader_id = new.member_id
         if old.member_id in self.unsynced_ids:

@@ -322,3 +322,17 @@ def test_a_static_member_keeps_its_old_id_if_the_new_one_cannot_be_written() -> 
     assert calls.group.members[old].session_timeout_ms == SESSION_MS
     calls.advance(SESSION_MS - 1)
     assert calls.heartbeat(old, 1, "i") == ""
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+def test_a_replaced_static_member_stays_where_it_was_in_the_order_of_members(is_full: bool) -> None:
+    calls = Calls()
+    first, second = calls.join(instance_id="i"), calls.join(instance_id="j")
+    calls.advance(2 * DELAY_MS)
+    calls.settle(*(calls.outcome(token).member_id for token in (first, second)))
+    order, record = list(calls.group.members), calls.group.record()
+    calls.is_full = is_full
+    calls.join(instance_id=calls.group.members[order[0]].instance_id)
+    assert list(calls.group.members)[1:] == order[1:]
+    assert (calls.group.record() == record) is is_full
+    assert calls.records[GROUP].classic == calls.group.record()
