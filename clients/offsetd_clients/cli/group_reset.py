@@ -121,8 +121,7 @@ def register(groups: typer.Typer, terminal: Terminal) -> None:
         )
         _check_chosen_once(from_file is not None, bool(topics), all_topics)
         whole_topics, partitions = parse_topics(topics or ())
-        known = dict(map(_parse_bound, bounds or ()))
-        targets = _targets(target, group_ids)
+        known, targets = dict(map(_parse_bound, bounds or ())), _targets(target, group_ids)
         with connected(address, timeout, terminal) as client:
             done, failures = each_group(
                 group_ids,
