@@ -27,7 +27,7 @@ from grpc_health.v1.health import aio as health_aio
 from offsetd_storage.disk_space import opened_with_reserve
 from offsetd_storage.errors import StorageError, StorageFailed
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
-from offsetd_storage.setting_kinds import UNIX_PREFIXES
+from offsetd_storage.setting_kinds import INT32_MAX, UNIX_PREFIXES
 from offsetd_storage.store_config import OFFSETS_PARTITIONS_DEFAULT
 from offsetd_storage.upkeep import Upkeep
 
@@ -437,6 +437,10 @@ def _channel_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.absolute_max_metadata_size", settings.request_metadata_max_bytes),
         ("grpc.max_allowed_incoming_connections", settings.max_connections),
         ("grpc.max_concurrent_streams", settings.connection_calls_max),
+        # What the two above allow may all arrive at once. Above its own bound (1,000 calls that
+        # wait to be taken) gRPC answers CANCELLED, which no client tries again.
+        ("grpc.server.max_pending_requests", _calls_max(settings)),
+        ("grpc.server.max_pending_requests_hard_limit", _calls_max(settings)),
         ("grpc.server_handshake_timeout_ms", settings.connection_handshake_max_ms),
         ("grpc.max_connection_idle_ms", settings.connections_max_idle_ms),
         ("grpc.max_connection_age_ms", settings.connections_max_age_ms),
@@ -465,6 +469,10 @@ def store_config(settings: Settings, threads: int) -> LogStoreConfig:
         frame_bytes_max=frame_bytes_max(settings),
         recovery_threads=threads,
     )
+
+
+def _calls_max(settings: Settings) -> int:
+    return min(settings.max_connections * settings.connection_calls_max, INT32_MAX)
 
 
 def _reflection_is_on(settings: Settings) -> bool:
