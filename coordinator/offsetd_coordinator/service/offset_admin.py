@@ -183,11 +183,16 @@ async def _to_time(runtime: Runtime, request: Reset, time_ms: int) -> Reset:
     else:
         chosen = {*request.partitions, *(each for each in then if each[0] in topics)}
     missing = sorted(chosen - then.keys())
-    if missing or not chosen:
+    if not chosen:
         raise OffsetNotCommitted(
-            "{partition_count} partitions of group {group!r} had no offset then"
-            if missing
-            else "group {group!r} had no such offsets then",
+            "group {group!r} had no such offsets then",
+            (),
+            group=request.group_id,
+            partition_count=0,
+        )
+    if missing:
+        raise OffsetNotCommitted(
+            "{partition_count} partitions of group {group!r} had no offset then",
             tuple({"topic": topic.decode(), "partition": number} for topic, number in missing),
             group=request.group_id,
             partition_count=len(missing),

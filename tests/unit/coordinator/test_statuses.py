@@ -176,7 +176,7 @@ VARIABLES = {
     "INVALID_IMPORT": {"line_count": 3, "line": 2},
     "GROUP_EXISTS": {"group": b"g"},
     "OFFSET_BOUNDS_UNKNOWN": {"partition_count": 3},
-    "OFFSET_NOT_COMMITTED": {"partition_count": 3},
+    "OFFSET_NOT_COMMITTED": {"group": b"g", "partition_count": 3},
     "KAFKA_UNAVAILABLE": {"cause": OSError(111, "Connection refused")},
     "HISTORY_UNAVAILABLE": {"group": b"g"},
     "COMMIT_RATE_EXCEEDED": {"group": b"g", "rate_max": 5, "retry_after_ms": 120},
