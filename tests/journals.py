@@ -77,6 +77,7 @@ class Writer:
         while self.has_room():
             self.append((A, B)[frames % 2])
             frames += 1
+            assert frames < 1000, "a journal that overwrites what is needed"
         return frames
 
 

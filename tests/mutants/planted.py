@@ -117,7 +117,7 @@ MUTANTS = (
         file=f"{_STORAGE}/journal.py",
         replace="        return nothing_needed_before(self._begun_at, self._points)\n",
         by="        return True\n",
-        caught_by=_CRASHES,
+        caught_by="tests/unit/storage/test_journal.py",
     ),
     Mutant(
         name="a new life restarts the journal's sequence",

@@ -29,13 +29,6 @@ GUARANTEE_MUTANTS = (
         caught_by=_READERS,
     ),
     Mutant(
-        name="young records are cleaned",
-        file=f"{_CLEANER}/plan.py",
-        replace="        bounds += [\n",
-        by="        _ = [\n",
-        caught_by=_READERS,
-    ),
-    Mutant(
         name="records are cleaned while their request ids count",
         file="coordinator/offsetd_coordinator/topics.py",
         replace="least=request_id_window_ms + 1,",

@@ -6,6 +6,7 @@ from mutants.planted import Mutant
 
 _SWAP = "storage/offsetd_storage/cleaner/swap.py"
 _PLAN = "storage/offsetd_storage/cleaner/plan.py"
+_BOUNDS = "tests/unit/storage/cleaner/test_plan.py"
 _SWAP_CRASHES = "tests/sim/test_cleaner_crashes.py"
 _EACH_STEP = f"{_SWAP_CRASHES}::test_each_step_of_a_swap_is_durable_before_the_next"
 
@@ -55,7 +56,14 @@ SWAP_MUTANTS = (
         file=_PLAN,
         replace="bounds = [log.last_stable_offset, active_base,",
         by="bounds = [active_base,",
-        caught_by="tests/unit/storage/cleaner/test_plan.py",
+        caught_by=_BOUNDS,
+    ),
+    Mutant(
+        name="young records are cleaned",
+        file=_PLAN,
+        replace="        bounds += [\n",
+        by="        _ = [\n",
+        caught_by=f"{_BOUNDS}::test_the_first_young_dirty_segment_is_not_cleaned",
     ),
     Mutant(
         name="segments behind the recovery point are deleted",

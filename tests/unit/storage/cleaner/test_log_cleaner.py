@@ -315,16 +315,16 @@ class Dying(BaseException):
 def test_a_thread_that_dies_is_replaced_and_the_request_is_not_lost() -> None:
     kept = KeptStore(CALM)
     kept.overwrite(P0)
-    find = kept.upkeep.cleaner._candidates.find
+    clean = kept.upkeep.cleaner._clean
     dying = [True]
 
-    def find_or_die(log, *, now_ms):  # type: ignore[no-untyped-def]
-        if dying and kept.upkeep.cleaner.states.state(P0) is CleaningState.IN_PROGRESS:
+    def clean_or_die(thread, work):  # type: ignore[no-untyped-def]
+        if dying and work.request is not None:  # Not where it only reads the log's headers.
             dying.clear()
             raise Dying
-        return find(log, now_ms=now_ms)
+        return clean(thread, work)
 
-    kept.upkeep.cleaner._candidates.find = find_or_die  # type: ignore[method-assign]
+    kept.upkeep.cleaner._clean = clean_or_die  # type: ignore[method-assign]
     with kept:
         answer = kept.upkeep.cleaner.compact([P0])[P0]
         kept.until(lambda: kept.upkeep.cleaner.status.replaced_threads == 1)
