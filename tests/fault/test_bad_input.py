@@ -439,7 +439,7 @@ def test_calls_that_never_send_their_message_hold_up_nobody(
 
 
 def test_a_method_that_is_not_there_is_unimplemented(stubs: Stubs) -> None:
-    raw: Any = stubs.channel.unary_unary("/offsetd.v1.OffsetService/WatchOffsets")
+    raw: Any = stubs.channel.unary_unary("/offsetd.v1.OffsetService/RewindOffsets")
     with pytest.raises(grpc.RpcError) as caught:
-        raw(b"")
+        raw(b"", timeout=WAIT_SECONDS)
     assert caught.value.code() == grpc.StatusCode.UNIMPLEMENTED
