@@ -61,17 +61,17 @@ STEPS = [
     (
         "groups list --state empty",
         0,
-        "group,type,state,protocol_type\nbilling,classic,empty,\n",
+        "group,type,state,protocol_type,retention\nbilling,classic,empty,,\n",
         "",
     ),
-    ("groups list --prefix x", 0, "group,type,state,protocol_type\n", ""),
+    ("groups list --prefix x", 0, "group,type,state,protocol_type,retention\n", ""),
     (
         "groups describe billing nobody",
         3,
         (
             "group,type,state,protocol_type,protocol,generation,leader_id,members,offsets,"
-            "log_partition,state_time\n"
-            "billing,classic,empty,,,0,,0,2,9,\n"
+            "log_partition,state_time,retention,lease_holder,lease_epoch,lease_expire_time\n"
+            "billing,classic,empty,,,0,,0,2,9,,,,,\n"
         ),
         r"error: group nobody: GROUP_ID_NOT_FOUND: .*\n",
     ),
@@ -83,7 +83,7 @@ STEPS = [
     ),
     ("groups delete billing", 0, "group,offsets,revision\nbilling,2,4\n", ""),
     ("groups delete billing", 1, "", r"error: .*GROUP_ID_NOT_FOUND: .*\n"),
-    ("groups list", 0, "group,type,state,protocol_type\n", ""),
+    ("groups list", 0, "group,type,state,protocol_type,retention\n", ""),
 ]
 
 
