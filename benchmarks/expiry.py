@@ -52,14 +52,23 @@ class Measured:
     expired: int
     seconds: float
 
+    def __str__(self) -> str:
+        return (
+            f"p99 {self.p99_before_us:.0f} µs before, {self.p99_during_us:.0f} µs during, "
+            f"slowest {self.largest_during_us:.0f} µs; {self.expired} in {self.seconds:.0f} s"
+        )
+
 
 def run(*, rounds: int, scale: float) -> dict[str, object]:
     """Ratios and figures for each shape, over the rounds."""
     warm()
     found: dict[str, object] = {}
     for partitions in PARTITIONS_PER_GROUP:
-        measured = [_round(int(OFFSETS * scale), partitions) for _ in range(rounds)]
         title = f"groups of {partitions}"
+        measured = []
+        for number in range(rounds):
+            measured.append(_round(int(OFFSETS * scale), partitions))
+            print(f"  round {number + 1}/{rounds}  {title}: {measured[-1]}", flush=True)
         figures: dict[str, Callable[[Measured], float]] = {
             "p99 of a commit, during over before": lambda m: m.p99_during_us / m.p99_before_us,
             "p99 of a commit before, µs": lambda m: m.p99_before_us,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _CONNECTIONS = 8
 _CALL_S_MAX = 300.0
 _SESSION_S = 120
+_HEARTBEAT_S = 1.0
 _REBALANCE_S = 120
 
 
@@ -48,7 +49,7 @@ class Member:
             try:
                 await self._join()
             except grpc.aio.AioRpcError as refusal:
-                self.member_id = _member_id(refusal)
+                self.member_id = _error_info(refusal).metadata["member_id"]
         joined = await self._join()
         self.generation_id = joined.generation_id
         self.assignments = {each.member_id: b"\0" * 64 for each in joined.members}
@@ -69,6 +70,20 @@ class Member:
         if len(answer.assignment) != 64:
             raise RuntimeError(f"a member of {self.group_id} has no assignment")
 
+    async def settle(self, group: Sequence[Member]) -> None:
+        """Joins as often as the group takes in another one, until all are in one generation."""
+        while True:
+            await self.join()
+            try:
+                await self.sync()
+                while any(each.generation_id != self.generation_id for each in group):
+                    await asyncio.sleep(_HEARTBEAT_S)
+                    await self.stub.Heartbeat(messages.HeartbeatRequest.FromString(self.heartbeat))
+                return
+            except grpc.aio.AioRpcError as refusal:
+                if _error_info(refusal).reason != "REBALANCE_IN_PROGRESS":
+                    raise
+
     async def _join(self) -> messages.JoinGroupResponse:
         joined: messages.JoinGroupResponse = await self.stub.JoinGroup(
             messages.JoinGroupRequest(
@@ -85,15 +100,14 @@ class Member:
         return joined
 
 
-def _member_id(refusal: grpc.aio.AioRpcError) -> str:
-    """What MEMBER_ID_REQUIRED says; any other refusal is raised again."""
+def _error_info(refusal: grpc.aio.AioRpcError) -> error_details_pb2.ErrorInfo:
+    """The reason and what goes with it; a refusal without one is raised again."""
     details = dict(refusal.trailing_metadata() or ()).get("grpc-status-details-bin", b"")
     assert isinstance(details, bytes)
     for detail in status_pb2.Status.FromString(details).details:
-        error = error_details_pb2.ErrorInfo()
-        if detail.Unpack(error) and "member_id" in error.metadata:
-            member_id: str = error.metadata["member_id"]
-            return member_id
+        info = error_details_pb2.ErrorInfo()
+        if detail.Unpack(info):
+            return info
     raise refusal
 
 
@@ -120,11 +134,7 @@ async def members(
 
 async def settle(group: Sequence[Member]) -> None:
     """Has all join and sync, until they are in one generation."""
-    while True:
-        await asyncio.gather(*(member.join() for member in group))
-        if len({member.generation_id for member in group}) == 1:
-            break
-    await asyncio.gather(*(member.sync() for member in group))
+    await asyncio.gather(*(member.settle(group) for member in group))
 
 
 async def rebalance(group: Sequence[Member]) -> float:

@@ -13,6 +13,7 @@ import statistics
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,8 +128,9 @@ def _with_heartbeats(server: Serving, heartbeats: list[bytes], seconds: float) -
 def _read_log(server: Serving) -> None:
     """Nobody wants it, but a server whose log is not read stands still in the end."""
     assert server.process.stderr is not None
-    for _ in server.process.stderr:
-        pass
+    with suppress(ValueError):  # It is closed once the server has ended.
+        for _ in server.process.stderr:
+            pass
 
 
 async def _settle_all(groups: list[list[Member]]) -> None:

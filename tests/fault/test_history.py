@@ -157,10 +157,12 @@ def test_what_history_ms_keeps_is_not_cleaned_away(tmp_path: Path) -> None:
 
 def test_a_watcher_that_does_not_read_is_cut_off_and_goes_on(tmp_path: Path) -> None:
     settings = {**SETTINGS, "watch.idle.max.ms": 500, "watch.watchers.max": 1}
+    # A window that gRPC widens to all there is to read would leave the watcher waiting for more.
+    window = [("grpc.http2.bdp_probe", 0)]
     with (
         ServerProcess(tmp_path / "data", settings=settings).wait_until_serving() as server,
         client_of(server) as client,
-        grpc.insecure_channel(server.address) as channel,
+        grpc.insecure_channel(server.address, options=window) as channel,
     ):
         metadata = "m" * 4000
         for value in range(40):
@@ -178,7 +180,8 @@ def test_a_watcher_that_does_not_read_is_cut_off_and_goes_on(tmp_path: Path) -> 
 
         # There is room for another one as soon as that is cut off, and it waits for that.
         other = Watching(client)
-        poll(lambda: other.watch.token, WAIT_SECONDS)
+        poll(lambda: other.watch.token or other.error, WAIT_SECONDS)
+        assert other.error is None
         other.stop()
         responses: list[Any] = []
         with pytest.raises(grpc.RpcError) as ended:

@@ -170,11 +170,13 @@ class MembershipMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         """The clients' connections break; the group is as it was recorded."""
         self.abandoned |= self.tokens - set(self.calls.answers)
-        for client in self.clients:
-            client.call = None
         self.calls.restart()
         records = self.calls.records.get(GROUP)
         value = None if records is None else records.classic
+        recorded_ids = set() if value is None else {each.member_id for each in value.members}
+        for client in self.clients:
+            client.call = None
+            client.is_fenced &= client.member_id not in recorded_ids  # Its new self was not written.
         group = self.calls.membership.groups.get(GROUP)
         self.life += 1  # What was not recorded may be told again, to other members.
         self.generation = 0 if value is None else value.generation
