@@ -79,10 +79,11 @@ class Member:
                 while any(each.generation_id != self.generation_id for each in group):
                     await asyncio.sleep(_HEARTBEAT_S)
                     await self.stub.Heartbeat(messages.HeartbeatRequest.FromString(self.heartbeat))
-                return
             except grpc.aio.AioRpcError as refusal:
                 if _error_info(refusal).reason != "REBALANCE_IN_PROGRESS":
                     raise
+            else:
+                return
 
     async def _join(self) -> messages.JoinGroupResponse:
         joined: messages.JoinGroupResponse = await self.stub.JoinGroup(
