@@ -176,7 +176,8 @@ class MembershipMachine(RuleBasedStateMachine):
         recorded_ids = set() if value is None else {each.member_id for each in value.members}
         for client in self.clients:
             client.call = None
-            client.is_fenced &= client.member_id not in recorded_ids  # Its new self was not written.
+            # Where it is recorded, its new self was not written.
+            client.is_fenced &= client.member_id not in recorded_ids
         group = self.calls.membership.groups.get(GROUP)
         self.life += 1  # What was not recorded may be told again, to other members.
         self.generation = 0 if value is None else value.generation
