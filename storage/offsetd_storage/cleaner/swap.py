@@ -60,8 +60,8 @@ def install(
     assert all(replaced[0].base_offset <= each.base_offset for each in cleaned)
     assert not _cleaned_names(files, log.folder, but=cleaned), "it would undo the swap in a crash"
     _begin(files, log.folder, cleaned)
-    log.replace_segments(replaced, cleaned)
     with _failing(f"{log.topic_partition}: segments could not be replaced"):
+        log.replace_segments(replaced, cleaned)
         covered_next = max((each.offset_next for each in cleaned), default=0)
         _delete(files, log.folder, replaced, covered_next=covered_next)
         for segment in reversed(cleaned):
@@ -115,9 +115,9 @@ def _begin(files: Files, folder: Path, cleaned: Sequence[Segment]) -> None:
             _rename(segment, CLEANED_STATE, SWAP_STATE)
             # Now: a higher one that comes back as `.cleaned` would be lost beside a lower `.swap`.
             files.sync_folder(folder)
-    except OSError as error:
-        if not is_no_room(error) or len(cleaned) > 1:
-            raise StorageFailed(f"{folder}: cleaned segments got no names: {error}") from error
+    except Exception as error:
+        if not isinstance(error, OSError) or not is_no_room(error) or len(cleaned) > 1:
+            raise StorageFailed(f"{folder}: cleaned segments got no names: {error!r}") from error
         with _failing(f"{folder}: cleaned segments could not be given up"):
             for state in (SWAP_STATE, CLEANED_STATE):
                 for segment in cleaned:
@@ -167,10 +167,13 @@ def _discard(segments: Sequence[Segment], discard: Callable[[Sequence[Path]], No
 
 @contextmanager
 def _failing(what: str) -> Iterator[None]:
+    """Also of what is not the disk's, as a lack of memory: names that a swap has left half done
+    would be finished by the next start, over what was done to the log in the meantime.
+    """
     try:
         yield
-    except OSError as error:
-        raise StorageFailed(f"{what}: {error}") from error
+    except Exception as error:
+        raise StorageFailed(f"{what}: {error!r}") from error
 
 
 def _base_offset(segment: Segment) -> int:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from offsetd_storage.files import Files
     from offsetd_storage.partition_log import PartitionLog
     from offsetd_storage.segment import Segment
+    from offsetd_storage.simulated_faults import Operation
 
 WORDS = ["aab", "abc", "ca", "b"]  # The last one is active; its offset is 8.
 
@@ -273,6 +274,35 @@ def test_a_failure_behind_the_point_of_no_return_ends_the_process_and_a_start_he
         assert replayed(everything(recovered(files.power_cut()))) == said
         assert replayed(everything(recovered(files.kill()))) == said
     assert failed > 5
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("a defect")])
+def test_whatever_ends_a_swap_half_done_is_a_failure_of_the_storage(error: Exception) -> None:
+    class Ending:
+        def __init__(self, operations: int) -> None:
+            self.left = operations
+
+        def __call__(self, _: SimulatedFiles, operation: Operation) -> None:
+            if operation.kind in (OperationKind.RENAME, OperationKind.SYNC_FOLDER):
+                self.left -= 1
+                if self.left == 0:
+                    raise error
+
+    failed = 0
+    for nth in range(1, 100):
+        files = SimulatedFiles()
+        log = keyed_log(files, WORDS)
+        group = log.segments[:3]
+        cleaned = clean_group(files, group, last_offsets(log, 8))
+        assert cleaned is not None
+        files.before_operation = Ending(nth)
+        try:
+            install(files, log, [cleaned], group)
+        except StorageFailed:
+            failed += 1
+        else:
+            break
+    assert failed == nth - 1 > 10
 
 
 def test_a_full_disk_refuses_a_write_and_what_was_begun_can_be_discarded() -> None:
