@@ -7,7 +7,8 @@ rest may be done at any time, or never: the next start removes what is left.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     from offsetd_storage.clock import Clock
     from offsetd_storage.files import Files
+
+_END_OF_TIME_MS: Final = 2**64  # Behind any delay from now.
 
 
 @attrs.frozen(kw_only=True)
@@ -67,59 +70,62 @@ class DeletionQueue:
 
 
 class FileDeleter:
-    """Removes files when they are due. From any thread."""
+    """Removes files when they are due. From any thread; none waits while another removes some."""
 
     def __init__(self, files: Files, clock: Clock) -> None:
         self._files = files
         self._clock = clock
         self._queue = DeletionQueue()
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # Of the queue.
 
     def discard(self, paths: Iterable[Path], *, delay_ms: int) -> None:
         """Files in state `.deleted`: removed now where there is no delay, else by `run`.
 
         Names that are not there are passed by. What cannot be removed now waits for `run`, too.
         """
-        now_ms = self._clock.monotonic_ms()
-        found = [path for path in paths if self._files.exists(path)]
-        with self._lock:
-            for path in found:
+        due_ms = self._clock.monotonic_ms() + delay_ms
+        found = []
+        for path in paths:
+            with suppress(FileNotFoundError):
                 size_bytes = self._files.size(path)
-                self._queue.add(
-                    WaitingFile(path=path, size_bytes=size_bytes, due_ms=now_ms + delay_ms)
-                )
-            if delay_ms == 0:
-                self._unlink_due(now_ms)
+                found.append(WaitingFile(path=path, size_bytes=size_bytes, due_ms=due_ms))
+        with self._lock:
+            for each in found:
+                self._queue.add(each)
+        if delay_ms == 0:
+            self._unlink(found)
 
     def run(self) -> None:
         """Removes what is due: the task `kafka-delete-logs`.
 
         Raises the first OSError once it has tried them all; the files stay in the queue.
         """
-        with self._lock:
-            failures = self._unlink_due(self._clock.monotonic_ms())
-        if failures:
-            raise failures[0]
+        self._unlink_due(self._clock.monotonic_ms())
 
     def run_now(self) -> None:
         """Removes everything, due or not, as where the disk is full. Raises like `run`."""
+        self._unlink_due(_END_OF_TIME_MS)
+
+    def _unlink_due(self, now_ms: int) -> None:
         with self._lock:
-            due_ms = max((each.due_ms for each in self._queue.due(2**63)), default=0)
-            failures = self._unlink_due(due_ms)
+            due = self._queue.due(now_ms)
+        failures = self._unlink(due)
         if failures:
             raise failures[0]
 
-    def _unlink_due(self, now_ms: int) -> list[OSError]:
+    def _unlink(self, due: Iterable[WaitingFile]) -> list[OSError]:
+        """One name may be given to another file meanwhile: that is to go, too."""
         failures = []
-        for waiting in self._queue.due(now_ms):
+        for waiting in due:
             try:
                 self._files.unlink(waiting.path)
             except FileNotFoundError:
-                pass  # With its folder, as when a topic is deleted.
+                pass  # With its folder, as when a topic is deleted; or another removed it.
             except OSError as error:
                 failures.append(error)
                 continue
-            self._queue.remove(waiting)
+            with self._lock:
+                self._queue.remove(waiting)
         return failures
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 from pathlib import Path
 
 import pytest
@@ -121,3 +122,42 @@ def test_the_wall_clock_going_back_delays_nothing() -> None:
     clock.advance(10)
     deleter.run()
     assert files.list_folder(FOLDER) == []
+
+
+def test_nobody_waits_while_another_removes_a_file() -> None:
+    files, clock = disk(A, B), ManualClock()
+    deleter = FileDeleter(files, clock)
+    unlink, begun, go_on = files.unlink, threading.Event(), threading.Event()
+
+    def unlink_slowly(path: Path) -> None:
+        if path == A:
+            begun.set()
+            assert go_on.wait(60)
+        unlink(path)
+
+    files.unlink = unlink_slowly  # type: ignore[method-assign]
+    deleter.discard([A], delay_ms=1)
+    clock.advance(1)
+    slow = threading.Thread(target=deleter.run)
+    slow.start()
+    assert begun.wait(60)
+    deleter.discard([B], delay_ms=0)
+    assert files.list_folder(FOLDER) == [A.name]
+    assert (deleter.waiting_files, deleter.waiting_bytes, deleter.next_due_in_ms) == (1, 10, 0)
+    go_on.set()
+    slow.join()
+    assert (deleter.waiting_files, files.list_folder(FOLDER)) == (0, [])
+
+
+def test_a_file_that_another_removes_at_this_moment_is_passed_by() -> None:
+    files = disk(A)
+    deleter = FileDeleter(files, ManualClock())
+    size = files.size
+
+    def size_too_late(path: Path) -> int:
+        files.unlink(path)
+        return size(path)
+
+    files.size = size_too_late  # type: ignore[method-assign]
+    deleter.discard([A], delay_ms=1)
+    assert deleter.waiting_files == 0
