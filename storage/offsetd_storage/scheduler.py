@@ -79,6 +79,21 @@ class Scheduler:
         """Starts the threads."""
         self._threads.ensure()
 
+    def configure(self, tasks: Iterable[PeriodicTask], *, threads: int) -> None:
+        """Goes on with these, which have the names of those before, and waits for none of them.
+
+        What was asked for is done, what was counted stays; the next run of each is no later than
+        it was, nor than its interval from now.
+        """
+        self._threads.resize(min(threads, len(self._turns)))
+        with self._changed:
+            now_ms = self._clock.monotonic_ms()
+            for task in tasks:
+                turn = self._turns[task.name]
+                turn.task = task
+                turn.due_ms = min(turn.due_ms, now_ms + (task.interval_ms or 0))
+            self._changed.notify_all()
+
     def tell_to_stop(self) -> None:
         """Begins no run any more; those that have begun may look at `is_stopping`."""
         with self._changed:
@@ -140,9 +155,9 @@ class Scheduler:
             self._changed.notify_all()
 
     def _next(self) -> _Turn | None:
-        """Waits for a task that is due, and begins it; None when it is time to stop."""
+        """Waits for a task that is due, and begins it; None when its thread is to end."""
         with self._changed:
-            while not self._is_stopping:
+            while not (self._is_stopping or self._threads.leave_if_too_many()):
                 now_ms = self._clock.monotonic_ms()
                 idle = [turn for turn in self._turns.values() if turn.thread is None]
                 turn = min(idle, key=_due_ms, default=None)

@@ -105,6 +105,7 @@ class SupervisedThreads:
         self._body = body
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
+        self._is_started = False
         self._is_stopping = False
 
     @property
@@ -121,16 +122,36 @@ class SupervisedThreads:
         with self._lock:
             if self._is_stopping:
                 return
+            self._is_started = True
             while len(self._threads) < self._count:
                 thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 thread.start()
                 self._threads.append(thread)
 
+    def resize(self, count: int) -> None:
+        """Has so many from now on. Those that are too many leave when they ask.
+
+        Raises RuntimeError where the system gives no thread.
+        """
+        with self._lock:
+            self._count = count
+            is_started = self._is_started
+        if is_started:
+            self.ensure()
+
+    def leave_if_too_many(self) -> bool:
+        """Whether the thread that asks is to return from `body`: it is none of these any more."""
+        with self._lock:
+            is_too_many = len(self._threads) > self._count
+            if is_too_many:
+                self._threads.remove(threading.current_thread())
+            return is_too_many
+
     def join(self) -> None:
         """Starts no thread any more, and waits for those there are; not for the caller's own."""
         with self._lock:
             self._is_stopping = True
-            threads = self._threads
+            threads = list(self._threads)  # One that dies takes itself out.
         for thread in threads:
             if thread is not threading.current_thread():
                 thread.join()

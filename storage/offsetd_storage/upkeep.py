@@ -119,42 +119,33 @@ class Upkeep:
         self._clock = clock
         self._on_failed = on_failed
         self._life_lock = threading.Lock()
-        self._is_started = False
         self._points_asked = False
-        self._scheduler = self._new_scheduler()
+        self._scheduler = Scheduler(
+            self._new_tasks(), threads=config.background.threads, clock=clock
+        )
 
     # Life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Starts the tasks and the cleaner. Raises StorageFailed."""
         with self._life_lock:
-            self._is_started = True
             self._scheduler.start()
             self.cleaner.start()
 
     def stop(self) -> None:
         """Ends all threads, rounds of the cleaner at their next chunk. Blocks."""
         with self._life_lock:
-            self._is_started = False
             self._scheduler.tell_to_stop()
             self.cleaner.stop()
             self._scheduler.stop()
 
     def configure(self, config: UpkeepConfig) -> None:
-        """Other settings, from now on. Blocks while threads are exchanged."""
+        """Other settings, from now on. Blocks while the cleaner's threads are exchanged."""
         with self._life_lock:
-            before, self.config = self.config, config
+            self.config = config
             self.disk.configure(config.disk)
-            if self._intervals(before) != self._intervals(config):
-                self._scheduler.stop()
-                self._scheduler = self._new_scheduler()
-                if self._is_started:
-                    self._scheduler.start()
+            self._scheduler.configure(self._new_tasks(), threads=config.background.threads)
             self.cleaner.configure(config.cleaner)
-
-    @staticmethod
-    def _intervals(config: UpkeepConfig) -> tuple[object, ...]:
-        return config.background, config.retention.check_interval_ms, config.disk.check_interval_ms
 
     def wake(self) -> None:
         """Looks at the clock again, which was moved."""
@@ -185,35 +176,29 @@ class Upkeep:
 
     # The tasks -------------------------------------------------------------------------------
 
-    def _new_scheduler(self) -> Scheduler:
+    def _new_tasks(self) -> list[PeriodicTask]:
         background, retention = self.config.background, self.config.retention
         store = self._store
         task = partial(self._task, initial_delay_ms=background.initial_delay_ms)
-        return Scheduler(
-            [
-                task(LOG_RETENTION, self._retain, retention.check_interval_ms),
-                task(LOG_FLUSHER, store.sync_segments, background.flush_interval_ms),
-                task(
-                    RECOVERY_POINT_CHECKPOINT,
-                    self._move_points,
-                    background.recovery_point_interval_ms,
-                ),
-                task(
-                    LOG_START_OFFSET_CHECKPOINT,
-                    store.checkpoint_log_starts,
-                    background.log_start_interval_ms,
-                ),
-                task(DELETE_LOGS, self.deleter.run, _DELETION_LOOK_MS),
-                self._task(
-                    DISK_SPACE,
-                    self.relief.run,
-                    self.config.disk.check_interval_ms,
-                    initial_delay_ms=0,
-                ),
-            ],
-            threads=background.threads,
-            clock=self._clock,
-        )
+        return [
+            task(LOG_RETENTION, self._retain, retention.check_interval_ms),
+            task(LOG_FLUSHER, store.sync_segments, background.flush_interval_ms),
+            task(
+                RECOVERY_POINT_CHECKPOINT, self._move_points, background.recovery_point_interval_ms
+            ),
+            task(
+                LOG_START_OFFSET_CHECKPOINT,
+                store.checkpoint_log_starts,
+                background.log_start_interval_ms,
+            ),
+            task(DELETE_LOGS, self.deleter.run, _DELETION_LOOK_MS),
+            self._task(
+                DISK_SPACE,
+                self.relief.run,
+                self.config.disk.check_interval_ms,
+                initial_delay_ms=0,
+            ),
+        ]
 
     def _task(
         self,

@@ -288,6 +288,55 @@ def test_there_are_no_more_threads_than_tasks() -> None:
         assert scheduler.threads_alive == 1
 
 
+def test_other_intervals_keep_what_was_asked_for_and_counted_and_wait_for_nothing() -> None:
+    clock = ManualClock()
+    release = threading.Semaphore(0)
+
+    def tasks(interval_ms: int) -> list[PeriodicTask]:
+        return [
+            PeriodicTask(name="long", interval_ms=interval_ms, run=release.acquire),
+            PeriodicTask(name="short", interval_ms=interval_ms, run=int),
+        ]
+
+    with scheduled(*tasks(1000), clock=clock) as scheduler:
+        await_(lambda: status_of(scheduler, "long").is_running)
+        await_runs(scheduler, "short", 1)
+        scheduler.run_soon("long")
+        scheduler.configure(tasks(10), threads=2)
+        assert status_of(scheduler, "long").is_running
+        move(scheduler, clock, 10)
+        await_runs(scheduler, "short", 2)
+        scheduler.configure(tasks(1000), threads=2)
+        move(scheduler, clock, 10)
+        await_runs(scheduler, "short", 3)  # No later than it was to be.
+        release.release()
+        await_runs(scheduler, "long", 1)
+        release.release()
+        await_runs(scheduler, "long", 2)
+    assert status_of(scheduler, "short").runs == 3
+
+
+@pytest.mark.parametrize("threads", [1, 4, 9])
+def test_the_number_of_threads_may_change_while_they_run(threads: int) -> None:
+    clock = ManualClock()
+    tasks = [PeriodicTask(name=f"{place}", interval_ms=1, run=int) for place in range(5)]
+    with scheduled(*tasks, clock=clock, threads=3) as scheduler:
+        await_runs(scheduler, "0", 1)
+        scheduler.configure(tasks, threads=threads)
+        await_(lambda: scheduler.threads_alive == min(threads, 5))
+        runs = status_of(scheduler, "4").runs
+        move(scheduler, clock, 1)
+        await_runs(scheduler, "4", runs + 1)
+    assert scheduler.threads_alive == scheduler.threads_replaced == 0
+
+
+def test_a_scheduler_that_was_not_started_gets_no_threads_by_other_settings() -> None:
+    task = PeriodicTask(name="a", interval_ms=1, run=int)
+    scheduler = Scheduler([task], threads=1, clock=ManualClock())
+    scheduler.configure([task], threads=1)
+    assert scheduler.threads_alive == 0
+
+
 # Workers.
 
 

@@ -296,6 +296,20 @@ def test_settings_are_exchanged_while_it_runs() -> None:
         kept.until(lambda: len(kept.bases(P0)) == 2)
 
 
+def test_settings_that_change_again_and_again_keep_no_task_from_its_run() -> None:
+    with KeptStore() as kept:
+        initial_delay_ms = UPKEEP.background.initial_delay_ms
+        kept.put(P0, "k", "v")
+        kept.store.flush()
+        for interval_ms in range(1000, 1010):
+            disk = attrs.evolve(UPKEEP.disk, check_interval_ms=interval_ms)
+            kept.upkeep.configure(attrs.evolve(UPKEEP, disk=disk))
+            kept.advance(initial_delay_ms // 10)
+        kept.until(lambda: kept.store.recovery_point(P0).offset == 1)
+        (status,) = (each for each in kept.upkeep.tasks if each.name == DISK_SPACE)
+        assert status.runs > 1  # All of them are counted.
+
+
 def test_a_stop_does_not_wait_for_a_throttled_round() -> None:
     slow = attrs.evolve(CLEANER, io_bytes_per_second_max=1.0)
     kept = KeptStore(upkeep=attrs.evolve(UPKEEP, cleaner=slow))
