@@ -6,7 +6,7 @@ from mutants.planted import Mutant
 
 _STORAGE = "storage/offsetd_storage"
 _RETENTION = f"{_STORAGE}/log_retention.py"
-_CLEANER = f"{_STORAGE}/cleaner/log_cleaner.py"
+_CLEANER = f"{_STORAGE}/cleaner/cleaning_steps.py"
 _UPKEEP = "tests/unit/storage/test_upkeep.py"
 _LOG_CLEANER = "tests/unit/storage/cleaner/test_log_cleaner.py"
 
@@ -70,7 +70,7 @@ UPKEEP_MUTANTS = (
     Mutant(
         name="what was asked for is lost when its thread dies",
         file=_CLEANER,
-        replace="                self._requests.put_back(work.request)\n",
+        replace="                self.requests.put_back(work.request)\n",
         by="                pass\n",
         caught_by=(
             f"{_LOG_CLEANER}::test_a_thread_that_dies_is_replaced_and_the_request_is_not_lost"

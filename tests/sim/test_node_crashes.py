@@ -96,10 +96,9 @@ class UpkeptNode(CompactedNode):
             on_uncleanable=_fail_to_clean,
         )
         # Its threads are not started: who has this one takes its steps.
-        self.cleaner._throttle = self.cleaner._new_throttle()
         self.thread = CleanerThread(
             0,
-            self.cleaner._step,
+            self.cleaner.steps.step,
             config,
             hash_key=self.random.randbytes(16),
             clock=self.clock,
@@ -163,7 +162,7 @@ class UpkeptNode(CompactedNode):
     def clean_what_is_due(self) -> None:
         """What a thread of the cleaner does until it rests."""
         for _ in range(20):
-            if self.cleaner._step(self.thread) > 0:
+            if self.cleaner.steps.step(self.thread) > 0:
                 return
 
     def clean_on_request(self) -> None:

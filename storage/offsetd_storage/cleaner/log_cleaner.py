@@ -1,50 +1,27 @@
 """Kafka's LogCleaner: threads that compact the logs of an open store, one log at a time each.
 
-A thread takes what an operator asked for; else a log that is overdue, then the dirtiest above its
-ratio, then one with a delete horizon that is due. Where there is none, it sees to the retention of
-compacted logs, and rests: for `log.cleaner.backoff.ms`, or until the clock alone makes a log due.
-
-A log whose round fails rests by itself (`failures`), the others go on; it still deletes, unless it
-is damaged. A thread that dies is replaced. A store that failed ends it all: `on_failed`.
-
-Batches that the store appends are taken to have no producers; those of a broker's folder may have.
+What they do is in `cleaning_steps`. A thread that dies is replaced (`cleaner_thread`).
 """
 
 from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import attrs
-
-from offsetd_storage.cleaner.candidates import Candidates
 from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
-from offsetd_storage.cleaner.clean import CleanerTools, clean_and_checkpoint
 from offsetd_storage.cleaner.cleaner_status import (
     CleanerStatus,
     FinishedRound,
-    LastLook,
     LogCleaningStatus,
     log_cleaning_status,
 )
 from offsetd_storage.cleaner.cleaner_thread import CleanerThread
-from offsetd_storage.cleaner.compaction_requests import CompactionRequests
-from offsetd_storage.cleaner.failures import CleaningFailures, UncleanablePartition
-from offsetd_storage.cleaner.plan import select
-from offsetd_storage.cleaner.states import CleaningState, CleaningStates
+from offsetd_storage.cleaner.cleaning_steps import CleaningSteps
+from offsetd_storage.cleaner.states import CleaningStates
 from offsetd_storage.cleaner.throttle import Throttle
-from offsetd_storage.errors import (
-    CleaningAborted,
-    CorruptBatch,
-    PolicyViolation,
-    StorageError,
-    StorageFailed,
-    StorageFull,
-)
-from offsetd_storage.log_retention import LogRetention, has_hidden
-from offsetd_storage.quarantine import DamageFound
+from offsetd_storage.errors import CleaningAborted, StorageFailed, StorageFull
+from offsetd_storage.log_retention import LogRetention
 
 if TYPE_CHECKING:
     import random as random_module
@@ -53,32 +30,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offsetd_storage.cleaner.clean import CleanReport
-    from offsetd_storage.cleaner.compaction_requests import CompactionRequest
-    from offsetd_storage.cleaner.plan import LogToClean
+    from offsetd_storage.cleaner.failures import UncleanablePartition
     from offsetd_storage.clock import Clock
     from offsetd_storage.delayed_deletion import FileDeleter
     from offsetd_storage.files import Files
     from offsetd_storage.log_store import LogStore
-    from offsetd_storage.partition_log import PartitionLog
     from offsetd_storage.retention import FutureTimestamp
     from offsetd_storage.server_config import CleanerConfig
     from offsetd_storage.topic_partition import TopicPartition
-
-_REST_MS_MIN: Final = 10  # With a backoff of 0, too, a thread that finds nothing stands still.
-_FULL_DISK_REST_MS: Final = 2000
-_FAILED_STORE_REST_MS: Final = 60_000
-
-
-@attrs.frozen(kw_only=True)
-class _Work:
-    """A log that a thread has taken."""
-
-    log: PartitionLog
-    request: CompactionRequest | None = None  # None: it is due, or its headers are to be read.
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return self.log.topic_partition
 
 
 class LogCleaner:
@@ -120,20 +79,23 @@ class LogCleaner:
         self._folder = folder
         self._clock = clock
         self._random = random
-        self._sleep = sleep
-        self._on_round = on_round
-        self._on_failed = on_failed
-        self._on_uncleanable = on_uncleanable
-        self._failures = CleaningFailures()
-        self._candidates = Candidates(store, files, self.checkpoint)
-        self._requests = CompactionRequests()
-        self._last: dict[TopicPartition, FinishedRound] = {}
+        self._throttle = Throttle(config.io_bytes_per_second_max, clock=clock, sleep=sleep)
         self._life_lock = threading.Lock()  # Of starting and stopping.
-        self._choosing = threading.Lock()  # One thread at a time looks for what to do.
         self._threads: tuple[CleanerThread, ...] = ()
         self._is_started = False
-        self._look = LastLook()
-        self._retained_ms: int | None = None
+        self.steps = CleaningSteps(
+            store,
+            files=files,
+            clock=clock,
+            backoff_ms=config.backoff_ms,
+            throttle=self._throttle,
+            states=self.states,
+            checkpoint=self.checkpoint,
+            retention=self.retention,
+            on_round=on_round,
+            on_failed=on_failed,
+            on_uncleanable=on_uncleanable,
+        )
 
     # Life ------------------------------------------------------------------------------------
 
@@ -153,7 +115,7 @@ class LogCleaner:
         with self._life_lock:
             self._is_started = False
             self._stop_threads()
-        self._requests.fail_all(CleaningAborted("the cleaner has stopped"))
+        self.steps.requests.fail_all(CleaningAborted("the cleaner has stopped"))
 
     def configure(self, config: CleanerConfig) -> None:
         """Exchanges the threads for those of other settings; what was asked for stays. Blocks."""
@@ -162,10 +124,12 @@ class LogCleaner:
                 return
             self._stop_threads()
             self.config = config
+            self.steps.backoff_ms = config.backoff_ms
+            self._throttle.configure(config.io_bytes_per_second_max)
             if self._is_started:
                 self._start_threads()
         if not config.is_enabled:
-            self._requests.fail_all(_disabled())
+            self.steps.requests.fail_all(_disabled())
 
     def wake(self) -> None:
         """Looks for work again; the clock may have been moved."""
@@ -176,11 +140,10 @@ class LogCleaner:
         config = self.config
         if not config.is_enabled:
             return
-        self._throttle = self._new_throttle()
         self._threads = tuple(
             CleanerThread(
                 number,
-                self._step,
+                self.steps.step,
                 config,
                 hash_key=self._random.randbytes(16),
                 clock=self._clock,
@@ -196,9 +159,6 @@ class LogCleaner:
         for thread in self._threads:
             thread.stop()
         self._threads = ()
-
-    def _new_throttle(self) -> Throttle:
-        return Throttle(self.config.io_bytes_per_second_max, clock=self._clock, sleep=self._sleep)
 
     def _forget_missing_logs(self) -> None:
         for topic_partition in self.checkpoint.topic_partitions:
@@ -218,19 +178,18 @@ class LogCleaner:
         segment is closed. A future raises what the round did; PartitionQuarantined; PolicyViolation
         for a log that is not compacted; CleaningAborted where the cleaner stops, or is off.
         """
-        answers = {
-            each: self._requests.add(each, rolls_active=rolls_active) for each in topic_partitions
-        }
+        requests = self.steps.requests
+        answers = {each: requests.add(each, rolls_active=rolls_active) for each in topic_partitions}
         if not self.config.is_enabled:
-            self._requests.fail_all(_disabled())
+            requests.fail_all(_disabled())
         elif not self._is_started:
-            self._requests.fail_all(CleaningAborted("the cleaner does not run"))
+            requests.fail_all(CleaningAborted("the cleaner does not run"))
         self.wake()
         return answers
 
     def retry(self, topic_partition: TopicPartition) -> bool:
         """Lets a log that rests after a failure be tried at once; whether it was resting."""
-        was_resting = self._failures.retry(topic_partition)
+        was_resting = self.steps.failures.retry(topic_partition)
         self.wake()
         return was_resting
 
@@ -245,8 +204,8 @@ class LogCleaner:
         return CleanerStatus(
             is_enabled=self.config.is_enabled,
             threads=tuple(each.status for each in self._threads),
-            last_look=self._look,
-            uncleanable=self._failures.all(monotonic_ms=self._clock.monotonic_ms()),
+            last_look=self.steps.last_look,
+            uncleanable=self.steps.failures.all(monotonic_ms=self._clock.monotonic_ms()),
         )
 
     def log_status(self, topic_partition: TopicPartition) -> LogCleaningStatus:
@@ -255,236 +214,12 @@ class LogCleaner:
         monotonic_ms = self._clock.monotonic_ms()
         return log_cleaning_status(
             log,
-            self._candidates,
+            self.steps.candidates,
             now_ms=self._clock.now_ms(),
             state=self.states.state(topic_partition),
-            uncleanable=self._failures.failure(topic_partition, monotonic_ms=monotonic_ms),
-            last=self._last.get(topic_partition),
+            uncleanable=self.steps.failures.failure(topic_partition, monotonic_ms=monotonic_ms),
+            last=self.steps.last_rounds.get(topic_partition),
         )
-
-    # A thread's steps ------------------------------------------------------------------------
-
-    def _step(self, thread: CleanerThread) -> int:
-        """Finds and does one piece of work; returns how long to rest after it."""
-        if self._store.failed is not None:
-            self._on_failed(self._store.failed)
-            return _FAILED_STORE_REST_MS
-        thread.note_progress()
-        try:
-            thread.offset_map()
-            with self._choosing:
-                work = self._take(thread)
-            if work is not None:
-                self._do(thread, work)
-                return 0
-            self._retain_compacted(thread)
-            return self._rest_ms()
-        finally:
-            if self._store.failed is not None:
-                self._on_failed(self._store.failed)
-
-    def _take(self, thread: CleanerThread) -> _Work | None:
-        """Takes a log: one that was asked for, one that is due, one that is not known yet."""
-        if thread.is_told_to_stop:
-            return None
-        self._roll_requested()
-        request = self._requests.take(self.states.begin)
-        if request is not None:
-            return self._requested(request)
-        monotonic_ms = self._clock.monotonic_ms()
-        idle = [
-            log
-            for log in self._compacted_logs()
-            if self.states.state(log.topic_partition) is CleaningState.IDLE
-            and not self._failures.rests(log.topic_partition, monotonic_ms=monotonic_ms)
-        ]
-        found = self._look_at([log for log in idle if not self._candidates.needs_survey(log)])
-        for each in found:
-            if not each.is_due:  # What made it fail has gone some other way.
-                self._failures.succeed(each.topic_partition)
-        chosen = select(found)
-        if chosen is not None and self.states.begin(chosen.topic_partition):
-            return _Work(log=self._store.log(chosen.topic_partition))
-        for log in idle:
-            if self._candidates.needs_survey(log) and self.states.begin(log.topic_partition):
-                return _Work(log=log)
-        return None
-
-    def _requested(self, request: CompactionRequest) -> _Work | None:
-        """Refuses what cannot be: then there is something else to do, at once."""
-        log: PartitionLog | None = None
-        try:
-            log = self._store.log(request.topic_partition)
-            if log.config.is_compacted:
-                return _Work(log=log, request=request)
-            raise PolicyViolation(f"{request.topic_partition}: cleanup.policy has no compact")
-        except StorageError as error:
-            self.states.end(request.topic_partition)
-            request.fail(error)
-            self.wake()
-            return None
-
-    def _roll_requested(self) -> None:
-        """Ends the active segments of all logs that wait to be cleaned with them."""
-        rolled = []
-        for topic_partition in self._requests.take_rolls():
-            if topic_partition in self._store.logs:
-                with suppress(StorageFull):  # What is closed already can still be cleaned.
-                    rolled.append(self._store.roll(topic_partition))
-        if rolled:
-            self._store.settle_points()
-
-    def _compacted_logs(self) -> list[PartitionLog]:
-        return [log for log in list(self._store.logs.values()) if log.config.is_compacted]
-
-    def _look_at(self, logs: Iterable[PartitionLog]) -> list[LogToClean]:
-        now_ms = self._clock.now_ms()
-        found = [self._candidates.find(log, now_ms=now_ms) for log in logs]
-        self._look = LastLook(
-            at_ms=now_ms,
-            max_dirty_ratio=max((each.cleanable_ratio for each in found), default=0.0),
-            max_overdue_ms=max((each.overdue_ms for each in found), default=0),
-        )
-        return found
-
-    def _do(self, thread: CleanerThread, work: _Work) -> None:
-        """One round, or the reading of headers, and what becomes of it."""
-        topic_partition, request = work.topic_partition, work.request
-        thread.cleans = topic_partition
-        try:
-            try:
-                finished = self._clean(thread, work)
-            finally:
-                thread.cleans = None
-                self.states.end(topic_partition)
-        except BaseException as error:
-            self._note_end(work, error)
-            if isinstance(error, StorageFailed | MemoryError) or not isinstance(error, Exception):
-                raise  # Not the log's fault.
-            return
-        self._failures.succeed(topic_partition)
-        if request is not None:
-            request.answer(None if finished is None else finished.report)
-        if finished is not None:
-            self._on_round(finished)
-
-    def _note_end(self, work: _Work, error: BaseException) -> None:
-        """A round ended early: who waits for it, and when the log is tried again."""
-        again = isinstance(error, CleaningAborted | MemoryError) or not isinstance(error, Exception)
-        if work.request is not None:
-            if again:
-                self._requests.put_back(work.request)
-            elif isinstance(error, Exception):
-                work.request.fail(error)
-        if again or isinstance(error, StorageFailed):
-            return
-        if isinstance(error, StorageFull):
-            due_ms = self._clock.monotonic_ms() + _FULL_DISK_REST_MS
-            self._failures.postpone(work.topic_partition, due_ms=due_ms)
-        else:
-            self._note_failure(work.topic_partition, error)
-
-    def _note_failure(self, topic_partition: TopicPartition, error: BaseException) -> None:
-        failure = self._failures.fail(
-            topic_partition,
-            f"{type(error).__name__}: {error}",
-            is_damaged=isinstance(error, CorruptBatch | DamageFound),
-            now_ms=self._clock.now_ms(),
-            monotonic_ms=self._clock.monotonic_ms(),
-        )
-        self._on_uncleanable(failure)
-
-    def _clean(self, thread: CleanerThread, work: _Work) -> FinishedRound | None:
-        """None where it turns out that there is nothing to clean. Raises what a round does."""
-        log, topic_partition = work.log, work.topic_partition
-        tools = self._tools(thread, log)
-        if self._candidates.needs_survey(log):
-            self._candidates.survey(log, tools.pace)
-            if log.index_problems:
-                self._store.sync_segments(topic_partition)  # A swap takes durable segments only.
-        found = self._candidates.find(log, now_ms=self._clock.now_ms())
-        if work.request is None and not found.is_due:
-            return None
-        if log.segments[0].base_offset >= found.first_uncleanable:
-            return None
-        with self._store.latching():
-            report = clean_and_checkpoint(
-                log,
-                tools,
-                found,
-                self.checkpoint,
-                history=self._candidates.history(topic_partition),
-            )
-        self._candidates.note(report)
-        finished = FinishedRound(
-            thread=thread.number,
-            report=report,
-            ended_ms=self._clock.now_ms(),
-            overdue_ms=found.overdue_ms,
-            dirty_ratio=found.cleanable_ratio,
-            map_slots=tools.offset_map.slots,
-            requested=work.request is not None,
-        )
-        self._last[topic_partition] = thread.last = finished
-        return finished
-
-    def _tools(self, thread: CleanerThread, log: PartitionLog) -> CleanerTools:
-        def should_stop() -> bool:
-            thread.note_progress()
-            return (
-                thread.is_told_to_stop
-                or self.states.should_abort(log.topic_partition)
-                or not log.config.is_compacted
-                or self._store.failed is not None
-            )
-
-        return CleanerTools(
-            files=self._files,
-            offset_map=thread.offset_map(),
-            clock=self._clock,
-            throttle=partial(self._throttle, should_stop=should_stop),
-            should_stop=should_stop,
-            discard=self.retention.discard_of(log),
-            chunk_bytes=thread.chunk_bytes,
-        )
-
-    def _retain_compacted(self, thread: CleanerThread) -> None:
-        """Retention of the logs that `kafka-log-retention` leaves to the cleaner.
-
-        One that failed still deletes; one that is damaged keeps everything.
-        """
-        monotonic_ms = self._clock.monotonic_ms()
-        with self._choosing:
-            last_ms = self._retained_ms
-            if last_ms is not None and monotonic_ms - last_ms < self.config.backoff_ms:
-                return
-            self._retained_ms = monotonic_ms
-        for log in self._compacted_logs():
-            if thread.is_told_to_stop:
-                return
-            failure = self._failures.failure(log.topic_partition, monotonic_ms=monotonic_ms)
-            is_damaged = failure is not None and failure.is_damaged
-            if not is_damaged and (log.config.is_deleted or has_hidden(log)):
-                try:
-                    self.retention.check(log.topic_partition)
-                except StorageFailed:
-                    raise
-                except (StorageError, OSError) as error:
-                    self._note_failure(log.topic_partition, error)
-
-    def _rest_ms(self) -> int:
-        """Until something may be due by the clock alone, and at most the backoff."""
-        now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
-        rests = [self.config.backoff_ms]
-        retry_ms = self._failures.next_due_ms(monotonic_ms=monotonic_ms)
-        if retry_ms is not None:
-            rests.append(retry_ms - monotonic_ms)
-        for log in self._compacted_logs():
-            found = self._candidates.find(log, now_ms=now_ms)
-            due_ms = self._candidates.next_due_ms(log, found)
-            if due_ms is not None:
-                rests.append(due_ms - now_ms)
-        return max(min(rests), _REST_MS_MIN)
 
 
 def _disabled() -> CleaningAborted:

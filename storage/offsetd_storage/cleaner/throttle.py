@@ -33,6 +33,12 @@ class Throttle:
         self._lock = threading.Lock()
         self._free_ms = 0.0  # When what was taken so far is paid for.
 
+    def configure(self, bytes_per_second_max: float) -> None:
+        """Another rate; what was taken at the one before is forgotten."""
+        with self._lock:
+            self._bytes_per_second_max = bytes_per_second_max
+            self._free_ms = 0.0
+
     def __call__(self, size_bytes: int, *, should_stop: Callable[[], bool] = _never) -> None:
         """Takes so many bytes. Returns early where it `should_stop`."""
         with self._lock:

@@ -284,7 +284,7 @@ async def test_a_partition_that_failed_is_tried_again() -> None:
     async with serving_node() as serving:
         admin = Admin(serving)
         assert not (await admin.retry(partition=WHERE)).HasField("uncleanable")
-        serving.upkeep.cleaner._failures.fail(
+        serving.upkeep.cleaner.steps.failures.fail(
             THE_LOG,
             "CorruptBatch: rot",
             is_damaged=True,

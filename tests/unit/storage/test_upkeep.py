@@ -319,7 +319,7 @@ def test_a_stop_does_not_wait_for_a_throttled_round() -> None:
         asleep.set()
         time.sleep(seconds)
 
-    kept.upkeep.cleaner._sleep = sleep
+    kept.upkeep.cleaner._throttle._sleep = sleep
     with kept:
         kept.overwrite(P0)
         kept.upkeep.wake()

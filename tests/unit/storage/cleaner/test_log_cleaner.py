@@ -135,12 +135,12 @@ def test_a_thread_that_finds_nothing_rests_as_long_as_it_is_told_or_until_someth
     lag = attrs.evolve(CALM, log=attrs.evolve(CALM.log, compaction_lag_ms_max=5000))
     kept = KeptStore(lag)
     kept.overwrite(P0)
-    cleaner = kept.upkeep.cleaner
-    assert cleaner._rest_ms() == 5001
+    steps = kept.upkeep.cleaner.steps
+    assert steps._rest_ms() == 5001
     kept.clock.advance(2000)
-    assert cleaner._rest_ms() == 3001
-    cleaner.config = attrs.evolve(CLEANER, backoff_ms=100)
-    assert cleaner._rest_ms() == 100
+    assert steps._rest_ms() == 3001
+    steps.backoff_ms = 100
+    assert steps._rest_ms() == 100
     kept.store.abandon()
 
 
@@ -315,7 +315,7 @@ class Dying(BaseException):
 def test_a_thread_that_dies_is_replaced_and_the_request_is_not_lost() -> None:
     kept = KeptStore(CALM)
     kept.overwrite(P0)
-    clean = kept.upkeep.cleaner._clean
+    clean = kept.upkeep.cleaner.steps._clean
     dying = [True]
 
     def clean_or_die(thread, work):  # type: ignore[no-untyped-def]
@@ -324,7 +324,7 @@ def test_a_thread_that_dies_is_replaced_and_the_request_is_not_lost() -> None:
             raise Dying
         return clean(thread, work)
 
-    kept.upkeep.cleaner._clean = clean_or_die  # type: ignore[method-assign]
+    kept.upkeep.cleaner.steps._clean = clean_or_die  # type: ignore[method-assign]
     with kept:
         answer = kept.upkeep.cleaner.compact([P0])[P0]
         kept.until(lambda: kept.upkeep.cleaner.status.replaced_threads == 1)
@@ -364,7 +364,7 @@ class Held:
     def __init__(self, kept: KeptStore) -> None:
         self.begun = threading.Event()
         self.go_on = threading.Event()
-        tools = kept.upkeep.cleaner._tools
+        tools = kept.upkeep.cleaner.steps._tools
 
         def held_tools(thread, log):  # type: ignore[no-untyped-def]
             made = tools(thread, log)
@@ -376,7 +376,7 @@ class Held:
 
             return attrs.evolve(made, throttle=throttle)
 
-        kept.upkeep.cleaner._tools = held_tools  # type: ignore[method-assign]
+        kept.upkeep.cleaner.steps._tools = held_tools  # type: ignore[method-assign]
 
     def wait(self) -> None:
         assert self.begun.wait(PATIENCE_SECONDS)

@@ -57,6 +57,16 @@ def test_a_rate_without_a_bound_never_sleeps() -> None:
     assert not run.slept
 
 
+def test_another_rate_forgets_what_was_taken_at_the_one_before() -> None:
+    run = Run(rate=1)
+    run.throttle(1000)
+    run.throttle.configure(1000)
+    run.throttle(1000)
+    assert not run.slept
+    run.throttle(1000)
+    assert run.slept_seconds == 1.0
+
+
 def test_a_wait_ends_when_it_should_stop() -> None:
     run = Run(rate=1)
     run.throttle(1000)
