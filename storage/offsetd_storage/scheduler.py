@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from offsetd_storage.supervision import (
-    BACKOFF_MS_MAX,
-    BACKOFF_MS_MIN,
-    RunStatus,
-    Supervised,
-    SupervisedThreads,
-)
+from offsetd_storage.supervision import RunStatus, Supervised, SupervisedThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,8 +37,6 @@ class PeriodicTask:
         validator=attrs.validators.optional(attrs.validators.ge(1))
     )
     initial_delay_ms: int = attrs.field(default=0, validator=attrs.validators.ge(0))
-    backoff_ms_min: int = BACKOFF_MS_MIN
-    backoff_ms_max: int = BACKOFF_MS_MAX
 
 
 class _Turn:
@@ -55,9 +47,7 @@ class _Turn:
         self.due_ms = due_ms
         self.is_called = False  # Whether it was asked for, while it ran perhaps.
         self.thread: threading.Thread | None = None  # That runs it.
-        self.work = Supervised(
-            task.name, backoff_ms_min=task.backoff_ms_min, backoff_ms_max=task.backoff_ms_max
-        )
+        self.work = Supervised(task.name)
 
 
 class Scheduler:
@@ -198,26 +188,12 @@ class Scheduler:
 class SupervisedWorker:
     """A thread that takes one step after the other, as one of the cleaner's does."""
 
-    def __init__(
-        self,
-        name: str,
-        step: Callable[[], int],
-        *,
-        clock: Clock,
-        backoff_ms_min: int = BACKOFF_MS_MIN,
-        backoff_ms_max: int = BACKOFF_MS_MAX,
-    ) -> None:
+    def __init__(self, name: str, step: Callable[[], int], *, clock: Clock) -> None:
         """`step` returns how long to rest before the next, in milliseconds.
 
         A long one looks at `is_stopping` now and then.
         """
-        task = PeriodicTask(
-            name=name,
-            run=step,
-            interval_ms=None,
-            backoff_ms_min=backoff_ms_min,
-            backoff_ms_max=backoff_ms_max,
-        )
+        task = PeriodicTask(name=name, run=step, interval_ms=None)
         self._name = name
         self._scheduler = Scheduler([task], threads=1, clock=clock)
 

@@ -15,9 +15,14 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-BACKOFF_MS_MIN: Final = 1000
-BACKOFF_MS_MAX: Final = 300_000
+_BACKOFF_MS_MIN: Final = 1000
+_BACKOFF_MS_MAX: Final = 300_000
 _DOUBLINGS_MAX: Final = 40
+
+
+def backoff_ms(failures_in_row: int) -> int:
+    """How long to rest after the last of so many failures (1 or more): twice as long each time."""
+    return min(_BACKOFF_MS_MIN << min(failures_in_row - 1, _DOUBLINGS_MAX), _BACKOFF_MS_MAX)
 
 
 @attrs.frozen(kw_only=True)
@@ -39,9 +44,7 @@ class RunStatus:
 class Supervised:
     """The bookkeeping of one piece of work. For one thread at a time."""
 
-    def __init__(self, name: str, *, backoff_ms_min: int, backoff_ms_max: int) -> None:
-        self._backoff_ms_min = backoff_ms_min
-        self._backoff_ms_max = backoff_ms_max
+    def __init__(self, name: str) -> None:
         self._status = RunStatus(
             name=name,
             is_running=False,
@@ -82,8 +85,7 @@ class Supervised:
             last_failed_ms=now_ms,
             last_error=f"{type(error).__name__}: {error}",
         )
-        doubled_ms = self._backoff_ms_min << min(in_row - 1, _DOUBLINGS_MAX)
-        return min(doubled_ms, self._backoff_ms_max)
+        return backoff_ms(in_row)
 
     def _ended(self, monotonic_ms: int) -> RunStatus:
         return attrs.evolve(

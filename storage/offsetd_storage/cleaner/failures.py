@@ -8,16 +8,14 @@ state is in memory only: a restart is a new try anyway.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 
+from offsetd_storage.supervision import backoff_ms
+
 if TYPE_CHECKING:
     from offsetd_storage.topic_partition import TopicPartition
-
-BACKOFF_MS_MIN: Final = 1000
-BACKOFF_MS_MAX: Final = 300_000
-_DOUBLINGS_MAX: Final = 40
 
 
 @attrs.frozen(kw_only=True)
@@ -61,7 +59,7 @@ class CleaningFailures:
         with self._lock:
             before = self._failure(topic_partition)
             in_row = 1 if before is None else before.failures_in_row + 1
-            wait_ms = min(BACKOFF_MS_MIN << min(in_row - 1, _DOUBLINGS_MAX), BACKOFF_MS_MAX)
+            wait_ms = backoff_ms(in_row)
             failure = UncleanablePartition(
                 topic_partition=topic_partition,
                 reason=reason,
