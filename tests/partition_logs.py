@@ -10,7 +10,7 @@ from offsetd_storage.log_config import LogConfig
 from offsetd_storage.partition_log import PartitionLog
 from offsetd_storage.record_batch import Record, encode_batch
 from offsetd_storage.segment import Segment, segment_base_offsets, segment_path
-from offsetd_storage.segment_scan import SegmentScan, scan_segment
+from offsetd_storage.segment_scan import SegmentScan, scan_file
 from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -92,15 +92,13 @@ def scans_of(files: Files, folder: Path, config: LogConfig) -> dict[int, Segment
     scans = {}
     offset_min = 0
     for base_offset in segment_base_offsets(files, folder):
-        file = files.open(segment_path(folder, base_offset), read_only=True)
-        scan = scan_segment(
-            file,
-            size=file.size(),
+        scan = scan_file(
+            files,
+            segment_path(folder, base_offset),
             base_offset=base_offset,
             offset_min=offset_min,
             index_interval_bytes=config.index_interval_bytes,
         )
-        file.close()
         scans[base_offset] = scan
         offset_min = scan.offset_next
     return scans

@@ -4,7 +4,7 @@ import attrs
 from offsetd_storage.files import Files
 from offsetd_storage.folder_view import LogView
 from offsetd_storage.segment import segment_base_offsets, segment_path
-from offsetd_storage.segment_scan import ScanStop, SegmentScan, scan_segment
+from offsetd_storage.segment_scan import ScanStop, SegmentScan, scan_file
 
 
 @attrs.frozen(kw_only=True)
@@ -50,16 +50,14 @@ def describe_log(files: Files, log: LogView, *, start_offset: int = 0) -> LogDes
 
 
 def _scan(files: Files, log: LogView, base_offset: int, offset_min: int) -> SegmentScan:
-    file = files.open(segment_path(log.folder, base_offset), read_only=True)
-    try:
-        return scan_segment(
-            file,
-            size=log.readable_bytes(base_offset, file.size()),
-            base_offset=base_offset,
-            offset_min=offset_min,
-        )
-    finally:
-        file.close()
+    path = segment_path(log.folder, base_offset)
+    return scan_file(
+        files,
+        path,
+        size=log.readable_bytes(base_offset, files.size(path)),
+        base_offset=base_offset,
+        offset_min=offset_min,
+    )
 
 
 def _problem(name: str, stop: ScanStop) -> str:

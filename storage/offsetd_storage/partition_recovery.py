@@ -22,7 +22,7 @@ from offsetd_storage.segment import (
     segment_base_offsets,
     segment_path,
 )
-from offsetd_storage.segment_scan import SegmentScan, scan_segment
+from offsetd_storage.segment_scan import SegmentScan, scan_file
 from offsetd_storage.settle import Settling, plan_settling, settle, unlink_orphans
 from offsetd_storage.tail_search import is_valid_batch_at, valid_batch_after
 
@@ -147,21 +147,17 @@ class _LogReader:
                 f"it begins below {before.offset_next}, where the one before it ends",
                 base_offset=base_offset,
             )
-        file = self._files.open(self._path(base_offset), read_only=True)
-        try:
-            size = self.size(base_offset) if limit is None else limit
-            self.bytes_scanned += size
-            return scan_segment(
-                file,
-                size=size,
-                base_offset=base_offset,
-                offset_min=base_offset,
-                leader_epoch_min=before.leader_epoch_last if before else _NO_LEADER_EPOCH,
-                index_interval_bytes=self._config.index_interval_bytes,
-                buffer=self._buffer,
-            )
-        finally:
-            file.close()
+        size = self.size(base_offset) if limit is None else limit
+        self.bytes_scanned += size
+        return scan_file(
+            self._files,
+            self._path(base_offset),
+            size=size,
+            base_offset=base_offset,
+            leader_epoch_min=before.leader_epoch_last if before else _NO_LEADER_EPOCH,
+            index_interval_bytes=self._config.index_interval_bytes,
+            buffer=self._buffer,
+        )
 
     def has_valid_batch(self, base_offset: int, position: int) -> bool:
         """Whether a valid batch lies at or behind `position` of a segment, or may lie there."""

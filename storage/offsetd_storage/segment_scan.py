@@ -16,9 +16,11 @@ from offsetd_storage.kernels.encode import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy.typing as npt
 
-    from offsetd_storage.files import File
+    from offsetd_storage.files import File, Files
 
 BUFFER_BYTES: Final = 1024 * 1024  # It stays in the processor's cache between reading and scanning.
 # A batch is read in one piece. Kafka's brokers take no request above 100 MiB, unless told to.
@@ -127,6 +129,33 @@ def scan_segment(
         time_index=_time_index(index, base_offset),
         stop=stop,
     )
+
+
+def scan_file(
+    files: Files,
+    path: Path,
+    *,
+    base_offset: int,
+    offset_min: int = 0,
+    size: int | None = None,
+    leader_epoch_min: int = _NO_LEADER_EPOCH,
+    index_interval_bytes: int = 4096,
+    buffer: npt.NDArray[np.uint8] | None = None,
+) -> SegmentScan:
+    """The same of a log file that is not open; without a `size` all of it. Raises OSError."""
+    file = files.open(path, read_only=True)
+    try:
+        return scan_segment(
+            file,
+            size=file.size() if size is None else size,
+            base_offset=base_offset,
+            offset_min=offset_min,
+            leader_epoch_min=leader_epoch_min,
+            index_interval_bytes=index_interval_bytes,
+            buffer=buffer,
+        )
+    finally:
+        file.close()
 
 
 def _usable(buffer: npt.NDArray[np.uint8] | None) -> npt.NDArray[np.uint8]:

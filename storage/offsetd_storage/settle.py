@@ -23,7 +23,7 @@ from offsetd_storage.segment import (
     SWAP_STATE,
     TIME_INDEX_SUFFIX,
 )
-from offsetd_storage.segment_scan import scan_segment
+from offsetd_storage.segment_scan import scan_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -146,11 +146,7 @@ def sync_segments(files: Files, partition_folder: Path, *, drop_cache: bool) -> 
 
 def _covered(files: Files, folder: Path, name: str, base_offset: int) -> range:
     """The offsets that a swapped log replaces."""
-    file = files.open(folder / name, read_only=True)
-    try:
-        scan = scan_segment(file, size=file.size(), base_offset=base_offset, offset_min=base_offset)
-    finally:
-        file.close()
+    scan = scan_file(files, folder / name, base_offset=base_offset)
     if scan.stop is not None:  # It was synced before it got its name: this is no tear.
         raise DamageFound(
             f"{name} is damaged", base_offset=base_offset, position=scan.stop.position
