@@ -12,6 +12,7 @@ from offsetd_storage.setting_kinds import INT32_MAX
 from offsetd_storage.settings import flag, real, whole
 
 DEDUPE_BYTES_PER_THREAD_MIN: Final = 1_048_576  # Kafka wants more than this.
+_DEDUPE_SLOT_BYTES: Final = 24  # Of one key.
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
@@ -79,6 +80,12 @@ class CleanerConfig:
                 "log.cleaner.dedupe.buffer.size",
                 f"{self.dedupe_buffer_bytes} bytes for {self.threads} threads are not more than"
                 f" {DEDUPE_BYTES_PER_THREAD_MIN} bytes for each",
+            )
+        slots = self.dedupe_buffer_bytes // self.threads // _DEDUPE_SLOT_BYTES
+        if int(slots * self.dedupe_load_factor) < 1:
+            raise InvalidSetting(
+                "log.cleaner.io.buffer.load.factor",
+                f"{self.dedupe_load_factor} of a buffer for {slots} keys is too small for one",
             )
 
 

@@ -227,6 +227,8 @@ def test_no_retention_at_all_is_refused(name: str) -> None:
         ({"log.cleaner.io.max.bytes.per.second": "0"}, "0 is not a number above 0"),
         ({"log.cleaner.io.buffer.load.factor": "1.5"}, "1.5 is not a number above 0 to 1"),
         ({"log.cleaner.io.buffer.load.factor": "0"}, "0 is not a number above 0 to 1"),
+        ({"log.cleaner.io.buffer.load.factor": "0.000001"}, None),
+        ({"log.cleaner.io.buffer.load.factor": "0.0000001"}, "is too small for one"),
     ],
 )
 def test_the_cleaners_settings_have_their_bounds(
