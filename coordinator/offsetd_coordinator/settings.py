@@ -395,12 +395,10 @@ class Settings:
 
     @configs.default
     def _static_configs(self) -> TopicConfigs:
-        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
-            raise InvalidSetting(
-                "group.min.session.timeout.ms",
-                f"{self.group_min_session_timeout_ms} ms is above group.max.session.timeout.ms,"
-                f" {self.group_max_session_timeout_ms}",
-            )
+        for least, most in _BOUNDS:
+            bounds = getattr(self, OWN_FIELDS[least]), getattr(self, OWN_FIELDS[most])
+            if bounds[0] > bounds[1]:
+                raise InvalidSetting(least, f"{bounds[0]} ms is above {most}, {bounds[1]}")
         return _configs(self)
 
     @property
@@ -476,6 +474,11 @@ def _restart_entries(settings: Settings) -> Iterator[SettingEntry]:
 
 _OWN: Final = settings_of(Settings)
 OWN_FIELDS: Final = {setting.name: field for field, setting in _OWN.items()}
+# The least and the most of something, in milliseconds.
+_BOUNDS: Final = (
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    ("lease.min.ttl.ms", "lease.max.ttl.ms"),
+)
 # By name: the server's, and a topic's.
 ALL_SETTINGS: Final[dict[str, Setting]] = (
     {setting.name: setting for setting in _OWN.values()}

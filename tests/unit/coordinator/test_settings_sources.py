@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 OF_SERVER = {*SERVER_SETTINGS, *DYNAMIC_SETTINGS, *OWN_FIELDS}
 # Where any value would not do, for the sake of others.
 WORTH = {
-    "group.max.session.timeout.ms": "60000",  # Above the shortest.
+    "group.max.session.timeout.ms": "60000",  # Above the shortest, as the next.
+    "lease.max.ttl.ms": "60000",
     "cleanup.policy": "",
     "max.message.bytes": "2000",
     "message.max.bytes": "2000",
@@ -188,6 +189,8 @@ def test_a_boolean_in_the_file_is_a_word_where_a_setting_has_words() -> None:
             ["group.max.session.timeout.ms=5999"],
             "6000 ms is above group.max.session.timeout.ms, 5999",
         ),
+        ("", {}, ["lease.min.ttl.ms=86400001"], "86400001 ms is above lease.max.ttl.ms, 86400000"),
+        ("", {}, ["lease.max.ttl.ms=999"], "lease.min.ttl.ms: 1000 ms is above lease.max.ttl.ms"),
         ("", {}, ["log.retention.ms=0"], "log.retention.ms: 0 is neither -1, for never"),
         ("", {}, ["log.cleaner.threads=128"], "for 128 threads are not more than 1048576"),
         ("segment.ms = 1.5", {}, [], "'1.5' is not a whole number"),
