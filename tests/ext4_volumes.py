@@ -33,11 +33,15 @@ class Volume:
     def unmount(self) -> None:
         _run("umount", str(self.folder))
 
-    def cut_power(self) -> None:
-        """Drops everything that is not on the disk, and comes back."""
+    def shut_down(self) -> None:
+        """What the disk has is all that stays, and every write and sync fails from now on."""
         descriptor = os.open(self.folder, os.O_RDONLY)
         fcntl.ioctl(descriptor, _SHUTDOWN, struct.pack("I", _WITHOUT_FLUSHING_THE_LOG))
         os.close(descriptor)
+
+    def cut_power(self) -> None:
+        """Drops everything that is not on the disk, and comes back."""
+        self.shut_down()
         self.unmount()
         self.mount()
 
@@ -67,6 +71,17 @@ def mounted_ext4(
         _run_or_skip("mount", "-o", "loop", str(volume.image), str(mounted))
         stack.callback(_run, "umount", "--lazy", str(mounted))  # Also where a file was left open.
         yield volume
+
+
+def fill(path: Path) -> None:
+    """A file that takes all the room that its file system has."""
+    with path.open("wb", buffering=0) as file:
+        for size in (1 << 20, 1 << 16, 1 << 12):
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(bytes(size))
+        with contextlib.suppress(OSError):
+            os.fsync(file.fileno())
 
 
 def _run(*command: str) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import grpc
 from google.rpc.error_details_pb2 import ErrorInfo
-from google.rpc.status_pb2 import Status
 from history_checker import (
     Acquire,
     Call,
@@ -30,6 +29,7 @@ from history_checker import (
     Written,
 )
 from offsetd.v1 import group_service_pb2, offset_service_pb2
+from refusals import status_of
 
 if TYPE_CHECKING:
     import random
@@ -135,12 +135,8 @@ class GroupCalls:
 
 
 def _reason(error: grpc.RpcError) -> tuple[str, dict[str, str]]:
-    status, info = Status(), ErrorInfo()
-    trailers: Any = error.trailing_metadata() or ()
-    for key, value in trailers:
-        if key == "grpc-status-details-bin":
-            status.MergeFromString(value)
-    for packed in status.details:
+    info = ErrorInfo()
+    for packed in status_of(error).details:
         if packed.Is(info.DESCRIPTOR):
             packed.Unpack(info)
     return info.reason, dict(info.metadata)

@@ -22,15 +22,16 @@ def contents(stubs: Stubs) -> list[Any]:
     return [listed, fetched, [partition.log_end_offset for partition in log.partitions]]
 
 
+def status_of(error: grpc.RpcError) -> Status:
+    """All that the server said; empty if the refusal came from the connection alone."""
+    trailers: Any = error.trailing_metadata()
+    return Status.FromString(dict(trailers or ()).get("grpc-status-details-bin", b""))
+
+
 def details(error: grpc.RpcError) -> tuple[grpc.StatusCode, str, list[str]]:
     """Code, reason and the fields that are named."""
-    status = Status()
-    trailers: Any = error.trailing_metadata()
-    for key, value in trailers:
-        if key == "grpc-status-details-bin":
-            status.MergeFromString(value)
     info, bad_request = ErrorInfo(), BadRequest()
-    for packed in status.details:
+    for packed in status_of(error).details:
         for kind in (info, bad_request):
             if packed.Is(kind.DESCRIPTOR):
                 packed.Unpack(kind)

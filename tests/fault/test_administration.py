@@ -11,7 +11,6 @@ import attrs
 import grpc
 import pytest
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, PreconditionFailure
-from google.rpc.status_pb2 import Status
 from offsetd.v1 import admin_service_pb2
 from offsetd_clients import (
     CleaningState,
@@ -21,6 +20,7 @@ from offsetd_clients import (
     RetryPolicy,
     TopicPartition,
 )
+from refusals import status_of
 from server_process import ServerProcess, Stubs
 
 if TYPE_CHECKING:
@@ -187,9 +187,8 @@ def test_what_is_refused_says_why_and_changes_nothing(stubs: Stubs, case: str) -
         getattr(stubs.admin, method)(request)
     error: Any = caught.value
     assert error.code().name == code
-    status = Status.FromString(dict(error.trailing_metadata())["grpc-status-details-bin"])
     info, bad_request, precondition = ErrorInfo(), BadRequest(), PreconditionFailure()
-    for packed in status.details:
+    for packed in status_of(error).details:
         for kind in (info, bad_request, precondition):
             packed.Unpack(kind)
     assert (info.reason, info.domain) == (reason, "offsetd")

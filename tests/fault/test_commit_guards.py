@@ -9,15 +9,17 @@ import grpc
 import pytest
 from google.rpc.code_pb2 import Code
 from google.rpc.error_details_pb2 import ErrorInfo, QuotaFailure, RetryInfo
-from google.rpc.status_pb2 import Status
 from offsetd.v1 import admin_service_pb2, offset_service_pb2
 from offsetd_clients import OffsetClient, RetryPolicy, TopicPartition
+from refusals import status_of
 from scrapes import Scrape
 from server_process import ServerProcess, Stubs
 from serving_nodes import commit_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from google.rpc.status_pb2 import Status
 
 WAIT_S = 60
 ORDERS = TopicPartition("orders", 0)
@@ -90,11 +92,6 @@ def refusal_of(stubs: Stubs, group_id: str, value: int) -> Status | None:
         return None
     assert contents(stubs, group_id) == before
     return status
-
-
-def status_of(error: grpc.RpcError) -> Status:
-    trailers: Any = error.trailing_metadata()
-    return Status.FromString(dict(trailers)["grpc-status-details-bin"])
 
 
 def test_who_commits_too_often_is_refused_and_nothing_is_changed(stubs: Stubs) -> None:

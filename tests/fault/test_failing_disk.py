@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import random
 import shutil
-import struct
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
 import pytest
 from commit_history import GroupHistory, History, Writers, read_group
-from ext4_volumes import mounted_ext4
-from google.rpc.error_details_pb2 import ErrorInfo
-from google.rpc.status_pb2 import Status
+from ext4_volumes import fill, mounted_ext4
 from offsetd.v1 import group_service_pb2, offset_service_pb2
+from refusals import details
 from server_process import ServerProcess, Stubs, poll
 
 if TYPE_CHECKING:
@@ -29,14 +26,13 @@ NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
 POWER_CUTS = int(os.environ.get("OFFSETD_TEST_POWER_CUTS", "50" if NIGHTLY else "5"))
 WAIT_SECONDS = 60
 COMMITS_MAX = 1000
-_EXT4_SHUTDOWN = 0x8004587D
-_WITHOUT_FLUSHING_THE_LOG = 2
 # Small, so that segments roll, recovery points move and the journal turns over within the test.
 SETTINGS = {
     "offsets.topic.num.partitions": 3,
     "internal.offsets.topic.segment.bytes": 16_384,
     "journal.file.bytes": 262_144,
     "max.message.bytes": 65_536,
+    "log.initial.task.delay.ms": 0,
     "log.flush.offset.checkpoint.interval.ms": 20,
 }
 
@@ -57,18 +53,6 @@ def commit_until_refused(stubs: Stubs, history: History, group_id: str) -> grpc.
             return error
         history.note_acknowledged(group_id, value, response.revision.log_offset)
     return None
-
-
-def reason(error: grpc.RpcError) -> str:
-    """The public reason of an error; empty if it came from the connection alone."""
-    status, info = Status(), ErrorInfo()
-    trailers: Any = error.trailing_metadata()
-    for key, value in trailers or ():
-        if key == "grpc-status-details-bin":
-            status.MergeFromString(value)
-    for packed in status.details:
-        packed.Unpack(info)
-    return str(info.reason)
 
 
 # Which call of each thread fails. Some hit the start, which then fails; most hit the commits.
@@ -115,7 +99,7 @@ def test_after_an_error_of_the_disk_nothing_is_acknowledged_and_the_process_ends
     with ServerProcess(tmp_path / "data", settings=SETTINGS) as server:
         server.wait_until_serving()
         with server.channel() as channel:
-            commit_until_refused_or(stubs=Stubs(channel), history=history, count=20)
+            commit_some(stubs=Stubs(channel), history=history, count=20)
         server.kill()  # So that the next start has something to recover.
     with ServerProcess(
         tmp_path / "data", settings=SETTINGS, wrapper=injecting(calls, when)
@@ -128,7 +112,7 @@ def test_after_an_error_of_the_disk_nothing_is_acknowledged_and_the_process_ends
             failed = error is not None
             if error is not None:
                 assert error.code() == grpc.StatusCode.UNAVAILABLE
-                assert reason(error) in ("STORAGE_FAILED", "")
+                assert details(error)[1] in ("STORAGE_FAILED", "")
         if failed:
             assert server.wait_for_exit() == 1, server.log
             assert "Traceback" not in server.log
@@ -141,7 +125,7 @@ def test_after_an_error_of_the_disk_nothing_is_acknowledged_and_the_process_ends
             history.check(Stubs(channel))
 
 
-def commit_until_refused_or(*, stubs: Stubs, history: History, count: int) -> None:
+def commit_some(*, stubs: Stubs, history: History, count: int) -> None:
     """A few commits that have to go through."""
     for number in range(count):
         group_id = f"before-{number % 5}"
@@ -187,16 +171,15 @@ def test_a_full_disk_refuses_commits_and_serves_the_rest_until_there_is_room(
             server.wait_until_serving()
             with server.channel() as channel:
                 stubs = Stubs(channel)
-                commit_until_refused_or(stubs=stubs, history=history, count=10)
-                filler = fill(disk)
+                commit_some(stubs=stubs, history=history, count=10)
+                fill(disk / "filler")
                 error = commit_until_refused(stubs, history, "g")
                 assert error is not None, "the disk did not get full"
-                assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-                assert reason(error) == "DISK_FULL"
+                assert details(error) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "DISK_FULL", [])
                 history.check(stubs)
                 listed = stubs.groups.ListGroups(group_service_pb2.ListGroupsRequest())
                 assert len(listed.groups) == len(history.groups)
-                filler.unlink()
+                (disk / "filler").unlink()
                 # The disk is looked at once a second.
                 poll(lambda: commit_until_refused(stubs, history, "g") is None, WAIT_SECONDS)
                 history.check(stubs)
@@ -206,19 +189,6 @@ def test_a_full_disk_refuses_commits_and_serves_the_rest_until_there_is_room(
             with server.channel() as channel:
                 history.check(Stubs(channel))
             assert server.stop() == 0, server.log
-
-
-def fill(disk: Path) -> Path:
-    """A file that takes all the room there is."""
-    filler = disk / "filler"
-    with filler.open("wb", buffering=0) as file:
-        for size in (1 << 20, 1 << 16, 1 << 12):
-            with contextlib.suppress(OSError):
-                while True:
-                    file.write(bytes(size))
-        with contextlib.suppress(OSError):
-            os.fsync(file.fileno())
-    return filler
 
 
 # A power cut -------------------------------------------------------------------------------
@@ -239,7 +209,7 @@ def test_a_power_cut_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
                 history.check(Stubs(channels[0]))
                 writers = Writers(history, [Stubs(each) for each in channels], partitions=3)
                 time.sleep(rng.uniform(0.05, 0.6))
-                shut_down(volume.folder)
+                volume.shut_down()
                 writers.stop()
                 for channel in channels:
                     channel.close()
@@ -256,10 +226,3 @@ def test_a_power_cut_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
             assert any(groups)
             assert server.stop() == 0
     assert history.acknowledgements > 10 * POWER_CUTS
-
-
-def shut_down(folder: Path) -> None:
-    """What the disk has is all that stays, and every write and sync fails from now on."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    fcntl.ioctl(descriptor, _EXT4_SHUTDOWN, struct.pack("I", _WITHOUT_FLUSHING_THE_LOG))
-    os.close(descriptor)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import TYPE_CHECKING
 
 import grpc
 import pytest
 from commit_history import GroupHistory, History
-from ext4_volumes import mounted_ext4
+from ext4_volumes import fill, mounted_ext4
 from google.rpc import error_details_pb2
-from google.rpc.status_pb2 import Status
 from offsetd.v1 import offset_service_pb2
+from refusals import status_of
 from server_process import ServerProcess, Stubs, poll
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from google.rpc.status_pb2 import Status
 
 MIB = 1 << 20
 DISK_BYTES = 64 * MIB
@@ -141,11 +141,6 @@ class Client:
         self.history.check(self.stubs)
 
 
-def status_of(error: grpc.RpcError) -> Status:
-    trailers = dict(error.trailing_metadata() or ())
-    return Status.FromString(trailers["grpc-status-details-bin"])
-
-
 def assert_disk_full(status: Status) -> None:
     """RESOURCE_EXHAUSTED with the reason, what was exceeded, and when to come again."""
     info, quota = error_details_pb2.ErrorInfo(), error_details_pb2.QuotaFailure()
@@ -155,23 +150,6 @@ def assert_disk_full(status: Status) -> None:
     ]
     assert all(unpacked), status
     assert info.reason == "DISK_FULL", status
-
-
-@contextlib.contextmanager
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    with mounted_ext4(tmp_path, size_bytes=DISK_BYTES) as volume:
-        yield volume.folder
-
-
-def fill(path: Path) -> None:
-    """A foreign file that takes all the room there is."""
-    with path.open("wb", buffering=0) as file:
-        for size in (MIB, 1 << 16, 1 << 12):
-            with contextlib.suppress(OSError):
-                while True:
-                    file.write(bytes(size))
-        with contextlib.suppress(OSError):
-            os.fsync(file.fileno())
 
 
 def log_bytes(folder: Path) -> int:
@@ -186,8 +164,8 @@ def log_bytes(folder: Path) -> int:
 @pytest.mark.root
 def test_a_small_disk_gets_full_and_is_left_without_an_operator(tmp_path: Path) -> None:
     history = History(tmp_path / "acknowledged.jsonl")
-    with small_disk(tmp_path) as disk:
-        folder = disk / "data"
+    with mounted_ext4(tmp_path, size_bytes=DISK_BYTES) as volume:
+        disk, folder = volume.folder, volume.folder / "data"
         with ServerProcess(folder, settings=SETTINGS) as server:
             client = Client(server.wait_until_serving(), history)
             reserve = folder / "offsetd-reserve"

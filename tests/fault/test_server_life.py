@@ -16,12 +16,12 @@ import grpc
 import pytest
 from commit_history import History, Writers
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
-from google.rpc.status_pb2 import Status
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
 from offsetd_coordinator.last_up import LAST_UP_NAME
 from raw_http2 import ACK, SETTINGS, RawConnection, frame
+from refusals import status_of
 from server_process import ServerProcess, Stubs, poll
 
 if TYPE_CHECKING:
@@ -72,13 +72,9 @@ def health(channel: grpc.Channel) -> dict[str, int]:
 
 def refusal(error: grpc.RpcError) -> tuple[grpc.StatusCode, str, float]:
     """Code, reason, and after how many seconds to come again (-1: not said)."""
-    status, info, retry = Status(), ErrorInfo(), RetryInfo()
-    trailers: Any = error.trailing_metadata()
-    for key, value in trailers or ():
-        if key == "grpc-status-details-bin":
-            status.MergeFromString(value)
+    info, retry = ErrorInfo(), RetryInfo()
     seconds = -1.0
-    for packed in status.details:
+    for packed in status_of(error).details:
         packed.Unpack(info)
         if packed.Unpack(retry):
             seconds = retry.retry_delay.ToTimedelta().total_seconds()
