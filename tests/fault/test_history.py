@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -11,6 +11,7 @@ import pytest
 from offsetd.v1 import history_pb2, offset_service_pb2_grpc
 from offsetd_clients import OffsetClient, OffsetToCommit, RetryPolicy, TopicPartition
 from offsetd_clients.errors import HistoryCompacted
+from ports import free_ports
 from server_process import ServerProcess, poll
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from offsetd_clients.history import OffsetEvent
 
 WAIT_SECONDS = 60
+MILLISECOND = timedelta(milliseconds=1)  # What the times of commits are counted in.
 SETTINGS: dict[str, object] = {"offsets.topic.num.partitions": 3, "request.id.window.ms": 0}
 
 
@@ -58,11 +60,10 @@ def values(events: list[OffsetEvent], group_id: str) -> list[int | None]:
 
 
 def test_a_watcher_misses_nothing_and_sees_nothing_twice_across_kills(tmp_path: Path) -> None:
-    port = 0
+    [port] = free_ports(1)
+    settings = {**SETTINGS, "listen.address": f"127.0.0.1:{port}"}
     sent = 0
-    with ServerProcess(tmp_path / "data", settings=SETTINGS).wait_until_serving() as server:
-        address = server.address
-        port = int(address.rpartition(":")[2])
+    with ServerProcess(tmp_path / "data", settings=settings).wait_until_serving() as server:
         client = client_of(server)
         watching = Watching(client)
         poll(lambda: watching.watch.token, WAIT_SECONDS)
@@ -72,7 +73,6 @@ def test_a_watcher_misses_nothing_and_sees_nothing_twice_across_kills(tmp_path: 
             sent += 1
         watching.wait(20)
         server.kill()
-    settings = {**SETTINGS, "listen.address": f"127.0.0.1:{port}"}
     for _ in range(2):
         with ServerProcess(tmp_path / "data", settings=settings).wait_until_serving() as server:
             for _ in range(50):
@@ -98,7 +98,8 @@ def test_a_group_is_put_back_over_grpc_and_through_a_kill(tmp_path: Path) -> Non
         with client_of(server) as client:
             partition = TopicPartition("t", 0)
             good = client.commit("g", {partition: 10})
-            before = datetime.now(tz=UTC)
+            before = client.fetch("g")[partition].commit_time
+            poll(lambda: datetime.now(tz=UTC) >= before + MILLISECOND, WAIT_SECONDS)
             client.commit("g", {partition: 99})
             dry = client.restore_group("g", good.log_offset, validate_only=True)
             assert client.fetch("g")[partition].offset == 99

@@ -1,5 +1,6 @@
 """A real Kafka broker for a test: one KRaft node with a folder and ports of its own."""
 
+import shutil
 import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,8 +10,8 @@ from pathlib import Path
 import attrs
 from interop.kafka_protocol import KafkaConnection, KafkaOffset
 from interop.kafka_runtime import RunningJvm, Runtime
-from interop.ports import free_ports
 from interop.requirements import no_kafka
+from ports import free_ports
 
 try:
     from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer
@@ -95,6 +96,19 @@ class KafkaBroker:
     def partition_folder(self, partition: int) -> Path:
         """Of the offsets topic."""
         return self.data_folder / f"{OFFSETS_TOPIC}-{partition}"
+
+    def take_offsets_topic(self, data_folder: Path) -> None:
+        """Replaces its partitions of the offsets topic by those of another data folder.
+
+        It must be stopped. The topic's id, in partition.metadata, stays its own.
+        """
+        assert self._jvm is None, "a running broker's folders cannot be replaced"
+        for partition in range(OFFSETS_PARTITIONS):
+            folder = self.partition_folder(partition)
+            topic_id = (folder / "partition.metadata").read_bytes()
+            shutil.rmtree(folder)
+            shutil.copytree(data_folder / folder.name, folder)
+            (folder / "partition.metadata").write_bytes(topic_id)
 
     def log_text(self) -> str:
         """What it has logged so far."""

@@ -1,13 +1,12 @@
 """A real Kafka broker is given partition folders in which groups and offsets have expired."""
 
-import shutil
 import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from interop.kafka_broker import OFFSETS_PARTITIONS, KafkaBroker
+from interop.kafka_broker import KafkaBroker
 from interop.kafka_dump import complaints, dump
 from interop.kafka_runtime import Runtime
 from interop.served_folder import ServedFolder
@@ -68,14 +67,9 @@ def expired(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, o
 def broker(
     used_broker: KafkaBroker, expired: tuple[Path, dict[str, object]], tmp_path: Path
 ) -> Iterator[KafkaBroker]:
-    """Running on our partition folders; the topic's id, in partition.metadata, stays its own."""
+    """Running on our partition folders."""
     broker = used_broker.copy_to(tmp_path / "broker")
-    for partition in range(OFFSETS_PARTITIONS):
-        folder = broker.partition_folder(partition)
-        topic_id = (folder / "partition.metadata").read_bytes()
-        shutil.rmtree(folder)
-        shutil.copytree(expired[0] / folder.name, folder)
-        (folder / "partition.metadata").write_bytes(topic_id)
+    broker.take_offsets_topic(expired[0])
     with broker.running():
         yield broker
 

@@ -29,9 +29,6 @@ class Written:
     stored: dict[str, Offsets]
     batches: int
 
-    def partition_folder(self, partition: int) -> Path:
-        return self.data_folder / f"{OFFSETS_TOPIC}-{partition}"
-
     def files(self, suffix: str) -> list[str]:
         """By their paths in the data folder."""
         paths = sorted(self.data_folder.glob(f"{OFFSETS_TOPIC}-*/*{suffix}"))
@@ -116,14 +113,9 @@ def test_kafka_would_find_one_wrong_bit(
 
 @pytest.fixture
 def broker(used_broker: KafkaBroker, written: Written, tmp_path: Path) -> Iterator[KafkaBroker]:
-    """Running on our partition folders; the topic's id, in partition.metadata, stays its own."""
+    """Running on our partition folders."""
     broker = used_broker.copy_to(tmp_path / "broker")
-    for partition in range(OFFSETS_PARTITIONS):
-        folder = broker.partition_folder(partition)
-        topic_id = (folder / "partition.metadata").read_bytes()
-        shutil.rmtree(folder)
-        shutil.copytree(written.partition_folder(partition), folder)
-        (folder / "partition.metadata").write_bytes(topic_id)
+    broker.take_offsets_topic(written.data_folder)
     with broker.running():
         yield broker
 

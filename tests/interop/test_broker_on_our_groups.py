@@ -1,6 +1,5 @@
 """A real broker and Kafka's own command line, on folders in which groups lived with us."""
 
-import shutil
 import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 import attrs
 import pytest
-from interop.kafka_broker import OFFSETS_PARTITIONS, KafkaBroker
+from interop.kafka_broker import KafkaBroker
 from interop.kafka_runtime import Runtime
 from interop.served_folder import ServedFolder
 from offsetd_clients import (
@@ -225,14 +224,9 @@ def broker(
     lived: tuple[Path, Known],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[KafkaBroker]:
-    """Running on our partition folders; the topic's id, in partition.metadata, stays its own."""
+    """Running on our partition folders."""
     broker = used_broker.copy_to(tmp_path_factory.mktemp("kafka") / "broker")
-    for partition in range(OFFSETS_PARTITIONS):
-        folder = broker.partition_folder(partition)
-        topic_id = (folder / "partition.metadata").read_bytes()
-        shutil.rmtree(folder)
-        shutil.copytree(lived[0] / folder.name, folder)
-        (folder / "partition.metadata").write_bytes(topic_id)
+    broker.take_offsets_topic(lived[0])
     with broker.running():
         yield broker
 

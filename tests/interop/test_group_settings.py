@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from interop.kafka_broker import OFFSETS_PARTITIONS, OFFSETS_TOPIC, KafkaBroker
+from interop.kafka_broker import OFFSETS_TOPIC, KafkaBroker
 from interop.kafka_dump import dump
 from interop.served_folder import OFFSETD, ServedFolder
 from offsetd_clients import TopicPartition
@@ -75,12 +74,7 @@ def test_kafkas_dump_prints_what_ours_does_and_a_broker_serves_the_offsets(
     assert all('"version":"4"' in line for line in commits)
 
     broker = used_broker.copy_to(tmp_path / "broker")
-    for partition in range(OFFSETS_PARTITIONS):
-        folder = broker.partition_folder(partition)
-        topic_id = (folder / "partition.metadata").read_bytes()
-        shutil.rmtree(folder)
-        shutil.copytree(tmp_path / "data" / f"{OFFSETS_TOPIC}-{partition}", folder)
-        (folder / "partition.metadata").write_bytes(topic_id)
+    broker.take_offsets_topic(tmp_path / "data")
     with broker.running():
         for number, group in enumerate(GROUPS):
             assert broker.admin_offsets(group) == {("orders", 3): number}
