@@ -24,12 +24,17 @@ KILLS = int(os.environ.get("OFFSETD_TEST_KILLS", "300" if NIGHTLY else "30"))
 WRITERS = 6
 PARTITIONS = 7
 RUN_SECONDS_MAX = 0.6
-# Small, so that segments roll and the journal turns over between the kills.
+# Small, so that between the kills segments roll and are cleaned, and the journal turns over.
 SETTINGS = {
-    "internal.offsets.topic.segment.bytes": 65_536,
+    "internal.offsets.topic.segment.bytes": 16_384,
     "journal.file.bytes": 1_048_576,
-    "max.message.bytes": 65_536,
+    "max.message.bytes": 16_384,
+    "log.initial.task.delay.ms": 0,
     "log.flush.offset.checkpoint.interval.ms": 50,
+    "log.cleaner.backoff.ms": 20,
+    "log.cleaner.min.cleanable.ratio": 0.01,
+    "file.delete.delay.ms": 0,
+    "request.id.window.ms": 0,
 }
 
 
@@ -38,7 +43,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_torn_over_many_kills(tmp_path:
     print(f"seed {seed}, {KILLS} kills")
     rng = random.Random(seed)
     history = History(tmp_path / "acknowledged.jsonl")
-    frames_again = 0
+    frames_again = rounds_cleaned = 0
     for number in range(KILLS):
         with ServerProcess(tmp_path / "data", settings=SETTINGS) as server:
             if rng.random() < 0.2:
@@ -55,6 +60,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_torn_over_many_kills(tmp_path:
             writers = Writers(history, [Stubs(each) for each in channels], partitions=PARTITIONS)
             time.sleep(rng.uniform(0, RUN_SECONDS_MAX))
             server.kill()
+            rounds_cleaned += sum(event["event"] == "log cleaned" for event in server.events)
             writers.stop()
             for channel in channels:
                 channel.close()
@@ -68,4 +74,6 @@ def test_nothing_acknowledged_is_lost_and_nothing_torn_over_many_kills(tmp_path:
         assert server.stop() == 0
         assert not [event for event in server.events if event["level"] == "error"], server.log
     assert history.acknowledgements > 10 * KILLS, "the kills came too early to show anything"
+    print(f"{frames_again} batches appended again, {rounds_cleaned} rounds cleaned")
     assert frames_again > 0, "no kill left anything to recover"
+    assert rounds_cleaned > 0, "nothing was cleaned that a kill could have torn"
