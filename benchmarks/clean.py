@@ -241,6 +241,7 @@ def _tools(threads: int = 1) -> CleanerTools:
         hash_key=os.urandom(32),
         bitmap_bytes_max=BITMAP_BYTES_MAX,
     )
+    offset_map.table.fill(0)  # Its memory is there, as that of Kafka's, and after a first round.
     return CleanerTools(
         files=OsFiles(), offset_map=offset_map, clock=SystemClock(), discard=lambda _: None
     )

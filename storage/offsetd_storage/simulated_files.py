@@ -404,6 +404,9 @@ class SimulatedFile:
             node.blocks |= blocks_of(position, size)
             return True
 
+    def begin_writeback(self, position: int, size: int) -> None:
+        """Nothing: what is not synced may be on the disk or not, at any time."""
+
     def datasync(self) -> None:
         """Puts the contents and the length on stable storage; not the file's name.
 

@@ -39,6 +39,8 @@ _COPY_BYTES: Final = 1 << 20
 # The page cache takes a longer write in larger blocks of memory, for which a virtual machine may
 # have to ask its host first: several times slower.
 _WRITE_BYTES: Final = 1 << 16
+# The disk begins with so much at a time while the next is filtered, not all of it in the end.
+_WRITEBACK_BYTES: Final = 4 << 20
 
 
 class CleanedSegmentWriter:
@@ -55,6 +57,7 @@ class CleanedSegmentWriter:
         self._base_offset = base_offset
         self._config = attrs.evolve(config, preallocate_step_bytes=_RESERVE_STEP_BYTES)
         self._segment: Segment | None = None
+        self._writeback_bytes = 0  # The disk has begun with these.
         self._is_copying = True  # It was all found in the sources.
         self._sources: list[Segment] = []
         self._source: SegmentBytes | None = None  # The last one of those, which is open.
@@ -121,6 +124,11 @@ class CleanedSegmentWriter:
             for start in range(0, batches.size, _WRITE_BYTES):
                 piece = batches[start : start + _WRITE_BYTES]
                 self._segment.file.pwrite([piece], self.size_bytes + start)
+            if end - self._writeback_bytes >= _WRITEBACK_BYTES:
+                self._segment.file.begin_writeback(
+                    self._writeback_bytes, end - self._writeback_bytes
+                )
+                self._writeback_bytes = end
         except OSError as error:
             raise self._failure(error) from error
         self.size_bytes = end

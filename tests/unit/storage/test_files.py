@@ -210,6 +210,7 @@ def test_truncating_cuts_or_extends_with_zeros(tmp_path: Path, size: int) -> Non
 def test_syncing_and_dropping_the_cache_keep_the_contents(tmp_path: Path) -> None:
     file = opened(tmp_path / "a")
     file.pwrite([b"abcd"], 0)
+    file.begin_writeback(0, 4)
     file.datasync()
     file.sync()
     FILES.sync_folder(tmp_path)
