@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2
-from offsetd_coordinator.dynamic_settings import CommitGuardConfig
+from offsetd_coordinator.dynamic_settings import CommitGuardConfig, ExpiryConfig
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.groups import GroupState
-from offsetd_coordinator.service.membership import MembershipService
-from serving_nodes import WAIT_SECONDS, ServingNode, commit_request, serving_node
-
-GROUP = "g"
-DELAY_MS = 3000
+from serving_members import DELAY_MS, GROUP, Members, reason_of, turn, until
+from serving_nodes import commit_request, serving_node
 
 
 class LowDisk:
@@ -26,95 +22,7 @@ class LowDisk:
         """Nobody looks."""
 
 
-class Members:
-    """Members of one group of a node, through the service."""
-
-    def __init__(self, serving: ServingNode) -> None:
-        self.serving = serving
-        self.service = MembershipService(serving.node)
-
-    def join(self, member_id: str = "", **more: Any) -> asyncio.Task[Any]:
-        """A join that may wait."""
-        request = group_service_pb2.JoinGroupRequest(
-            group_id=GROUP,
-            member_id=member_id,
-            client_id="c",
-            protocol_type="consumer",
-            protocols=[group_service_pb2.GroupProtocol(name="range", metadata=b"m")],
-            **more,
-        )
-        request.session_timeout.FromMilliseconds(10_000)
-        return _task(self.service.join_group(request.SerializeToString()))
-
-    async def come_in(self) -> tuple[str, asyncio.Task[Any]]:
-        """The member's id, and its join, which waits."""
-        with pytest.raises(CoordinatorError) as refused:
-            await self.join()
-        member_id = refused.value.variables["member_id"]
-        task = self.join(member_id)
-        await turn()
-        return member_id, task
-
-    def sync(self, member_id: str, generation: int, **assignments: bytes) -> asyncio.Task[Any]:
-        """A sync that may wait."""
-        request = group_service_pb2.SyncGroupRequest(
-            group_id=GROUP, member_id=member_id, generation_id=generation
-        )
-        for each, assignment in assignments.items():
-            request.assignments.add(member_id=each.replace("_", "-"), assignment=assignment)
-        return _task(self.service.sync_group(request.SerializeToString()))
-
-    async def heartbeat(self, member_id: str, generation: int) -> str:
-        """The refusal's reason, or nothing."""
-        request = group_service_pb2.HeartbeatRequest(
-            group_id=GROUP, member_id=member_id, generation_id=generation
-        )
-        try:
-            await self.service.heartbeat(request.SerializeToString())
-        except CoordinatorError as error:
-            return error.reason
-        return ""
-
-    def advance(self, milliseconds: int) -> None:
-        """Time passes, and the runtime looks at its deadlines."""
-        self.serving.clock.advance(milliseconds)
-        self.serving.runtime.members.expire()
-
-    async def stable(self) -> str:
-        """A group of one member; its id."""
-        member_id, task = await self.come_in()
-        self.advance(DELAY_MS)
-        joined = group_service_pb2.JoinGroupResponse.FromString(await until(task))
-        await until(self.sync(member_id, joined.generation_id))
-        return member_id
-
-    def state(self) -> GroupState | None:
-        """What the shard says of the group."""
-        runtime = self.serving.runtime
-        shard = runtime.shards[runtime.partition_of(GROUP.encode())]
-        return shard.live_group_state(GROUP.encode())
-
-
-def _task(call: Any) -> asyncio.Task[Any]:
-    return asyncio.ensure_future(call)
-
-
-async def until(task: asyncio.Task[Any]) -> bytes:
-    return await asyncio.wait_for(task, WAIT_SECONDS)
-
-
-async def turn() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
-async def reason_of(task: asyncio.Task[Any]) -> str:
-    with pytest.raises(CoordinatorError) as refused:
-        await until(task)
-    return refused.value.reason
-
-
-async def _sync_is_answered_once_durable() -> None:
+async def test_a_sync_and_what_rests_on_it_are_answered_once_they_are_durable() -> None:
     async with serving_node(flushing=False) as serving:
         members = Members(serving)
         member_id, task = await members.come_in()
@@ -123,7 +31,7 @@ async def _sync_is_answered_once_durable() -> None:
         sync = members.sync(member_id, 1)
         await turn()
         assert members.state() is GroupState.STABLE
-        beat = _task(members.heartbeat(member_id, 1))
+        beat = asyncio.ensure_future(members.heartbeat(member_id, 1))
         await turn()
         assert not sync.done()
         assert not beat.done()  # It rests on the group's record, too.
@@ -132,7 +40,7 @@ async def _sync_is_answered_once_durable() -> None:
         assert await until(beat) == ""
 
 
-async def _full_disk_makes_members_join_again() -> None:
+async def test_on_a_full_disk_members_join_again_and_nothing_is_half_done() -> None:
     async with serving_node() as serving:
         members = Members(serving)
         member_id, task = await members.come_in()
@@ -156,7 +64,7 @@ async def _full_disk_makes_members_join_again() -> None:
         assert (group.state, group.generation) == (GroupState.EMPTY, 3)
 
 
-async def _drain_refuses_waiting_calls() -> None:
+async def test_a_drain_refuses_those_who_wait() -> None:
     async with serving_node() as serving:
         members = Members(serving)
         member_id, joining = await members.come_in()
@@ -166,7 +74,7 @@ async def _drain_refuses_waiting_calls() -> None:
         assert await members.heartbeat(member_id, 0) == "COORDINATOR_NOT_AVAILABLE"
 
 
-async def _cancelled_call_is_forgotten() -> None:
+async def test_a_cancelled_call_is_forgotten_and_its_member_is_not() -> None:
     async with serving_node() as serving:
         members = Members(serving)
         member_id, joining = await members.come_in()
@@ -180,7 +88,7 @@ async def _cancelled_call_is_forgotten() -> None:
         assert again.generation_id == 1
 
 
-async def _commit_keeps_a_member_alive() -> None:
+async def test_a_members_commit_is_a_sign_of_life_and_outsiders_are_refused() -> None:
     async with serving_node() as serving:
         members = Members(serving)
         member_id = await members.stable()
@@ -200,9 +108,9 @@ async def _commit_keeps_a_member_alive() -> None:
         await serving.commit(GROUP, 6)
 
 
-async def _unchanged_commit_keeps_a_member_alive() -> None:
+async def test_a_members_commit_that_is_not_written_is_a_sign_of_life() -> None:
     async with serving_node() as serving:
-        serving.runtime.guard_commits(CommitGuardConfig(), unchanged_ms=60_000)
+        serving.runtime.configure(CommitGuardConfig(), ExpiryConfig(unchanged_commit_ms=60_000))
         members = Members(serving)
         member_id = await members.stable()
         request = commit_request(GROUP, 5)
@@ -214,7 +122,7 @@ async def _unchanged_commit_keeps_a_member_alive() -> None:
         assert members.state() is GroupState.STABLE
 
 
-async def _one_timer_wakes_for_the_nearest_deadline() -> None:
+async def test_one_timer_is_set_to_the_nearest_deadline() -> None:
     async with serving_node() as serving:
         members = Members(serving)
         await members.stable()
@@ -225,31 +133,3 @@ async def _one_timer_wakes_for_the_nearest_deadline() -> None:
         await members.heartbeat("nobody", 1)
         assert calls._timer is timer
         timer.cancel()
-
-
-def test_a_sync_and_what_rests_on_it_are_answered_once_they_are_durable() -> None:
-    asyncio.run(_sync_is_answered_once_durable())
-
-
-def test_on_a_full_disk_members_join_again_and_nothing_is_half_done() -> None:
-    asyncio.run(_full_disk_makes_members_join_again())
-
-
-def test_a_drain_refuses_those_who_wait() -> None:
-    asyncio.run(_drain_refuses_waiting_calls())
-
-
-def test_a_cancelled_call_is_forgotten_and_its_member_is_not() -> None:
-    asyncio.run(_cancelled_call_is_forgotten())
-
-
-def test_a_members_commit_is_a_sign_of_life_and_outsiders_are_refused() -> None:
-    asyncio.run(_commit_keeps_a_member_alive())
-
-
-def test_a_members_commit_that_is_not_written_is_a_sign_of_life() -> None:
-    asyncio.run(_unchanged_commit_keeps_a_member_alive())
-
-
-def test_one_timer_is_set_to_the_nearest_deadline() -> None:
-    asyncio.run(_one_timer_wakes_for_the_nearest_deadline())
