@@ -9,8 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from offsetd.v1 import offset_service_pb2
-from offsetd_coordinator.dynamic_settings import ExpiryConfig
-from offsetd_coordinator.expirer import Expirer, StoppedBefore
+from offsetd_coordinator.expirer import Expirer, grace_of_folder_ms
 from offsetd_coordinator.loader import load
 from offsetd_coordinator.metrics.expiry import ExpiryFigures
 from offsetd_coordinator.node import Node
@@ -54,7 +53,7 @@ class ServingNode:
             LogStoreConfig(
                 partitions=partitions,
                 other_topics=own_topic_specs(configs),
-                journal_file_bytes=1 << 20,
+                journal_file_bytes=2 << 20,  # It takes the largest batch.
             ),
             clock=clock,
             random=Random(1),
@@ -102,19 +101,18 @@ class ServingNode:
         )
 
     def _expirer(self) -> Expirer:
-        config = self.own.shard.applied.configs.server_config(ExpiryConfig)
-        before = StoppedBefore.of(
+        grace_left_ms = grace_of_folder_ms(
             self.store,
             self.files,
             Path("/data"),
             now_ms=self.clock.now_ms(),
-            grace_ms=config.grace_ms,
+            grace_ms=self.runtime.expiry_config.grace_ms,
         )
         return Expirer(
             self.runtime,
             self.administration,
-            before,
             self.expiry,
+            grace_left_ms=grace_left_ms,
             files=self.files,
             folder=Path("/data"),
             clock=self.clock,

@@ -18,6 +18,7 @@ from offsetd_clients.values import (
     CommittedOffset,
     DeletedGroup,
     DeletedOffsets,
+    ExpirySuspension,
     Group,
     GroupListing,
     GroupMember,
@@ -282,6 +283,19 @@ def server_info(response: admin_service_pb2.GetServerInfoResponse) -> ServerInfo
         unknown_record_count=response.unknown_record_count,
         undecodable_record_count=response.undecodable_record_count,
         quarantined_partitions=tuple(response.quarantined_partitions),
+        expiry_suspension=_expiry_suspension(response),
+    )
+
+
+def _expiry_suspension(
+    response: admin_service_pb2.GetServerInfoResponse,
+) -> ExpirySuspension | None:
+    if not response.HasField("expiry_suspension"):
+        return None
+    suspension = response.expiry_suspension
+    return ExpirySuspension(
+        reason=suspension.reason,
+        end_time=_time(suspension.end_time) if suspension.HasField("end_time") else None,
     )
 
 

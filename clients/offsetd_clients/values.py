@@ -70,8 +70,8 @@ class OffsetToCommit:
 class CommittedOffset:
     """A stored offset. `revision` is the log offset of its record.
 
-    `expire_time` None: the group's retention applies. `end_offset` None: never reported, or
-    forgotten by a restart of the server.
+    `expire_time` is when it expires if nobody commits it again; None: it does not, as things are.
+    `end_offset` None: never reported, or forgotten by a restart of the server.
     """
 
     offset: int
@@ -190,8 +190,19 @@ class ServerState(StrEnum):
 
 
 @attrs.frozen(kw_only=True)
+class ExpirySuspension:
+    """What keeps offsets from expiring; `end_time` None: until somebody changes a setting."""
+
+    reason: str
+    end_time: datetime | None
+
+
+@attrs.frozen(kw_only=True)
 class ServerInfo:
-    """The server, and counts over all that it has loaded."""
+    """The server, and counts over all that it has loaded.
+
+    `expiry_suspension` None: offsets expire as they should, or the server loads.
+    """
 
     version: str
     folder_id: str
@@ -204,3 +215,4 @@ class ServerInfo:
     unknown_record_count: int
     undecodable_record_count: int
     quarantined_partitions: tuple[int, ...]
+    expiry_suspension: ExpirySuspension | None = None

@@ -14,6 +14,7 @@ from offsetd_storage.settings import Setting, listed, settings_of, whole
 
 from offsetd_coordinator.commit_rules import UNCHANGED_SHARE
 from offsetd_coordinator.expiry import ExpiryBase, ExpiryTerms
+from offsetd_coordinator.expiry_guard import Hold
 from offsetd_coordinator.watch_config import WatchConfig
 
 _MINUTE_MS: Final = 60_000
@@ -109,6 +110,17 @@ class ExpiryConfig:
             base=ExpiryBase(self.base),
             warning_ms=self.warning_ms,
         )
+
+    def hold(self, is_from_elsewhere: bool) -> Hold | None:
+        """Why nothing expires until a setting is changed, if so.
+
+        `is_from_elsewhere`: the folder had logs of another server when offsetd took it over.
+        """
+        if self.enable == "false":
+            return Hold.DISABLED
+        if self.enable == "auto" and is_from_elsewhere:
+            return Hold.FOREIGN_FOLDER
+        return None
 
 
 @attrs.frozen(kw_only=True)

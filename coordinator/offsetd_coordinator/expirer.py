@@ -8,17 +8,14 @@ durable, and after a rest, so that calls go on.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from typing import TYPE_CHECKING, Final
 
-import attrs
 import structlog
 
-from offsetd_coordinator.dynamic_settings import ExpiryConfig
 from offsetd_coordinator.errors import CoordinatorError, LogPartitionQuarantined
 from offsetd_coordinator.expiry_audit import expired_event, suspended_event
-from offsetd_coordinator.expiry_guard import ExpiryGuard, Held, Hold, grace_at_start_ms
+from offsetd_coordinator.expiry_guard import ExpiryGuard, Held, grace_at_start_ms
 from offsetd_coordinator.last_up import LastUp, newest_record_ms, read_last_up, write_last_up
 from offsetd_coordinator.requests import ExpireOffsets
 
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
     from offsetd_storage.log_store import LogStore
 
     from offsetd_coordinator.administration import Administration
-    from offsetd_coordinator.expiry import ExpiryTerms, GroupRule
+    from offsetd_coordinator.dynamic_settings import ExpiryConfig
     from offsetd_coordinator.expiry_sweep import ShardSweep, WarnedGroup
     from offsetd_coordinator.metrics.expiry import ExpiryFigures
     from offsetd_coordinator.runtime import Runtime
@@ -49,27 +46,19 @@ _WARNING_LINES_MAX: Final = 20
 """Of one check; the others are only counted."""
 
 
-@attrs.frozen(kw_only=True)
-class StoppedBefore:
-    """What a start knows of the time before it."""
+def grace_of_folder_ms(
+    store: LogStore, files: Files, folder: Path, *, now_ms: int, grace_ms: int
+) -> int:
+    """For how long nothing is to expire now, before anything is written to the folder.
 
-    grace_left_ms: int
-    is_from_elsewhere: bool
-
-    @classmethod
-    def of(
-        cls, store: LogStore, files: Files, folder: Path, *, now_ms: int, grace_ms: int
-    ) -> StoppedBefore:
-        """From the folder, before anything is written to it. Blocks. Raises OSError."""
-        return cls(
-            grace_left_ms=grace_at_start_ms(
-                now_ms=now_ms,
-                newest_record_ms=newest_record_ms(store),
-                last_up=read_last_up(files, folder),
-                grace_ms=grace_ms,
-            ),
-            is_from_elsewhere=store.is_from_elsewhere,
-        )
+    Blocks. Raises OSError.
+    """
+    return grace_at_start_ms(
+        now_ms=now_ms,
+        newest_record_ms=newest_record_ms(store),
+        last_up=read_last_up(files, folder),
+        grace_ms=grace_ms,
+    )
 
 
 class Expirer:
@@ -79,26 +68,24 @@ class Expirer:
         self,
         runtime: Runtime,
         administration: Administration,
-        before: StoppedBefore,
         figures: ExpiryFigures,
         *,
+        grace_left_ms: int,
         files: Files,
         folder: Path,
         clock: Clock,
     ) -> None:
         self._runtime = runtime
         self._administration = administration
-        self._is_from_elsewhere = before.is_from_elsewhere
         self._figures = figures
         self._files = files
         self._folder = folder
-        self._clock = clock
+        self.clock = clock
         started_ms = clock.monotonic_ms()
         self._guard = ExpiryGuard(
-            now_ms=clock.now_ms(), monotonic_ms=started_ms, grace_left_ms=before.grace_left_ms
+            now_ms=clock.now_ms(), monotonic_ms=started_ms, grace_left_ms=grace_left_ms
         )
         self._checked_ms = started_ms
-        self._terms: ExpiryTerms | None = None  # By which offsets expire, if they do.
         self._noted_up_ms: int | None = None
         self._warned: dict[bytes, None] = {}  # By the check before.
         self._running: asyncio.Task[None] | None = None
@@ -114,16 +101,12 @@ class Expirer:
         self._running.cancel()
         await asyncio.wait([self._running])
         self._running = None
-        with contextlib.suppress(CoordinatorError):  # The disk has failed.
-            await self._note_up(await self._config())
+        await self._note_up()
 
     async def _run(self) -> None:
         while True:
             try:
                 look_ms = await self.look()
-            except CoordinatorError as error:
-                _log.warning("expiry does not get the settings", error=str(error))
-                look_ms = _LOOK_MS_MAX
             except Exception:  # noqa: BLE001  Commits go on.
                 self._figures.failures += 1
                 _log.exception("a defect in expiry: it goes on with the next check")
@@ -132,41 +115,40 @@ class Expirer:
 
     async def look(self) -> int:
         """Looks at the clocks, and checks all groups if it is time; when to look again, in ms."""
-        config = await self._config()
-        self._observe(config)
-        held = self._held(config)
-        self._note_held(held)
-        is_off = held is not None and held.hold in (Hold.DISABLED, Hold.FOREIGN_FOLDER)
-        self._terms = None if is_off else config.terms
-        now_ms = self._clock.monotonic_ms()
+        self._observe()
+        self._note_held(self.held())
+        now_ms = self.clock.monotonic_ms()
         if self._noted_up_ms is None or now_ms - self._noted_up_ms >= _LAST_UP_INTERVAL_MS:
-            await self._note_up(config)
-        due_ms = self._checked_ms + config.check_interval_ms
-        if now_ms >= due_ms:
+            await self._note_up()
+        if now_ms >= self._checked_ms + self._config.check_interval_ms:
             self._checked_ms = now_ms
-            await self._check(config)
-            due_ms = now_ms + config.check_interval_ms
-        return max(min(due_ms - self._clock.monotonic_ms(), _LOOK_MS_MAX), 1)
+            await self._check()
+        due_ms = self._checked_ms + self._config.check_interval_ms
+        return max(min(due_ms - self.clock.monotonic_ms(), _LOOK_MS_MAX), 1)
 
-    async def _config(self) -> ExpiryConfig:
-        return (await self._administration.applied()).configs.server_config(ExpiryConfig)
-
-    def rule_of(self, group_id: bytes) -> GroupRule | None:
-        """How a group's offsets expire, as of the last look; None: they do not, or nobody knows."""
-        runtime, terms = self._runtime, self._terms
-        shard = runtime.shards.get(runtime.partition_of(group_id))
-        if terms is None or shard is None:
-            return None
-        return shard.expiry_rules(terms, runtime.moment()).rule(group_id)
+    @property
+    def _config(self) -> ExpiryConfig:
+        return self._runtime.expiry_config  # As it is in force: it may change between any two.
 
     # What holds back -------------------------------------------------------------------------
 
-    def _held(self, config: ExpiryConfig) -> Held | None:
-        if config.enable == "false":
-            return Held(hold=Hold.DISABLED)
-        if config.enable == "auto" and self._is_from_elsewhere:
-            return Held(hold=Hold.FOREIGN_FOLDER)
-        return self._guard.held(monotonic_ms=self._clock.monotonic_ms(), grace_ms=config.grace_ms)
+    def held(self) -> Held | None:
+        """What keeps offsets from expiring now, if anything."""
+        config = self._config
+        hold = config.hold(self._runtime.store.is_from_elsewhere)
+        if hold is not None:
+            return Held(hold=hold)
+        return self._guard.held(
+            monotonic_ms=self.clock.monotonic_ms(),
+            grace_ms=config.grace_ms,
+            is_disk_low=self._low_since_ms is not None,
+        )
+
+    @property
+    def _low_since_ms(self) -> int | None:
+        """Since when commits are refused for want of room, by the wall clock."""
+        upkeep = self._runtime.upkeep
+        return None if upkeep is None else upkeep.disk.status.low_since_ms
 
     def _note_held(self, held: Held | None) -> None:
         figures = self._figures
@@ -176,36 +158,35 @@ class Expirer:
         elif held is None and before is not None:
             _log.info("offsets expire again", after=before.hold.value)
         figures.held = held
-        remaining_ms = None if held is None else held.remaining_ms
-        figures.held_until_ms = (
-            None if remaining_ms is None else self._clock.now_ms() + remaining_ms
-        )
+        figures.held_until_ms = None if held is None else held.end_ms(self.clock.now_ms())
 
-    def _observe(self, config: ExpiryConfig) -> bool:
+    def _observe(self) -> bool:
         """Whether the clocks go as they should."""
+        period_ms = self._config.check_interval_ms
+        monotonic_ms = self.clock.monotonic_ms()
+        if self._low_since_ms is not None:
+            self._guard.note_disk_low(monotonic_ms=monotonic_ms, period_ms=period_ms)
         jump_ms = self._guard.observe(
-            now_ms=self._clock.now_ms(),
-            monotonic_ms=self._clock.monotonic_ms(),
-            period_ms=config.check_interval_ms,
+            now_ms=self.clock.now_ms(), monotonic_ms=monotonic_ms, period_ms=period_ms
         )
         if jump_ms is None:
             return True
         self._figures.clock_jumps += 1
-        held = self._held(config)
+        held = self.held()
         _log.error("the wall clock was set: nothing expires for a while", jump_ms=jump_ms)
         self._note_held(held)
         try:
-            self._administration.note_events([suspended_event(jump_ms, held, self._clock.now_ms())])
+            self._administration.note_events([suspended_event(jump_ms, held, self.clock.now_ms())])
         except CoordinatorError as error:
             _log.warning("a jump of the clock is not in the audit log", error=str(error))
         return False
 
-    async def _note_up(self, config: ExpiryConfig) -> None:
+    async def _note_up(self) -> None:
         """Durably, so that the next start knows how long the stop was."""
-        now_ms = self._clock.now_ms()
-        self._noted_up_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.now_ms()
+        self._noted_up_ms = self.clock.monotonic_ms()
         left_ms = self._guard.grace_left_ms(
-            monotonic_ms=self._noted_up_ms, grace_ms=config.grace_ms
+            monotonic_ms=self._noted_up_ms, grace_ms=self._config.grace_ms
         )
         try:
             await asyncio.to_thread(
@@ -220,15 +201,15 @@ class Expirer:
 
     # A check ---------------------------------------------------------------------------------
 
-    async def _check(self, config: ExpiryConfig) -> None:
-        if self._held(config) is not None:
+    async def _check(self) -> None:
+        if self.held() is not None:
             return
-        begun_ms = self._clock.monotonic_ms()
+        begun_ms = self.clock.monotonic_ms()
         warnings = _Warnings(self._warned)
         expired_before = self._figures.expired_offsets, self._figures.expired_groups
         try:
             for partition, shard in sorted(self._runtime.shards.items()):
-                if not await self._sweep(partition, shard, config, warnings):
+                if not await self._sweep(partition, shard, warnings):
                     return
         except CoordinatorError as error:
             self._figures.failures += 1
@@ -239,16 +220,18 @@ class Expirer:
         self._warned = warnings.noted
         warnings.log_rest()
         self._figures.warned_groups = warnings.count
-        self._figures.last_check_ms = self._clock.now_ms()
-        self._figures.check_seconds = (self._clock.monotonic_ms() - begun_ms) / 1000
+        self._figures.last_check_ms = self.clock.now_ms()
+        self._figures.check_seconds = (self.clock.monotonic_ms() - begun_ms) / 1000
 
-    async def _sweep(
-        self, partition: int, shard: Shard, config: ExpiryConfig, warnings: _Warnings
-    ) -> bool:
-        """Goes through one shard; False if a clock jumped. Raises CoordinatorError."""
+    async def _sweep(self, partition: int, shard: Shard, warnings: _Warnings) -> bool:
+        """Goes through one shard; False if something holds back by now, or is set otherwise.
+
+        Raises CoordinatorError.
+        """
+        config = self._config
         sweep = shard.expiry_rules(config.terms, self._runtime.moment()).sweep()
         while not sweep.is_done:
-            if not self._observe(config):
+            if not self._observe() or self.held() is not None or self._config != config:
                 return False
             begun_seconds = time.perf_counter()
             try:
@@ -266,10 +249,12 @@ class Expirer:
     def _take_slice(self, partition: int, sweep: ShardSweep, warnings: _Warnings) -> int | None:
         """Finds a slice, records it and writes it; the ticket, if there was anything to write.
 
-        Nothing may come in between: what was found has expired now.
+        Nothing may come in between: what was found has expired now. While commits are refused for
+        want of room, that is what had expired before.
         """
-        now_ms = self._clock.now_ms()
-        found = sweep.next_slice(now_ms)
+        now_ms = self.clock.now_ms()
+        low_since_ms = self._low_since_ms
+        found = sweep.next_slice(now_ms if low_since_ms is None else min(low_since_ms, now_ms))
         for each in found.warned:
             warnings.note(each)
         if not found.ends.size:

@@ -1,4 +1,4 @@
-"""What holds expiry back although offsets are old: a clock that jumped, a stop that was long.
+"""What holds expiry back although offsets are old: a long stop, a clock that jumped, a full disk.
 
 Pure: it is told the time. Offsets do not come back, so in doubt nothing expires.
 """
@@ -24,6 +24,7 @@ class Hold(enum.Enum):
     FOREIGN_FOLDER = "foreign_folder"  # Not ours from the start, and nobody has allowed it.
     LONG_STOP = "long_stop"
     CLOCK_JUMP = "clock_jump"
+    LOW_DISK = "low_disk"  # It was until a moment ago, and commits were refused.
 
 
 @attrs.frozen(kw_only=True)
@@ -32,6 +33,10 @@ class Held:
 
     hold: Hold
     remaining_ms: int | None = None
+
+    def end_ms(self, now_ms: int) -> int | None:
+        """When it ends by the wall clock, if it ends by itself."""
+        return None if self.remaining_ms is None else now_ms + self.remaining_ms
 
 
 def grace_at_start_ms(
@@ -64,6 +69,14 @@ class ExpiryGuard:
         self._started_ms = monotonic_ms
         self._grace_left_ms = grace_left_ms
         self._jump_until_ms = monotonic_ms
+        self._low_disk_until_ms = monotonic_ms
+
+    def note_disk_low(self, *, monotonic_ms: int, period_ms: int) -> None:
+        """Commits are refused for want of room.
+
+        What was not committed for that has a check period to be, once there is room again.
+        """
+        self._low_disk_until_ms = monotonic_ms + period_ms
 
     def observe(self, *, now_ms: int, monotonic_ms: int, period_ms: int) -> int | None:
         """Looks at the clocks; a jump of the wall clock since the last look, in ms, if one was.
@@ -82,10 +95,12 @@ class ExpiryGuard:
         until_ms = self._started_ms + min(self._grace_left_ms, grace_ms)
         return max(until_ms - monotonic_ms, 0)
 
-    def held(self, *, monotonic_ms: int, grace_ms: int) -> Held | None:
-        """What the clocks hold back, if anything."""
+    def held(self, *, monotonic_ms: int, grace_ms: int, is_disk_low: bool = False) -> Held | None:
+        """What holds back now, if anything. While the disk is low deletions go on."""
         if (left_ms := self.grace_left_ms(monotonic_ms=monotonic_ms, grace_ms=grace_ms)) > 0:
             return Held(hold=Hold.LONG_STOP, remaining_ms=left_ms)
         if monotonic_ms < self._jump_until_ms:
             return Held(hold=Hold.CLOCK_JUMP, remaining_ms=self._jump_until_ms - monotonic_ms)
+        if not is_disk_low and monotonic_ms < self._low_disk_until_ms:
+            return Held(hold=Hold.LOW_DISK, remaining_ms=self._low_disk_until_ms - monotonic_ms)
         return None

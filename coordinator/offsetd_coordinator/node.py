@@ -79,8 +79,14 @@ class Node:
         return self._administration
 
     def expiry_rule(self, group_id: bytes) -> GroupRule | None:
-        """How a group's offsets expire, if they do."""
-        return None if self.expirer is None else self.expirer.rule_of(group_id)
+        """How a group's offsets expire, by the settings in force; None: they do not."""
+        runtime = self.runtime
+        assert runtime is not None, "a node that answers has a runtime"
+        config = runtime.expiry_config
+        shard = runtime.shards.get(runtime.partition_of(group_id))
+        if shard is None or config.hold(runtime.store.is_from_elsewhere) is not None:
+            return None
+        return shard.expiry_rules(config.terms, runtime.moment()).rule(group_id)
 
     def refusal_of_drain(self) -> CoordinatorError:
         """Why nothing is taken: CoordinatorNotAvailable, or StorageUnavailable after a failure."""

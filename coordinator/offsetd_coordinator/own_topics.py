@@ -110,16 +110,15 @@ class OwnTopics:
         """What changes the settings of a store that is open, and of what runs beside it."""
         store = runtime.store
 
-        def guard(configs: TopicConfigs) -> None:
-            runtime.guard_commits(
-                configs.server_config(CommitGuardConfig),
-                unchanged_ms=configs.server_config(ExpiryConfig).unchanged_commit_ms,
+        def configure_runtime(configs: TopicConfigs) -> None:
+            runtime.configure(
+                configs.server_config(CommitGuardConfig), configs.server_config(ExpiryConfig)
             )
 
         def apply(configs: TopicConfigs) -> None:
             apply_log_configs(store, configs)
             upkeep.configure(upkeep_config(configs))
-            guard(configs)
+            configure_runtime(configs)
 
         def preview(topic_partition: TopicPartition, rolls_active: bool) -> CleanReport | None:
             tools = _preview_tools(
@@ -140,7 +139,7 @@ class OwnTopics:
                 sleep=time.sleep,
             )
 
-        guard(self.shard.applied.configs)
+        configure_runtime(self.shard.applied.configs)
         return Administration(
             runtime, self.shard, self.audit, clock=clock, apply=apply, preview=preview
         )

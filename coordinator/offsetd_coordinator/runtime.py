@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from offsetd_storage.errors import (
     InvalidTimestamp,
@@ -23,6 +23,7 @@ from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.commit_guards import CommitGuards
+from offsetd_coordinator.dynamic_settings import ExpiryConfig
 from offsetd_coordinator.errors import (
     CoordinatorError,
     CoordinatorNotAvailable,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.groups import Group, GroupListing
     from offsetd_coordinator.membership.membership import Membership
     from offsetd_coordinator.requests import (
+        CommittedColumns,
         CommittedOffset,
         Decision,
         ExpireOffsets,
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
         Request,
     )
     from offsetd_coordinator.shard import Shard
+
+Answer = TypeVar("Answer")
 
 # Groups whose partition is remembered: Java's hash takes a microsecond for ten characters. Long
 # ids are not: what callers make up must not fill the memory.
@@ -133,14 +137,16 @@ class Runtime:
         self._append = store.append
         self._disk: DiskRoom = disk or _Unwatched()
         self.commit_guards = CommitGuards()
+        self.expiry_config = ExpiryConfig()
         self.members = MemberCalls(self, clock=clock, loop=loop)
         self._remembered_place = functools.lru_cache(_PLACEMENTS_MAX)(self._place)
 
-    def guard_commits(self, config: CommitGuardConfig, *, unchanged_ms: int) -> None:
-        """From now on commits are guarded so. For any thread."""
-        self.commit_guards.configure(config)
+    def configure(self, guards: CommitGuardConfig, expiry: ExpiryConfig) -> None:
+        """From now on these settings count. For any thread."""
+        self.expiry_config = expiry
+        self.commit_guards.configure(guards)
         for shard in self._shards.values():
-            shard.unchanged_ms = unchanged_ms
+            shard.unchanged_ms = expiry.unchanged_commit_ms
 
     def start(self, upkeep: Upkeep | None = None) -> None:
         """Starts the thread that flushes, and what runs beside the appends."""
@@ -177,23 +183,19 @@ class Runtime:
         if isinstance(request, CommitOffsets):
             self.commit_guards.admit(request.group_id, monotonic_ms)
         decision = shard.decide(request, self._clock.now_ms(), monotonic_ms)
-        if decision.batch is not None:
+        if decision.batch is not None or decision.batches:
             if self._disk.is_low:
                 _refuse_unless_it_deletes(request)
             if before_write is not None:
                 before_write(decision)
+            if decision.batches:
+                return self._write_steps(partition, shard, decision)
             self._write(partition, shard, decision)
             self._note_life(shard, request)
         elif decision.is_unchanged:
             self.commit_guards.unchanged_commits += 1
             shard.apply(decision)
             self._note_life(shard, request)
-        elif decision.batches:
-            if self._disk.is_low:
-                _refuse_unless_it_deletes(request)
-            if before_write is not None:
-                before_write(decision)
-            return self._write_steps(partition, shard, decision)
         return self._tickets[partition], _outcome(decision)
 
     def _note_life(self, shard: Shard, request: Request) -> None:
@@ -203,11 +205,10 @@ class Runtime:
     def expire(self, partition: int, request: ExpireOffsets) -> int:
         """Writes the tombstones of what a sweep over a shard has just found; returns the ticket.
 
-        Raises as `submit` does; what was written by then stays.
+        They are deletions: also on a low disk. Raises as `submit` does; what was written by then
+        stays.
         """
         shard = self._shard_of(partition)
-        if self._disk.is_low:
-            raise DiskFull("the disk is nearly full: nothing expires")
         for step in shard.decide_expiry(request, self._clock.now_ms()).steps():
             self._write(partition, shard, step)
         return self._tickets[partition]
@@ -220,27 +221,30 @@ class Runtime:
         require_stable: bool,
     ) -> tuple[int, list[CommittedOffset] | CoordinatorError]:
         """Committed offsets of a group, with the ticket they rest on. Raises as `submit` does."""
-        partition, shard = self._shard(group_id)
-        try:
-            return self._tickets[partition], shard.fetch(
-                group_id, partitions, require_stable=require_stable
-            )
-        except CoordinatorError as refusal:
-            return self._tickets[partition], refusal
+        return self._ask(
+            group_id,
+            lambda shard: shard.fetch(group_id, partitions, require_stable=require_stable),
+        )
+
+    def fetch_columns(self, group_id: bytes) -> tuple[int, CommittedColumns | CoordinatorError]:
+        """The same with all of a group, by column."""
+        return self._ask(group_id, lambda shard: shard.fetch_columns(group_id))
 
     def get_group(self, group_id: bytes) -> tuple[int, Group | CoordinatorError]:
         """A group, with the ticket it rests on. Raises as `submit` does."""
-        partition, shard = self._shard(group_id)
-        try:
-            return self._tickets[partition], shard.get_group(group_id, *self.moment())
-        except CoordinatorError as refusal:
-            return self._tickets[partition], refusal
+        return self._ask(group_id, lambda shard: shard.get_group(group_id, *self.moment()))
 
     def renew_lease(self, request: RenewGroup) -> tuple[int, LeaseReply | CoordinatorError]:
         """Extends a lease, in memory, with the ticket it rests on. Raises as `submit` does."""
-        partition, shard = self._shard(request.group_id)
+        return self._ask(request.group_id, lambda shard: shard.leases.renew(request, self.moment()))
+
+    def _ask(
+        self, group_id: bytes, question: Callable[[Shard], Answer]
+    ) -> tuple[int, Answer | CoordinatorError]:
+        """What a group's shard answers or refuses, with the ticket that rests on."""
+        partition, shard = self._shard(group_id)
         try:
-            return self._tickets[partition], shard.leases.renew(request, self.moment())
+            return self._tickets[partition], question(shard)
         except CoordinatorError as refusal:
             return self._tickets[partition], refusal
 

@@ -33,8 +33,7 @@ from offsetd_storage.upkeep import Upkeep
 
 from offsetd_coordinator.cleaner_health import CLEANER_SERVICE
 from offsetd_coordinator.combined_settings import frame_bytes_max
-from offsetd_coordinator.dynamic_settings import ExpiryConfig
-from offsetd_coordinator.expirer import Expirer, StoppedBefore
+from offsetd_coordinator.expirer import Expirer, grace_of_folder_ms
 from offsetd_coordinator.flusher import FlushDefect
 from offsetd_coordinator.loader import load
 from offsetd_coordinator.node import Node
@@ -267,7 +266,7 @@ class Server:
                 runtime=runtime,
                 upkeep=upkeep,
                 administration=administration,
-                expirer=await asyncio.to_thread(self._expirer, runtime, administration, configs),
+                expirer=await asyncio.to_thread(self._expirer, runtime, administration),
             )
         except BaseException:
             store.abandon()
@@ -297,23 +296,21 @@ class Server:
             on_blocked=self.visibility.cleaner_log.note_blocked,
         )
 
-    def _expirer(
-        self, runtime: Runtime, administration: Administration, configs: TopicConfigs
-    ) -> Expirer:
+    def _expirer(self, runtime: Runtime, administration: Administration) -> Expirer:
         """What expires offsets; it is told how long the server was down."""
         folder = Path(self.settings.data_dir)
-        before = StoppedBefore.of(
+        grace_left_ms = grace_of_folder_ms(
             runtime.store,
             self._files,
             folder,
             now_ms=self._clock.now_ms(),
-            grace_ms=configs.server_config(ExpiryConfig).grace_ms,
+            grace_ms=runtime.expiry_config.grace_ms,
         )
         return Expirer(
             runtime,
             administration,
-            before,
             self.visibility.expiry,
+            grace_left_ms=grace_left_ms,
             files=self._files,
             folder=folder,
             clock=self._clock,

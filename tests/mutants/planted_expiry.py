@@ -101,15 +101,15 @@ EXPIRY_MUTANTS = (
     Mutant(
         name="the clock is looked at between checks only",
         file=f"{_COORDINATOR}/expirer.py",
-        replace="            if not self._observe(config):\n                return False\n",
-        by="",
+        replace="            if not self._observe() or self.held() is not None",
+        by="            if self.held() is not None",
         caught_by=_NODE,
     ),
     Mutant(
         name="offsets expire in a broker's folder that nobody has looked at",
-        file=f"{_COORDINATOR}/expirer.py",
-        replace='        if config.enable == "auto" and self._is_from_elsewhere:\n',
-        by='        if config.enable == "never" and self._is_from_elsewhere:\n',
+        file=f"{_COORDINATOR}/dynamic_settings.py",
+        replace='        if self.enable == "auto" and is_from_elsewhere:\n',
+        by='        if self.enable == "never" and is_from_elsewhere:\n',
         caught_by=_NODE,
     ),
     Mutant(

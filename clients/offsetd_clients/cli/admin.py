@@ -319,6 +319,12 @@ def _server_lines(served: ServerInfo, health: dict[str, bool]) -> Iterator[str]:
         f" {served.start_time.isoformat(timespec='seconds')}"
     )
     yield f"{served.group_count} groups, {served.offset_count} offsets"
+    if served.expiry_suspension is not None:
+        suspension = served.expiry_suspension
+        until = "a setting is changed"
+        if suspension.end_time is not None:
+            until = suspension.end_time.isoformat(timespec="seconds")
+        yield f"nothing expires until {until}: {suspension.reason}"
     for name, serves in health.items():
         yield f"{name}: {'serving' if serves else 'NOT SERVING'}"
 

@@ -11,6 +11,7 @@ from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator.errors import CoordinatorLoadInProgress
 from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.service import validation
+from offsetd_coordinator.service.times import set_time
 
 if TYPE_CHECKING:
     from offsetd_coordinator.node import Node
@@ -34,6 +35,10 @@ class AdminService:
             log_partitions=node.partitions or 0,
             state=int(node.state),  # type: ignore[arg-type]
         )
+        if node.expirer is not None and (held := node.expirer.held()) is not None:
+            response.expiry_suspension.reason = held.hold.value
+            end_ms = held.end_ms(node.expirer.clock.now_ms())
+            set_time(response.expiry_suspension.end_time, -1 if end_ms is None else end_ms)
         response.start_time.FromMilliseconds(node.start_ms)
         if node.runtime is not None:
             for shard in node.runtime.shards.values():

@@ -74,7 +74,7 @@ class GetServerInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetServerInfoResponse(_message.Message):
-    __slots__ = ("version", "folder_id", "node_id", "start_time", "log_partitions", "state", "group_count", "offset_count", "unknown_record_count", "undecodable_record_count", "quarantined_partitions")
+    __slots__ = ("version", "folder_id", "node_id", "start_time", "log_partitions", "state", "group_count", "offset_count", "unknown_record_count", "undecodable_record_count", "quarantined_partitions", "expiry_suspension")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     FOLDER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -86,6 +86,7 @@ class GetServerInfoResponse(_message.Message):
     UNKNOWN_RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
     UNDECODABLE_RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
     QUARANTINED_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRY_SUSPENSION_FIELD_NUMBER: _ClassVar[int]
     version: str
     folder_id: str
     node_id: str
@@ -97,7 +98,16 @@ class GetServerInfoResponse(_message.Message):
     unknown_record_count: int
     undecodable_record_count: int
     quarantined_partitions: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, version: _Optional[str] = ..., folder_id: _Optional[str] = ..., node_id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., log_partitions: _Optional[int] = ..., state: _Optional[_Union[ServerState, str]] = ..., group_count: _Optional[int] = ..., offset_count: _Optional[int] = ..., unknown_record_count: _Optional[int] = ..., undecodable_record_count: _Optional[int] = ..., quarantined_partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+    expiry_suspension: ExpirySuspension
+    def __init__(self, version: _Optional[str] = ..., folder_id: _Optional[str] = ..., node_id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., log_partitions: _Optional[int] = ..., state: _Optional[_Union[ServerState, str]] = ..., group_count: _Optional[int] = ..., offset_count: _Optional[int] = ..., unknown_record_count: _Optional[int] = ..., undecodable_record_count: _Optional[int] = ..., quarantined_partitions: _Optional[_Iterable[int]] = ..., expiry_suspension: _Optional[_Union[ExpirySuspension, _Mapping]] = ...) -> None: ...
+
+class ExpirySuspension(_message.Message):
+    __slots__ = ("reason", "end_time")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    END_TIME_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    end_time: _timestamp_pb2.Timestamp
+    def __init__(self, reason: _Optional[str] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class FindCoordinatorRequest(_message.Message):
     __slots__ = ("group_id",)

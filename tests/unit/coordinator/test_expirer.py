@@ -6,14 +6,16 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 from offsetd_coordinator.audit import AuditEvent
 from offsetd_coordinator.config_shard import UpdateConfig
-from offsetd_coordinator.expirer import Expirer, StoppedBefore
+from offsetd_coordinator.errors import DiskFull
 from offsetd_coordinator.expiry_guard import Hold
 from offsetd_coordinator.last_up import read_last_up
 from offsetd_coordinator.topics import AUDIT_PARTITION
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.errors import StorageFull
 from offsetd_storage.quarantine import DamageFound
 from offsetd_storage.record_batch import decode_batches
 from serving_nodes import WAIT_SECONDS, ServingNode, serving_node
@@ -112,7 +114,7 @@ async def with_old_offset() -> tuple[SimulatedFiles, ManualClock]:
     async with serving_node() as node:
         await node.commit("g", 1)
         await look(node, RETENTION_MS - 60_000)
-        await node.expirer._note_up(await node.expirer._config())
+        await node.expirer._note_up()
         return node.files, node.clock
 
 
@@ -209,19 +211,6 @@ async def test_a_clock_that_is_set_between_two_slices_ends_the_check() -> None:
         assert node.expiry.expired_groups == 200
 
 
-def expirer_of(node: ServingNode, *, is_from_elsewhere: bool) -> Expirer:
-    before = StoppedBefore(grace_left_ms=0, is_from_elsewhere=is_from_elsewhere)
-    return Expirer(
-        node.runtime,
-        node.administration,
-        before,
-        node.expiry,
-        files=node.files,
-        folder=node.expirer._folder,
-        clock=node.clock,
-    )
-
-
 @pytest.mark.parametrize(
     ("is_from_elsewhere", "enable", "expires"),
     [
@@ -235,31 +224,79 @@ async def test_in_a_folder_from_elsewhere_nothing_expires_until_that_is_allowed(
     is_from_elsewhere: bool, enable: str, expires: bool
 ) -> None:
     async with serving_node() as node:
-        node.expirer = expirer_of(node, is_from_elsewhere=is_from_elsewhere)
+        node.store.is_from_elsewhere = is_from_elsewhere
         await node.commit("g", 1)
         await set_config(node, offsets_expiry_enable=enable)
+        [group] = await node.fetch("g")
+        assert group.offsets[0].HasField("expire_time") is expires
         await look(node, RETENTION_MS)
         assert (await offsets_in(node, "g") == 0) is expires
         reason = None if node.expiry.held is None else node.expiry.held.hold
         assert (reason is None) is expires
 
 
-async def test_on_a_full_disk_a_check_ends_and_the_next_one_goes_on() -> None:
-    class Disk:
-        is_low = True
-
-        def note_full(self, refusal: object) -> None:
-            pass
-
+async def test_a_disk_without_room_ends_a_check_and_the_next_one_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with serving_node() as node:
         await node.commit("g", 1)
-        node.runtime._disk, real = Disk(), node.runtime._disk
-        await look(node, RETENTION_MS)
+
+        def refuse(*_: object, **__: object) -> None:
+            raise StorageFull("no room")
+
+        with monkeypatch.context() as full:
+            full.setattr(node.runtime, "_append", refuse)
+            await look(node, RETENTION_MS)
         assert await offsets_in(node, "g") == 1
         assert node.expiry.failures == 1
-        node.runtime._disk = real
         await look(node, INTERVAL_MS)
         assert await offsets_in(node, "g") == 0
+
+
+async def test_on_a_low_disk_goes_what_had_expired_before_and_nothing_for_refused_commits() -> None:
+    async with serving_node() as node:
+        node.runtime._disk = node.upkeep.disk
+        await node.commit("dead", 1)
+        node.clock.advance(INTERVAL_MS)
+        await node.commit("alive", 1)
+        node.clock.advance(RETENTION_MS - INTERVAL_MS)
+        node.upkeep.disk.note_full(StorageFull("no room"))
+        assert node.upkeep.disk.is_low
+        with pytest.raises(DiskFull):
+            await node.commit("alive", 2)
+        await look(node, INTERVAL_MS)
+        assert (await offsets_in(node, "dead"), await offsets_in(node, "alive")) == (0, 1)
+        # The low disk lasts as long as the offset's retention, and is over.
+        await look(node, RETENTION_MS)
+        assert await offsets_in(node, "alive") == 1
+        node.upkeep.disk.check()
+        node.upkeep.disk.check()
+        assert not node.upkeep.disk.is_low
+        await look(node, INTERVAL_MS - 1)
+        assert node.expiry.held is not None
+        assert node.expiry.held.hold is Hold.LOW_DISK
+        await node.commit("alive", 3)
+        await look(node, 1)
+        assert node.expiry.held is None
+        assert await offsets_in(node, "alive") == 1
+
+
+@pytest.mark.parametrize("change", [{"retention_minutes": -1}, {"enable": "false"}])
+async def test_what_is_set_during_a_check_counts_with_the_next_slice(
+    change: dict[str, Any],
+) -> None:
+    async with serving_node(partitions=1) as node:
+        for number in range(200):
+            await node.commit(f"g{number}", 1)
+        node.clock.advance(RETENTION_MS)
+        checking = asyncio.create_task(node.expirer.look())
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not node.expiry.expired_groups:  # noqa: ASYNC110  Of another task.
+                await asyncio.sleep(0)
+        node.runtime.expiry_config = attrs.evolve(node.runtime.expiry_config, **change)
+        expired = node.expiry.expired_groups
+        await asyncio.wait_for(checking, WAIT_SECONDS)
+        assert 0 < node.expiry.expired_groups == expired < 200
 
 
 async def test_what_cannot_be_recorded_does_not_expire() -> None:
@@ -324,12 +361,10 @@ async def test_a_fetch_says_from_when_an_offset_expires_if_it_does() -> None:
     async with serving_node() as node:
         await node.commit("g", 1)
         committed_ms = node.clock.now_ms()
-        await look(node, HOUR_MS)
         [group] = await node.fetch("g")
         assert group.offsets[0].expire_time.ToMilliseconds() == committed_ms + RETENTION_MS
         for change in ({"offsets_retention_minutes": "-1"}, {"offsets_expiry_enable": "false"}):
             await set_config(node, **change)
-            await look(node)
             [group] = await node.fetch("g")
             assert not group.offsets[0].HasField("expire_time")
             await set_config(node, offsets_retention_minutes="7")

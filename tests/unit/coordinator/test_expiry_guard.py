@@ -77,6 +77,18 @@ def test_a_wall_clock_that_goes_another_way_than_the_monotonic_one_holds_for_a_p
     assert watched.held(monotonic_ms=last_ms + 1, grace_ms=GRACE_MS) is None
 
 
+def test_after_a_low_disk_there_is_a_period_to_commit_what_was_refused() -> None:
+    watched = guard()
+    watched.note_disk_low(monotonic_ms=5000, period_ms=PERIOD_MS)
+    watched.note_disk_low(monotonic_ms=7000, period_ms=PERIOD_MS)
+    end_ms = 7000 + PERIOD_MS
+    assert watched.held(monotonic_ms=8000, grace_ms=GRACE_MS, is_disk_low=True) is None
+    assert watched.held(monotonic_ms=8000, grace_ms=GRACE_MS) == Held(
+        hold=Hold.LOW_DISK, remaining_ms=end_ms - 8000
+    )
+    assert watched.held(monotonic_ms=end_ms, grace_ms=GRACE_MS) is None
+
+
 def test_each_look_is_measured_from_the_one_before() -> None:
     watched = guard()
     for look in range(1, 10):

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from offsetd_coordinator.dynamic_settings import CommitGuardConfig
+from offsetd_coordinator.dynamic_settings import CommitGuardConfig, ExpiryConfig
 from offsetd_coordinator.errors import (
     CommitRateExceeded,
     CoordinatorError,
@@ -277,7 +277,9 @@ def use_real_shard(run: Run, *, unchanged_ms: int = 0, rate_max: int = 0) -> Sha
     """Puts a real shard in place of the fake one of partition 1, and guards it."""
     shard = new_shard(1)
     run.shards[1] = shard  # type: ignore[assignment]
-    run.runtime.guard_commits(CommitGuardConfig(rate_max=rate_max), unchanged_ms=unchanged_ms)
+    run.runtime.configure(
+        CommitGuardConfig(rate_max=rate_max), ExpiryConfig(unchanged_commit_ms=unchanged_ms)
+    )
     return shard
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
+from offsetd_coordinator.dynamic_settings import ExpiryConfig
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.service.admin import AdminService
 from offsetd_coordinator.service.config_admin import ConfigAdmin
 from offsetd_coordinator.service.log_admin import LogAdmin
-from serving_nodes import PARTITIONS, serving_node
+from serving_nodes import PARTITIONS, ServingNode, serving_node
+
+DAY_MS = 86_400_000
 
 
 async def test_a_server_counts_what_it_holds() -> None:
@@ -30,6 +33,29 @@ async def test_a_server_counts_what_it_holds() -> None:
         answer = await AdminService(serving.node).get_server_info(b"")
         info = admin_service_pb2.GetServerInfoResponse.FromString(answer)
         assert info.state == admin_service_pb2.SERVER_STATE_DRAINING
+
+
+async def server_info(serving: ServingNode) -> admin_service_pb2.GetServerInfoResponse:
+    answer = await AdminService(serving.node).get_server_info(b"")
+    return admin_service_pb2.GetServerInfoResponse.FromString(answer)
+
+
+async def test_a_server_tells_what_keeps_offsets_from_expiring_and_until_when() -> None:
+    async with serving_node() as serving:
+        assert not (await server_info(serving)).HasField("expiry_suspension")
+        for enable, reason in (("auto", "foreign_folder"), ("false", "disabled")):
+            serving.store.is_from_elsewhere = True
+            serving.runtime.expiry_config = ExpiryConfig(enable=enable)
+            suspension = (await server_info(serving)).expiry_suspension
+            assert suspension.reason == reason
+            assert not suspension.HasField("end_time")
+        await serving.commit("g", 1)
+    serving.clock.advance(30 * DAY_MS)
+    async with serving_node(files=serving.files, clock=serving.clock) as serving:
+        serving.runtime.expiry_config = ExpiryConfig(enable="true")
+        suspension = (await server_info(serving)).expiry_suspension
+        assert suspension.reason == "long_stop"
+        assert suspension.end_time.ToMilliseconds() == serving.clock.now_ms() + DAY_MS
 
 
 async def test_while_loading_a_server_tells_who_it_is_and_nothing_of_its_log() -> None:
