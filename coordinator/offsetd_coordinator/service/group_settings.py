@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING
 import structlog
 from offsetd.v1 import group_service_pb2, types_pb2
 
-from offsetd_coordinator.audit import AuditEvent
-from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.requests import LeaseReply, ReleaseGroupReply, UpdateGroupReply
-from offsetd_coordinator.service import callers, lease_validation, validation
-from offsetd_coordinator.service.offsets import until_durable
+from offsetd_coordinator.service import lease_validation, validation
+from offsetd_coordinator.service.durable import changed_group, once_durable
 from offsetd_coordinator.service.times import set_duration, set_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from offsetd_coordinator.node import Node
-    from offsetd_coordinator.requests import AcquireGroup, ReleaseGroup, Reply, UpdateGroup
+    from offsetd_coordinator.requests import AcquireGroup, ReleaseGroup, Reply
     from offsetd_coordinator.schemas.group_settings import GroupSettings, Lease
     from offsetd_coordinator.service.lease_validation import TtlBounds
 
@@ -36,10 +32,8 @@ class GroupSettingsService:
         """Changes a group's retention; the answer leaves once that is durable."""
         received = validation.parse(group_service_pb2.UpdateGroupRequest, message)
         request = lease_validation.update_group(received)
-        retention: str | int | None = "never" if request.never_expires else request.retention_ms
-        what = {"group": received.group_id, "retention_ms": retention}
-        reply = await self._changed(request, received, what)
-        assert isinstance(reply, UpdateGroupReply)
+        what = {"retention_ms": "never" if request.never_expires else request.retention_ms}
+        reply = await changed_group(self._node, received, request, UpdateGroupReply, lambda _: what)
         response = group_service_pb2.UpdateGroupResponse()
         if reply.last_offset is not None:
             response.revision.CopyFrom(self._revision(request.group_id, reply.last_offset))
@@ -50,11 +44,12 @@ class GroupSettingsService:
         received = validation.parse(group_service_pb2.AcquireGroupRequest, message)
         request = lease_validation.acquire_group(received, self._bounds)
         if request.force:
-            what = {"group": received.group_id, "holder": request.holder, "force": True}
-            reply = await self._changed(request, received, what)
+            what = {"holder": request.holder, "force": True}
+            reply = await changed_group(self._node, received, request, LeaseReply, lambda _: what)
         else:
-            reply = await self._submitted(request)
-        assert isinstance(reply, LeaseReply)
+            submitted = await self._submitted(request)
+            assert isinstance(submitted, LeaseReply)
+            reply = submitted
         if reply.deadline_ms >= 0:
             _log.info(
                 "lease acquired",
@@ -74,10 +69,7 @@ class GroupSettingsService:
         runtime = self._node.serving()
         received = validation.parse(group_service_pb2.RenewGroupRequest, message)
         request = lease_validation.renew_group(received, self._bounds)
-        ticket, reply = runtime.renew_lease(request)
-        await until_durable(runtime, ticket)
-        if isinstance(reply, CoordinatorError):
-            raise reply
+        reply = await once_durable(runtime, *runtime.renew_lease(request))
         return group_service_pb2.RenewGroupResponse(
             lease=lease_message(reply.lease, reply.expire_ms)
         ).SerializeToString()
@@ -94,36 +86,7 @@ class GroupSettingsService:
 
     async def _submitted(self, request: AcquireGroup | ReleaseGroup) -> Reply:
         runtime = self._node.serving()
-        return await self._once_durable(*runtime.submit(request))
-
-    async def _changed(
-        self,
-        request: UpdateGroup | AcquireGroup,
-        received: group_service_pb2.UpdateGroupRequest | group_service_pb2.AcquireGroupRequest,
-        what: Mapping[str, object],
-    ) -> Reply:
-        """The reply to a change that is recorded in the audit log, if it changes anything."""
-        administration = self._node.administering()
-
-        def event(_: Reply) -> AuditEvent:
-            return AuditEvent(
-                time_ms=administration.clock.now_ms(),
-                method=received.DESCRIPTOR.name.removesuffix("Request"),
-                topic=None,
-                what=what,
-                reason=received.reason,
-                request_id=received.request_id,
-                peer=callers.peer(),
-            )
-
-        return await self._once_durable(*administration.change_group(request, event))
-
-    async def _once_durable(self, ticket: int, outcome: Reply | CoordinatorError) -> Reply:
-        assert self._node.runtime is not None, "it took the request"
-        await until_durable(self._node.runtime, ticket)
-        if isinstance(outcome, CoordinatorError):
-            raise outcome
-        return outcome
+        return await once_durable(runtime, *runtime.submit(request))
 
     def _revision(self, group_id: bytes, log_offset: int) -> types_pb2.Revision:
         assert self._node.runtime is not None, "it took the request"

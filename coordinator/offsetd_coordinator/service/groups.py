@@ -17,10 +17,9 @@ from offsetd_coordinator.errors import (
 from offsetd_coordinator.groups import Group
 from offsetd_coordinator.requests import DeleteGroupReply
 from offsetd_coordinator.service import validation
-from offsetd_coordinator.service.change_events import group_event
+from offsetd_coordinator.service.durable import changed_group, once_durable, until_durable
 from offsetd_coordinator.service.fetch_answer import committed_offset
 from offsetd_coordinator.service.group_settings import lease_message, set_retention
-from offsetd_coordinator.service.offsets import until_durable
 from offsetd_coordinator.service.pages import (
     not_ours,
     page_token,
@@ -32,10 +31,9 @@ from offsetd_coordinator.service.times import set_time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from offsetd_coordinator.audit import AuditEvent
     from offsetd_coordinator.groups import GroupListing
     from offsetd_coordinator.node import Node
-    from offsetd_coordinator.requests import CommittedOffset, Reply
+    from offsetd_coordinator.requests import CommittedOffset
     from offsetd_coordinator.runtime import Runtime
 
 PAGE_SIZE_DEFAULT: Final = 1000
@@ -102,15 +100,13 @@ class GroupService:
         offsets: Sequence[CommittedOffset] | CoordinatorError = ()
         if request.include_offsets and isinstance(outcome, Group):
             offsets = runtime.fetch(group_id, None, require_stable=False)[1]
-        await until_durable(runtime, ticket)
-        if isinstance(outcome, CoordinatorError):
-            raise outcome
+        rule = self._node.expiry_rule(group_id)
+        group = await once_durable(runtime, ticket, outcome)
         if isinstance(offsets, CoordinatorError):
             raise offsets
-        response = group_service_pb2.GetGroupResponse(group=_group(outcome, runtime))
+        response = group_service_pb2.GetGroupResponse(group=_group(group, runtime))
         start = 0 if after is None else bisect_right(offsets, _position(after), key=_place)
         page = offsets[start : start + page_size]
-        rule = self._node.expiry_rule(group_id)
         response.offsets.extend(committed_offset(each, rule) for each in page)
         if start + page_size < len(offsets):
             topic, partition = _place(page[-1])
@@ -120,30 +116,20 @@ class GroupService:
 
     async def delete_group(self, message: bytes) -> bytes:
         """Deletes a group; the answer leaves once that is durable."""
-        runtime, administration = self._node.serving(), self._node.administering()
+        runtime = self._node.serving()
         received = validation.parse(group_service_pb2.DeleteGroupRequest, message)
         request = validation.delete_group(received)
-
-        def event_of(reply: Reply) -> AuditEvent:
-            assert isinstance(reply, DeleteGroupReply)
-            return group_event(
-                "DeleteGroup",
-                request.group_id,
-                {"offset_count": reply.offset_count},
-                time_ms=administration.clock.now_ms(),
-                reason=received.reason,
-                request_id=received.request_id,
-            )
-
-        ticket, outcome = administration.change_group(request, event_of)
-        await until_durable(runtime, ticket)
-        if isinstance(outcome, CoordinatorError):
-            raise outcome
-        assert isinstance(outcome, DeleteGroupReply)
-        response = group_service_pb2.DeleteGroupResponse(offset_count=outcome.offset_count)
-        if outcome.last_offset is not None:
+        reply = await changed_group(
+            self._node,
+            received,
+            request,
+            DeleteGroupReply,
+            lambda reply: {"offset_count": reply.offset_count},
+        )
+        response = group_service_pb2.DeleteGroupResponse(offset_count=reply.offset_count)
+        if reply.last_offset is not None:
             response.revision.log_partition = runtime.partition_of(request.group_id)
-            response.revision.log_offset = outcome.last_offset
+            response.revision.log_offset = reply.last_offset
         return response.SerializeToString()
 
 
