@@ -48,7 +48,6 @@ from offsetd_clients.errors import (
     GroupRefused,
     GroupSubscribedToTopic,
     HistoryCompacted,
-    HistoryUnavailable,
     IllegalGeneration,
     InconsistentProtocol,
     InvalidImport,
@@ -79,12 +78,19 @@ from offsetd_clients.history import (
     RestoredGroup,
     RestoredOffset,
 )
-from offsetd_clients.membership import JoinedGroup, JoinedMember, Membership, MemberToRemove
+from offsetd_clients.membership import (
+    JoinedGroup,
+    JoinedMember,
+    Membership,
+    MemberToRemove,
+    RemovedMembers,
+)
 from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.values import (
     CommittedOffset,
     DeletedGroup,
     DeletedOffsets,
+    ExpirySuspension,
     Group,
     GroupListing,
     GroupMember,
@@ -119,6 +125,7 @@ __all__ = [
     "DeletedOffsets",
     "DeletedRecords",
     "EpochFenced",
+    "ExpirySuspension",
     "FencedInstance",
     "FieldViolation",
     "Group",
@@ -132,7 +139,6 @@ __all__ = [
     "GroupSubscribedToTopic",
     "GroupType",
     "HistoryCompacted",
-    "HistoryUnavailable",
     "IllegalGeneration",
     "ImportedGroup",
     "InconsistentProtocol",
@@ -167,6 +173,7 @@ __all__ = [
     "PartitionsRefused",
     "PolicyViolation",
     "RebalanceInProgress",
+    "RemovedMembers",
     "ResetOffsets",
     "ResetTo",
     "RestoredGroup",

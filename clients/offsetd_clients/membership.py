@@ -8,6 +8,7 @@ of these raises `RebalanceInProgress`, `IllegalGeneration` or `UnknownMember` it
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import attrs
 from google.rpc.code_pb2 import Code
@@ -17,6 +18,7 @@ from offsetd.v1.group_service_pb2_grpc import GroupServiceStub
 from offsetd_clients import messages
 from offsetd_clients.errors import MemberIdRequired, OffsetdError, error_of
 from offsetd_clients.retry import TIMEOUT_S_MAX, RetryPolicy
+from offsetd_clients.values import Revision
 
 if TYPE_CHECKING:
     import grpc
@@ -70,6 +72,18 @@ class MemberToRemove:
 
     member_id: str = ""
     instance_id: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class RemovedMembers:
+    """Who was removed, and who could not be, and why, as they were named.
+
+    `revision`, in `__offsetd_audit`, None: there was nobody to remove, or it was only validated.
+    """
+
+    removed: tuple[MemberToRemove, ...]
+    refused: Mapping[MemberToRemove, OffsetdError]
+    revision: Revision | None
 
 
 class MembershipCalls:
@@ -170,12 +184,45 @@ class MembershipCalls:
                     for each in leaving
                 ],
             )
-        response = self._call(self._groups.LeaveGroup, request)
-        return {
-            member: _error_of(left.error)
-            for member, left in zip(leaving, response.members, strict=True)
-            if left.HasField("error")
-        }
+        return _refused(self._call(self._groups.LeaveGroup, request).members)
+
+    def remove_members(
+        self,
+        group_id: str,
+        members: Iterable[MemberToRemove] | None,
+        *,
+        validate_only: bool = False,
+        reason: str = "",
+        request_id: str | None = None,
+    ) -> RemovedMembers:
+        """Removes members as an operator, which is recorded; None: all of them.
+
+        Those who stay rebalance; a consumer that is still there joins again. Raises
+        `GroupNotFound`.
+        """
+        named = () if members is None else messages.several("members", members)
+        with messages.building("remove members"):
+            request = group_service_pb2.RemoveMembersRequest(
+                group_id=group_id,
+                members=[
+                    group_service_pb2.MemberToRemove(
+                        member_id=each.member_id, instance_id=each.instance_id
+                    )
+                    for each in named
+                ],
+                all=members is None,
+                request_id=request_id or uuid4().hex,
+                validate_only=validate_only,
+                reason=reason,
+            )
+        response = self._call(self._groups.RemoveMembers, request)
+        return RemovedMembers(
+            removed=tuple(_named(each) for each in response.members if not each.HasField("error")),
+            refused=_refused(response.members),
+            revision=(
+                messages.revision_of(response.revision) if response.HasField("revision") else None
+            ),
+        )
 
     def _call(
         self,
@@ -220,6 +267,19 @@ def _joined_group(
             for each in response.members
         ),
         skip_assignment=response.skip_assignment,
+    )
+
+
+def _refused(
+    members: Iterable[group_service_pb2.LeftMember],
+) -> dict[MemberToRemove, OffsetdError]:
+    return {_named(each): _error_of(each.error) for each in members if each.HasField("error")}
+
+
+def _named(member: group_service_pb2.LeftMember) -> MemberToRemove:
+    return MemberToRemove(
+        member_id=member.member_id,
+        instance_id=member.instance_id if member.HasField("instance_id") else None,
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from offsetd_clients import (
     FencedInstance,
     GroupNotEmpty,
+    GroupNotFound,
     GroupState,
     GroupSubscribedToTopic,
     IllegalGeneration,
@@ -179,6 +180,33 @@ def test_a_static_member_that_comes_back_keeps_its_place_and_fences_its_old_self
     assert [type(error) for error in refused.values()] == [UnknownMember]
     assert not client.leave_group(group, [MemberToRemove(instance_id="i-1")], reason="test")
     assert client.get_group(group).state == GroupState.EMPTY
+
+
+def test_an_operator_removes_members_and_the_audit_log_keeps_that(
+    client: OffsetClient, group: str
+) -> None:
+    leader, follower = stable(client, group, 2)
+    would = client.remove_members(group, None, validate_only=True)
+    assert {each.member_id for each in would.removed} == {leader.member_id, follower.member_id}
+    assert would.revision is None
+    named = [MemberToRemove(member_id=each) for each in (follower.member_id, "nobody")]
+    answer = client.remove_members(group, named, reason="stuck")
+    assert answer.removed == (named[0],)
+    assert [type(error) for error in answer.refused.values()] == [UnknownMember]
+    with pytest.raises(UnknownMember):
+        client.heartbeat(follower)
+    with pytest.raises(RebalanceInProgress):
+        client.heartbeat(leader)
+    assert [each.member_id for each in client.remove_members(group, None).removed] == [
+        leader.member_id
+    ]
+    assert client.get_group(group).state == GroupState.EMPTY
+    later, earlier = client.list_audit_events(group_id=group)
+    assert {each.method for each in (later, earlier)} == {"RemoveMembers"}
+    assert (earlier.reason, earlier.revision) == ("stuck", answer.revision)
+    assert earlier.what == {"group": group, "members": {follower.member_id: None}}
+    with pytest.raises(GroupNotFound):
+        client.remove_members(f"{group}-absent", None)
 
 
 def test_a_group_that_members_read_is_not_deleted(client: OffsetClient, group: str) -> None:

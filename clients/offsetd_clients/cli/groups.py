@@ -1,4 +1,4 @@
-"""`offsetd groups list|describe|delete|update`; `group_changes` has the others."""
+"""`offsetd groups list|describe|delete|update|remove-members`; `group_changes` has the others."""
 
 from collections.abc import Iterable, Iterator
 from typing import Annotated
@@ -12,10 +12,13 @@ from offsetd_clients.cli.connection import (
     AddressOption,
     TimeoutOption,
     connected,
+    explain,
 )
 from offsetd_clients.cli.durations import parse_retention, retention_text
 from offsetd_clients.cli.each_group import each_group, report_failures
-from offsetd_clients.cli.terminal import Row, Terminal
+from offsetd_clients.cli.offsets import FETCH_COLUMNS, fetch_rows
+from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal
+from offsetd_clients.membership import MemberToRemove, RemovedMembers
 from offsetd_clients.values import DeletedGroup, Group, GroupState, GroupType
 
 LIST_COLUMNS = ("group", "type", "state", "protocol_type", "retention")
@@ -47,6 +50,7 @@ MEMBER_COLUMNS = (
 )
 DELETE_COLUMNS = ("group", "offsets", "revision")
 UPDATE_COLUMNS = ("group", "retention", "revision")
+REMOVE_COLUMNS = ("group", "member_id", "instance_id", "removed", "problem")
 
 GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP", help="A group's id.")]
 
@@ -58,6 +62,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
     _register_describe(groups, terminal)
     _register_delete(groups, terminal)
     _register_update(groups, terminal)
+    _register_remove_members(groups, terminal)
     group_changes.register(groups, terminal)
     history.register_groups(groups, terminal)
     app.add_typer(groups, name="groups")
@@ -106,18 +111,26 @@ def _register_describe(groups: typer.Typer, terminal: Terminal) -> None:
         members: Annotated[
             bool, typer.Option("--members", help="A line for each member instead.")
         ] = False,
+        offsets: Annotated[
+            bool, typer.Option("--offsets", help="A line for each offset instead.")
+        ] = False,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print what is known of groups.
+        """Print what is known of groups, of their members, or of their offsets.
 
-        Their offsets are printed by `offsetd fetch`.
+        An offset's expire time is when it goes, as things are, unless it is committed again.
         """
+        if members and offsets:
+            raise typer.BadParameter("--members and --offsets exclude each other")
         with connected(address, timeout, terminal) as client:
             found, failures = each_group(group_ids, client.get_group)
-        described = [group for _, group in found]
+            described = [group for _, group in found]
+            fetched = client.fetch_many(group.group_id for group in described if offsets)
         if described and members:
             terminal.rows(MEMBER_COLUMNS, _member_rows(described))
+        elif described and offsets:
+            terminal.rows(FETCH_COLUMNS, fetch_rows(fetched))
         elif described:
             terminal.rows(GROUP_COLUMNS, map(_group_row, described))
         report_failures(failures, found, address, terminal)
@@ -208,6 +221,47 @@ def _register_update(groups: typer.Typer, terminal: Terminal) -> None:
         report_failures(failures, updated, address, terminal)
 
 
+def _register_remove_members(groups: typer.Typer, terminal: Terminal) -> None:
+    @groups.command("remove-members")
+    def remove_members(
+        group_id: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
+        *,
+        member_ids: Annotated[
+            list[str] | None,
+            typer.Option("--member", metavar="ID", help="By its member id; repeatable."),
+        ] = None,
+        instance_ids: Annotated[
+            list[str] | None,
+            typer.Option("--instance", metavar="ID", help="A static one; repeatable."),
+        ] = None,
+        everybody: Annotated[bool, typer.Option("--all", help="All that there are.")] = False,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Check and show, but remove nobody.")
+        ] = False,
+        reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the audit log.")] = "",
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Remove members from a group, so that others take over what they read.
+
+        A consumer that is still there joins again. Exits with 3 if only some could be removed.
+        """
+        named = [MemberToRemove(member_id=each) for each in member_ids or ()]
+        named += [MemberToRemove(instance_id=each) for each in instance_ids or ()]
+        if everybody == bool(named):
+            raise typer.BadParameter("name members by --member and --instance, or say --all")
+        with connected(address, timeout, terminal) as client:
+            answer = client.remove_members(
+                group_id, None if everybody else named, validate_only=dry_run, reason=reason
+            )
+        terminal.rows(REMOVE_COLUMNS, _removed_rows(group_id, answer, dry_run=dry_run))
+        if dry_run:
+            terminal.note("dry run: nobody was removed")
+        if answer.refused:
+            lines = [explain(error, address) for error in answer.refused.values()]
+            terminal.fail("\n".join(lines), EXIT_PARTLY if answer.removed else EXIT_FAILED)
+
+
 def _one_of(choices: Iterable[GroupState] | Iterable[GroupType]) -> str:
     known = ", ".join(str(choice) for choice in choices if choice.name != "UNKNOWN")
     return f"Only such groups; repeatable: {known}."
@@ -220,6 +274,18 @@ def _deleted_row(deleted: tuple[str, DeletedGroup]) -> Row:
         "offsets": answer.offset_count,
         "revision": answer.revision.log_offset if answer.revision else None,
     }
+
+
+def _removed_rows(group_id: str, answer: RemovedMembers, *, dry_run: bool) -> Iterator[Row]:
+    for each in (*answer.removed, *answer.refused):
+        error = answer.refused.get(each)
+        yield {
+            "group": group_id,
+            "member_id": each.member_id or None,
+            "instance_id": each.instance_id,
+            "removed": error is None and not dry_run,
+            "problem": error.reason or str(error) if error else None,
+        }
 
 
 def _group_row(group: Group) -> Row:

@@ -1,6 +1,6 @@
 """`offsetd commit` and `offsetd fetch`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated
 
@@ -149,15 +149,7 @@ def register_fetch(app: typer.Typer, terminal: Terminal) -> None:
         """Print the stored offsets of groups. A group without any prints nothing."""
         with connected(address, timeout, terminal) as client:
             offsets_of = client.fetch_many(groups, require_stable=stable)
-        terminal.rows(
-            FETCH_COLUMNS,
-            (
-                _fetch_row(group, topic_partition, offset)
-                for group, offsets in offsets_of.items()
-                for topic_partition, offset in offsets.items()
-                if not topics or topic_partition.topic in topics
-            ),
-        )
+        terminal.rows(FETCH_COLUMNS, fetch_rows(offsets_of, topics))
         for group, offsets in offsets_of.items():
             if not offsets:
                 terminal.note(f"group {group} has no offsets")
@@ -213,16 +205,24 @@ def _commit_rows(
         }
 
 
-def _fetch_row(group: str, topic_partition: TopicPartition, offset: CommittedOffset) -> Row:
-    return {
-        "group": group,
-        "topic": topic_partition.topic,
-        "partition": topic_partition.partition,
-        "offset": offset.offset,
-        "end_offset": offset.end_offset,
-        "leader_epoch": offset.leader_epoch,
-        "commit_time": offset.commit_time,
-        "expire_time": offset.expire_time,
-        "revision": offset.revision,
-        "metadata": offset.metadata,
-    }
+def fetch_rows(
+    offsets_of: Mapping[str, Mapping[TopicPartition, CommittedOffset]],
+    topics: Collection[str] = (),
+) -> Iterator[Row]:
+    """Stored offsets by group; no topics are all."""
+    for group, offsets in offsets_of.items():
+        for topic_partition, offset in offsets.items():
+            if topics and topic_partition.topic not in topics:
+                continue
+            yield {
+                "group": group,
+                "topic": topic_partition.topic,
+                "partition": topic_partition.partition,
+                "offset": offset.offset,
+                "end_offset": offset.end_offset,
+                "leader_epoch": offset.leader_epoch,
+                "commit_time": offset.commit_time,
+                "expire_time": offset.expire_time,
+                "revision": offset.revision,
+                "metadata": offset.metadata,
+            }

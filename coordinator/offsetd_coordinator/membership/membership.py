@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         SyncGroup,
         Token,
     )
+    from offsetd_coordinator.membership.classic_group import Member
     from offsetd_coordinator.membership.rebalance import MembershipConfig
 
 
@@ -137,12 +138,10 @@ class Membership:
         """Members leave, or are removed. Each is told for itself."""
         step = Step(group_id=request.group_id)
         try:
-            group = self._known_group(request.group_id)
+            group = self._group_or_nobody(request.group_id)
         except CoordinatorError as refusal:
-            if not isinstance(refusal, UnknownMemberId):
-                step.answer(token, refusal)
-                return step
-            group = ClassicGroup(request.group_id)  # Nobody is in it.
+            step.answer(token, refusal)
+            return step
         left = [self._leave(group, *each, step) for each in request.members]
         if any(each.refusal is None for each in left):
             if group.state in (STABLE, COMPLETING):
@@ -157,6 +156,17 @@ class Membership:
         """A group of which there is more to tell than its records do; None: they tell all."""
         group = self.groups.get(group_id)
         return group if group is not None and group.is_ahead_of_record else None
+
+    def members(self, group_id: bytes) -> list[Member]:
+        """The members of a group. Raises CoordinatorNotAvailable, RecordUndecodable."""
+        return list(self._group_or_nobody(group_id).members.values())
+
+    def named(self, group_id: bytes, member_id: str, instance_id: str | None) -> Member:
+        """A member as `LeaveGroup` names it.
+
+        Raises UnknownMemberId, FencedInstanceId, and as `members` does.
+        """
+        return _named(self._group_or_nobody(group_id), member_id, instance_id)
 
     def live_groups(self) -> Iterator[ClassicGroup]:
         """All groups that `live` finds."""
@@ -268,18 +278,12 @@ class Membership:
         self, group: ClassicGroup, member_id: str, instance_id: str | None, step: Step
     ) -> LeftMember:
         """Takes one member out, without what follows for the group."""
+        if member_id in group.promised_ids:
+            group.remove(member_id)
+            self._rebalances.expect_no_sign(group, member_id)
+            return LeftMember(member_id, instance_id, None)
         try:
-            if not member_id and instance_id is not None:
-                # An operator names a static member so, without knowing its id.
-                static = group.static_member(instance_id)
-                member_id_now = static.member_id if static is not None else ""
-                member = group.find(MemberIdentity(member_id_now, instance_id=instance_id))
-            elif member_id in group.promised_ids:
-                group.remove(member_id)
-                self._rebalances.expect_no_sign(group, member_id)
-                return LeftMember(member_id, instance_id, None)
-            else:
-                member = group.find(MemberIdentity(member_id, instance_id=instance_id))
+            member = _named(group, member_id, instance_id)
         except CoordinatorError as refusal:
             return LeftMember(member_id, instance_id, refusal)
         self._rebalances.remove(group, member, step)
@@ -317,13 +321,22 @@ class Membership:
         self.groups[request.group_id] = group
         return group
 
-    def _known_group(self, group_id: bytes, identity: MemberIdentity | None = None) -> ClassicGroup:
+    def _known_group(self, group_id: bytes, identity: MemberIdentity) -> ClassicGroup:
         """A group that has members. Raises UnknownMemberId, RecordUndecodable."""
         self._refuse_all()
         group = self.groups.get(group_id)
         if group is None:
             self._readable_records(group_id)
-            raise _unknown(group_id, "" if identity is None else identity.member_id)
+            raise _unknown(group_id, identity.member_id)
+        return group
+
+    def _group_or_nobody(self, group_id: bytes) -> ClassicGroup:
+        """A group, or one that nobody is in. Raises RecordUndecodable."""
+        self._refuse_all()
+        group = self.groups.get(group_id)
+        if group is None:
+            self._readable_records(group_id)
+            group = ClassicGroup(group_id)
         return group
 
     def _readable_records(self, group_id: bytes) -> GroupRecords | None:
@@ -343,6 +356,14 @@ class Membership:
         if group is not None and group.is_forgettable:
             self._rebalances.forget(group)
             del self.groups[group_id]
+
+
+def _named(group: ClassicGroup, member_id: str, instance_id: str | None) -> Member:
+    if not member_id and instance_id is not None:
+        # Whoever names a static member so need not know its id.
+        static = group.static_member(instance_id)
+        member_id = "" if static is None else static.member_id
+    return group.find(MemberIdentity(member_id, instance_id=instance_id))
 
 
 def _unknown(group_id: bytes, member_id: str) -> UnknownMemberId:

@@ -19,6 +19,7 @@ from offsetd_coordinator.service.history import HistoryService
 from offsetd_coordinator.service.imports import ImportService
 from offsetd_coordinator.service.lease_validation import TtlBounds
 from offsetd_coordinator.service.log_admin import LogAdmin
+from offsetd_coordinator.service.member_removal import MemberRemoval
 from offsetd_coordinator.service.membership import MembershipService
 from offsetd_coordinator.service.offset_admin import OffsetAdmin
 from offsetd_coordinator.service.offsets import OffsetService
@@ -118,6 +119,7 @@ def _group_methods(
         "SyncGroup": unary(membership.sync_group),
         "Heartbeat": unary(membership.heartbeat),
         "LeaveGroup": unary(membership.leave_group),
+        "RemoveMembers": unary(MemberRemoval(node).remove_members),
         "UpdateGroup": unary(group_settings.update_group),
         "AcquireGroup": unary(group_settings.acquire_group),
         "RenewGroup": unary(group_settings.renew_group),

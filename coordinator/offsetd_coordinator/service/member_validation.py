@@ -26,7 +26,7 @@ from offsetd_coordinator.membership.refusals import (
 from offsetd_coordinator.service import validation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from google.protobuf.duration_pb2 import Duration
     from offsetd.v1 import group_service_pb2, offset_service_pb2
@@ -86,19 +86,39 @@ def sync_group(request: group_service_pb2.SyncGroupRequest) -> SyncGroup:
 
 def leave_group(request: group_service_pb2.LeaveGroupRequest) -> LeaveGroup:
     """Members that leave. Raises as `join_group` does."""
-    if not request.members:
-        raise InvalidRequest("members", "name at least one")
-    members = []
-    for index, member in enumerate(request.members):
-        field = f"members[{index}]"
+    for member in request.members:
         validation.check_reason(member.reason)
-        member_id = _member_id(member.member_id, f"{field}.member_id")
-        members.append((member_id, _instance_id(member, f"{field}.instance_id")))
-        if members[-1] == ("", None):
-            raise InvalidMemberId(f"{field}.member_id", "empty, and there is no instance id")
     return LeaveGroup(
-        group_id=validation.written_group_id(request.group_id), members=tuple(members)
+        group_id=validation.written_group_id(request.group_id),
+        members=tuple(_named_members(request.members)),
     )
+
+
+def members_to_remove(
+    request: group_service_pb2.RemoveMembersRequest,
+) -> tuple[tuple[str, str | None], ...] | None:
+    """Whom an operator names, as in `LeaveGroup`; None: all. Raises as `join_group` does."""
+    validation.check_reason(request.reason)
+    validation.read_request_id(request.request_id)
+    if not request.all:
+        return tuple(_named_members(request.members))
+    if request.members:
+        raise InvalidRequest("members", "all are to go: name none")
+    return None
+
+
+def _named_members(
+    members: Sequence[group_service_pb2.LeavingMember | group_service_pb2.MemberToRemove],
+) -> Iterator[tuple[str, str | None]]:
+    if not members:
+        raise InvalidRequest("members", "name at least one")
+    for index, member in enumerate(members):
+        field = f"members[{index}]"
+        member_id = _member_id(member.member_id, f"{field}.member_id")
+        instance_id = _instance_id(member, f"{field}.instance_id")
+        if not member_id and instance_id is None:
+            raise InvalidMemberId(f"{field}.member_id", "empty, and there is no instance id")
+        yield member_id, instance_id
 
 
 def member_identity(
@@ -136,6 +156,7 @@ def _instance_id(
     | group_service_pb2.SyncGroupRequest
     | group_service_pb2.HeartbeatRequest
     | group_service_pb2.LeavingMember
+    | group_service_pb2.MemberToRemove
     | offset_service_pb2.CommitOffsetsRequest,
     field: str,
 ) -> str | None:

@@ -9,7 +9,7 @@ import structlog
 from offsetd.v1 import group_service_pb2
 
 from offsetd_coordinator.service import callers, member_validation, statuses, validation
-from offsetd_coordinator.service.offsets import until_durable
+from offsetd_coordinator.service.durable import until_durable
 
 if TYPE_CHECKING:
     from offsetd_coordinator.membership.calls import LeftMember
@@ -94,7 +94,7 @@ class MembershipService:
                     reason=named.reason,
                 )
         return group_service_pb2.LeaveGroupResponse(
-            members=map(_left_member, left.members)
+            members=map(left_member, left.members)
         ).SerializeToString()
 
 
@@ -106,7 +106,8 @@ def client_host() -> str:
     return "/" + unquote(address).rpartition(":")[0].strip("[]")
 
 
-def _left_member(left: LeftMember) -> group_service_pb2.LeftMember:
+def left_member(left: LeftMember) -> group_service_pb2.LeftMember:
+    """What became of a member, as it was named."""
     return group_service_pb2.LeftMember(
         member_id=left.member_id,
         instance_id=left.instance_id,

@@ -317,6 +317,38 @@ class LeaveGroupResponse(_message.Message):
     members: _containers.RepeatedCompositeFieldContainer[LeftMember]
     def __init__(self, members: _Optional[_Iterable[_Union[LeftMember, _Mapping]]] = ...) -> None: ...
 
+class MemberToRemove(_message.Message):
+    __slots__ = ("member_id", "instance_id")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    instance_id: str
+    def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ...) -> None: ...
+
+class RemoveMembersRequest(_message.Message):
+    __slots__ = ("group_id", "members", "all", "request_id", "validate_only", "reason")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    members: _containers.RepeatedCompositeFieldContainer[MemberToRemove]
+    all: bool
+    request_id: str
+    validate_only: bool
+    reason: str
+    def __init__(self, group_id: _Optional[str] = ..., members: _Optional[_Iterable[_Union[MemberToRemove, _Mapping]]] = ..., all: bool = ..., request_id: _Optional[str] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class RemoveMembersResponse(_message.Message):
+    __slots__ = ("revision", "members")
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    revision: _types_pb2.Revision
+    members: _containers.RepeatedCompositeFieldContainer[LeftMember]
+    def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., members: _Optional[_Iterable[_Union[LeftMember, _Mapping]]] = ...) -> None: ...
+
 class LeftMember(_message.Message):
     __slots__ = ("member_id", "instance_id", "error")
     MEMBER_ID_FIELD_NUMBER: _ClassVar[int]

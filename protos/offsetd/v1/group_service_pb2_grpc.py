@@ -81,6 +81,11 @@ class GroupServiceStub(object):
                 request_serializer=offsetd_dot_v1_dot_group__service__pb2.LeaveGroupRequest.SerializeToString,
                 response_deserializer=offsetd_dot_v1_dot_group__service__pb2.LeaveGroupResponse.FromString,
                 _registered_method=True)
+        self.RemoveMembers = channel.unary_unary(
+                '/offsetd.v1.GroupService/RemoveMembers',
+                request_serializer=offsetd_dot_v1_dot_group__service__pb2.RemoveMembersRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_group__service__pb2.RemoveMembersResponse.FromString,
+                _registered_method=True)
         self.UpdateGroup = channel.unary_unary(
                 '/offsetd.v1.GroupService/UpdateGroup',
                 request_serializer=offsetd_dot_v1_dot_group__service__pb2.UpdateGroupRequest.SerializeToString,
@@ -187,7 +192,19 @@ class GroupServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def LeaveGroup(self, request, context):
-        """Members leave, or are removed by an operator, each for itself; the others rebalance.
+        """Members leave, each for itself; the others rebalance. For members: operators have
+        RemoveMembers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveMembers(self, request, context):
+        """An operator removes members, some or all, each for itself; those who stay rebalance, and a
+        consumer that is still there joins again. In the audit log, as `what` it was asked for, with
+        the ids that those who were named had then: the same request again, also with `all`, removes
+        nobody who has joined since. FAILED_PRECONDITION (INCONSISTENT_GROUP_PROTOCOL) for a KIP-848
+        group.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -277,6 +294,11 @@ def add_GroupServiceServicer_to_server(servicer, server):
                     servicer.LeaveGroup,
                     request_deserializer=offsetd_dot_v1_dot_group__service__pb2.LeaveGroupRequest.FromString,
                     response_serializer=offsetd_dot_v1_dot_group__service__pb2.LeaveGroupResponse.SerializeToString,
+            ),
+            'RemoveMembers': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveMembers,
+                    request_deserializer=offsetd_dot_v1_dot_group__service__pb2.RemoveMembersRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_group__service__pb2.RemoveMembersResponse.SerializeToString,
             ),
             'UpdateGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.UpdateGroup,
@@ -543,6 +565,33 @@ class GroupService(object):
             '/offsetd.v1.GroupService/LeaveGroup',
             offsetd_dot_v1_dot_group__service__pb2.LeaveGroupRequest.SerializeToString,
             offsetd_dot_v1_dot_group__service__pb2.LeaveGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveMembers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.GroupService/RemoveMembers',
+            offsetd_dot_v1_dot_group__service__pb2.RemoveMembersRequest.SerializeToString,
+            offsetd_dot_v1_dot_group__service__pb2.RemoveMembersResponse.FromString,
             options,
             channel_credentials,
             insecure,

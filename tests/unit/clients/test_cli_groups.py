@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 from google.rpc.status_pb2 import Status
-from offsetd.v1 import group_service_pb2, types_pb2
+from offsetd.v1 import group_service_pb2, offset_service_pb2, types_pb2
 from offsetd_clients.cli.application import run
 from offsetd_clients.cli.terminal import Terminal
 
@@ -277,3 +277,83 @@ def test_a_retention_that_is_none_is_wrong_use(
     ended = offsetd("groups", "update", "a", f"--retention={text}")
     assert ended.code == 2
     assert fake_server.requests == []
+
+
+def test_describe_prints_a_line_for_each_offset_and_when_it_goes(
+    fake_server: Any, offsetd: Callable[..., Ended]
+) -> None:
+    offset = offset_service_pb2.CommittedOffset(topic="orders", partition=1, offset=42, revision=7)
+    offset.commit_time.FromMilliseconds(1_795_208_775_341)
+    offset.expire_time.FromMilliseconds(1_795_813_575_341)
+    answer = offset_service_pb2.FetchOffsetsResponse(
+        groups=[offset_service_pb2.GroupOffsets(group_id="workers", offsets=[offset])]
+    )
+    fake_server.will_answer("GetGroup", a_group())
+    fake_server.will_answer("FetchOffsets", answer)
+    ended = offsetd("groups", "describe", "workers", "--offsets", "-o", "csv")
+    assert ended == Ended(
+        0,
+        "group,topic,partition,offset,end_offset,leader_epoch,commit_time,expire_time,revision,"
+        "metadata\n"
+        "workers,orders,1,42,,,2026-11-20T21:06:15.341Z,2026-11-27T21:06:15.341Z,7,\n",
+        "",
+    )
+    ended = offsetd("groups", "describe", "workers", "--offsets", "--members")
+    assert ended.code == 2
+
+
+REMOVED = group_service_pb2.LeftMember(member_id="m-1")
+REMOVED_STATIC = group_service_pb2.LeftMember(instance_id="i")
+
+
+def test_remove_members_names_them_and_prints_what_became_of_each(
+    fake_server: Any, offsetd: Callable[..., Ended], failed: Callable[..., Status]
+) -> None:
+    error = failed("FAILED_PRECONDITION", "UNKNOWN_MEMBER_ID", "group g has no member 'x'")
+    refused = group_service_pb2.LeftMember(member_id="x", error=error)
+    answer = group_service_pb2.RemoveMembersResponse(members=[REMOVED, refused, REMOVED_STATIC])
+    fake_server.will_answer("RemoveMembers", answer)
+    ended = offsetd(
+        *["groups", "remove-members", "g", "--member", "m-1", "--member", "x"],
+        *["--instance", "i", "--reason", "stuck", "-o", "csv"],
+    )
+    assert ended == Ended(
+        3,
+        "group,member_id,instance_id,removed,problem\n"
+        "g,m-1,,true,\n"
+        "g,,i,true,\n"
+        "g,x,,false,UNKNOWN_MEMBER_ID\n",
+        "error: UNKNOWN_MEMBER_ID: group g has no member 'x'\n",
+    )
+    [request] = fake_server.requests
+    assert [(each.member_id, each.instance_id) for each in request.members] == [
+        ("m-1", ""),
+        ("x", ""),
+        ("", "i"),
+    ]
+    assert (request.all, request.validate_only, request.reason) == (False, False, "stuck")
+    assert request.request_id
+
+
+def test_remove_members_removes_all_or_shows_who_that_would_be(
+    fake_server: Any, offsetd: Callable[..., Ended]
+) -> None:
+    answer = group_service_pb2.RemoveMembersResponse(members=[REMOVED])
+    fake_server.will_answer("RemoveMembers", answer)
+    ended = offsetd("groups", "remove-members", "g", "--all", "--dry-run", "-o", "csv")
+    assert ended == Ended(
+        0,
+        "group,member_id,instance_id,removed,problem\ng,m-1,,false,\n",
+        "dry run: nobody was removed\n",
+    )
+    [request] = fake_server.requests
+    assert (request.all, request.validate_only) == (True, True)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--all", "--member", "m")])
+def test_remove_members_wants_to_know_whom(
+    fake_server: Any, offsetd: Callable[..., Ended], arguments: tuple[str, ...]
+) -> None:
+    ended = offsetd("groups", "remove-members", "g", *arguments)
+    assert ended.code == 2
+    assert not fake_server.requests

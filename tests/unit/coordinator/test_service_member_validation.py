@@ -14,6 +14,7 @@ from offsetd_coordinator.service.member_validation import (
     commits_as,
     join_group,
     leave_group,
+    members_to_remove,
     sync_group,
 )
 from offsetd_coordinator.service.membership import client_host
@@ -120,6 +121,22 @@ def test_who_leaves_has_a_name() -> None:
     with pytest.raises(InvalidField) as refused:
         leave_group(request)
     assert refused.value.field == "members[2].member_id"
+
+
+def test_members_to_remove_are_named_or_all() -> None:
+    request = group_service_pb2.RemoveMembersRequest(group_id="g", all=True)
+    assert members_to_remove(request) is None
+    request.members.add(instance_id="i")
+    request.members.add(member_id="m", instance_id="j")
+    with pytest.raises(InvalidField) as refused:
+        members_to_remove(request)
+    assert refused.value.field == "members"
+    request.all = False
+    assert members_to_remove(request) == (("", "i"), ("m", "j"))
+    request.members.add(instance_id="no such letters")
+    with pytest.raises(InvalidField) as refused:
+        members_to_remove(request)
+    assert refused.value.field == "members[2].instance_id"
 
 
 @pytest.mark.parametrize(
