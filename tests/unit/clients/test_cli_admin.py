@@ -82,6 +82,28 @@ def test_status_prints_each_partition_and_how_the_server_does(
 
 
 @pytest.mark.parametrize(
+    ("end_ms", "told"),
+    [
+        (None, "nothing expires until a setting is changed: disabled\n"),
+        (1_795_208_775_000, "nothing expires until 2026-11-20T21:06:15+00:00: disabled\n"),
+    ],
+)
+def test_status_tells_what_keeps_offsets_from_expiring_and_that_is_no_trouble(
+    fake_server: Any, offsetd: Offsetd, end_ms: int | None, told: str
+) -> None:
+    server = a_server()
+    server.expiry_suspension.reason = "disabled"
+    if end_ms is not None:
+        server.expiry_suspension.end_time.FromMilliseconds(end_ms)
+    fake_server.will_answer("GetServerInfo", server)
+    fake_server.will_answer("Check", SERVING, SERVING)
+    fake_server.will_answer("DescribeLog", partitions(CLEAN))
+    ended = offsetd("status")
+    assert ended.code == 0
+    assert told in ended.stderr
+
+
+@pytest.mark.parametrize(
     ("cleaner", "described", "told"),
     [
         (SERVING, (CLEAN, STUCK), "in trouble: partition 1"),
