@@ -227,10 +227,6 @@ class HistoryCompacted(OffsetdError):
         return self.details.get("oldest_token") or None
 
 
-class HistoryUnavailable(OffsetdError):
-    """The server does not know what was committed in the past."""
-
-
 class CommitConflict(OffsetdError):
     """A commit's condition does not hold; nothing was stored.
 
@@ -311,7 +307,6 @@ BY_REASON: Mapping[str, type[OffsetdError]] = {
     "OFFSET_BOUNDS_UNKNOWN": OffsetBoundsUnknown,
     "OFFSET_NOT_COMMITTED": OffsetNotCommitted,
     "INVALID_IMPORT": InvalidImport,
-    "HISTORY_UNAVAILABLE": HistoryUnavailable,
     "COMPACTED": HistoryCompacted,
     "POLICY_VIOLATION": PolicyViolation,
     "OFFSET_CONFLICT": OffsetConflict,

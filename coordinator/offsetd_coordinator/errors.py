@@ -366,12 +366,6 @@ class KafkaUnavailable(CoordinatorError):
     retriable = True
 
 
-class HistoryUnavailable(CoordinatorError):
-    """Nothing is known of what was committed in the past."""
-
-    reason = "HISTORY_UNAVAILABLE"
-
-
 class OffsetOutOfRange(PartitionsRefused):
     """The log ends below the offset that is asked for, or partitions have not what is to be theirs.
 

@@ -386,7 +386,6 @@ NOT_TO_BE_PROVOKED = {
     "UNSPECIFIED": "it is none",
     "INTERNAL": "a defect of the server's",
     "NOT_COORDINATOR": "one node owns all groups",
-    "HISTORY_UNAVAILABLE": "for servers without a log of their own",
 }
 
 

@@ -83,7 +83,6 @@ EXPECTED = [
     ("WATCHER_TOO_SLOW", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
     ("TOO_MANY_WATCHERS", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),
     ("COMPACTED", "OUT_OF_RANGE", errors.HistoryCompacted, False, False),
-    ("HISTORY_UNAVAILABLE", "UNIMPLEMENTED", errors.HistoryUnavailable, False, False),
     ("DEADLINE_SPENT", "DEADLINE_EXCEEDED", errors.DeadlineExceeded, False, False),
     ("INTERNAL", "INTERNAL", errors.ServerDefect, False, True),
 ]

@@ -178,7 +178,6 @@ VARIABLES = {
     "OFFSET_BOUNDS_UNKNOWN": {"partition_count": 3},
     "OFFSET_NOT_COMMITTED": {"group": b"g", "partition_count": 3},
     "KAFKA_UNAVAILABLE": {"cause": OSError(111, "Connection refused")},
-    "HISTORY_UNAVAILABLE": {"group": b"g"},
     "COMMIT_RATE_EXCEEDED": {"group": b"g", "rate_max": 5, "retry_after_ms": 120},
     "WATCHER_TOO_SLOW": {"idle_ms": 30_000},
     "TOO_MANY_WATCHERS": {"watchers_max": 100},
