@@ -78,7 +78,7 @@ class ServingNode:
         self.node.folder_id = self.store.folder_id
         self.upkeep = self.runtime.upkeep = self._upkeep()
         self.administration = self.own.administration(
-            self.node, self.runtime, self.upkeep, files=files, clock=clock, random=Random(1)
+            self.node, self.runtime, self.upkeep, clock=clock
         )
         self.expiry = ExpiryFigures()
         self.expirer = self.node.expirer = self._expirer()

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
 from offsetd_storage.cleaner.clean import CleanerTools
-from offsetd_storage.cleaner.cleaner_thread import BITMAP_BYTES_MAX
+from offsetd_storage.cleaner.cleaner_thread import new_map
 from offsetd_storage.cleaner.offline import clean_partition, preview_partition, roll_active
-from offsetd_storage.cleaner.offset_map import OffsetMap
 from offsetd_storage.cleaner.throttle import Throttle
 from offsetd_storage.errors import InvalidSetting, StorageError, StorageFailed
 from offsetd_storage.quarantine import DamageFound
@@ -117,13 +116,8 @@ def cleaner_tools(
 ) -> CleanerTools:
     """What one thread cleans with, which has the whole buffer. Raises InvalidSetting."""
     try:
-        offset_map = OffsetMap(
-            config.dedupe_buffer_bytes,
-            load_factor=config.dedupe_load_factor,
-            hash_key=random.randbytes(16),
-            bitmap_bytes_max=BITMAP_BYTES_MAX,
-        )
-    except (ValueError, MemoryError) as error:
+        offset_map = new_map(attrs.evolve(config, threads=1), hash_key=random.randbytes(16))
+    except MemoryError as error:
         raise InvalidSetting("log.cleaner.dedupe.buffer.size", str(error)) from error
     throttle = Throttle(config.io_bytes_per_second_max, clock=clock, sleep=sleep)
     return CleanerTools(files=files, offset_map=offset_map, clock=clock, throttle=throttle)

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from functools import partial
 from typing import TYPE_CHECKING, Final, Self
 
 import attrs
 import structlog
-from offsetd_storage.cleaner.clean import CleanerTools
-from offsetd_storage.cleaner.cleaner_thread import BITMAP_BYTES_MAX, MAP_BYTES_MAX
-from offsetd_storage.cleaner.offset_map import OffsetMap
-from offsetd_storage.cleaner.preview import preview_round
-from offsetd_storage.cleaner.throttle import Throttle
 from offsetd_storage.store_config import TopicSpec
 from offsetd_storage.upkeep import UpkeepConfig
 
@@ -29,14 +22,9 @@ from offsetd_coordinator.topics import (
 )
 
 if TYPE_CHECKING:
-    import random as random_module
-    from collections.abc import Callable
-
     from offsetd_storage.cleaner.clean import CleanReport
     from offsetd_storage.clock import Clock
-    from offsetd_storage.files import Files
     from offsetd_storage.log_store import LogStore
-    from offsetd_storage.server_config import CleanerConfig
     from offsetd_storage.topic_configs import TopicConfigs
     from offsetd_storage.topic_partition import TopicPartition
     from offsetd_storage.upkeep import Upkeep
@@ -98,14 +86,7 @@ class OwnTopics:
         return cls(shard=shard, audit=audit)
 
     def administration(
-        self,
-        node: Node,
-        runtime: Runtime,
-        upkeep: Upkeep,
-        *,
-        files: Files,
-        clock: Clock,
-        random: random_module.Random,
+        self, node: Node, runtime: Runtime, upkeep: Upkeep, *, clock: Clock
     ) -> Administration:
         """What changes the settings of a store that is open, and of what runs beside it."""
         store = runtime.store
@@ -120,23 +101,12 @@ class OwnTopics:
             upkeep.configure(upkeep_config(configs))
             configure_runtime(configs)
 
+        def is_ending() -> bool:
+            return runtime.failed is not None or node.state is NodeState.DRAINING
+
         def preview(topic_partition: TopicPartition, rolls_active: bool) -> CleanReport | None:
-            tools = _preview_tools(
-                upkeep.cleaner.config,
-                files=files,
-                clock=clock,
-                random=random,
-                should_stop=lambda: runtime.failed is not None or node.state is NodeState.DRAINING,
-            )
-            if rolls_active:
-                store.flush()  # So that all there is can be read.
-            return preview_round(
-                store,
-                upkeep.cleaner,
-                topic_partition,
-                tools,
-                rolls_active=rolls_active,
-                sleep=time.sleep,
+            return upkeep.cleaner.preview(
+                topic_partition, rolls_active=rolls_active, should_stop=is_ending
             )
 
         configure_runtime(self.shard.applied.configs)
@@ -154,30 +124,6 @@ def _warn_of_problems(shard: ConfigShard) -> None:
             unknown=shard.unknown_records,
             undecodable=shard.undecodable_records,
         )
-
-
-def _preview_tools(
-    config: CleanerConfig,
-    *,
-    files: Files,
-    clock: Clock,
-    random: random_module.Random,
-    should_stop: Callable[[], bool],
-) -> CleanerTools:
-    """What one of the cleaner's threads has, with a map of its own. Raises MemoryError."""
-    throttle = Throttle(config.io_bytes_per_second_max, clock=clock, sleep=time.sleep)
-    return CleanerTools(
-        files=files,
-        offset_map=OffsetMap(
-            min(config.dedupe_buffer_bytes // config.threads, MAP_BYTES_MAX),
-            load_factor=config.dedupe_load_factor,
-            hash_key=random.randbytes(16),
-            bitmap_bytes_max=BITMAP_BYTES_MAX,
-        ),
-        clock=clock,
-        throttle=partial(throttle, should_stop=should_stop),
-        should_stop=should_stop,
-    )
 
 
 def apply_log_configs(store: LogStore, configs: TopicConfigs) -> None:

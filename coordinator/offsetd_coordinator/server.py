@@ -254,14 +254,7 @@ class Server:
             )
             configs = own.shard.applied.configs
             upkeep = await asyncio.to_thread(self._upkeep, runtime, configs)
-            administration = own.administration(
-                self.node,
-                runtime,
-                upkeep,
-                files=self._files,
-                clock=self._clock,
-                random=self._random,
-            )
+            administration = own.administration(self.node, runtime, upkeep, clock=self._clock)
             return _Loaded(
                 runtime=runtime,
                 upkeep=upkeep,

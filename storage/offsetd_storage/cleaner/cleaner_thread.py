@@ -15,9 +15,19 @@ if TYPE_CHECKING:
     from offsetd_storage.server_config import CleanerConfig
     from offsetd_storage.topic_partition import TopicPartition
 
-MAP_BYTES_MAX: Final = 2**31 - 1  # Kafka's bound on one thread's share of the buffer.
-BITMAP_BYTES_MAX: Final = 16 << 20  # A bit for each of 134 M dirty offsets.
+_MAP_BYTES_MAX: Final = 2**31 - 1  # Kafka's bound on one thread's share of the buffer.
+_BITMAP_BYTES_MAX: Final = 16 << 20  # A bit for each of 134 M dirty offsets.
 _CHUNK_BYTES_MIN: Final = 4096
+
+
+def new_map(config: CleanerConfig, *, hash_key: bytes) -> OffsetMap:
+    """One thread's share of the dedupe buffer. Raises MemoryError."""
+    return OffsetMap(
+        min(config.dedupe_buffer_bytes // config.threads, _MAP_BYTES_MAX),
+        load_factor=config.dedupe_load_factor,
+        hash_key=hash_key,
+        bitmap_bytes_max=_BITMAP_BYTES_MAX,
+    )
 
 
 class CleanerThread:
@@ -50,12 +60,7 @@ class CleanerThread:
     def offset_map(self) -> OffsetMap:
         """Its share of the dedupe buffer, made when it is first needed. Raises MemoryError."""
         if self._map is None:
-            self._map = OffsetMap(
-                min(self._config.dedupe_buffer_bytes // self._config.threads, MAP_BYTES_MAX),
-                load_factor=self._config.dedupe_load_factor,
-                hash_key=self._hash_key,
-                bitmap_bytes_max=BITMAP_BYTES_MAX,
-            )
+            self._map = new_map(self._config, hash_key=self._hash_key)
         return self._map
 
     def note_progress(self) -> None:

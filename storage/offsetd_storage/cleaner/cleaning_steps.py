@@ -27,6 +27,7 @@ from offsetd_storage.cleaner.compaction_requests import CompactionRequests
 from offsetd_storage.cleaner.failures import CleaningFailures, UncleanablePartition
 from offsetd_storage.cleaner.plan import select
 from offsetd_storage.cleaner.states import CleaningState, CleaningStates
+from offsetd_storage.cleaner.summaries import goes_over_any
 from offsetd_storage.errors import (
     CleaningAborted,
     CorruptBatch,
@@ -248,7 +249,7 @@ class CleaningSteps:
         found = self.candidates.find(log, now_ms=self._clock.now_ms())
         if work.request is None and not found.is_due:
             return None
-        if log.segments[0].base_offset >= found.first_uncleanable:
+        if not goes_over_any(found, log):
             return None
         with self._store.latching():
             report = clean_and_checkpoint(

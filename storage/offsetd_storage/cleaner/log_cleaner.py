@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
+from offsetd_storage.cleaner.clean import CleanerTools
 from offsetd_storage.cleaner.cleaner_status import (
     CleanerStatus,
     FinishedRound,
     LogCleaningStatus,
     log_cleaning_status,
 )
-from offsetd_storage.cleaner.cleaner_thread import CleanerThread
+from offsetd_storage.cleaner.cleaner_thread import CleanerThread, new_map
 from offsetd_storage.cleaner.cleaning_steps import CleaningSteps
+from offsetd_storage.cleaner.preview import preview_round
 from offsetd_storage.cleaner.states import CleaningStates
 from offsetd_storage.cleaner.throttle import Throttle
 from offsetd_storage.errors import CleaningAborted, StorageFailed, StorageFull
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from offsetd_storage.retention import FutureTimestamp
     from offsetd_storage.server_config import CleanerConfig
     from offsetd_storage.topic_partition import TopicPartition
+
+_PATIENCE_SECONDS: Final = 30.0  # Of a preview.
 
 
 class LogCleaner:
@@ -186,6 +191,47 @@ class LogCleaner:
             requests.fail_all(CleaningAborted("the cleaner does not run"))
         self.wake()
         return answers
+
+    def preview(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        rolls_active: bool = False,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> CleanReport | None:
+        """What `compact` would report, with nothing changed; None where no segment may be cleaned.
+
+        Waits while somebody has the log, and keeps others away meanwhile; who pauses it ends this,
+        like a round. Shares the threads' rate of reading, and takes a map beside theirs. Raises
+        what `clean_log` does, MemoryError, and PartitionQuarantined; CleaningAborted, also where
+        somebody else has the log for too long.
+        """
+
+        def is_over() -> bool:
+            return should_stop() or self.states.should_abort(topic_partition)
+
+        log = self._store.log(topic_partition)
+        tools = CleanerTools(
+            files=self._files,
+            offset_map=new_map(self.config, hash_key=self._random.randbytes(16)),
+            clock=self._clock,
+            throttle=partial(self._throttle, should_stop=is_over),
+            should_stop=is_over,
+        )
+        if rolls_active:
+            self._store.flush()  # So that all there is can be read.
+        if not self.states.begin(topic_partition, patience_seconds=_PATIENCE_SECONDS):
+            raise CleaningAborted(f"{topic_partition} is being cleaned just now")
+        try:
+            return preview_round(
+                log,
+                tools,
+                recovery_point=self._store.recovery_point(topic_partition),
+                first_dirty=self.checkpoint.first_dirty(topic_partition),
+                rolls_active=rolls_active,
+            )
+        finally:
+            self.states.end(topic_partition)
 
     def retry(self, topic_partition: TopicPartition) -> bool:
         """Lets a log that rests after a failure be tried at once; whether it was resting."""

@@ -1,27 +1,21 @@
-"""A round over each log of a folder that no server has open, and what it would leave."""
+"""Rounds over the logs of a folder that no server has open, and looks at them."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import attrs
-
-from offsetd_storage.cleaner.clean import (
-    clean_and_checkpoint,
-    clean_log,
-    open_folder,
-    read_history,
-)
-from offsetd_storage.cleaner.plan import LogSummary, SegmentSummary, log_to_clean
-from offsetd_storage.cleaner.summaries import log_summary
-from offsetd_storage.record_batch import NO_TIMESTAMP
+from offsetd_storage.cleaner.clean import clean_and_checkpoint, open_folder, read_history
+from offsetd_storage.cleaner.plan import log_to_clean
+from offsetd_storage.cleaner.preview import preview_round
+from offsetd_storage.cleaner.summaries import goes_over_any, log_summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
     from offsetd_storage.cleaner.clean import CleanerTools, CleanReport
-    from offsetd_storage.cleaner.plan import LogToClean
+    from offsetd_storage.files import Files
     from offsetd_storage.folder_view import LogView
     from offsetd_storage.log_config import LogConfig
     from offsetd_storage.log_store import LogStore
@@ -36,8 +30,7 @@ def roll_active(store: LogStore, partitions: Iterable[TopicPartition]) -> None:
     """
     for topic_partition in partitions:
         store.roll(topic_partition)
-    store.flush()
-    store.advance_recovery_points()
+    store.settle_points()
 
 
 def clean_partition(
@@ -66,6 +59,30 @@ def clean_partition(
         return clean_and_checkpoint(log, tools, found, checkpoint, history=history)
 
 
+@contextmanager
+def viewed_log(
+    files: Files, view: LogView, config: LogConfig, *, log_start_offset: int = 0
+) -> Iterator[PartitionLog]:
+    """The log of a folder that is only looked at, checked; it takes no lock and changes nothing.
+
+    Where it starts is said by its recovery point; where it has none, by `log_start_offset`. Raises
+    DamageFound, FolderMismatch.
+    """
+    point = view.recovery_point
+    log = open_folder(
+        view.folder,
+        files,
+        config,
+        settles=False,
+        recovery_point=point,
+        log_start_offset=log_start_offset if point is None else point.log_start_offset,
+    )
+    try:
+        yield log
+    finally:
+        log.abandon()
+
+
 def preview_partition(
     view: LogView,
     tools: CleanerTools,
@@ -75,60 +92,16 @@ def preview_partition(
     log_start_offset: int = 0,
     rolls_active: bool = False,
 ) -> CleanReport | None:
-    """What `clean_partition` would do; reads, takes no lock, and changes nothing.
+    """What `clean_partition` would do. `first_dirty` is what the cleaner's checkpoint says.
 
-    `first_dirty` is what the cleaner's checkpoint says. `rolls_active`: as if the active segment
-    had been rolled before. Raises what `clean_log` does, DamageFound, FolderMismatch.
+    `rolls_active`: as if the active segment had been rolled before. Raises what `viewed_log` and
+    `clean_log` do.
     """
-    point = view.recovery_point
-    log = open_folder(
-        view.folder,
-        tools.files,
-        config,
-        settles=False,
-        recovery_point=point,
-        log_start_offset=log_start_offset if point is None else point.log_start_offset,
-    )
-    try:
-        history = read_history(log)
-        summary = log_summary(
-            tools.files, log, recovery_point=point, history=history, checkpoint=first_dirty
-        )
-        if rolls_active and log.segments[-1].size_bytes > 0:
-            summary = as_rolled(summary, log)
-        found = log_to_clean(summary, config, now_ms=tools.clock.now_ms())
-        if not goes_over_any(found, log):
-            return None
-        return clean_log(
+    with viewed_log(tools.files, view, config, log_start_offset=log_start_offset) as log:
+        return preview_round(
             log,
             tools,
-            first_dirty=found.first_dirty,
-            first_uncleanable=found.first_uncleanable,
-            history=history,
-            dry_run=True,
+            recovery_point=view.recovery_point,
+            first_dirty=first_dirty,
+            rolls_active=rolls_active,
         )
-    finally:
-        log.abandon()
-
-
-def goes_over_any(found: LogToClean, log: PartitionLog) -> bool:
-    """Whether there is a segment that a round may touch."""
-    return log.segments[0].base_offset < found.first_uncleanable
-
-
-def as_rolled(summary: LogSummary, log: PartitionLog) -> LogSummary:
-    """The summary with a new active segment, and the recovery point at its start."""
-    active = SegmentSummary(
-        base_offset=log.offset_next,
-        size_bytes=0,
-        index_bytes=0,
-        time_index_bytes=0,
-        first_timestamp_ms=NO_TIMESTAMP,
-        largest_timestamp_ms=NO_TIMESTAMP,
-    )
-    return attrs.evolve(
-        summary,
-        segments=[*summary.segments, active],
-        recovery_point=log.offset_next,
-        recovery_segment_base_offset=log.offset_next,
-    )

@@ -43,13 +43,16 @@ class CleaningStates:
                 return CleaningState.ABORTED if is_paused else CleaningState.IN_PROGRESS
             return CleaningState.PAUSED if is_paused else CleaningState.IDLE
 
-    def begin(self, topic_partition: TopicPartition) -> bool:
+    def begin(self, topic_partition: TopicPartition, *, patience_seconds: float = 0.0) -> bool:
         """Takes a log, to clean it or to delete of it; False where it is not to be had."""
         with self._changed:
-            if topic_partition in self._taken or topic_partition in self._pauses:
-                return False
-            self._taken.add(topic_partition)
-            return True
+            is_free = self._changed.wait_for(
+                lambda: topic_partition not in self._taken and topic_partition not in self._pauses,
+                patience_seconds,
+            )
+            if is_free:
+                self._taken.add(topic_partition)
+            return is_free
 
     def end(self, topic_partition: TopicPartition) -> None:
         """Gives a log back."""

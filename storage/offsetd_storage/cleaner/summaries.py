@@ -8,6 +8,7 @@ from offsetd_storage.cleaner.plan import LogSummary, SegmentSummary
 from offsetd_storage.record_batch import NO_TIMESTAMP
 
 if TYPE_CHECKING:
+    from offsetd_storage.cleaner.plan import LogToClean
     from offsetd_storage.cleaner.transactions import ProducerHistory
     from offsetd_storage.files import Files
     from offsetd_storage.journal_format import RecoveryPoint
@@ -58,3 +59,8 @@ def log_summary(
         checkpoint=checkpoint,
         delete_horizon_ms=delete_horizon_ms,
     )
+
+
+def goes_over_any(found: LogToClean, log: PartitionLog) -> bool:
+    """Whether there is a segment that a round may touch."""
+    return log.segments[0].base_offset < found.first_uncleanable

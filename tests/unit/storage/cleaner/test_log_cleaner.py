@@ -489,3 +489,75 @@ def test_where_cleaning_stands_with_a_log() -> None:
         assert (status.first_dirty, status.dirty_bytes) == (30, 0)
         assert status.oldest_dirty_age_ms is None
         assert status.last == kept.rounds[0]
+
+
+# Previews
+
+
+def test_a_preview_says_what_a_round_would_report_and_changes_nothing() -> None:
+    kept = KeptStore(CALM)
+    kept.overwrite(P0)
+    operations = kept.files.operations
+    closed = kept.upkeep.cleaner.preview(P0)
+    everything = kept.upkeep.cleaner.preview(P0, rolls_active=True)
+    assert kept.files.operations == operations
+    assert closed is not None
+    assert everything is not None
+    assert closed.messages_read < everything.messages_read == 30
+    with kept:
+        assert compacted(kept, P0, rolls_active=True) == everything
+        with pytest.raises(PartitionQuarantined):
+            kept.upkeep.cleaner.preview(TopicPartition("nowhere", 0))
+
+
+@pytest.mark.parametrize("is_paused", [True, False])
+def test_a_preview_ends_for_whoever_pauses_the_log_or_when_it_should(is_paused: bool) -> None:
+    slow = attrs.evolve(CLEANER, io_bytes_per_second_max=1.0)
+    kept = KeptStore(CALM, attrs.evolve(UPKEEP, cleaner=slow))
+    kept.overwrite(P0)
+    cleaner, told = kept.upkeep.cleaner, threading.Event()
+    asleep, failures = threading.Event(), []
+
+    def sleep(seconds: float) -> None:  # By a clock that stands.
+        asleep.set()
+        told.wait(seconds / 100)
+
+    def preview() -> None:
+        try:
+            cleaner.preview(P0, should_stop=told.is_set)
+        except CleaningAborted as error:
+            failures.append(error)
+
+    cleaner._throttle._sleep = sleep
+    thread = threading.Thread(target=preview)
+    thread.start()
+    assert asleep.wait(PATIENCE_SECONDS)
+    if is_paused:
+        with cleaner.states.paused(P0):
+            assert cleaner.states.state(P0) is CleaningState.PAUSED
+    else:
+        told.set()
+    thread.join()
+    assert len(failures) == 1
+    assert cleaner.states.state(P0) is CleaningState.IDLE
+    kept.store.abandon()
+
+
+def test_a_preview_and_the_rounds_share_one_rate() -> None:
+    def slept(taken_bytes: int) -> int:
+        slow = attrs.evolve(CLEANER, io_bytes_per_second_max=1.0)
+        kept = KeptStore(CALM, attrs.evolve(UPKEEP, cleaner=slow))
+        kept.overwrite(P0)
+        cleaner, naps = kept.upkeep.cleaner, []
+
+        def sleep(seconds: float) -> None:
+            naps.append(seconds)
+            kept.clock.advance(10_000_000)
+
+        cleaner._throttle._sleep = sleep
+        cleaner._throttle(taken_bytes)  # By a round.
+        assert cleaner.preview(P0) is not None
+        kept.store.abandon()
+        return len(naps)
+
+    assert slept(1000) == slept(0) + 1

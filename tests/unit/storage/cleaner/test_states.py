@@ -53,3 +53,16 @@ def test_whoever_pauses_waits_until_the_round_has_ended() -> None:
     thread.join()
     assert not states.should_abort(P0)
     assert states.state(P0) is CleaningState.IDLE
+
+
+def test_who_has_patience_gets_a_log_when_it_is_given_back() -> None:
+    states = CleaningStates()
+    states.begin(P0)
+    assert not states.begin(P0, patience_seconds=0.001)
+    taken: list[bool] = []
+    waiting = threading.Thread(target=lambda: taken.append(states.begin(P0, patience_seconds=60)))
+    waiting.start()
+    states.end(P0)
+    waiting.join()
+    assert taken == [True]
+    assert states.state(P0) is CleaningState.IN_PROGRESS
