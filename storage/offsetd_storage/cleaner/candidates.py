@@ -119,10 +119,19 @@ class Candidates:
         return min(times, default=None)
 
     def _summary(self, log: PartitionLog) -> LogSummary:
+        while True:
+            segments = log.segments
+            try:
+                return self._summary_of(log, segments)
+            except FileNotFoundError:
+                if log.segments is segments:
+                    raise
+                # One has left while its file was asked for its time.
+
+    def _summary_of(self, log: PartitionLog, segments: Sequence[Segment]) -> LogSummary:
         topic_partition = log.topic_partition
         survey = self._surveys.get(topic_partition)
         known = self._summaries.get(topic_partition)
-        segments = log.segments
         point = self._store.recovery_point(topic_partition)
         checkpoint = self._checkpoint.first_dirty(topic_partition)
         if (

@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import attrs
+import pytest
+from cleaned_logs import record_batch
 from cleaning import batch, rec
 from kept_stores import CONFIG, LOG, P0, KeptStore
 from offsetd_storage.cleaner.candidates import Candidates
+from offsetd_storage.record_batch import NO_TIMESTAMP
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from offsetd_storage.cleaner.clean import CleanReport
 
 PATIENCE_SECONDS = 20
@@ -76,6 +81,32 @@ def test_what_is_known_follows_segments_points_and_checkpoint() -> None:
     assert found() == (active, 30)
     kept.store.raise_log_start_offset(P0, 30)
     assert found() == (30, 30)  # The checkpoint is below the start now.
+    kept.store.abandon()
+
+
+def test_a_segment_may_leave_while_it_is_asked_for_its_time() -> None:
+    kept = KeptStore()
+    for offset in range(30):
+        timeless = record_batch(offset, "k", f"{offset}", timestamp_ms=NO_TIMESTAMP)
+        kept.store.append(P0, timeless, last_offset=offset, max_timestamp_ms=NO_TIMESTAMP)
+    kept.store.settle_points()
+    candidates, log = candidates_of(kept), kept.store.logs[P0]
+    first, *others = kept.bases(P0)
+    modified_ms, deleted = kept.files.modified_ms, []
+
+    def modified_too_late(path: Path) -> int:
+        if not deleted and path == log.segments[0].path:
+            deleted.append(first)
+            kept.store.raise_log_start_offset(P0, others[0])
+            kept.store.delete_oldest(P0, 1)
+        return modified_ms(path)
+
+    kept.files.modified_ms = modified_too_late  # type: ignore[method-assign]
+    assert candidates.find(log, now_ms=kept.clock.now_ms()).first_dirty == others[0]
+    assert deleted
+    kept.files.unlink(log.segments[0].path)  # By hand: it is still in the log.
+    with pytest.raises(FileNotFoundError):
+        candidates_of(kept).find(log, now_ms=kept.clock.now_ms())
     kept.store.abandon()
 
 
