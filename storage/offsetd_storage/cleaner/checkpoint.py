@@ -64,20 +64,18 @@ class CleanerCheckpoint:
         self.warning: str | None = None  # Why what was found counts for nothing.
         self._files = files
         self._path = folder / CLEANER_CHECKPOINT
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # Of writing. Who asks does not wait for the disk.
         self._is_stale = False  # The file does not say what we know.
-        self._offsets = self._read()
+        self._offsets = self._read()  # Replaced as a whole.
 
     @property
     def topic_partitions(self) -> list[TopicPartition]:
         """Which logs it has, of all topics."""
-        with self._lock:
-            return list(self._offsets)
+        return list(self._offsets)
 
     def first_dirty(self, topic_partition: TopicPartition) -> int | None:
         """Where the last round ended; None if there was none."""
-        with self._lock:
-            return self._offsets.get(topic_partition)
+        return self._offsets.get(topic_partition)
 
     def advance(self, topic_partition: TopicPartition, first_dirty: int | None) -> None:
         """Says where a round ended, the swaps of which are durable; None forgets the log.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,28 @@ def test_entries_of_other_topics_stay() -> None:
     checkpoint.advance(P0, None)
     again = CleanerCheckpoint(files.power_cut(), FOLDER)
     assert [again.first_dirty(each) for each in (THEIRS, P0, P1)] == [5, None, 9]
+
+
+def test_who_asks_does_not_wait_for_the_disk() -> None:
+    files = disk(b"0\n1\n__consumer_offsets 0 7\n")
+    checkpoint = CleanerCheckpoint(files, FOLDER)
+    begun, go_on = threading.Event(), threading.Event()
+    rename = files.rename
+
+    def rename_slowly(source: Path, target: Path) -> None:
+        begun.set()
+        assert go_on.wait(60)
+        rename(source, target)
+
+    files.rename = rename_slowly  # type: ignore[method-assign]
+    writing = threading.Thread(target=lambda: checkpoint.advance(P1, 9))
+    writing.start()
+    assert begun.wait(60)
+    assert checkpoint.first_dirty(P0) == 7
+    assert P0 in checkpoint.topic_partitions
+    go_on.set()
+    writing.join()
+    assert checkpoint.first_dirty(P1) == 9
 
 
 def test_what_does_not_change_is_not_written() -> None:
