@@ -172,6 +172,10 @@ class LogRetention:
         """What held back retention by time at the last check, by log."""
         return dict(self._blocked)
 
+    def concerns(self, log: PartitionLog) -> bool:
+        """Whether a check of a log may take something away, or has something to take back."""
+        return log.config.is_deleted or has_hidden(log) or log.topic_partition in self._blocked
+
     def discard_of(self, log: PartitionLog) -> Discard:
         """Sees to the files of a log's segments as its settings say."""
         return partial(self._deleter.discard, delay_ms=log.config.file_delete_delay_ms)

@@ -36,7 +36,6 @@ from offsetd_storage.errors import (
     StorageFailed,
     StorageFull,
 )
-from offsetd_storage.log_retention import has_hidden
 from offsetd_storage.quarantine import DamageFound
 
 if TYPE_CHECKING:
@@ -121,9 +120,8 @@ class CleaningSteps:
                 work = self._take(thread)
             if work is not None:
                 self._do(thread, work)
-                return 0
             self._retain_compacted(thread)
-            return self._rest_ms()
+            return self._rest_ms() if work is None else 0
         finally:
             if self._store.failed is not None:
                 self._on_failed(self._store.failed)
@@ -138,9 +136,11 @@ class CleaningSteps:
             if work is not None:
                 return work
         monotonic_ms = self._clock.monotonic_ms()
+        compacted = self._compacted_logs()
+        self.failures.keep({log.topic_partition for log in compacted})
         idle = [
             log
-            for log in self._compacted_logs()
+            for log in compacted
             if self._states.state(log.topic_partition) is CleaningState.IDLE
             and not self.failures.rests(log.topic_partition, monotonic_ms=monotonic_ms)
         ]
@@ -244,8 +244,6 @@ class CleaningSteps:
         tools = self._tools(thread, log)
         if self.candidates.needs_survey(log):
             self.candidates.survey(log, tools.pace)
-            if log.index_problems:
-                self._store.sync_segments(topic_partition)  # A swap takes durable segments only.
         found = self.candidates.find(log, now_ms=self._clock.now_ms())
         if work.request is None and not found.is_due:
             return None
@@ -308,7 +306,7 @@ class CleaningSteps:
                 return
             failure = self.failures.failure(log.topic_partition, monotonic_ms=monotonic_ms)
             is_damaged = failure is not None and failure.is_damaged
-            if not is_damaged and (log.config.is_deleted or has_hidden(log)):
+            if not is_damaged and self._retention.concerns(log):
                 try:
                     self._retention.check(log.topic_partition)
                 except StorageFailed:
@@ -320,6 +318,8 @@ class CleaningSteps:
         """Until something may be due by the clock alone, and at most the backoff."""
         now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         rests = [self.backoff_ms]
+        if self.requests.are_waiting:
+            rests.append(_TAKEN_LOG_REST_MS)
         retry_ms = self.failures.next_due_ms(monotonic_ms=monotonic_ms)
         if retry_ms is not None:
             rests.append(retry_ms - monotonic_ms)

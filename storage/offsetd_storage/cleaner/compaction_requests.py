@@ -87,6 +87,11 @@ class CompactionRequests:
                     return self._waiting.pop(topic_partition)
         return None
 
+    @property
+    def are_waiting(self) -> bool:
+        """Whether there are any."""
+        return bool(self._waiting)
+
     def fail_all(self, error: Exception) -> None:
         """Nobody will do them."""
         with self._lock:

@@ -15,6 +15,8 @@ import attrs
 from offsetd_storage.supervision import backoff_ms
 
 if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
     from offsetd_storage.topic_partition import TopicPartition
 
 
@@ -83,6 +85,12 @@ class CleaningFailures:
         """A round went well: nothing is held against the log."""
         with self._lock:
             self._rests.pop(topic_partition, None)
+
+    def keep(self, topic_partitions: AbstractSet[TopicPartition]) -> None:
+        """Nothing is held against other logs than these: nobody cleans those any more."""
+        with self._lock:
+            for each in self._rests.keys() - topic_partitions:
+                del self._rests[each]
 
     def retry(self, topic_partition: TopicPartition) -> bool:
         """Lets a log be tried at once; whether it was waiting. Its failures still count."""

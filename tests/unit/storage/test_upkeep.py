@@ -23,7 +23,7 @@ from kept_stores import (
 from log_stores import FOLDER
 from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
 from offsetd_storage.errors import OffsetOutOfRange, PolicyViolation, StorageFailed
-from offsetd_storage.log_config import DELETE, LogConfig
+from offsetd_storage.log_config import COMPACT, DELETE, LogConfig
 from offsetd_storage.scheduler import (
     DELETE_LOGS,
     LOG_FLUSHER,
@@ -196,6 +196,24 @@ def test_a_timestamp_ahead_is_told_once_and_that_it_is_gone() -> None:
         kept.run(LOG_RETENTION)
         assert not kept.upkeep.blocked
         assert kept.blocked[1:] == [None]
+
+
+def test_a_log_that_does_not_delete_any_more_is_not_told_as_blocked() -> None:
+    ahead = attrs.evolve(DELETED, timestamp_after_ms_max=2**62, retention_age_from_roll=False)
+    with KeptStore(with_events(ahead)) as kept:
+        kept.clock.advance(30 * DAY_MS)
+        kept.put(EVENTS, "k", "from the future")
+        kept.clock.advance(-30 * DAY_MS)
+        kept.store.flush()
+        for _ in range(2):
+            kept.clock.advance(DAY_MS + 1)
+            kept.run(LOG_RETENTION)
+        assert kept.upkeep.blocked
+        log = kept.store.logs[EVENTS]
+        log.config = attrs.evolve(log.config, cleanup_policy=COMPACT)
+        kept.advance(CLEANER.backoff_ms)
+        kept.until(lambda: not kept.upkeep.blocked)
+        kept.until(lambda: kept.blocked[1:] == [None])
 
 
 @pytest.mark.parametrize(("offset", "starts_at", "segments"), [(0, 0, 3), (12, 12, 2), (20, 20, 2)])

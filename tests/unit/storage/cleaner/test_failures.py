@@ -76,3 +76,12 @@ def test_a_log_that_only_lacked_room_rests_and_nothing_is_held_against_it() -> N
     found = failures.failure(P0, monotonic_ms=700)
     assert found is not None
     assert (found.failures_in_row, found.retry_in_ms) == (1, 4300)
+
+
+def test_nothing_is_held_against_a_log_that_nobody_cleans_any_more() -> None:
+    failures = CleaningFailures()
+    fail(failures, 0)
+    fail(failures, 0, P1)
+    failures.keep({P1})
+    assert [each.topic_partition for each in failures.all(monotonic_ms=0)] == [P1]
+    assert fail(failures, 9).failures_in_row == 1

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offsetd_storage.cleaner.clean import CleanReport
+    from offsetd_storage.cleaner.cleaner_status import FinishedRound
 
 PATIENCE_SECONDS = 20
 CALM = attrs.evolve(CONFIG, log=attrs.evolve(LOG, dirty_ratio_min=1.0))  # Nothing by its ratio.
@@ -139,7 +140,9 @@ def test_a_thread_that_finds_nothing_rests_as_long_as_it_is_told_or_until_someth
     assert steps._rest_ms() == 5001
     kept.clock.advance(2000)
     assert steps._rest_ms() == 3001
-    steps.backoff_ms = 100
+    steps.backoff_ms = 200
+    assert steps._rest_ms() == 200
+    steps.requests.add(P0, rolls_active=False)  # Somebody has the log, or it would be gone.
     assert steps._rest_ms() == 100
     kept.store.abandon()
 
@@ -278,6 +281,18 @@ def test_a_log_that_cannot_be_cleaned_still_deletes_unless_it_is_damaged(
         assert (kept.store.logs[EVENTS].log_start_offset == 0) is is_damaged
 
 
+def test_a_log_that_is_not_compacted_any_more_is_not_told_as_one_that_failed() -> None:
+    kept = KeptStore()
+    kept.overwrite(P0)
+    damage(kept, P0)
+    with kept:
+        kept.until(lambda: kept.upkeep.cleaner.status.uncleanable)
+        log = kept.store.logs[P0]
+        log.config = attrs.evolve(log.config, cleanup_policy=DELETE)
+        kept.look()
+        assert kept.upkeep.cleaner.status.uncleanable == ()
+
+
 def test_a_full_disk_is_not_the_logs_fault_and_is_tried_again() -> None:
     kept = KeptStore()
     kept.overwrite(P0)
@@ -353,6 +368,27 @@ def test_without_memory_for_the_map_a_thread_is_dead_until_there_is_some() -> No
         thread.offset_map = offset_map  # type: ignore[method-assign]
         kept.advance(1000)
         kept.until(lambda: kept.rounds and kept.upkeep.cleaner.status.is_alive)
+
+
+def test_rounds_without_end_do_not_keep_the_cleaner_from_deleting() -> None:
+    kept = KeptStore(with_events(attrs.evolve(BOTH, dirty_ratio_min=1.0)))
+    kept.overwrite(EVENTS)
+    kept.overwrite(P0)
+    cleaner = kept.upkeep.cleaner
+    note = kept.rounds.append
+
+    def note_and_ask_for_the_next(finished: FinishedRound) -> None:
+        note(finished)
+        if kept.store.logs[EVENTS].log_start_offset == 0 and len(kept.rounds) < 1000:
+            cleaner.compact([P0])
+
+    cleaner.steps._on_round = note_and_ask_for_the_next
+    kept.clock.advance(HOUR_MS + 1)
+    with kept:
+        cleaner.compact([P0])
+        kept.until(lambda: kept.rounds and not cleaner.status.threads[0].run.is_running)
+        assert kept.store.logs[EVENTS].log_start_offset == 30
+        assert len(kept.rounds) < 1000
 
 
 # Rounds that end early
