@@ -20,7 +20,14 @@ from prometheus_client.registry import Collector
 
 from offsetd_coordinator.metrics.commits import commit_families
 from offsetd_coordinator.metrics.expiry import ExpiryFigures, expiry_families
-from offsetd_coordinator.metrics.families import counters, gauge, gauges, histogram, histograms
+from offsetd_coordinator.metrics.families import (
+    counter,
+    counters,
+    gauge,
+    gauges,
+    histogram,
+    histograms,
+)
 from offsetd_coordinator.metrics.figures import CODES, OK
 from offsetd_coordinator.metrics.upkeep import upkeep_families
 from offsetd_coordinator.node import NodeState
@@ -101,7 +108,7 @@ def registry_of(collector: Collector) -> CollectorRegistry:
 
 
 def call_families(figures: CallFigures, admission: Admission) -> Iterator[Metric]:
-    """Calls and streams."""
+    """Calls, streams and watchers."""
     methods = sorted(figures.methods.items())
     streams = figures.streams
     yield counters(
@@ -136,6 +143,16 @@ def call_families(figures: CallFigures, admission: Admission) -> Iterator[Metric
         "offsetd_stream_message_duration_seconds",
         "From a stream's message to the last of its results.",
         streams.message_durations,
+    )
+    yield gauge(
+        "offsetd_watchers",
+        "Calls of WatchOffsets; watch.watchers.max at most.",
+        figures.watches.watchers,
+    )
+    yield counter(
+        "offsetd_watchers_cut_off_total",
+        "Those that ended as what was sent was not read for watch.idle.max.ms.",
+        figures.watches.cut_off,
     )
     yield gauge(
         "offsetd_requests_in_flight",

@@ -43,12 +43,23 @@ class StreamFigures:
         self.message_durations = Durations()
 
 
+class WatchFigures:
+    """Calls of WatchOffsets: how many watch, and how many were cut off as they did not read."""
+
+    __slots__ = ("cut_off", "watchers")
+
+    def __init__(self) -> None:
+        self.watchers = 0
+        self.cut_off = 0
+
+
 class CallFigures:
-    """All methods' figures, and the streams'."""
+    """All methods' figures, the streams' and the watchers'."""
 
     def __init__(self) -> None:
         self.methods: dict[str, MethodFigures] = {}
         self.streams = StreamFigures()
+        self.watches = WatchFigures()
 
     def method(self, name: str) -> MethodFigures:
         """The figures of a method, such as `CommitOffsets`; made when first asked for."""

@@ -41,6 +41,7 @@ class WatchService:
         self.watchers: Watchers | None = None
         self._node = node
         self._figures = figures.method("WatchOffsets")
+        self._watches = figures.watches
         self._request_bytes_max = request_bytes_max
 
     def handler(self) -> grpc.RpcMethodHandler[bytes, bytes]:
@@ -56,6 +57,7 @@ class WatchService:
             await self._watch(message, context)
             code = OK
         except CoordinatorError as error:
+            self._watches.cut_off += isinstance(error, WatcherTooSlow)
             code = _end(context, statuses.status_of(error))
         except Exception:  # noqa: BLE001  A defect of ours; the caller learns no more than that.
             _log.exception("a watcher failed for a defect")
@@ -77,6 +79,7 @@ class WatchService:
         watcher = Watcher(self.watchers, chosen)
         watcher.begin(request.token, from_oldest=request.from_oldest)
         self.watchers.add(watcher, config.watchers_max)
+        self._watches.watchers = self.watchers.count
         drained = asyncio.get_running_loop().create_future()
         forget = self._node.call_on_drain(lambda: _drain(watcher, drained))
         try:
@@ -92,6 +95,7 @@ class WatchService:
         finally:
             forget()
             self.watchers.remove(watcher)
+            self._watches.watchers = self.watchers.count
 
 
 class _Call:

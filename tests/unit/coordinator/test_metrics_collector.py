@@ -128,6 +128,16 @@ async def test_commits_groups_and_flushes_show() -> None:
     assert after.value("offsetd_load_seconds") == 1.5
 
 
+async def test_watchers_show() -> None:
+    async with serving_node() as serving:
+        with scraped(serving) as node:
+            node.figures.watches.watchers = 2
+            node.figures.watches.cut_off = 3
+            scrape = node.scrape()
+    assert scrape.value("offsetd_watchers") == 2
+    assert scrape.value("offsetd_watchers_cut_off_total") == 3
+
+
 async def test_a_round_of_the_cleaner_shows() -> None:
     async with serving_node() as serving:
         with scraped(serving) as node:

@@ -110,7 +110,9 @@ def test_a_watcher_sees_what_comes_after_it_has_begun() -> None:
             assert sorted(await client.events(3)) == [("g", 0, 2), ("g", 1, 2), ("h", 0, 3)]
             await delete(node, "h")
             assert await client.events(1) == [("h", 0, None)]
+            assert service._watches.watchers == 1
             await closed(client)
+            assert (service._watches.watchers, service._watches.cut_off) == (0, 0)
             assert service.watchers is not None
             assert service.watchers.count == 0
             assert node.runtime.on_durable is None
@@ -245,6 +247,7 @@ def test_a_watcher_that_does_not_read_is_cut_off_with_its_token() -> None:
             assert (await client.message()).token == client.metadata["token"]
             assert service.watchers is not None
             assert service.watchers.count == 0
+            assert (service._watches.watchers, service._watches.cut_off) == (0, 1)
 
     run(test())
 
