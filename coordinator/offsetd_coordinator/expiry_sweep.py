@@ -39,14 +39,14 @@ _NO_COMMIT: Final = -(1 << 62)
 
 @attrs.frozen(kw_only=True)
 class SliceLimits:
-    """How much one slice looks at, so that it takes a millisecond or two."""
+    """How much one slice looks at, so that a commit waits for it no longer than for the disk."""
 
-    rows: int = 16_384
+    rows: int = 8192
     """Rows of the table that are walked."""
-    groups: int = 64
+    groups: int = 16
     """Groups that are judged."""
-    expired_groups: int = 16
-    offsets: int = 512
+    expired_groups: int = 4
+    offsets: int = 128
     """Offsets that get tombstones."""
 
 
