@@ -27,6 +27,7 @@ from server_process import poll
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from offsetd_storage.cleaner.clean import CleanReport
     from offsetd_storage.cleaner.cleaner_status import FinishedRound
     from offsetd_storage.cleaner.failures import UncleanablePartition
     from offsetd_storage.errors import StorageFailed
@@ -167,3 +168,11 @@ class KeptStore:
                 for each, before in zip(self.upkeep.cleaner.status.threads, runs, strict=True)
             )
         )
+
+
+def compacted(
+    kept: KeptStore, topic_partition: TopicPartition, *, rolls_active: bool = False
+) -> CleanReport | None:
+    """What became of an operator's request."""
+    answers = kept.upkeep.cleaner.compact([topic_partition], rolls_active=rolls_active)
+    return answers[topic_partition].result(timeout=PATIENCE_SECONDS)

@@ -8,7 +8,7 @@ _STORAGE = "storage/offsetd_storage"
 _RETENTION = f"{_STORAGE}/log_retention.py"
 _CLEANER = f"{_STORAGE}/cleaner/cleaning_steps.py"
 _UPKEEP = "tests/unit/storage/test_upkeep.py"
-_LOG_CLEANER = "tests/unit/storage/cleaner/test_log_cleaner.py"
+_STEPS = "tests/unit/storage/cleaner/test_cleaning_steps.py"
 
 UPKEEP_MUTANTS = (
     Mutant(
@@ -64,7 +64,7 @@ UPKEEP_MUTANTS = (
         replace="            if not is_damaged and (",
         by="            if (",
         caught_by=(
-            f"{_LOG_CLEANER}::test_a_log_that_cannot_be_cleaned_still_deletes_unless_it_is_damaged"
+            f"{_STEPS}::test_a_log_that_cannot_be_cleaned_still_deletes_unless_it_is_damaged"
         ),
     ),
     Mutant(
@@ -72,8 +72,6 @@ UPKEEP_MUTANTS = (
         file=_CLEANER,
         replace="                self.requests.put_back(work.request)\n",
         by="                pass\n",
-        caught_by=(
-            f"{_LOG_CLEANER}::test_a_thread_that_dies_is_replaced_and_the_request_is_not_lost"
-        ),
+        caught_by=(f"{_STEPS}::test_a_thread_that_dies_is_replaced_and_the_request_is_not_lost"),
     ),
 )
