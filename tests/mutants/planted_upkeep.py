@@ -61,8 +61,8 @@ UPKEEP_MUTANTS = (
     Mutant(
         name="a damaged log is deleted of",
         file=_CLEANER,
-        replace="            if not is_damaged and (",
-        by="            if (",
+        replace="            if not is_damaged and ",
+        by="            if ",
         caught_by=(
             f"{_STEPS}::test_a_log_that_cannot_be_cleaned_still_deletes_unless_it_is_damaged"
         ),
