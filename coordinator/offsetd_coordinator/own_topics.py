@@ -97,7 +97,9 @@ class OwnTopics:
             )
 
         def apply(configs: TopicConfigs) -> None:
-            apply_log_configs(store, configs)
+            for topic_partition in apply_log_configs(store, configs):
+                # What goes on by the settings of before ends: from the answer on it does nothing.
+                upkeep.cleaner.abort(topic_partition)
             upkeep.configure(upkeep_config(configs))
             configure_runtime(configs)
 
@@ -126,12 +128,13 @@ def _warn_of_problems(shard: ConfigShard) -> None:
         )
 
 
-def apply_log_configs(store: LogStore, configs: TopicConfigs) -> None:
-    """From now on the store's logs go by these settings."""
+def apply_log_configs(store: LogStore, configs: TopicConfigs) -> list[TopicPartition]:
+    """From now on the store's logs go by these settings; returns those for which they are new."""
     by_topic = {each.topic: configs.log_config(each.topic) for each in store.logs}
-    for topic_partition, log in store.logs.items():
-        if log.config != by_topic[topic_partition.topic]:
-            log.config = by_topic[topic_partition.topic]
+    changed = [each for each, log in store.logs.items() if log.config != by_topic[each.topic]]
+    for topic_partition in changed:
+        store.logs[topic_partition].config = by_topic[topic_partition.topic]
+    return changed
 
 
 def upkeep_config(configs: TopicConfigs) -> UpkeepConfig:

@@ -240,7 +240,7 @@ class LogCleaner:
         return was_resting
 
     def abort(self, topic_partition: TopicPartition) -> None:
-        """Ends a round over a log, if there is one, and waits for that."""
+        """Ends what goes on with a log, a round or a deletion, and waits for that."""
         with self.states.paused(topic_partition):
             pass
 

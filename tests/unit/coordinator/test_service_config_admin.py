@@ -23,6 +23,7 @@ from offsetd_coordinator.topics import (
     CONFIG_PARTITION,
     CONFIG_TOPIC,
 )
+from offsetd_storage.cleaner.states import CleaningState
 from offsetd_storage.errors import StorageFull
 from offsetd_storage.log_config import OFFSETS_TOPIC
 from offsetd_storage.record_batch import Record, decode_batches, encode_batch
@@ -367,3 +368,21 @@ async def test_what_cannot_be_put_in_force_is_told_once_and_holds_up_nobody(
         monkeypatch.setattr(serving.administration, "_apply", apply)
         await update(serving, set={"log.cleaner.threads": "3"})
         assert serving.upkeep.config.cleaner.threads == 3
+
+
+async def test_a_change_is_answered_when_nothing_goes_on_by_the_settings_before() -> None:
+    async with serving_node() as serving:
+        states = serving.upkeep.cleaner.states
+        for each in (AUDIT_PARTITION, CONFIG_PARTITION):
+            states.begin(each)  # As a round does, or retention.
+        asked = asyncio.ensure_future(
+            update(serving, topic=AUDIT_TOPIC, set={"retention.ms": "-1"})
+        )
+        while states.state(AUDIT_PARTITION) is not CleaningState.ABORTED:
+            await asyncio.sleep(0.005)
+            assert not asked.done()
+        assert serving.store.logs[AUDIT_PARTITION].config.retention_ms == -1
+        assert states.state(CONFIG_PARTITION) is CleaningState.IN_PROGRESS
+        states.end(AUDIT_PARTITION)
+        await asked
+        assert states.state(AUDIT_PARTITION) is CleaningState.IDLE
