@@ -7,6 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from offsetd.v1 import admin_service_pb2
+from offsetd_storage import errors as storage_errors
 from offsetd_storage.errors import StorageError, StorageFailed, StorageFull
 from offsetd_storage.log_config import OFFSETS_TOPIC
 
@@ -170,6 +171,8 @@ class LogAdmin:
                     log.topic_partition,
                     recorded.event.what["offset"],
                 )
+            except storage_errors.PolicyViolation as error:  # It was another a moment ago.
+                raise _violates(log.topic_partition.topic, "delete") from error
             except StorageFailed as error:
                 runtime.fail_soon(error)
                 raise StorageUnavailable("the disk failed: {cause}", cause=error) from error

@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
@@ -378,6 +379,22 @@ async def test_a_retry_of_a_deletion_to_the_end_deletes_no_more() -> None:
     async with serving_node(files=files) as serving:
         assert await Admin(serving).delete(**fields) == first
         assert serving.store.logs[AUDIT_PARTITION].log_start_offset == 5
+
+
+async def test_a_policy_that_changes_before_the_deletion_is_what_refuses_it() -> None:
+    async with serving_node() as serving:
+        await record_some(serving, 1)
+        retention, log = serving.upkeep.retention, serving.store.logs[AUDIT_PARTITION]
+        delete_records = retention.delete_records
+
+        def delete_too_late(topic_partition: TopicPartition, offset: int) -> int:
+            log.config = attrs.evolve(log.config, cleanup_policy=frozenset())
+            return delete_records(topic_partition, offset)
+
+        retention.__dict__["delete_records"] = delete_too_late
+        with pytest.raises(errors.PolicyViolation, match="no delete"):
+            await Admin(serving).delete(topic=AUDIT_TOPIC, end=True)
+        assert log.log_start_offset == 0
 
 
 async def test_a_deletion_goes_on_when_its_caller_has_gone() -> None:
