@@ -12,12 +12,18 @@ from offsetd_coordinator.errors import (
 )
 from offsetd_coordinator.offset_changes import (
     OffsetsChangedReply,
+    PutChanges,
     PutOffsets,
     TargetKind,
-    changes,
     reset_offsets,
 )
-from offsetd_coordinator.put_batches import answered_before, encode_offsets, known_id
+from offsetd_coordinator.put_batches import (
+    PutRows,
+    answered_before,
+    check_expiry,
+    encode_offsets,
+    known_id,
+)
 from offsetd_coordinator.requests import Decision
 from offsetd_coordinator.restoration import restored
 
@@ -60,22 +66,26 @@ def decide_offsets_change(
     if not request.is_forced:
         _check_unused(state, group_id, usage.live)
         usage.check_lease()
-    stored = state.offsets.read_group(group_id)
     if isinstance(request, PutOffsets):
         written, is_splittable = request.offsets, True
     else:
-        written, is_splittable = tuple(reset_offsets(request, stored)), False
-    reply = OffsetsChangedReply(None, changes(written, stored), stored_count=len(stored))
-    if not written:
-        return Decision(request, reply, None)
-    batches = encode_offsets(encoder, group_id, written, request_id, is_splittable=is_splittable)
-    if request.validate_only:
-        return Decision(request, reply, None)
-    batch, last_offset = batches[-1]
-    reply = reply._replace(last_offset=last_offset)
-    if len(batches) == 1:
-        return Decision(request, reply, None, batch, last_offset, encoder.now_ms)
-    return Decision(request, reply, None, None, last_offset, encoder.now_ms, batches)
+        stored = state.offsets.read_columns(group_id)
+        written, is_splittable = reset_offsets(request, stored), False
+    rows = PutRows.of(group_id, request_id, written)
+    check_expiry(encoder, rows)
+    batches = encode_offsets(encoder, rows, is_splittable=is_splittable)
+    is_written = bool(batches) and not request.validate_only
+    before = state.offsets.offsets_at(rows.names, rows.group_size, rows.keys)
+    reply = OffsetsChangedReply(
+        batches[-1][1] if is_written else None,
+        PutChanges(
+            puts=written,
+            before=before,
+            first_revision=encoder.base_offset if is_written else None,
+        ),
+        stored_count=state.offsets.count(group_id),
+    )
+    return Decision.of_batches(request, reply, batches if is_written else (), encoder.now_ms)
 
 
 def decide_restoration(
@@ -88,12 +98,7 @@ def decide_restoration(
         _check_unused(state, request.group_id, usage.live)
         usage.check_lease()
     reply, batches = restored(state, request, encoder)
-    if not batches:
-        return Decision(request, reply, None)
-    batch, last_offset = batches[-1]
-    if len(batches) == 1:
-        return Decision(request, reply, None, batch, last_offset, encoder.now_ms)
-    return Decision(request, reply, None, None, last_offset, encoder.now_ms, batches)
+    return Decision.of_batches(request, reply, batches, encoder.now_ms)
 
 
 def _check_presence(request: OffsetsChange, *, exists: bool) -> None:

@@ -68,7 +68,7 @@ def offsets_to_delete(
     )
     others = state.other_keys(group_id, {*named, *deleted, *pending_only})
     return Deletion(
-        *_joined(
+        *joined_keys(
             *offsets.keys_of(group_id, entries[order]),
             [*_offset_keys(group_id, pending_only), *others],
         ),
@@ -100,7 +100,7 @@ def group_to_delete(
     is_stored = (offsets.locate(group_id, pending) >= 0).tolist()
     pending_only = [each for each, stored in zip(pending, is_stored, strict=True) if not stored]
     return Deletion(
-        *_joined(
+        *joined_keys(
             *offsets.keys_of(group_id, entries),
             [
                 *_offset_keys(group_id, pending_only),
@@ -109,6 +109,17 @@ def group_to_delete(
             ],
         ),
         DeleteGroupReply(None, entries.size),
+    )
+
+
+def joined_keys(keys: Bytes, ends: Int64s, more: list[bytes]) -> tuple[Bytes, Int64s]:
+    """Keys with more behind them, and where each ends."""
+    if not more:
+        return keys, ends
+    end = int(ends[-1]) if ends.size else 0
+    return (
+        np.concatenate((keys[:end], padded_copy(b"".join(more)))),
+        np.concatenate((ends, end + np.cumsum([len(key) for key in more], dtype=np.int64))),
     )
 
 
@@ -140,14 +151,3 @@ def _offset_keys(group_id: bytes, partitions: Iterable[tuple[bytes, int]]) -> li
         encode_key(OffsetKey(group=group, topic=topic.decode(), partition=partition))
         for topic, partition in sorted(partitions)
     ]
-
-
-def _joined(keys: Bytes, ends: Int64s, more: list[bytes]) -> tuple[Bytes, Int64s]:
-    """The keys with more behind them."""
-    if not more:
-        return keys, ends
-    end = int(ends[-1]) if ends.size else 0
-    return (
-        np.concatenate((keys[:end], padded_copy(b"".join(more)))),
-        np.concatenate((ends, end + np.cumsum([len(key) for key in more], dtype=np.int64))),
-    )

@@ -270,7 +270,7 @@ def end_of(log: PartitionLog, time_ms: int, end: int) -> int:
 def offsets_before(
     log: PartitionLog, limit: int, end: int, group_id: bytes
 ) -> dict[Partition, Change]:
-    """What a group had committed before log offset `limit` was written.
+    """What a group had committed before log offset `limit` was written, sorted.
 
     Raises HistoryCompacted where that cannot be told for sure, CorruptBatch, OSError.
     """
@@ -290,7 +290,9 @@ def offsets_before(
         # What is gone has a later record of its partition below `superseders_end`.
         if offset < superseders_end and (known is None or known.log_offset < gapless_from):
             raise compacted(max(gapless_from, superseders_end))
-    return {partition: change for partition, change in last.items() if change.kind != DELETED}
+    return {
+        partition: change for partition, change in sorted(last.items()) if change.kind != DELETED
+    }
 
 
 def _around(

@@ -6,7 +6,9 @@ Pure: what is stored goes in, what is to be written comes out, or why not. Names
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from itertools import count, islice, repeat
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, overload
 
 import attrs
 
@@ -21,9 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from offsetd_coordinator.history import Change
-    from offsetd_coordinator.requests import CommittedOffset
+    from offsetd_coordinator.requests import CommittedColumns
 
 OFFSET_MAX: Final = (1 << 63) - 1
+_NOWHERE: Final = -1
 
 Partition = tuple[bytes, int]
 
@@ -79,16 +82,32 @@ class PutOffset(NamedTuple):
     expire_timestamp_ms: int = -1
 
 
+class PutColumns(NamedTuple):
+    """Offsets to be written, sorted by topic and partition: each field of `PutOffset`, of all."""
+
+    topics: Sequence[bytes] = ()
+    partitions: Sequence[int] = ()
+    offsets: Sequence[int] = ()
+    leader_epochs: Sequence[int] = ()
+    metadata: Sequence[bytes] = ()
+    expire_timestamps_ms: Sequence[int] = ()
+
+    @classmethod
+    def of(cls, offsets: Iterable[PutOffset]) -> PutColumns:
+        """From offsets that are sorted."""
+        return cls(*zip(*offsets, strict=True))
+
+
 @attrs.frozen(kw_only=True)
 class PutOffsets:
-    """Writes offsets of one group as they are given, sorted by topic and partition.
+    """Writes offsets of one group as they are given.
 
     What does not fit one batch goes into several. `call` tells request ids of different calls
     apart. `is_new`: the group must not exist. `is_forced`: also while there are members.
     """
 
     group_id: bytes
-    offsets: tuple[PutOffset, ...]
+    offsets: PutColumns
     call: str
     is_new: bool = False
     is_forced: bool = False
@@ -100,12 +119,53 @@ OffsetsChange = ResetOffsets | PutOffsets
 
 
 class OffsetChange(NamedTuple):
-    """An offset before (None: there was none) and after a change (None: it is deleted)."""
+    """An offset before (None: there was none) and after a change (None: it is deleted).
+
+    `revision` is the log offset of its record, None if there is none, or it is not known.
+    """
 
     topic: bytes
     partition: int
     before: int | None
     after: int | None
+    revision: int | None = None
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class PutChanges(Sequence[OffsetChange]):
+    """The changes that offsets make that are put; `before` is what was there, as in OffsetChange.
+
+    `first_revision` is the log offset of the first one's record; None: nothing is written.
+    """
+
+    puts: PutColumns
+    before: Sequence[int | None]
+    first_revision: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.before)
+
+    @overload
+    def __getitem__(self, row: int) -> OffsetChange: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> Sequence[OffsetChange]: ...
+
+    def __getitem__(self, row: int | slice) -> OffsetChange | Sequence[OffsetChange]:
+        if isinstance(row, slice):
+            return tuple(islice(self, *row.indices(len(self))))
+        return next(islice(self, range(len(self))[row], None))
+
+    def __iter__(self) -> Iterator[OffsetChange]:
+        first = self.first_revision
+        columns = (
+            self.puts.topics,
+            self.puts.partitions,
+            self.before,
+            self.puts.offsets,
+            repeat(None) if first is None else count(first),
+        )
+        return map(OffsetChange._make, zip(*columns, strict=False))
 
 
 class OffsetsChangedReply(NamedTuple):
@@ -116,14 +176,16 @@ class OffsetsChangedReply(NamedTuple):
     """
 
     last_offset: int | None
-    changes: tuple[OffsetChange, ...]
+    changes: Sequence[OffsetChange]
     is_repeated: bool = False
     stored_count: int = 0
 
 
 @attrs.frozen(kw_only=True)
 class RestoreOffsets:
-    """Makes a group's offsets those of `then`. `is_forced`: also while there are members."""
+    """Makes a group's offsets those of `then`, which is sorted. `is_forced`: also while there are
+    members.
+    """
 
     group_id: bytes
     then: Mapping[Partition, Change]
@@ -139,53 +201,65 @@ class RestoredReply(NamedTuple):
     """
 
     last_offset: int | None
-    changes: tuple[OffsetChange, ...]
+    changes: Sequence[OffsetChange]
     is_repeated: bool = False
 
 
-def reset_offsets(request: ResetOffsets, stored: Iterable[CommittedOffset]) -> list[PutOffset]:
-    """What a reset writes, sorted. `stored` is all that the group has.
+def reset_offsets(request: ResetOffsets, stored: CommittedColumns) -> PutColumns:
+    """What a reset writes. `stored` is all that the group has.
 
     Raises OffsetNotCommitted, OffsetBoundsUnknown, OffsetOutOfRange, RecordUndecodable.
     """
-    current = {(each.topic, each.partition): each for each in stored}
-    chosen = sorted(_chosen(request, current))
-    unreadable = [each for each in chosen if each in current and not current[each].is_decodable]
-    if unreadable and request.kind in (TargetKind.SHIFT, TargetKind.CURRENT):
-        topic, partition = unreadable[0]
-        raise RecordUndecodable(
-            "the offset of group {group!r} in {topic}:{partition} cannot be read, until it is "
-            "written again",
-            group=request.group_id,
-            topic=topic,
-            partition=partition,
+    # By column: to make a value of each of ten thousand offsets would hold up the event loop.
+    chosen = _chosen(request, stored)
+    if request.kind in (TargetKind.SHIFT, TargetKind.CURRENT):
+        _check_readable(request, chosen, stored)
+    bounds = _bounds(request, chosen, stored)
+    targets = _targets(request, chosen, stored, bounds)
+    _check_range(chosen, targets, bounds)
+    return _puts(chosen, targets, stored)
+
+
+class _Chosen(NamedTuple):
+    """The partitions of a reset, sorted, and where each stands in what is stored, or _NOWHERE."""
+
+    topics: Sequence[bytes]
+    partitions: Sequence[int]
+    places: Sequence[int]
+
+    def listed(self, rows: Iterable[int]) -> tuple[dict[str, object], ...]:
+        """Some of them, for a refusal."""
+        return tuple(
+            {"topic": self.topics[row].decode(), "partition": self.partitions[row]} for row in rows
         )
-    bounds = {each: _bounds(request, each, current.get(each)) for each in chosen}
-    targets = _targets(request, chosen, current, bounds)
-    _check_range(targets, bounds)
-    return [_put(each, target, current.get(each)) for each, target in targets.items()]
 
 
-def changes(
-    written: Iterable[PutOffset], stored: Iterable[CommittedOffset]
-) -> tuple[OffsetChange, ...]:
-    """What becomes of what is stored; the old offset of what cannot be read is not known."""
-    before = {(each.topic, each.partition): each.offset for each in stored if each.is_decodable}
-    return tuple(
-        OffsetChange(each.topic, each.partition, before.get(each[:2]), each.offset)
-        for each in written
+class _BoundColumns(NamedTuple):
+    """`Bounds` of all that is chosen; -1 is not known."""
+
+    earliest: list[int]
+    latest: list[int]
+
+
+def _chosen(request: ResetOffsets, stored: CommittedColumns) -> _Chosen:
+    is_explicit = request.kind is TargetKind.EXPLICIT
+    if not is_explicit and not request.partitions and not request.topics:
+        return _Chosen(stored.topics, stored.partitions, range(len(stored.topics)))
+    place_of = stored.places()
+    if is_explicit:
+        chosen = sorted(request.explicit)
+    else:
+        chosen = sorted(_of_topics(request, place_of).union(request.partitions))
+    return _Chosen(
+        [topic for topic, _ in chosen],
+        [partition for _, partition in chosen],
+        [place_of.get(each, _NOWHERE) for each in chosen],
     )
 
 
-def _chosen(
-    request: ResetOffsets, current: Mapping[Partition, CommittedOffset]
-) -> Iterable[Partition]:
-    if request.kind is TargetKind.EXPLICIT:
-        return request.explicit
-    if not request.partitions and not request.topics:
-        return current
+def _of_topics(request: ResetOffsets, stored: Iterable[Partition]) -> set[Partition]:
     named = set(request.topics)
-    of_topics = {each for each in (*current, *request.bounds) if each[0] in named}
+    of_topics = {each for each in (*stored, *request.bounds) if each[0] in named}
     missing = sorted(named - {topic for topic, _ in of_topics})
     if missing:
         raise OffsetNotCommitted(
@@ -193,90 +267,110 @@ def _chosen(
             tuple({"topic": topic.decode()} for topic in missing),
             topic_count=len(missing),
         )
-    return of_topics.union(request.partitions)
+    return of_topics
 
 
-def _bounds(request: ResetOffsets, partition: Partition, stored: CommittedOffset | None) -> Bounds:
+def _check_readable(request: ResetOffsets, chosen: _Chosen, stored: CommittedColumns) -> None:
+    if all(stored.are_decodable):
+        return
+    for topic, partition, place in zip(*chosen, strict=True):
+        if place != _NOWHERE and not stored.are_decodable[place]:
+            raise RecordUndecodable(
+                "the offset of group {group!r} in {topic}:{partition} cannot be read, until it is "
+                "written again",
+                group=request.group_id,
+                topic=topic,
+                partition=partition,
+            )
+
+
+def _bounds(request: ResetOffsets, chosen: _Chosen, stored: CommittedColumns) -> _BoundColumns:
     """As the request has them; else the latest is what a commit has reported."""
-    bounds = request.bounds.get(partition, Bounds())
-    if bounds.latest is None and stored is not None and stored.end_offset >= 0:
-        return bounds._replace(latest=stored.end_offset)
-    return bounds
+    earliest = [-1] * len(chosen.places)
+    latest = [-1 if place == _NOWHERE else stored.end_offsets[place] for place in chosen.places]
+    if request.bounds:
+        named = zip(chosen.topics, chosen.partitions, strict=True)
+        for row, given in enumerate(map(request.bounds.get, named)):
+            if given is not None and given.earliest is not None:
+                earliest[row] = given.earliest
+            if given is not None and given.latest is not None:
+                latest[row] = given.latest
+    return _BoundColumns(earliest, latest)
 
 
 def _targets(
-    request: ResetOffsets,
-    chosen: list[Partition],
-    current: Mapping[Partition, CommittedOffset],
-    bounds: Mapping[Partition, Bounds],
-) -> dict[Partition, int]:
-    kind = request.kind
+    request: ResetOffsets, chosen: _Chosen, stored: CommittedColumns, bounds: _BoundColumns
+) -> list[int]:
+    kind, places = request.kind, chosen.places
     if kind is TargetKind.EXPLICIT:
-        return {each: request.explicit[each] for each in chosen}
+        named = zip(chosen.topics, chosen.partitions, strict=True)
+        return [request.explicit[each] for each in named]
     if kind is TargetKind.OFFSET:
-        return dict.fromkeys(chosen, request.value)
+        return [request.value] * len(places)
     if kind is TargetKind.SHIFT:
-        missing = [each for each in chosen if each not in current]
+        missing = [row for row, place in enumerate(places) if place == _NOWHERE]
         if missing:
             raise OffsetNotCommitted(
                 "{partition_count} partitions have no committed offset to shift",
-                _listed(missing),
+                chosen.listed(missing),
                 partition_count=len(missing),
             )
-        return {each: current[each].offset + request.value for each in chosen}
-    targets: dict[Partition, int | None] = {}
-    for each in chosen:
-        if kind is TargetKind.CURRENT and each in current:
-            targets[each] = current[each].offset
-        else:
-            earliest, latest = bounds[each]
-            targets[each] = earliest if kind is TargetKind.EARLIEST else latest
-    unknown = [each for each, target in targets.items() if target is None]
+        return [stored.offsets[place] + request.value for place in places]
+    targets = bounds.earliest if kind is TargetKind.EARLIEST else bounds.latest
+    unknown = [row for row, target in enumerate(targets) if target < 0]
+    if kind is TargetKind.CURRENT:
+        targets = [
+            latest if place == _NOWHERE else stored.offsets[place]
+            for place, latest in zip(places, targets, strict=True)
+        ]
+        unknown = [row for row in unknown if places[row] == _NOWHERE]
     if unknown:
         raise OffsetBoundsUnknown(
             "the {bound} offset of {partition_count} partitions is not known: give their bounds",
-            _listed(unknown),
+            chosen.listed(unknown),
             bound="earliest" if kind is TargetKind.EARLIEST else "latest",
             partition_count=len(unknown),
         )
-    return {each: target for each, target in targets.items() if target is not None}
+    return targets
 
 
-def _check_range(targets: Mapping[Partition, int], bounds: Mapping[Partition, Bounds]) -> None:
+def _check_range(chosen: _Chosen, targets: list[int], bounds: _BoundColumns) -> None:
     """Kafka's tool moves what is out of range to the nearest end, with a warning; we refuse."""
-    outside = tuple(
-        {
-            "topic": each[0].decode(),
-            "partition": each[1],
-            "offset": target,
-            **{name: bound for name, bound in bounds[each]._asdict().items() if bound is not None},
-        }
-        for each, target in targets.items()
-        if not _is_within(target, bounds[each])
-    )
+    outside = [
+        row
+        for row, (target, earliest, latest) in enumerate(zip(targets, *bounds, strict=True))
+        if not 0 <= target <= OFFSET_MAX or target < earliest or target > latest >= 0
+    ]
     if outside:
         raise OffsetOutOfRange(
             "{partition_count} of {chosen_count} partitions have not the offset that they are to"
             " be reset to",
-            outside,
+            tuple(
+                named | {"offset": targets[row]} | _known(bounds, row)
+                for named, row in zip(chosen.listed(outside), outside, strict=True)
+            ),
             partition_count=len(outside),
             chosen_count=len(targets),
         )
 
 
-def _is_within(target: int, bounds: Bounds) -> bool:
-    earliest, latest = bounds
-    return (earliest or 0) <= target <= (OFFSET_MAX if latest is None else latest)
+def _known(bounds: _BoundColumns, row: int) -> dict[str, object]:
+    return {name: column[row] for name, column in bounds._asdict().items() if column[row] >= 0}
 
 
-def _put(partition: Partition, target: int, stored: CommittedOffset | None) -> PutOffset:
+def _puts(chosen: _Chosen, targets: list[int], stored: CommittedColumns) -> PutColumns:
     """What described the position before does not describe another one."""
-    if stored is None or stored.offset != target or not stored.is_decodable:
-        return PutOffset(*partition, target)
-    return PutOffset(
-        *partition, target, stored.leader_epoch, stored.metadata, stored.expire_timestamp_ms
+    leader_epochs, metadata = [-1] * len(targets), [b""] * len(targets)
+    expire_timestamps_ms = [-1] * len(targets)
+    unchanged = [
+        (row, place)
+        for row, (place, target) in enumerate(zip(chosen.places, targets, strict=True))
+        if place != _NOWHERE and stored.offsets[place] == target and stored.are_decodable[place]
+    ]
+    for row, place in unchanged:
+        leader_epochs[row] = stored.leader_epochs[place]
+        metadata[row] = stored.metadata[place]
+        expire_timestamps_ms[row] = stored.expire_timestamps_ms[place]
+    return PutColumns(
+        chosen.topics, chosen.partitions, targets, leader_epochs, metadata, expire_timestamps_ms
     )
-
-
-def _listed(partitions: Iterable[Partition]) -> tuple[dict[str, object], ...]:
-    return tuple({"topic": topic.decode(), "partition": number} for topic, number in partitions)

@@ -51,8 +51,8 @@ async def offsets_at(runtime: Runtime, group_id: bytes, time_ms: int) -> dict[Pa
 async def state_at(
     runtime: Runtime, group_id: bytes, *, time_ms: int = -1, revision: int = -1
 ) -> tuple[int, dict[Partition, Change]]:
-    """What a group had committed at a time, or else right behind a log offset, and before which
-    log offset that was.
+    """What a group had committed at a time, or else right behind a log offset, sorted; and before
+    which log offset that was.
 
     Raises HistoryCompacted where that is not known any more, RecordUndecodable.
     """
@@ -60,18 +60,18 @@ async def state_at(
 
     def read() -> tuple[int, dict[Partition, Change]]:
         limit = end_of(log, time_ms, end) if time_ms >= 0 else min(revision + 1, end)
-        return limit, offsets_before(log, limit, end, group_id)
+        then = offsets_before(log, limit, end, group_id)
+        for (topic, partition), change in then.items():
+            if change.kind == UNREADABLE:
+                raise RecordUndecodable(
+                    "the offset that group {group!r} had in {topic}:{partition} cannot be read",
+                    group=group_id,
+                    topic=topic,
+                    partition=partition,
+                )
+        return limit, then
 
-    limit, then = await reading(read)
-    for (topic, partition), change in then.items():
-        if change.kind == UNREADABLE:
-            raise RecordUndecodable(
-                "the offset that group {group!r} had in {topic}:{partition} cannot be read",
-                group=group_id,
-                topic=topic,
-                partition=partition,
-            )
-    return limit, then
+    return await reading(read)
 
 
 def durable_log(runtime: Runtime, partition: int) -> tuple[PartitionLog, int]:

@@ -28,7 +28,7 @@ from offsetd_coordinator.offset_changes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -305,6 +305,22 @@ class Decision(NamedTuple):
     is_unchanged: bool = False
     """A commit of what is stored already: nothing is to be written, and it was taken."""
 
+    @classmethod
+    def of_batches(
+        cls,
+        request: Request | ExpireOffsets,
+        reply: Reply,
+        batches: tuple[tuple[bytes, int], ...],
+        now_ms: int,
+    ) -> Decision:
+        """To write these batches, each with its last offset, be they none."""
+        if not batches:
+            return cls(request, reply, None)
+        batch, last_offset = batches[-1]
+        if len(batches) == 1:
+            return cls(request, reply, None, batch, last_offset, now_ms)
+        return cls(request, reply, None, None, last_offset, now_ms, batches)
+
     def steps(self) -> Iterator[Decision]:
         """Each of `batches` as a decision of its own."""
         for batch, last_offset in self.batches:
@@ -327,3 +343,21 @@ class CommittedOffset(NamedTuple):
     revision: int
     end_offset: int
     is_decodable: bool = True
+
+
+class CommittedColumns(NamedTuple):
+    """Stored offsets, sorted by topic and partition: fields of `CommittedOffset`, of all."""
+
+    topics: Sequence[bytes]
+    partitions: Sequence[int]
+    offsets: Sequence[int]
+    leader_epochs: Sequence[int]
+    metadata: Sequence[bytes]
+    expire_timestamps_ms: Sequence[int]
+    end_offsets: Sequence[int]
+    are_decodable: Sequence[bool]
+
+    def places(self) -> dict[tuple[bytes, int], int]:
+        """Where each partition stands, in their order."""
+        named = zip(self.topics, self.partitions, strict=True)
+        return dict(zip(named, range(len(self.topics)), strict=True))

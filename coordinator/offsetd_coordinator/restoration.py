@@ -5,31 +5,38 @@ Pure: what is stored and what was comes in, batches come out.
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import TYPE_CHECKING, Final
+from itertools import count, repeat
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from offsetd_storage.record_batch import Record, encode_batch
-
-from offsetd_coordinator.errors import InvalidCommitSize
-from offsetd_coordinator.kernels.request_ids import HEADER_NAME
-from offsetd_coordinator.offset_changes import OffsetChange, RestoredReply
-from offsetd_coordinator.put_batches import answered_before, known_id
-from offsetd_coordinator.schemas.keys import OffsetKey, encode_key
-from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
+from offsetd_coordinator.deletion import joined_keys
+from offsetd_coordinator.offset_changes import OffsetChange, PutChanges, PutColumns, RestoredReply
+from offsetd_coordinator.put_batches import (
+    PutRows,
+    answered_before,
+    encode_offsets,
+    fits_one_batch,
+    known_id,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Sequence
 
     from offsetd_coordinator.history import Change
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.offset_changes import Partition, RestoreOffsets
     from offsetd_coordinator.put_batches import Encoder
     from offsetd_coordinator.replayed_state import ReplayedState
-    from offsetd_coordinator.requests import CommittedOffset
+    from offsetd_coordinator.requests import CommittedColumns
 
 CALL: Final = "RestoreGroup"
-# Of a record beside its key and its value, at most; and of a batch with a request's id.
-_RECORD_BYTES_MAX: Final = 48
-_BATCH_BYTES_MAX: Final = 128
+
+
+class _Written(NamedTuple):
+    """Batches, each with its last log offset; the first log offsets of commits and tombstones."""
+
+    batches: tuple[tuple[bytes, int], ...]
+    commits_at: int
+    tombstones_at: int
 
 
 def restored(
@@ -39,121 +46,105 @@ def restored(
 
     Raises InvalidCommitSize where a record is too large for any batch.
     """
-    request_id = known_id(CALL, request.request_id)
+    group_id, request_id = request.group_id, known_id(CALL, request.request_id)
     if not request.validate_only:
-        answered = answered_before(encoder, request.group_id, request_id)
+        answered = answered_before(encoder, group_id, request_id)
         if answered is not None:
             return RestoredReply(answered, (), is_repeated=True), ()
-    stored = {(each.topic, each.partition): each for each in _stored(state, request.group_id)}
-    written = [
+    stored = state.offsets.read_columns(group_id)
+    places = stored.places()
+    differing = [
         change
-        for partition, change in sorted(request.then.items())
-        if not _is_same(stored.get(partition), change)
+        for partition, change in request.then.items()
+        if not _is_stored(stored, places.get(partition), change)
     ]
-    deleted = sorted(stored.keys() - request.then.keys())
-    changes = [
-        *(OffsetChange(*_partition(each), _offset(stored, each), each.offset) for each in written),
-        *(OffsetChange(*each, _offset_of(stored[each]), None) for each in deleted),
-    ]
-    reply = RestoredReply(None, tuple(sorted(changes, key=lambda each: each[:2])))
-    if request.validate_only or not changes:
-        return reply, ()
+    deleted = sorted(places.keys() - request.then.keys())
+    puts = _puts(differing, encoder.now_ms)
+    named = zip(puts.topics, puts.partitions, strict=True)
+    before = [_offset(stored, places.get(each)) for each in named]
+    gone = [_offset(stored, places[each]) for each in deleted]
+    if request.validate_only or not (differing or deleted):
+        put = PutChanges(puts=puts, before=before)
+        return RestoredReply(None, _sorted(put, _deletions(deleted, gone, repeat(None)))), ()
+    keys = _tombstone_keys(state, group_id, deleted)
     # A request is known by the first record of its last batch, if that is a commit.
-    commits = [_commit(request.group_id, each, encoder) for each in written]
-    keys = chain(
-        (encode_key(_key(request.group_id, each)) for each in deleted),
-        state.other_keys(request.group_id, set(deleted)) if deleted else (),
-    )
-    records = [*((key, None) for key in keys), *commits]
-    batches = tuple(_batches(records, request_id if commits else b"", encoder))
-    return reply._replace(last_offset=batches[-1][1]), batches
+    written = _written(encoder, group_id, request_id if differing else b"", puts, keys)
+    put = PutChanges(puts=puts, before=before, first_revision=written.commits_at)
+    deletions = _deletions(deleted, gone, count(written.tombstones_at))
+    return RestoredReply(written.batches[-1][1], _sorted(put, deletions)), written.batches
 
 
-def _stored(state: ReplayedState, group_id: bytes) -> Iterable[CommittedOffset]:
-    return state.offsets.read_group(group_id)
-
-
-def _partition(change: Change) -> Partition:
-    return change.topic, change.partition
-
-
-def _offset(stored: Mapping[Partition, CommittedOffset], change: Change) -> int | None:
-    known = stored.get(_partition(change))
-    return None if known is None else _offset_of(known)
-
-
-def _offset_of(stored: CommittedOffset) -> int | None:
-    return stored.offset if stored.is_decodable else None
-
-
-def _is_same(stored: CommittedOffset | None, change: Change) -> bool:
-    return (
-        stored is not None
-        and stored.is_decodable
-        and stored.offset == change.offset
-        and stored.leader_epoch == change.leader_epoch
-        and stored.metadata == change.metadata
-    )
-
-
-def _key(group_id: bytes, partition: Partition) -> OffsetKey:
-    topic, number = partition
-    return OffsetKey(group=group_id.decode(), topic=topic.decode(), partition=number)
-
-
-def _commit(group_id: bytes, change: Change, encoder: Encoder) -> tuple[bytes, bytes | None]:
-    """It is committed now, and lives as long from now on as it was to live then."""
-    expire_ms = -1
-    if change.expire_time_ms >= 0:
-        lives_ms = max(0, change.expire_time_ms - change.commit_time_ms)
-        expire_ms = encoder.now_ms + lives_ms
-    value = OffsetCommitValue(
-        offset=change.offset,
-        leader_epoch=change.leader_epoch,
-        metadata=change.metadata.decode(),
-        commit_timestamp_ms=encoder.now_ms,
-        expire_timestamp_ms=expire_ms,
-    )
-    key = encode_key(_key(group_id, _partition(change)))
-    return key, value.encode(encoder.value_version)
-
-
-def _batches(
-    records: list[tuple[bytes, bytes | None]], request_id: bytes, encoder: Encoder
-) -> Iterator[tuple[bytes, int]]:
-    """One where they fit. The commits come last, and with them the request's id."""
-    parts: list[list[tuple[bytes, bytes | None]]] = [[]]
-    size = _BATCH_BYTES_MAX
-    for record in records:
-        record_bytes = len(record[0]) + len(record[1] or b"") + _RECORD_BYTES_MAX
-        if size + record_bytes > encoder.bytes_max:
-            if not parts[-1]:
-                raise InvalidCommitSize(
-                    "group_id", "a record exceeds {bytes_max} bytes", bytes_max=encoder.bytes_max
-                )
-            parts.append([])
-            size = _BATCH_BYTES_MAX
-        parts[-1].append(record)
-        size += record_bytes
-    # Of one batch the commits come first: its first record has the request's id.
-    parts[-1].sort(key=lambda record: record[1] is None)
+def _written(
+    encoder: Encoder,
+    group_id: bytes,
+    request_id: bytes,
+    puts: PutColumns,
+    keys: tuple[Bytes, Int64s],
+) -> _Written:
+    """One batch, of which the commits come first, where they fit; else they come last."""
     base_offset = encoder.base_offset
-    for part in parts:
-        has_id = request_id and part is parts[-1]
-        headers = ((HEADER_NAME.decode(), request_id),) if has_id else ()
-        encoded = encode_batch(
-            [
-                Record(
-                    key=key,
-                    value=value,
-                    offset=base_offset + place,
-                    timestamp_ms=encoder.now_ms,
-                    headers=headers if place == 0 else (),
-                )
-                for place, (key, value) in enumerate(part)
-            ],
-            base_offset=base_offset,
-            leader_epoch=encoder.leader_epoch,
-        )
-        base_offset += len(part)
-        yield encoded, base_offset - 1
+    whole = PutRows.of(group_id, request_id, puts, keys)
+    if fits_one_batch(encoder, whole):
+        batches = encode_offsets(encoder, whole)
+        return _Written(batches, base_offset, base_offset + len(puts.topics))
+    commits_at = base_offset + keys[1].size
+    tombstones = encode_offsets(encoder, PutRows.of(group_id, b"", PutColumns(), keys))
+    commits = encode_offsets(
+        encoder._replace(base_offset=commits_at), PutRows.of(group_id, request_id, puts)
+    )
+    return _Written((*tombstones, *commits), commits_at, base_offset)
+
+
+def _is_stored(stored: CommittedColumns, place: int | None, change: Change) -> bool:
+    return (
+        place is not None
+        and stored.are_decodable[place]
+        and stored.offsets[place] == change.offset
+        and stored.leader_epochs[place] == change.leader_epoch
+        and stored.metadata[place] == change.metadata
+    )
+
+
+def _offset(stored: CommittedColumns, place: int | None) -> int | None:
+    if place is None or not stored.are_decodable[place]:
+        return None
+    return stored.offsets[place]
+
+
+def _puts(then: Sequence[Change], now_ms: int) -> PutColumns:
+    """They are committed now, and live as long from now on as they were to live then."""
+    return PutColumns(
+        [change.topic for change in then],
+        [change.partition for change in then],
+        [change.offset for change in then],
+        [change.leader_epoch for change in then],
+        [change.metadata for change in then],
+        [
+            now_ms + max(0, change.expire_time_ms - change.commit_time_ms)
+            if change.expire_time_ms >= 0
+            else -1
+            for change in then
+        ],
+    )
+
+
+def _tombstone_keys(
+    state: ReplayedState, group_id: bytes, deleted: Sequence[Partition]
+) -> tuple[Bytes, Int64s]:
+    """The keys of these offsets, and behind them those that name them otherwise."""
+    entries = state.offsets.locate(group_id, deleted)
+    others = state.other_keys(group_id, set(deleted)) if deleted else []
+    return joined_keys(*state.offsets.keys_of(group_id, entries), others)
+
+
+def _deletions(
+    deleted: Sequence[Partition], before: Sequence[int | None], revisions: Iterable[int | None]
+) -> list[OffsetChange]:
+    return [
+        OffsetChange(topic, partition, offset, None, revision)
+        for (topic, partition), offset, revision in zip(deleted, before, revisions, strict=False)
+    ]
+
+
+def _sorted(put: PutChanges, gone: Sequence[OffsetChange]) -> Sequence[OffsetChange]:
+    return sorted((*put, *gone)) if gone else put

@@ -74,8 +74,12 @@ if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes
     from offsetd_coordinator.membership.calls import Step
     from offsetd_coordinator.offset_changes import OffsetsChange
-    from offsetd_coordinator.requests import CommittedOffset, GroupChange, Request
-
+    from offsetd_coordinator.requests import (
+        CommittedColumns,
+        CommittedOffset,
+        GroupChange,
+        Request,
+    )
 
 _NO_EXPIRY: Final = 3  # A version of OffsetCommitValue that cannot hold any.
 
@@ -247,6 +251,14 @@ class Shard:
                 raise undecodable_offset(group_id, offset.topic, offset.partition)
         offsets.sort()
         return offsets
+
+    def fetch_columns(self, group_id: bytes) -> CommittedColumns:
+        """All committed offsets of a group, by column. Raises RecordUndecodable."""
+        stored = self._state.offsets.read_columns(group_id)
+        if not all(stored.are_decodable):
+            place = stored.are_decodable.index(False)
+            raise undecodable_offset(group_id, stored.topics[place], stored.partitions[place])
+        return stored
 
     def list_groups(
         self, *, prefix: bytes = b"", after: bytes | None = None
@@ -484,8 +496,5 @@ class Shard:
             leader_epoch=self.leader_epoch,
             out=self._batch,
         )
-        batch, last_offset = batches[-1]
-        reply = deletion.reply._replace(last_offset=last_offset)
-        if len(batches) == 1:
-            return Decision(request, reply, None, batch, last_offset, now_ms)
-        return Decision(request, reply, None, None, last_offset, now_ms, batches)
+        reply = deletion.reply._replace(last_offset=batches[-1][1])
+        return Decision.of_batches(request, reply, batches, now_ms)

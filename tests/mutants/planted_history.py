@@ -65,8 +65,8 @@ HISTORY_MUTANTS = (
     Mutant(
         name="a restore leaves what was not there then",
         file=f"{_COORDINATOR}/restoration.py",
-        replace="    deleted = sorted(stored.keys() - request.then.keys())\n",
-        by="    deleted = sorted(stored.keys() - stored.keys())\n",
+        replace="    deleted = sorted(places.keys() - request.then.keys())\n",
+        by="    deleted = sorted(places.keys() - places.keys())\n",
         caught_by=_SERVICE,
     ),
     Mutant(

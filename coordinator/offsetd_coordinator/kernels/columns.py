@@ -166,6 +166,12 @@ MONOTONIC: Final = 9  # 0 or 1
 END_OFFSET: Final = 10  # -1: not reported
 COMMIT_COLUMNS: Final = 11
 
+# One offset that an administrator writes. What stands before is as in a commit; of a tombstone
+# the span of the topic is that of its whole key.
+PUT_EXPIRE_TIMESTAMP: Final = 7  # -1: none
+PUT_IS_TOMBSTONE: Final = 8  # 0 or 1
+PUT_COLUMNS: Final = 9
+
 NO_PRECONDITION: Final = 0
 EXPECTED_OFFSET: Final = 1
 EXPECTED_REVISION: Final = 2

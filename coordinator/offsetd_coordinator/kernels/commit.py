@@ -312,29 +312,39 @@ def _put_records(
     commit: Commit, times: CommitTimes, value_version: int, out: Bytes, position: int, limit: int
 ) -> int:
     """Write a record a partition; where they end, or -1."""
-    headers_size = NO_HEADERS_BYTES
-    if commit.request_id_size > 0:
-        headers_size += header_size(HEADER_NAME_SIZE, commit.request_id_size)
-    tag_size = 0
-    if value_version >= 4 and times.expire_timestamp >= 0:
-        tag_size = EXPIRE_TAG_BYTES
+    headers_size = headers_size_of(commit)
+    tags_size = tags_size_of(times.expire_timestamp, value_version)
     for row in range(commit.columns.shape[0]):
-        key_size = 10 + commit.group_size + commit.columns[row, TOPIC_SIZE]
-        value_size = tag_size + _value_size(commit.columns[row, METADATA_SIZE], value_version)
+        key_size = key_size_of(commit, row)
+        value_size = tags_size + value_size_of(commit.columns[row, METADATA_SIZE], value_version)
         size = record_size(0, row, key_size, value_size, headers_size)
         if position + size > limit:
             return -1
         position = put_record_start(out, position, 0, row, key_size, value_size, headers_size)
-        position = _put_key(commit, row, out, position)
+        position = put_key(commit, row, out, position)
         position = store_varint(out, position, value_size)
-        position = _put_value(commit, row, times, value_version, out, position)
-        position = _put_headers(commit, headers_size, out, position)
+        position = put_value(commit, row, times, value_version, out, position)
+        position = put_headers(commit, headers_size, out, position)
         headers_size = NO_HEADERS_BYTES  # Only the first record carries the request id.
     return position
 
 
 @inline_kernel
-def _put_key(commit: Commit, row: int, out: Bytes, position: int) -> int:
+def headers_size_of(commit: Commit) -> int:
+    """Bytes of the first record's headers, their count included."""
+    if commit.request_id_size == 0:
+        return NO_HEADERS_BYTES
+    return NO_HEADERS_BYTES + header_size(HEADER_NAME_SIZE, commit.request_id_size)
+
+
+@inline_kernel
+def key_size_of(commit: Commit, row: int) -> int:
+    """Bytes of an offset's key: record type, two lengths, the names, the partition."""
+    return int(10 + commit.group_size + commit.columns[row, TOPIC_SIZE])
+
+
+@inline_kernel
+def put_key(commit: Commit, row: int, out: Bytes, position: int) -> int:
     """Write an offset's key, record type 1; returns where it ends."""
     topic_size = commit.columns[row, TOPIC_SIZE]
     store_i16(out, position, 1)
@@ -351,7 +361,7 @@ def _put_key(commit: Commit, row: int, out: Bytes, position: int) -> int:
 
 
 @inline_kernel
-def _value_size(metadata_size: int, version: int) -> int:
+def value_size_of(metadata_size: int, version: int) -> int:
     """Bytes of an OffsetCommitValue of version 1, 3 or 4."""
     if version >= 4:
         # version, offset, leader epoch, metadata with a varint length, time, no tags
@@ -361,7 +371,13 @@ def _value_size(metadata_size: int, version: int) -> int:
 
 
 @inline_kernel
-def _put_value(
+def tags_size_of(expire_timestamp: int, version: int) -> int:
+    """Bytes of a value's tagged fields, beside their count."""
+    return EXPIRE_TAG_BYTES if version >= 4 and expire_timestamp >= 0 else 0
+
+
+@inline_kernel
+def put_value(
     commit: Commit, row: int, times: CommitTimes, version: int, out: Bytes, position: int
 ) -> int:
     """Write an OffsetCommitValue; returns where it ends."""
@@ -403,7 +419,7 @@ def _put_tags(times: CommitTimes, out: Bytes, position: int) -> int:
 
 
 @inline_kernel
-def _put_headers(commit: Commit, headers_size: int, out: Bytes, position: int) -> int:
+def put_headers(commit: Commit, headers_size: int, out: Bytes, position: int) -> int:
     """Write the count of headers and, if there is to be one, the request id."""
     if headers_size == NO_HEADERS_BYTES:
         store_i8(out, position, 0)

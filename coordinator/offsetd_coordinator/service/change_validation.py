@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from offsetd_coordinator.errors import InvalidGroupId, InvalidOffset, InvalidRequest
 from offsetd_coordinator.offset_changes import Bounds, ResetOffsets, TargetKind
 from offsetd_coordinator.service import validation
+from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
     from offsetd.v1 import group_service_pb2, offset_service_pb2
 
     from offsetd_coordinator.offset_changes import Partition
 
-_OFFSET_MAX = (1 << 63) - 1
 _FLAGS = {
     "earliest": TargetKind.EARLIEST,
     "latest": TargetKind.LATEST,
@@ -30,8 +30,9 @@ class Reset(NamedTuple):
     time_ms: int | None
 
 
-def read_reset(received: offset_service_pb2.ResetOffsetsRequest, now_ms: int) -> Reset:
-    """Raises the Invalid… error of the first field that breaks a rule."""
+async def read_reset(received: offset_service_pb2.ResetOffsetsRequest, now_ms: int) -> Reset:
+    """In turns. Raises the Invalid… error of the first field that breaks a rule."""
+    turns = Turns()
     validation.check_reason(received.reason)
     named = received.WhichOneof("target")
     if named is None:
@@ -44,7 +45,7 @@ def read_reset(received: offset_service_pb2.ResetOffsetsRequest, now_ms: int) ->
         case "shift_by":
             fields = {"kind": TargetKind.SHIFT, "value": received.shift_by}
         case "explicit":
-            fields = {"kind": TargetKind.EXPLICIT, "explicit": _explicit(received)}
+            fields = {"kind": TargetKind.EXPLICIT, "explicit": await _explicit(received, turns)}
         case "time" | "duration":
             fields = {"kind": TargetKind.EXPLICIT}
             time_ms = _time_ms(received, named, now_ms)
@@ -54,12 +55,19 @@ def read_reset(received: offset_service_pb2.ResetOffsetsRequest, now_ms: int) ->
             fields = {"kind": _FLAGS[named]}
     request = ResetOffsets(
         group_id=validation.written_group_id(received.group_id),
-        partitions=tuple(validation.topic_partitions(received.partitions, "partitions")),
+        partitions=tuple(
+            [
+                each
+                async for each in turns.each(
+                    validation.topic_partitions(received.partitions, "partitions")
+                )
+            ]
+        ),
         topics=tuple(
             validation.read_topic(topic, f"topics[{place}]")
             for place, topic in enumerate(received.topics)
         ),
-        bounds=_bounds(received),
+        bounds=await _bounds(received, turns),
         is_forced=received.force,
         request_id=validation.read_request_id(received.request_id),
         validate_only=received.validate_only,
@@ -80,16 +88,19 @@ def check_clone(received: group_service_pb2.CloneGroupRequest) -> tuple[bytes, b
     return source, target
 
 
-def _explicit(received: offset_service_pb2.ResetOffsetsRequest) -> dict[Partition, int]:
+async def _explicit(
+    received: offset_service_pb2.ResetOffsetsRequest, turns: Turns
+) -> dict[Partition, int]:
     if received.partitions or received.topics:
         raise InvalidRequest("explicit", "its partitions are those that are reset: name no others")
     offsets = received.explicit.offsets
     if not offsets:
         raise InvalidRequest("explicit.offsets", "name at least one partition")
     partitions = validation.topic_partitions(offsets, "explicit.offsets")
+    named = enumerate(zip(partitions, offsets, strict=True))
     return {
         partition: _offset(each.offset, f"explicit.offsets[{place}].offset")
-        for place, (partition, each) in enumerate(zip(partitions, offsets, strict=True))
+        async for place, (partition, each) in turns.each(named)
     }
 
 
@@ -109,10 +120,13 @@ def _time_ms(received: offset_service_pb2.ResetOffsetsRequest, named: str, now_m
     return time_ms
 
 
-def _bounds(received: offset_service_pb2.ResetOffsetsRequest) -> dict[Partition, Bounds]:
+async def _bounds(
+    received: offset_service_pb2.ResetOffsetsRequest, turns: Turns
+) -> dict[Partition, Bounds]:
     partitions = validation.topic_partitions(received.bounds, "bounds")
     bounds = {}
-    for place, (partition, each) in enumerate(zip(partitions, received.bounds, strict=True)):
+    named = enumerate(zip(partitions, received.bounds, strict=True))
+    async for place, (partition, each) in turns.each(named):
         field = f"bounds[{place}]"
         earliest = latest = None
         if each.HasField("earliest"):

@@ -22,7 +22,7 @@ from offsetd_coordinator.offset_files import (
     written,
 )
 from offsetd_coordinator.service import validation
-from offsetd_coordinator.service.offsets import until_durable
+from offsetd_coordinator.service.durable import until_durable
 from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:

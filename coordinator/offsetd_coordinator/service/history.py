@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import history_pb2
 
-from offsetd_coordinator.errors import CoordinatorError, InvalidRequest
+from offsetd_coordinator.errors import GroupIdNotFound, InvalidRequest
 from offsetd_coordinator.history import end_of, whole_changes
 from offsetd_coordinator.kernels.changes import COMMITTED, DELETED
-from offsetd_coordinator.offset_changes import OffsetChange, RestoredReply, RestoreOffsets
+from offsetd_coordinator.offset_changes import RestoredReply, RestoreOffsets
 from offsetd_coordinator.offset_history import durable_log, reading, state_at
 from offsetd_coordinator.restoration import CALL
 from offsetd_coordinator.service import validation
-from offsetd_coordinator.service.change_events import (
-    group_event,
-    listed_changes,
-    recorded_changes,
-)
-from offsetd_coordinator.service.offsets import until_durable
+from offsetd_coordinator.service.change_events import listed_changes, recorded_changes
+from offsetd_coordinator.service.durable import changed_group, until_durable
 from offsetd_coordinator.service.pages import (
     not_ours,
     page_token,
@@ -36,10 +32,10 @@ if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
     from offsetd_storage.partition_log import PartitionLog
 
-    from offsetd_coordinator.audit import AuditEvent
     from offsetd_coordinator.history import Change
     from offsetd_coordinator.node import Node
-    from offsetd_coordinator.requests import Reply
+    from offsetd_coordinator.offset_changes import OffsetChange
+    from offsetd_coordinator.runtime import Runtime
 
 PAGE_SIZE_DEFAULT: Final = 1000
 PAGE_SIZE_MAX: Final = 10_000
@@ -62,6 +58,8 @@ class HistoryService:
         partition = runtime.partition_of(group_id)
         log, end = durable_log(runtime, partition)
         oldest, page = await reading(question.page, log, end)
+        if not page:
+            await self._check_known(runtime, group_id, log, end)
         response = history_pb2.ListOffsetHistoryResponse()
         response.oldest_revision.log_partition = partition
         response.oldest_revision.log_offset = oldest
@@ -95,39 +93,43 @@ class HistoryService:
             request_id=request_id,
             validate_only=received.validate_only,
         )
-
-        def event_of(reply: Reply) -> AuditEvent:
-            assert isinstance(reply, RestoredReply)
-            return group_event(
-                CALL,
-                group_id,
-                {
-                    "restored_before": limit,
-                    "force": received.force,
-                    "offset_count": len(reply.changes),
-                    "changes": listed_changes(reply.changes),
-                },
-                time_ms=administration.clock.now_ms(),
-                reason=received.reason,
-                request_id=received.request_id,
-            )
-
-        ticket, outcome = administration.change_group(request, event_of)
-        await until_durable(runtime, ticket)
-        if isinstance(outcome, CoordinatorError):
-            raise outcome
-        assert isinstance(outcome, RestoredReply)
-        changes: Sequence[OffsetChange] = outcome.changes
-        if outcome.is_repeated:
+        reply = await changed_group(
+            self._node,
+            received,
+            request,
+            RestoredReply,
+            lambda reply: {
+                "restored_before": limit,
+                "force": received.force,
+                "offset_count": len(reply.changes),
+                "changes": listed_changes(reply.changes),
+            },
+        )
+        changes: Sequence[OffsetChange] = reply.changes
+        if reply.is_repeated:
             known = administration.find(CALL, received.request_id)
             changes = () if known is None else recorded_changes(known.event.what)
-        response = history_pb2.RestoreGroupResponse(changes=map(_restored, changes))
-        response.restored_before.log_partition = runtime.partition_of(group_id)
+        partition = runtime.partition_of(group_id)
+        response = history_pb2.RestoreGroupResponse()
+        response.restored_before.log_partition = partition
         response.restored_before.log_offset = limit
-        if outcome.last_offset is not None:
-            response.revision.log_partition = runtime.partition_of(group_id)
-            response.revision.log_offset = outcome.last_offset
+        async for change in Turns().each(changes):
+            _set_restored(response.changes.add(), partition, change)
+        if reply.last_offset is not None:
+            response.revision.log_partition = partition
+            response.revision.log_offset = reply.last_offset
         return response.SerializeToString()
+
+    async def _check_known(
+        self, runtime: Runtime, group_id: bytes, log: PartitionLog, end: int
+    ) -> None:
+        """Raises GroupIdNotFound for a group that does not exist, and is not in the log either."""
+        ticket, group = runtime.get_group(group_id)
+        await until_durable(runtime, ticket)
+        if isinstance(group, GroupIdNotFound):
+            _, events = await reading(whole_changes, log, None, end, group_id, _first)
+            if not events:
+                raise group
 
 
 class _Question:
@@ -191,6 +193,10 @@ class _Question:
         return whole_changes(log, start, end, self._group_id, take)
 
 
+def _first(changes: Iterator[Change]) -> list[Change]:
+    return list(islice(changes, 1))
+
+
 def _below(changes: Iterator[Change], limit: int) -> Iterator[Change]:
     for change in changes:
         if change.log_offset >= limit:
@@ -219,13 +225,18 @@ def set_event(event: history_pb2.OffsetEvent, log_partition: int, change: Change
             set_time(committed.expire_time, change.expire_time_ms)
 
 
-def _restored(change: OffsetChange) -> history_pb2.RestoredOffset:
-    return history_pb2.RestoredOffset(
-        topic=change.topic.decode(),
-        partition=change.partition,
-        offset_before=change.before,
-        offset_after=change.after,
-    )
+def _set_restored(
+    restored: history_pb2.RestoredOffset, log_partition: int, change: OffsetChange
+) -> None:
+    restored.topic = change.topic.decode()
+    restored.partition = change.partition
+    if change.before is not None:
+        restored.offset_before = change.before
+    if change.after is not None:
+        restored.offset_after = change.after
+    if change.revision is not None:
+        restored.revision.log_partition = log_partition
+        restored.revision.log_offset = change.revision
 
 
 def _read_time(time: Timestamp, field: str) -> int:

@@ -15,12 +15,17 @@ from offsetd_coordinator.errors import (
     StorageUnavailable,
     TooManyBytesInFlight,
 )
-from offsetd_coordinator.offset_changes import OffsetsChangedReply, PutOffset, PutOffsets
+from offsetd_coordinator.offset_changes import (
+    OffsetsChangedReply,
+    PutColumns,
+    PutOffset,
+    PutOffsets,
+)
 from offsetd_coordinator.offset_files import NAMELESS, OffsetReader, Unreadable
 from offsetd_coordinator.service import statuses, validation
 from offsetd_coordinator.service.change_events import group_event, listed_changes
+from offsetd_coordinator.service.durable import until_durable
 from offsetd_coordinator.service.exports import read_format
-from offsetd_coordinator.service.offsets import until_durable
 from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
@@ -132,7 +137,7 @@ class ImportService:
         administration = self._node.administering()
         request = PutOffsets(
             group_id=group_id,
-            offsets=tuple(sorted(offsets)),
+            offsets=PutColumns.of(sorted(offsets)),
             call="ImportOffsets",
             request_id=validation.read_request_id(options.request_id),
             validate_only=options.validate_only,

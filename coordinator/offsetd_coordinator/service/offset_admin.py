@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -15,7 +17,7 @@ from offsetd_coordinator.errors import (
 from offsetd_coordinator.offset_changes import (
     Bounds,
     OffsetsChangedReply,
-    PutOffset,
+    PutColumns,
     PutOffsets,
     TargetKind,
 )
@@ -23,23 +25,22 @@ from offsetd_coordinator.offset_history import offsets_at
 from offsetd_coordinator.service import validation
 from offsetd_coordinator.service.change_events import (
     CHANGES_MAX,
-    group_event,
     listed_changes,
     recorded_changes,
 )
 from offsetd_coordinator.service.change_validation import check_clone, read_reset
-from offsetd_coordinator.service.offsets import until_durable
+from offsetd_coordinator.service.durable import changed_group, until_durable
+from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Sequence
 
     from offsetd_coordinator.administration import Administration
-    from offsetd_coordinator.audit import AuditEvent
     from offsetd_coordinator.kafka_bounds import KafkaBounds
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.offset_changes import OffsetChange, OffsetsChange, Partition
     from offsetd_coordinator.offset_changes import ResetOffsets as Reset
-    from offsetd_coordinator.requests import CommittedOffset, Reply
+    from offsetd_coordinator.requests import CommittedColumns
     from offsetd_coordinator.runtime import Runtime
 
 _BOUNDLESS: Final = frozenset((TargetKind.CURRENT,))
@@ -57,34 +58,31 @@ class OffsetAdmin:
         runtime, administration = self._node.serving(), self._node.administering()
         received = validation.parse(offset_service_pb2.ResetOffsetsRequest, message)
         now_ms = administration.clock.now_ms()
-        request, time_ms = read_reset(received, now_ms)
+        request, time_ms = await read_reset(received, now_ms)
         if time_ms is not None:
             request = await _to_time(runtime, request, time_ms)
+            await asyncio.sleep(0)  # To decide takes a turn of its own.
         request = await self._with_bounds(runtime, request)
-
-        def event_of(reply: Reply) -> AuditEvent:
-            assert isinstance(reply, OffsetsChangedReply)
-            return group_event(
-                "ResetOffsets",
-                request.group_id,
-                {
-                    "target": received.WhichOneof("target"),
-                    "value": request.value if time_ms is None else time_ms,
-                    "force": request.is_forced,
-                    "offset_count": len(reply.changes),
-                    "changes": listed_changes(reply.changes),
-                },
-                time_ms=now_ms,
-                reason=received.reason,
-                request_id=received.request_id,
-            )
-
-        ticket, outcome = administration.change_group(request, event_of)
-        await until_durable(runtime, ticket)
-        reply, changes = _answered(outcome, administration, request, received.request_id)
-        response = offset_service_pb2.ResetOffsetsResponse(changes=map(_change, changes))
+        reply = await changed_group(
+            self._node,
+            received,
+            request,
+            OffsetsChangedReply,
+            lambda reply: {
+                "target": received.WhichOneof("target"),
+                "value": request.value if time_ms is None else time_ms,
+                "force": request.is_forced,
+                "offset_count": len(reply.changes),
+                "changes": listed_changes(reply.changes),
+            },
+        )
+        changes = _changes(reply, administration, request, received.request_id)
+        partition = runtime.partition_of(request.group_id)
+        response = offset_service_pb2.ResetOffsetsResponse()
+        async for change in Turns().each(changes):
+            _set_change(response.changes.add(), partition, change)
         if reply.last_offset is not None:
-            response.revision.log_partition = runtime.partition_of(request.group_id)
+            response.revision.log_partition = partition
             response.revision.log_offset = reply.last_offset
         return response.SerializeToString()
 
@@ -98,43 +96,38 @@ class OffsetAdmin:
             for place, topic in enumerate(received.topics)
         }
         source_ticket, stored = await _stored_offsets(runtime, source)
-        copied = [each for each in stored if not topics or each.topic in topics]
+        copied = put_columns(stored, topics)
         request = PutOffsets(
             group_id=target,
-            offsets=put_offsets(copied),
+            offsets=copied,
             call="CloneGroup",
             is_new=not received.overwrite,
             request_id=validation.read_request_id(received.request_id),
             validate_only=received.validate_only,
         )
-
-        def event_of(reply: Reply) -> AuditEvent:
-            assert isinstance(reply, OffsetsChangedReply)
-            return group_event(
-                "CloneGroup",
-                target,
-                {
-                    "source": received.source_group_id,
-                    "topics": list(received.topics[:CHANGES_MAX]),
-                    "offset_count": len(reply.changes),
-                    "kept_offset_count": _kept(reply),
-                    "changes": listed_changes(reply.changes),
-                },
-                time_ms=administration.clock.now_ms(),
-                reason=received.reason,
-                request_id=received.request_id,
-            )
-
-        ticket, outcome = administration.change_group(request, event_of)
-        await until_durable(runtime, max(ticket, source_ticket))
-        reply, changes = _answered(outcome, administration, request, received.request_id)
-        response = group_service_pb2.CloneGroupResponse(
-            offset_count=len(copied),
-            kept_offset_count=_kept(reply),
-            changes=map(_change, changes[:CHANGES_MAX]),
+        reply = await changed_group(
+            self._node,
+            received,
+            request,
+            OffsetsChangedReply,
+            lambda reply: {
+                "source": received.source_group_id,
+                "topics": list(received.topics[:CHANGES_MAX]),
+                "offset_count": len(reply.changes),
+                "kept_offset_count": _kept(reply),
+                "changes": listed_changes(reply.changes),
+            },
         )
+        await until_durable(runtime, source_ticket)
+        changes = _changes(reply, administration, request, received.request_id)
+        partition = runtime.partition_of(target)
+        response = group_service_pb2.CloneGroupResponse(
+            offset_count=len(copied.topics), kept_offset_count=_kept(reply)
+        )
+        for change in changes[:CHANGES_MAX]:
+            _set_change(response.changes.add(), partition, change)
         if reply.last_offset is not None:
-            response.revision.log_partition = runtime.partition_of(target)
+            response.revision.log_partition = partition
             response.revision.log_offset = reply.last_offset
         return response.SerializeToString()
 
@@ -145,7 +138,7 @@ class OffsetAdmin:
         chosen: set[Partition] = {*request.partitions, *request.explicit}
         if not chosen and not request.topics:
             stored = (await _stored_offsets(runtime, request.group_id))[1]
-            chosen = {(each.topic, each.partition) for each in stored}
+            chosen = set(stored.places())
         missing = {each for each in chosen if None in request.bounds.get(each, Bounds())}
         if not missing and not request.topics:
             return request
@@ -159,19 +152,20 @@ class OffsetAdmin:
         return attrs.evolve(request, bounds=found)
 
 
-def put_offsets(stored: Iterable[CommittedOffset]) -> tuple[PutOffset, ...]:
-    """Stored offsets, to be written again."""
-    return tuple(
-        PutOffset(
-            each.topic,
-            each.partition,
-            each.offset,
-            each.leader_epoch,
-            each.metadata,
-            each.expire_timestamp_ms,
-        )
-        for each in stored
+def put_columns(stored: CommittedColumns, topics: Collection[bytes] = ()) -> PutColumns:
+    """Stored offsets, of these topics or of all, to be written again."""
+    columns = PutColumns(
+        stored.topics,
+        stored.partitions,
+        stored.offsets,
+        stored.leader_epochs,
+        stored.metadata,
+        stored.expire_timestamps_ms,
     )
+    if not topics:
+        return columns
+    is_chosen = [topic in topics for topic in stored.topics]
+    return PutColumns._make(list(compress(column, is_chosen)) for column in columns)
 
 
 async def _to_time(runtime: Runtime, request: Reset, time_ms: int) -> Reset:
@@ -201,38 +195,39 @@ async def _to_time(runtime: Runtime, request: Reset, time_ms: int) -> Reset:
     return attrs.evolve(request, explicit=targets, partitions=(), topics=())
 
 
-async def _stored_offsets(
-    runtime: Runtime, group_id: bytes
-) -> tuple[int, Sequence[CommittedOffset]]:
+async def _stored_offsets(runtime: Runtime, group_id: bytes) -> tuple[int, CommittedColumns]:
     """All offsets of a group that has any, with the ticket that they rest on; at once.
 
     A refusal waits for its ticket. Raises GroupIdNotFound, RecordUndecodable.
     """
-    ticket, outcome = runtime.fetch(group_id, None, require_stable=False)
-    if isinstance(outcome, CoordinatorError) or not outcome:
+    ticket, outcome = runtime.fetch_columns(group_id)
+    if isinstance(outcome, CoordinatorError):
         await until_durable(runtime, ticket)
-        if isinstance(outcome, CoordinatorError):
-            raise outcome
+        raise outcome
+    if not outcome.topics:
+        await until_durable(runtime, ticket)
         raise GroupIdNotFound("there is no group {group!r} with offsets", group=group_id)
     return ticket, outcome
 
 
-def _answered(
-    outcome: Reply | CoordinatorError,
+def _changes(
+    reply: OffsetsChangedReply,
     administration: Administration,
     request: OffsetsChange,
     request_id: str,
-) -> tuple[OffsetsChangedReply, Sequence[OffsetChange]]:
-    """The reply, and its changes: those of the first time, where the request is repeated."""
-    if isinstance(outcome, CoordinatorError):
-        raise outcome
-    assert isinstance(outcome, OffsetsChangedReply)
-    if not outcome.is_repeated:
-        return outcome, outcome.changes
+) -> Sequence[OffsetChange]:
+    """Those of the reply; of the first time, where the request is repeated."""
+    if not reply.is_repeated or reply.last_offset is None:
+        return reply.changes
     known = administration.find(request.call, request_id)
     if known is None or known.event.what.get("group") != request.group_id.decode():
-        return outcome, ()
-    return outcome, recorded_changes(known.event.what)
+        return ()
+    what = known.event.what
+    first_revision = reply.last_offset - what["offset_count"] + 1
+    return [
+        change._replace(revision=first_revision + place)
+        for place, change in enumerate(recorded_changes(what))
+    ]
 
 
 def _kept(reply: OffsetsChangedReply) -> int:
@@ -240,10 +235,15 @@ def _kept(reply: OffsetsChangedReply) -> int:
     return max(0, reply.stored_count - replaced)
 
 
-def _change(change: OffsetChange) -> offset_service_pb2.OffsetChange:
-    return offset_service_pb2.OffsetChange(
-        topic=change.topic.decode(),
-        partition=change.partition,
-        offset_before=change.before,
-        offset_after=change.after,
-    )
+def _set_change(
+    message: offset_service_pb2.OffsetChange, log_partition: int, change: OffsetChange
+) -> None:
+    assert change.after is not None, "neither a reset nor a clone deletes"
+    message.topic = change.topic.decode()
+    message.partition = change.partition
+    if change.before is not None:
+        message.offset_before = change.before
+    message.offset_after = change.after
+    if change.revision is not None:
+        message.revision.log_partition = log_partition
+        message.revision.log_offset = change.revision

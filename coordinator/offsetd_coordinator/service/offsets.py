@@ -9,17 +9,15 @@ from offsetd.v1 import offset_service_pb2, types_pb2
 from offsetd_coordinator.errors import CoordinatorError, InvalidGroupId
 from offsetd_coordinator.requests import CommitReply, DeleteOffsetsReply
 from offsetd_coordinator.service import validation
-from offsetd_coordinator.service.change_events import group_event, listed_partitions
+from offsetd_coordinator.service.change_events import listed_partitions
+from offsetd_coordinator.service.durable import changed_group, until_durable
 from offsetd_coordinator.service.fetch_answer import FetchAnswer
 from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from offsetd_coordinator.audit import AuditEvent
     from offsetd_coordinator.node import Node
-    from offsetd_coordinator.requests import Reply
-    from offsetd_coordinator.runtime import Runtime
     from offsetd_coordinator.service.commit_parser import CommitParser
 
 _ITEMS_PER_GROUP: Final = 10
@@ -76,29 +74,19 @@ class OffsetService:
 
     async def delete_offsets(self, message: bytes) -> bytes:
         """Deletes offsets; the answer leaves once that is durable."""
-        runtime, administration = self._node.serving(), self._node.administering()
+        runtime = self._node.serving()
         received = validation.parse(offset_service_pb2.DeleteOffsetsRequest, message)
         request = validation.delete_offsets(received)
-
-        def event_of(reply: Reply) -> AuditEvent:
-            assert isinstance(reply, DeleteOffsetsReply)
-            return group_event(
-                "DeleteOffsets",
-                request.group_id,
-                {
-                    "offset_count": len(reply.deleted),
-                    "deleted": listed_partitions(reply.deleted),
-                },
-                time_ms=administration.clock.now_ms(),
-                reason=received.reason,
-                request_id=received.request_id,
-            )
-
-        ticket, outcome = administration.change_group(request, event_of)
-        await until_durable(runtime, ticket)
-        if isinstance(outcome, CoordinatorError):
-            raise outcome
-        assert isinstance(outcome, DeleteOffsetsReply)
+        outcome = await changed_group(
+            self._node,
+            received,
+            request,
+            DeleteOffsetsReply,
+            lambda reply: {
+                "offset_count": len(reply.deleted),
+                "deleted": listed_partitions(reply.deleted),
+            },
+        )
         response = offset_service_pb2.DeleteOffsetsResponse(
             deleted=[
                 types_pb2.TopicPartition(topic=topic.decode(), partition=partition)
@@ -109,13 +97,6 @@ class OffsetService:
             response.revision.log_partition = runtime.partition_of(request.group_id)
             response.revision.log_offset = outcome.last_offset
         return response.SerializeToString()
-
-
-async def until_durable(runtime: Runtime, ticket: int) -> None:
-    """Returns once the ticket is durable. Raises StorageUnavailable if it cannot be."""
-    waiting = runtime.durable(ticket)
-    if waiting is not None:
-        await waiting
 
 
 def committed(log_partition: int, reply: CommitReply) -> offset_service_pb2.CommitOffsetsResponse:

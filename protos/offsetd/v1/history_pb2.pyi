@@ -108,16 +108,18 @@ class RestoreGroupResponse(_message.Message):
     def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., changes: _Optional[_Iterable[_Union[RestoredOffset, _Mapping]]] = ..., restored_before: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ...) -> None: ...
 
 class RestoredOffset(_message.Message):
-    __slots__ = ("topic", "partition", "offset_before", "offset_after")
+    __slots__ = ("topic", "partition", "offset_before", "offset_after", "revision")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_BEFORE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_AFTER_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     offset_before: int
     offset_after: int
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset_before: _Optional[int] = ..., offset_after: _Optional[int] = ...) -> None: ...
+    revision: _types_pb2.Revision
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset_before: _Optional[int] = ..., offset_after: _Optional[int] = ..., revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ...) -> None: ...
 
 class WatchOffsetsRequest(_message.Message):
     __slots__ = ("group_ids", "group_id_prefix", "topics", "token", "from_oldest", "progress_interval")

@@ -126,7 +126,8 @@ class OffsetServiceServicer(object):
     def ListOffsetHistory(self, request, context):
         """Commits and deletions of one group's offsets, as far as the log has kept them: all of the last
         `history.ms`, and what was not cleaned yet. OUT_OF_RANGE (COMPACTED) for what is older, with
-        `oldest_revision` in the metadata.
+        `oldest_revision` in the metadata. NOT_FOUND (GROUP_ID_NOT_FOUND) for a group that does not
+        exist, and of which the log knows nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
