@@ -36,6 +36,8 @@ SETTINGS = (
     attrs.evolve(SMALL, journal_header_bytes=1024),
     attrs.evolve(SMALL, other_topics=(TopicSpec(topic="other", partitions=2, log=_CONFIG),)),
 )
+# A few frames fill both files of the journal.
+SMALLEST_JOURNALS = tuple(attrs.evolve(each, journal_header_bytes=2048) for each in SETTINGS[:3])
 
 
 class Killed(BaseException):

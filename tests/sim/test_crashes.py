@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import os
 from time import monotonic
+from typing import TYPE_CHECKING
 
 import pytest
 from log_stores import seeded
+from offsetd_storage.journal import Journal
 from offsetd_storage.simulated_files import SimulatedFiles
-from sim.crash_explorer import SETTINGS, Explorer, Run
+from sim.crash_explorer import SETTINGS, SMALLEST_JOURNALS, Explorer, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
 STATES = int(os.environ.get("OFFSETD_TEST_CRASH_STATES", "20000" if NIGHTLY else "5000"))
 
 
-def play(run: Run, explorer: Explorer | None, *, steps: int) -> None:
-    """A script by chance: commits, moves of the recovery points, stops and crashes.
-
-    One script in three only commits, so that the journal fills up and has to free itself.
-    """
+def play(run: Run, explorer: Explorer | None, *, steps: int, commits_chance: float = 0.75) -> None:
+    """A script by chance: commits, moves of the recovery points, stops and crashes."""
     random = run.random
-    commits_chance = 1.0 if random.random() < 1 / 3 else 0.75
 
     def begin() -> None:
         if explorer is not None:
@@ -49,20 +50,41 @@ def play(run: Run, explorer: Explorer | None, *, steps: int) -> None:
     begin()
 
 
+@pytest.fixture
+def fillings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The frames, in bytes, for which both files of a journal were full."""
+    found: list[int] = []
+    make_room: Callable[[Journal, int], bool] = Journal.make_room
+
+    def noted(journal: Journal, payload_bytes: int) -> bool:
+        has_room = make_room(journal, payload_bytes)
+        if not has_room:
+            found.append(payload_bytes)
+        return has_room
+
+    monkeypatch.setattr(Journal, "make_room", noted)
+    return found
+
+
 @pytest.mark.slow
-def test_at_every_operation_every_crash_state_recovers() -> None:
+def test_at_every_operation_every_crash_state_recovers(fillings: list[int]) -> None:
     random = seeded()
     explorer = Explorer(random, samples=2, again_chance=0.1, interleave_chance=0.05)
     rounds, started = 0, monotonic()
     while explorer.states < STATES:
         # Sectors smaller than real ones tear what is small, too.
         files = SimulatedFiles(sector_bytes=random.choice([64, 512]))
-        play(Run(files, random, SETTINGS), explorer, steps=12)
+        if rounds % 3:
+            play(Run(files, random, SETTINGS), explorer, steps=12)
+        else:  # The journal fills up, and has to free itself.
+            run = Run(files, random, SMALLEST_JOURNALS)
+            play(run, explorer, steps=12, commits_chance=1.0)
         rounds += 1
     print(
         f"{explorer.states} crash states, {explorer.nested} of them in recovery,"
-        f" {rounds} rounds, {monotonic() - started:.0f} s"
+        f" {rounds} rounds, {len(fillings)} full journals, {monotonic() - started:.0f} s"
     )
+    assert len(fillings) >= rounds / 3, "the journal did not have to free itself"
 
 
 @pytest.mark.slow
