@@ -150,8 +150,8 @@ MUTANTS = (
     Mutant(
         name="a read before what it rests on is durable",
         file=f"{_COORDINATOR}/runtime.py",
-        replace="            return self._tickets[partition], shard.fetch(\n",
-        by="            return 0, shard.fetch(\n",
+        replace="            return self._tickets[partition], question(shard)\n",
+        by="            return 0, question(shard)\n",
         caught_by="tests/unit/coordinator/test_runtime.py",
     ),
     Mutant(
