@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import attrs
-from offsetd_storage.cleaner.clean import open_folder, read_history
+from offsetd_storage.cleaner.clean import read_history
+from offsetd_storage.cleaner.offline import viewed_log
 from offsetd_storage.cleaner.plan import log_to_clean
 from offsetd_storage.cleaner.summaries import log_summary
-from offsetd_storage.retention import plan_retention, segment_figures
+from offsetd_storage.retention import plan_of_log
 
 if TYPE_CHECKING:
     from offsetd_storage.cleaner.plan import LogToClean
@@ -45,32 +46,17 @@ def describe_cleaning(
 
     Raises DamageFound, FolderMismatch, CorruptBatch, OldMessageFormat, OSError.
     """
-    point = view.recovery_point
-    log = open_folder(
-        view.folder,
-        files,
-        config,
-        settles=False,
-        recovery_point=point,
-        log_start_offset=start_offset if point is None else point.log_start_offset,
-    )
-    try:
+    with viewed_log(files, view, config, log_start_offset=start_offset) as log:
         history = read_history(log)
         summary = log_summary(
             files,
             log,
-            recovery_point=point,
+            recovery_point=view.recovery_point,
             history=history,
             checkpoint=first_dirty,
             delete_horizon_ms=history.delete_horizon_ms,
         )
-        plan = plan_retention(
-            segment_figures(files, log),
-            config,
-            log_start_offset=log.log_start_offset,
-            high_watermark=log.offset_next,
-            now_ms=now_ms,
-        )
+        plan = plan_of_log(files, log, now_ms=now_ms)
         return CleaningDescription(
             start_offset=log.log_start_offset,
             end_offset=log.offset_next,
@@ -81,5 +67,3 @@ def describe_cleaning(
             due_bytes=plan.freed_bytes,
             blocked=plan.blocked,
         )
-    finally:
-        log.abandon()

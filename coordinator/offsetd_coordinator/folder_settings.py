@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from offsetd_storage.cleaner.clean import open_folder
+from offsetd_storage.cleaner.offline import viewed_log
 
 from offsetd_coordinator.config_shard import ConfigShard
 from offsetd_coordinator.topics import CONFIG_PARTITION
@@ -30,17 +30,9 @@ def configs_of_folder(files: Files, view: FolderView, static: TopicConfigs) -> T
     """The same of a folder that is only looked at. Raises DamageFound."""
     for each in view.logs:
         if each.topic_partition == CONFIG_PARTITION:
-            log = open_folder(
-                each.folder,
-                files,
-                static.log_config(CONFIG_PARTITION.topic),
-                settles=False,
-                recovery_point=each.recovery_point,
-            )
-            try:
+            config = static.log_config(CONFIG_PARTITION.topic)
+            with viewed_log(files, each, config) as log:
                 return _replayed(log, static)
-            finally:
-                log.abandon()
     return static
 
 

@@ -13,13 +13,13 @@ from offsetd_storage.cleaner.clean import CleanerTools
 from offsetd_storage.cleaner.cleaner_thread import new_map
 from offsetd_storage.cleaner.offline import clean_partition, preview_partition, roll_active
 from offsetd_storage.cleaner.throttle import Throttle
-from offsetd_storage.errors import InvalidSetting, StorageError, StorageFailed
-from offsetd_storage.quarantine import DamageFound
+from offsetd_storage.errors import InvalidSetting
 from offsetd_storage.settings import canonical_name
 from offsetd_storage.store_config import OFFSETS_TOPIC
 from offsetd_storage.topic_configs import TOPIC_SETTINGS
 
 from offsetd_coordinator.live_folder import seen_steadily
+from offsetd_coordinator.partition_outcomes import PartitionOutcome, outcome_of
 from offsetd_coordinator.server import store_config
 from offsetd_coordinator.settings_sources import SettingsError, load_settings
 
@@ -62,15 +62,6 @@ class CleaningSettings:
                 _CLEANUP_POLICY, f"nothing here says how {self.topic} is kept: --set it"
             )
         return configs.with_changes(self.topic, self.changes).log_config(self.topic)
-
-
-@attrs.frozen(kw_only=True)
-class PartitionOutcome:
-    """What became of a partition: a report, or a problem, or (no segment may be cleaned) none."""
-
-    topic_partition: TopicPartition
-    report: CleanReport | None = None
-    problem: str | None = None
 
 
 def read_cleaning_settings(
@@ -130,7 +121,7 @@ def cleaned_partitions(
     tools: CleanerTools,
     *,
     rolls_active: bool,
-) -> Iterator[PartitionOutcome]:
+) -> Iterator[PartitionOutcome[CleanReport]]:
     """Cleans one log after the other; one that is damaged, or cannot be cleaned, is told.
 
     Raises StorageFull where no segment can be rolled; StorageFailed.
@@ -139,11 +130,7 @@ def cleaned_partitions(
         roll_active(store, [each for each in partitions if each in store.logs])
     checkpoint = CleanerCheckpoint(tools.files, folder)
     for topic_partition in partitions:
-        damage = store.quarantined.get(topic_partition)
-        if damage is not None:
-            yield PartitionOutcome(topic_partition=topic_partition, problem=str(damage))
-            continue
-        yield _outcome(
+        yield outcome_of(
             topic_partition, partial(clean_partition, store, topic_partition, tools, checkpoint)
         )
 
@@ -156,7 +143,7 @@ def previewed_partitions(
     *,
     log_starts: Mapping[TopicPartition, int],
     rolls_active: bool,
-) -> Iterator[PartitionOutcome]:
+) -> Iterator[PartitionOutcome[CleanReport]]:
     """What `cleaned_partitions` would do, without a change to the folder.
 
     A server may clean it meanwhile: what it exchanged is looked at again.
@@ -172,18 +159,4 @@ def previewed_partitions(
             log_start_offset=log_starts.get(topic_partition, 0),
             rolls_active=rolls_active,
         )
-        yield _outcome(topic_partition, partial(seen_steadily, tools.files, view, log, look))
-
-
-def _outcome(
-    topic_partition: TopicPartition, clean: Callable[[], CleanReport | None]
-) -> PartitionOutcome:
-    try:
-        return PartitionOutcome(topic_partition=topic_partition, report=clean())
-    except StorageFailed:
-        raise
-    except DamageFound as found:
-        damage = found.of(topic_partition)
-        return PartitionOutcome(topic_partition=topic_partition, problem=str(damage))
-    except (StorageError, OSError) as error:
-        return PartitionOutcome(topic_partition=topic_partition, problem=str(error))
+        yield outcome_of(topic_partition, partial(seen_steadily, tools.files, view, log, look))

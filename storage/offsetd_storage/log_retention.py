@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from offsetd_storage.errors import OffsetOutOfRange, PolicyViolation, StorageFull
-from offsetd_storage.retention import plan_retention, segment_figures
+from offsetd_storage.retention import plan_of_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,14 +38,7 @@ def planned(
     store: LogStore, topic_partition: TopicPartition, *, files: Files, clock: Clock
 ) -> RetentionPlan:
     """What of a log is due now; changes nothing. Raises PartitionQuarantined, and OSError."""
-    log = store.log(topic_partition)
-    return plan_retention(
-        segment_figures(files, log),
-        log.config,
-        log_start_offset=log.log_start_offset,
-        high_watermark=log.offset_next,
-        now_ms=clock.now_ms(),
-    )
+    return plan_of_log(files, store.log(topic_partition), now_ms=clock.now_ms())
 
 
 def retain(

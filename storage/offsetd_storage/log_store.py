@@ -419,8 +419,8 @@ class LogStore:
         """A log that is there and whole. Raises PartitionQuarantined."""
         log = self.logs.get(topic_partition)
         if log is None:
-            damage = self.quarantined.get(topic_partition, "there is no such partition")
-            raise PartitionQuarantined(f"{topic_partition}: {damage}")
+            damage = self.quarantined.get(topic_partition)
+            raise PartitionQuarantined(str(damage or f"{topic_partition}: it is not there"))
         return log
 
     # Ending ----------------------------------------------------------------------------------

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from offsetd_storage.record_batch import NO_TIMESTAMP
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -108,6 +110,33 @@ def segment_figures(files: Files, log: PartitionLog) -> list[SegmentFigures]:
         )
         for segment, end, whole in zip(segments, ends, is_written, strict=True)
     ]
+
+
+def plan_of_log(
+    files: Files, log: PartitionLog, *, now_ms: int, rolls_if_due: bool = False
+) -> RetentionPlan:
+    """What is due of a log as it is now; as `plan_retention`. Raises OSError.
+
+    `rolls_if_due`: as it is once an active segment that is old enough by the clock was rolled.
+    """
+    figures = segment_figures(files, log)
+    if rolls_if_due and log.segments[-1].is_overdue(now_ms):
+        figures.append(
+            SegmentFigures(
+                base_offset=log.offset_next,
+                offset_next=log.offset_next,
+                size_bytes=0,
+                largest_timestamp_ms=NO_TIMESTAMP,
+                modified_ms=now_ms,
+            )
+        )
+    return plan_retention(
+        figures,
+        log.config,
+        log_start_offset=log.log_start_offset,
+        high_watermark=log.offset_next,
+        now_ms=now_ms,
+    )
 
 
 def plan_retention(

@@ -1,11 +1,11 @@
 """`offsetd log clean`: compacts the log in a folder that no server has open, or says what for."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from offsetd_storage.cleaner.clean import CleanerTools
+from offsetd_storage.cleaner.clean import CleanerTools, CleanReport
 from offsetd_storage.clock import SystemClock
 from offsetd_storage.errors import InvalidSetting
 from offsetd_storage.files import OsFiles
@@ -23,19 +23,15 @@ from offsetd_coordinator.commands.offline_store import (
     configured_store,
     offline_settings,
 )
-from offsetd_coordinator.commands.terminal import (
-    PARTLY_DONE,
-    WRONG_USE,
-    ProgressReport,
-    Terminal,
-)
+from offsetd_coordinator.commands.outcomes import counted, fail_for_problems, printed
+from offsetd_coordinator.commands.terminal import WRONG_USE, Terminal
 from offsetd_coordinator.log_cleaning import (
     CleaningSettings,
-    PartitionOutcome,
     cleaned_partitions,
     cleaner_tools,
     previewed_partitions,
 )
+from offsetd_coordinator.partition_outcomes import PartitionOutcome
 
 COLUMNS: Final = (
     "partition",
@@ -91,7 +87,7 @@ def _preview(
     tools: CleanerTools,
     *,
     rolls: bool,
-) -> list[PartitionOutcome]:
+) -> list[PartitionOutcome[CleanReport]]:
     with terminal.progress("look") as report:
         outcomes = previewed_partitions(
             view,
@@ -101,7 +97,7 @@ def _preview(
             log_starts=log_starts(view),
             rolls_active=rolls,
         )
-        return _printed(terminal, outcomes, logs, report)
+        return printed(terminal, COLUMNS, outcomes, logs, report, _row)
 
 
 def _clean(
@@ -112,75 +108,43 @@ def _clean(
     tools: CleanerTools,
     *,
     rolls: bool,
-) -> list[PartitionOutcome]:
+) -> list[PartitionOutcome[CleanReport]]:
     partitions = [log.topic_partition for log in logs]
     with (
         terminal.progress("clean") as report,
         configured_store(terminal, view, settings, partitions, report) as store,
     ):
         outcomes = cleaned_partitions(store, view.folder, partitions, tools, rolls_active=rolls)
-        return _printed(terminal, outcomes, logs, report)
+        return printed(terminal, COLUMNS, outcomes, logs, report, _row)
 
 
-def _printed(
-    terminal: Terminal,
-    outcomes: Iterator[PartitionOutcome],
-    logs: Sequence[LogView],
-    report: ProgressReport,
-) -> list[PartitionOutcome]:
-    """All outcomes, one for each log; those with something in them are printed as they come."""
-    printed: list[PartitionOutcome] = []
-
-    def rows() -> Iterator[Mapping[str, object]]:
-        for done, log in enumerate(logs):
-            report(done, len(logs), log.folder.name)
-            outcome = next(outcomes)
-            printed.append(outcome)
-            if outcome.report is not None or outcome.problem is not None:
-                yield _row(outcome)
-
-    pending = rows()
-    terminal.rows(COLUMNS, pending)
-    for _ in pending:  # Whoever read the rows may have gone; the work is done all the same.
-        pass
-    return printed
-
-
-def _row(outcome: PartitionOutcome) -> Mapping[str, object]:
-    row: dict[str, object] = {
-        "partition": outcome.topic_partition.partition,
-        "problem": outcome.problem,
+def _row(report: CleanReport) -> Mapping[str, object]:
+    return {
+        "bytes_before": report.bytes_read,
+        "bytes_after": report.bytes_written,
+        "records_before": report.messages_read,
+        "records_after": report.messages_written,
+        "segments_before": report.segments_before,
+        "segments_after": report.segments_after,
     }
-    report = outcome.report
-    if report is not None:
-        row |= {
-            "bytes_before": report.bytes_read,
-            "bytes_after": report.bytes_written,
-            "records_before": report.messages_read,
-            "records_after": report.messages_written,
-            "segments_before": report.segments_before,
-            "segments_after": report.segments_after,
-        }
-    return row
 
 
 def _conclude(
     terminal: Terminal,
-    outcomes: Sequence[PartitionOutcome],
+    outcomes: Sequence[PartitionOutcome[CleanReport]],
     config: LogConfig,
     *,
     is_dry: bool,
     rolls: bool,
 ) -> None:
     """Sums up to stderr; fails where there was nothing to clean, or not all could be."""
-    reports = [each.report for each in outcomes if each.report is not None]
-    problems = [each for each in outcomes if each.problem is not None]
+    reports = [each.done for each in outcomes if each.done is not None]
     if reports:
         before = sum(each.bytes_read for each in reports)
         after = sum(each.bytes_written for each in reports)
         terminal.note(
             f"{'a pass would save' if is_dry else 'saved'} {before - after} of {before} bytes in"
-            f" {len(reports)} {'partition' if len(reports) == 1 else 'partitions'}"
+            f" {counted(len(reports))}"
         )
     for each in reports:
         if each.map_is_full:
@@ -188,12 +152,7 @@ def _conclude(
                 f"{each.topic_partition} needs another pass from offset {each.offset_next} on:"
                 " log.cleaner.dedupe.buffer.size does not hold all of its keys"
             )
-    if problems:
-        names = ", ".join(each.topic_partition.folder_name for each in problems)
-        terminal.fail(
-            f"cannot be cleaned: {names}",
-            code=PARTLY_DONE if len(problems) < len(outcomes) else 1,
-        )
+    fail_for_problems(terminal, outcomes, "cannot be cleaned")
     if not reports:
         lag_ms = config.compaction_lag_ms_min
         hint = f"; records stay for {lag_ms} ms (min.compaction.lag.ms)" if lag_ms else ""

@@ -1,6 +1,6 @@
 """`offsetd log retain`: takes away what is due by age and size, in a folder that no server has."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,13 +21,15 @@ from offsetd_coordinator.commands.offline_store import (
     configured_store,
     offline_settings,
 )
-from offsetd_coordinator.commands.terminal import PARTLY_DONE, ProgressReport, Terminal
+from offsetd_coordinator.commands.outcomes import counted, fail_for_problems, printed
+from offsetd_coordinator.commands.terminal import Terminal
 from offsetd_coordinator.log_cleaning import CleaningSettings
 from offsetd_coordinator.log_retaining import (
-    RetentionOutcome,
+    Retained,
     previewed_retention,
     retained_partitions,
 )
+from offsetd_coordinator.partition_outcomes import PartitionOutcome
 from offsetd_coordinator.verification.timestamps import shown_time
 
 COLUMNS: Final = (
@@ -67,56 +69,28 @@ def retain(
 
 def _preview(
     terminal: Terminal, view: FolderView, logs: Sequence[LogView], config: LogConfig
-) -> list[RetentionOutcome]:
+) -> list[PartitionOutcome[Retained]]:
     with terminal.progress("look") as report:
         outcomes = previewed_retention(
             view, logs, config, files=OsFiles(), clock=SystemClock(), log_starts=log_starts(view)
         )
-        return _printed(terminal, outcomes, logs, report)
+        return printed(terminal, COLUMNS, outcomes, logs, report, _row)
 
 
 def _retain(
     terminal: Terminal, view: FolderView, logs: Sequence[LogView], settings: CleaningSettings
-) -> list[RetentionOutcome]:
+) -> list[PartitionOutcome[Retained]]:
     partitions = [log.topic_partition for log in logs]
     with (
         terminal.progress("retain") as report,
         configured_store(terminal, view, settings, partitions, report) as store,
     ):
         outcomes = retained_partitions(store, partitions, files=OsFiles(), clock=SystemClock())
-        return _printed(terminal, outcomes, logs, report)
+        return printed(terminal, COLUMNS, outcomes, logs, report, _row)
 
 
-def _printed(
-    terminal: Terminal,
-    outcomes: Iterator[RetentionOutcome],
-    logs: Sequence[LogView],
-    report: ProgressReport,
-) -> list[RetentionOutcome]:
-    """All outcomes, one for each log; those with something in them are printed as they come."""
-    printed: list[RetentionOutcome] = []
-
-    def rows() -> Iterator[Mapping[str, object]]:
-        for done, log in enumerate(logs):
-            report(done, len(logs), log.folder.name)
-            outcome = next(outcomes)
-            printed.append(outcome)
-            if (row := _row(outcome)) is not None:
-                yield row
-
-    pending = rows()
-    terminal.rows(COLUMNS, pending)
-    for _ in pending:  # Whoever read the rows may have gone; the work is done all the same.
-        pass
-    return printed
-
-
-def _row(outcome: RetentionOutcome) -> Mapping[str, object] | None:
-    """None where nothing is due, and nothing is wrong."""
-    row = {"partition": outcome.topic_partition.partition, "problem": outcome.problem}
-    retained = outcome.retained
-    if retained is None:
-        return row
+def _row(retained: Retained) -> Mapping[str, object] | None:
+    """None where nothing is due, and nothing is blocked."""
     plan = retained.plan
     if not plan.deletions and plan.blocked is None:
         return None
@@ -124,7 +98,7 @@ def _row(outcome: RetentionOutcome) -> Mapping[str, object] | None:
     counts = {
         breach.value: sum(each.breach is breach for each in plan.deletions) for breach in Breach
     }
-    return row | {
+    return {
         "bytes_before": retained.size_bytes,
         "bytes_after": retained.size_bytes - plan.freed_bytes,
         "segments_before": retained.segments,
@@ -137,23 +111,19 @@ def _row(outcome: RetentionOutcome) -> Mapping[str, object] | None:
     }
 
 
-def _conclude(terminal: Terminal, outcomes: Sequence[RetentionOutcome], *, is_dry: bool) -> None:
+def _conclude(
+    terminal: Terminal, outcomes: Sequence[PartitionOutcome[Retained]], *, is_dry: bool
+) -> None:
     """Sums up to stderr; fails where not all partitions could be looked at."""
-    done = [each.retained for each in outcomes if each.retained is not None]
+    done = [each.done for each in outcomes if each.done is not None]
     if done:
         freed = sum(each.plan.freed_bytes for each in done)
         before = sum(each.size_bytes for each in done)
         terminal.note(
             f"{'it would free' if is_dry else 'freed'} {freed} of {before} bytes in"
-            f" {len(done)} {'partition' if len(done) == 1 else 'partitions'}"
+            f" {counted(len(done))}"
         )
     for outcome in outcomes:
-        if outcome.retained is not None and outcome.retained.plan.blocked is not None:
-            terminal.note(f"{outcome.topic_partition}: {outcome.retained.plan.blocked}")
-    problems = [each for each in outcomes if each.problem is not None]
-    if problems:
-        names = ", ".join(each.topic_partition.folder_name for each in problems)
-        terminal.fail(
-            f"cannot be looked at: {names}",
-            code=PARTLY_DONE if len(problems) < len(outcomes) else 1,
-        )
+        if outcome.done is not None and outcome.done.plan.blocked is not None:
+            terminal.note(f"{outcome.topic_partition}: {outcome.done.plan.blocked}")
+    fail_for_problems(terminal, outcomes, "cannot be looked at")

@@ -41,9 +41,9 @@ def clean_partition(
 ) -> CleanReport | None:
     """Cleans a log of an open store once, however clean it is; None: no segment may be cleaned.
 
-    Raises what `clean_and_checkpoint` does.
+    Raises what `clean_and_checkpoint` does, and PartitionQuarantined.
     """
-    log = store.logs[topic_partition]
+    log = store.log(topic_partition)
     history = read_history(log)
     summary = log_summary(
         tools.files,
