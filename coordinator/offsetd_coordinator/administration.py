@@ -109,18 +109,19 @@ class Administration:
         return known
 
     def note_events(self, events: Sequence[AuditEvent]) -> None:
-        """Appends events that nobody asked for; what they tell of is written right behind them.
+        """Appends events without a request; what they tell of is written right behind them.
 
         Raises what `Runtime.append` does.
         """
         if not events:
             return
+        assert not any(event.request_id for event in events), "a retry would ask for it"
         self._audit_ticket = self._runtime.append(
             AUDIT_PARTITION,
             self._audit.batch_of(events),
             last_offset=self._audit.offset_next + len(events) - 1,
             max_timestamp_ms=events[-1].time_ms,
-            replay=self._audit.replay,
+            replay=self._audit.pass_over,
         )
 
     async def audited(self) -> int:

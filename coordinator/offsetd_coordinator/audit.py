@@ -7,13 +7,13 @@ same request, told by its id, can be answered again by doing the same again.
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
 from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.record_batch import Record, batch_header, decode_batch, encode_batch
 
+from offsetd_coordinator.rfc3339 import rfc3339
 from offsetd_coordinator.schemas.primitives import UndecodableRecord
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class AuditEvent:
         """JSON, on one line."""
         document = {
             "version": AUDIT_VERSION,
-            "time": _iso(self.time_ms),
+            "time": rfc3339(self.time_ms),
             "method": self.method,
             "topic": self.topic,
             "what": self.what,
@@ -114,6 +114,12 @@ class AuditLog:
         ]
         return encode_batch(records, base_offset=self.offset_next, leader_epoch=self.leader_epoch)
 
+    def pass_over(self, batch: bytes) -> None:
+        """Replays a batch of events without a request id: nothing of them is to be known."""
+        header = batch_header(batch, 0)
+        self.offset_next = header.last_offset + 1
+        self.leader_epoch = header.partition_leader_epoch
+
     def replay(self, batches: bytes) -> None:
         """Replays whole, checked batches; what cannot be understood is counted, and never fails.
 
@@ -151,11 +157,6 @@ class AuditLog:
         self._known[key] = RecordedEvent(record.offset, event)
         if len(self._known) > REQUEST_IDS_MAX:
             del self._known[next(iter(self._known))]
-
-
-def _iso(time_ms: int) -> str:
-    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _checked(value: Any, kind: Any) -> Any:

@@ -1,32 +1,36 @@
 """One look at all groups of a shard, a slice at a time, for what has expired. Changes nothing.
 
 A slice names keys that get tombstones: offsets that have expired, and, behind the last of them,
-the records of a group of which nothing is left. They are to be written and replayed before the
+the records of groups of which nothing is left. They are to be written and replayed before the
 next slice is asked for, or not at all; between slices anything may be done to the shard.
 """
 
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 import numpy as np
-from offsetd_storage.kernels import padded_copy
+from offsetd_storage.kernels import padded_buffer, padded_copy
 
+from offsetd_coordinator.deletion import joined_keys
 from offsetd_coordinator.expiry import ExpiringGroup, ExpiryBase, plain_rule, rule_of
 from offsetd_coordinator.groups import GroupType
 from offsetd_coordinator.kernels.columns import JUDGED_COLUMNS
 from offsetd_coordinator.kernels.expiry import (
+    end_keys,
     find_groups,
     judge_rows,
-    list_rows,
+    list_group,
     list_rows_between,
 )
+from offsetd_coordinator.kernels.tombstones import put_offset_keys
 from offsetd_coordinator.schemas.keys import GroupKey, encode_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from offsetd_coordinator.expiry import ExpiryTerms, GroupRule
     from offsetd_coordinator.group_records import GroupRecords
@@ -148,6 +152,7 @@ class ShardSweep:
         self._cursor = np.zeros(1, np.int64)
         self._is_seen = np.zeros(0, np.uint8)
         self._found = np.empty(limits.groups, np.int64)
+        self._rows = np.empty(limits.rows // 4, np.int64)  # Of a group that is not large.
         self._waiting: list[bytes] = []  # Groups that were found, and are not judged yet.
         self._large: _LargeGroup | None = None
         self._recorded = state.recorded_group_ids()  # For those that have no offset at all.
@@ -205,18 +210,18 @@ class ShardSweep:
         self._waiting = [offsets.name_in(row) for row in self._found[:count].tolist()]
 
     def _judge(self, group_id: bytes, slice_: _SliceMaking, now_ms: int) -> None:
-        offsets = self._state.offsets
-        count = offsets.count(group_id)
+        rows = self._rows
+        arrays = self._state.offsets.arrays
+        count = list_group(arrays, padded_copy(group_id), len(group_id), rows)
         if count == 0:
             return  # It was there when it was found.
         rule = self._rules.rule(group_id)
         if rule.holds_all:
             return
-        if count > self._limits.rows // 4:
+        if count > rows.size:
             self._large = _LargeGroup(group_id)
             return
-        rows = np.empty(count, np.int64)
-        list_rows(offsets.arrays, offsets.group_row(group_id), rows)
+        rows = rows[:count]
         judged = slice_.judge(group_id, rows, count, rule, self._terms.warning_ms, now_ms)
         if judged.has_more:
             self._waiting.append(group_id)
@@ -280,10 +285,10 @@ class _SliceMaking:
     def __init__(self, state: ReplayedState, limits: SliceLimits) -> None:
         self._state = state
         self._limits = limits
-        self._keys: list[bytes] = []
-        self._sizes: list[Int64s] = []
+        self._rows: list[Int64s] = []
+        self._other_keys: list[bytes] = []
         self._offset_count = 0
-        self._expired: list[ExpiredGroup] = []
+        self._expired: list[ExpiredGroup] = []  # Without their topics.
         self.warned: list[WarnedGroup] = []
         self._judged = np.zeros(JUDGED_COLUMNS, np.int64)
 
@@ -295,13 +300,27 @@ class _SliceMaking:
         )
 
     def made(self) -> Slice:
-        sizes = np.concatenate(self._sizes) if self._sizes else np.empty(0, np.int64)
+        """What was gathered; nothing may have changed since. Offsets' keys stand first."""
+        arrays = self._state.offsets.arrays
+        rows = np.concatenate(self._rows) if self._rows else np.empty(0, np.int64)
+        topics, ends = np.empty_like(rows), np.empty_like(rows)
+        keys = padded_buffer(end_keys(arrays, rows, topics, ends))
+        put_offset_keys(arrays, rows, ends, keys)
         return Slice(
-            padded_copy(b"".join(self._keys)),
-            np.cumsum(sizes, dtype=np.int64),
-            tuple(self._expired),
+            *joined_keys(keys, ends, self._other_keys),
+            tuple(self._with_topics(topics.tolist())),
             tuple(self.warned),
         )
+
+    def _with_topics(self, topics: list[int]) -> Iterator[ExpiredGroup]:
+        """The groups; `topics` has the row of each offset's topic's name."""
+        start = 0
+        for each in self._expired:
+            end = start + each.offset_count
+            counts = Counter(topics[start:end]).items()
+            name_in = self._state.offsets.name_in
+            yield each._replace(topics=tuple((name_in(row), count) for row, count in counts))
+            start = end
 
     def judge(
         self,
@@ -347,21 +366,12 @@ class _SliceMaking:
 
     def add(self, group_id: bytes, rows: Int64s, rule: GroupRule, *, is_gone: bool) -> None:
         """Tombstones for these rows of a group, and for its records, if it is gone then."""
-        state = self._state
-        topics: tuple[tuple[bytes, int], ...] = ()
-        if rows.size:
-            keys, ends = state.offsets.keys_of(group_id, rows)
-            self._keys.append(keys[: ends[-1]].tobytes())
-            self._sizes.append(np.diff(ends, prepend=0))
-            topics = state.offsets.topic_counts(rows)
-        more = self._other_keys(group_id, rows, is_gone=is_gone)
-        if more:
-            self._keys += more
-            self._sizes.append(np.array([len(key) for key in more], np.int64))
+        self._rows.append(rows)
+        self._other_keys += self._keys_beside(group_id, rows, is_gone=is_gone)
         self._offset_count += rows.size
-        self._expired.append(ExpiredGroup(group_id, rows.size, topics, is_gone, rule))
+        self._expired.append(ExpiredGroup(group_id, rows.size, (), is_gone, rule))
 
-    def _other_keys(self, group_id: bytes, rows: Int64s, *, is_gone: bool) -> list[bytes]:
+    def _keys_beside(self, group_id: bytes, rows: Int64s, *, is_gone: bool) -> list[bytes]:
         state = self._state
         keys: list[bytes] = []
         if is_gone:

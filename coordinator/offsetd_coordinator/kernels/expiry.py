@@ -32,6 +32,10 @@ from offsetd_coordinator.kernels.columns import (
     UNDECODABLE,
     Table,
 )
+from offsetd_coordinator.kernels.entries import LOW_HALF, low_half
+from offsetd_coordinator.kernels.names import name_size
+from offsetd_coordinator.kernels.offsets import find_group
+from offsetd_coordinator.kernels.tombstones import OFFSET_KEY_FIXED_BYTES
 
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
@@ -98,17 +102,36 @@ def find_groups(
     return count
 
 
-@kernel(f"int64({TABLE}, int64, int64[::1])")
-def list_rows(arrays: TableArrays, group: int, found: Int64s) -> int:
-    """Write the rows of the group with this name's row, as many as fit; how many were written."""
+@kernel(f"int64({TABLE}, uint8[::1], int64, int64[::1])")
+def list_group(arrays: TableArrays, buffer: Bytes, group_size: int, found: Int64s) -> int:
+    """Write the rows of a group's offsets, as many as fit; how many the group has."""
     table = Table(*arrays)
+    group = find_group(table, buffer, 0, group_size)
+    if group < 0:
+        return 0
     following = table.names[group, ENTRY_LIST] >> 32
-    count = 0
-    while following != 0 and count < found.size:
-        found[count] = following - 1
+    count = low_half(table.names[group, ENTRY_LIST])
+    for at in range(min(count, found.size)):
+        found[at] = following - 1
         following = table.entries[following - 1, LINKS] >> 32
-        count += 1
     return count
+
+
+@kernel(f"int64({TABLE}, int64[::1], int64[::1], int64[::1])")
+def end_keys(arrays: TableArrays, rows: Int64s, topics: Int64s, ends: Int64s) -> int:
+    """Write where the key of each of `rows` ends, one behind the other, and the last end is.
+
+    Also the row of each one's topic's name.
+    """
+    table = Table(*arrays)
+    end = 0
+    for at in range(rows.size):
+        group_topic = table.entries[rows[at], GROUP_TOPIC]
+        topics[at] = group_topic & LOW_HALF
+        end += OFFSET_KEY_FIXED_BYTES + name_size(table, group_topic >> 32)
+        end += name_size(table, topics[at])
+        ends[at] = end
+    return end
 
 
 @kernel(f"int64({TABLE}, int64, int64, int64, int64[::1])")

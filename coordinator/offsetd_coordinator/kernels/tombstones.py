@@ -82,20 +82,19 @@ GONE_IS_NEW_TOPIC: Final = 3  # 1 unless it is of the same topic as the row befo
 GONE_COLUMNS: Final = 4
 
 
-@kernel(f"void({TABLE}, uint8[::1], int64, int64[::1], int64[::1], uint8[::1])")
-def put_offset_keys(
-    arrays: TableArrays, group: Bytes, group_size: int, entries: Int64s, ends: Int64s, out: Bytes
-) -> None:
-    """Write the key of each entry of the group, as commits write it; they end at `ends`."""
+@kernel(f"void({TABLE}, int64[::1], int64[::1], uint8[::1])")
+def put_offset_keys(arrays: TableArrays, entries: Int64s, ends: Int64s, out: Bytes) -> None:
+    """Write the key of each entry, as commits write it; they end at `ends`."""
     table = Table(*arrays)
     for row in range(entries.size):
         entry = entries[row]
+        group = table.entries[entry, GROUP_TOPIC] >> 32
         topic = table.entries[entry, GROUP_TOPIC] & LOW_HALF
-        topic_size = name_size(table, topic)
+        group_size, topic_size = name_size(table, group), name_size(table, topic)
         position = ends[row] - OFFSET_KEY_FIXED_BYTES - group_size - topic_size
         store_i16(out, position, 1)
         store_i16(out, position + 2, group_size)
-        copy_bytes(out, position + 4, group, 0, group_size)
+        copy_bytes(out, position + 4, table.name_bytes, name_start(table, group), group_size)
         position += 4 + group_size
         store_i16(out, position, topic_size)
         copy_bytes(out, position + 2, table.name_bytes, name_start(table, topic), topic_size)

@@ -85,6 +85,16 @@ def test_a_batch_has_one_record_without_a_key() -> None:
     assert log.offset_next == 6
 
 
+def test_events_that_nobody_asks_for_again_are_passed_over_as_a_replay_would() -> None:
+    passed, replayed = AuditLog(request_id_window_ms=1000), AuditLog(request_id_window_ms=1000)
+    for count in (1, 3):
+        batch = passed.batch_of([attrs.evolve(EVENT, request_id="")] * count)
+        passed.pass_over(batch)
+        replayed.replay(batch)
+    assert vars(passed) == vars(replayed)
+    assert passed.offset_next == 4
+
+
 def test_a_request_is_found_by_method_and_id_within_its_window() -> None:
     log = AuditLog(request_id_window_ms=WINDOW_MS)
     batches = [append(log, EVENT), append(log, attrs.evolve(EVENT, request_id="", time_ms=0))]
