@@ -420,7 +420,9 @@ class LogStore:
         log = self.logs.get(topic_partition)
         if log is None:
             damage = self.quarantined.get(topic_partition)
-            raise PartitionQuarantined(str(damage or f"{topic_partition}: it is not there"))
+            raise PartitionQuarantined(
+                str(damage or f"{topic_partition}: there is no such partition")
+            )
         return log
 
     # Ending ----------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from offsetd_storage.files import OsFiles
 from offsetd_storage.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
+from offsetd_storage.quarantine import Damage
 from offsetd_storage.simulated_faults import Fault, Operation, OperationKind
 from offsetd_storage.simulated_files import SimulatedFiles
 from offsetd_storage.topic_partition import TopicPartition
@@ -169,6 +170,17 @@ def test_a_partition_that_is_not_there_is_refused() -> None:
         store.append(
             TopicPartition(OFFSETS_TOPIC, 9), batch_of(0), last_offset=0, max_timestamp_ms=0
         )
+
+
+def test_a_damaged_partition_is_refused_in_one_line_that_names_it_once() -> None:
+    store = opened(SimulatedFiles())
+    del store.logs[P0]
+    store.quarantined[P0] = Damage(
+        topic_partition=P0, segment_base_offset=0, position=7, reason="a batch is damaged"
+    )
+    with pytest.raises(PartitionQuarantined) as refusal:
+        store.log(P0)
+    assert str(refusal.value) == str(store.quarantined[P0])
 
 
 def test_a_full_disk_refuses_appends_and_changes_nothing_until_there_is_room() -> None:
