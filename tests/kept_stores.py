@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from offsetd_storage.errors import StorageFailed
     from offsetd_storage.retention import FutureTimestamp
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 HOUR_MS = 3_600_000
 LOG = LogConfig(
     cleanup_policy=COMPACT,

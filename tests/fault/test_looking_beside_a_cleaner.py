@@ -19,6 +19,7 @@ SETTINGS = {
     "log.cleaner.backoff.ms": 20,
     "log.cleaner.min.cleanable.ratio": 0.01,
     "request.id.window.ms": 1000,
+    "log.initial.task.delay.ms": 0,
     "log.flush.offset.checkpoint.interval.ms": 100,
 }
 LOOKED_AT_SECONDS = 12.0
@@ -70,7 +71,8 @@ def test_no_command_finds_anything_wrong(tmp_path: Path) -> None:
                     seen = now
             finally:
                 stopping.set()
-                writer.join(30)
+                writer.join(60)
+            assert not writer.is_alive()
         assert looks > 5
         assert changes > 2, "nothing was cleaned meanwhile"
         assert server.stop() == 0

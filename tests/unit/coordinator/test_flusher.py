@@ -12,7 +12,7 @@ from offsetd_storage.errors import StorageFailed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 
 
 class GatedStore:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.shard import Shard
 
 PARTITIONS = 4
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 
 
 class FakeStore:

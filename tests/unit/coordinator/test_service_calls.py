@@ -224,7 +224,7 @@ async def test_who_stops_waiting_lets_the_next_in_that_there_is_room_for() -> No
     second = asyncio.create_task(admission.take_in_turn(4))
     await asyncio.sleep(0)
     first.cancel()
-    await asyncio.wait_for(second, 20)
+    await asyncio.wait_for(second, 60)
     assert (admission.requests, admission.bytes_taken) == (2, 9)
 
 
@@ -242,7 +242,7 @@ async def test_who_stops_waiting_leaves_its_turn_to_the_next(given_room: bool) -
         await first
     if not given_room:
         admission.give_back(10)
-    await asyncio.wait_for(second, 20)
+    await asyncio.wait_for(second, 60)
     assert (admission.requests, admission.bytes_taken) == (1, 4)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.cleaner.clean import CleanReport
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 LAGGING = attrs.evolve(CONFIG, log=attrs.evolve(LOG, compaction_lag_ms_max=5000))
 
 
