@@ -24,7 +24,7 @@ from offsetd_coordinator.metrics.families import (
     counter,
     counters,
     gauge,
-    gauges,
+    gauges_of,
     histogram,
     histograms,
 )
@@ -199,17 +199,19 @@ def runtime_families(runtime: Runtime) -> Iterator[Metric]:
         float(runtime.failed is not None),
     )
     shards = [(str(partition), shard) for partition, shard in sorted(runtime.shards.items())]
-    yield gauges(
-        "offsetd_offsets",
-        "Committed offsets, by log partition.",
+    yield from gauges_of(
         "partition",
-        ((partition, shard.offset_count) for partition, shard in shards),
-    )
-    yield gauges(
-        "offsetd_groups",
-        "Groups that have offsets, by log partition.",
-        "partition",
-        ((partition, shard.groups_with_offsets) for partition, shard in shards),
+        shards,
+        (
+            "offsetd_offsets",
+            "Committed offsets, by log partition.",
+            lambda shard: shard.offset_count,
+        ),
+        (
+            "offsetd_groups",
+            "Groups that have offsets, by log partition.",
+            lambda shard: shard.groups_with_offsets,
+        ),
     )
     yield gauge(
         "offsetd_useless_records",
@@ -237,27 +239,15 @@ def store_families(store: LogStore) -> Iterator[Metric]:
         len(store.quarantined),
     )
     logs = sorted((str(each), log) for each, log in tuple(store.logs.items()))
-    yield gauges(
-        "offsetd_log_size_bytes",
-        "Kafka's Size: what the segments of a log take.",
+    yield from gauges_of(
         "partition",
-        ((name, log.size_bytes) for name, log in logs),
-    )
-    yield gauges(
-        "offsetd_log_segments",
-        "Kafka's NumLogSegments.",
-        "partition",
-        ((name, len(log.segments)) for name, log in logs),
-    )
-    yield gauges(
-        "offsetd_log_start_offset",
-        "Kafka's LogStartOffset.",
-        "partition",
-        ((name, log.log_start_offset) for name, log in logs),
-    )
-    yield gauges(
-        "offsetd_log_end_offset",
-        "Kafka's LogEndOffset.",
-        "partition",
-        ((name, log.offset_next) for name, log in logs),
+        logs,
+        (
+            "offsetd_log_size_bytes",
+            "Kafka's Size: what the segments of a log take.",
+            lambda log: log.size_bytes,
+        ),
+        ("offsetd_log_segments", "Kafka's NumLogSegments.", lambda log: len(log.segments)),
+        ("offsetd_log_start_offset", "Kafka's LogStartOffset.", lambda log: log.log_start_offset),
+        ("offsetd_log_end_offset", "Kafka's LogEndOffset.", lambda log: log.offset_next),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from offsetd_coordinator.expiry_guard import Hold
-from offsetd_coordinator.metrics.families import counter, gauge, gauges
+from offsetd_coordinator.metrics.families import counter, gauge, gauges, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,7 @@ def expiry_families(figures: ExpiryFigures) -> Iterator[Metric]:
     yield gauge(
         "offsetd_expiry_last_check_timestamp_seconds",
         "When all groups were last looked at.",
-        _seconds(figures.last_check_ms),
+        seconds(figures.last_check_ms),
     )
     yield gauge("offsetd_expiry_check_seconds", "What the last check took.", figures.check_seconds)
     yield counter(
@@ -83,14 +83,10 @@ def expiry_families(figures: ExpiryFigures) -> Iterator[Metric]:
     yield gauge(
         "offsetd_expiry_suspended_until_timestamp_seconds",
         "When that ends, if it ends by itself.",
-        _seconds(figures.held_until_ms),
+        seconds(figures.held_until_ms),
     )
     yield counter(
         "offsetd_clock_jumps_total",
         "Times the wall clock was found to have been set by more than a minute.",
         figures.clock_jumps,
     )
-
-
-def _seconds(milliseconds: int | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from offsetd_storage.durations import BOUNDS_SECONDS
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from offsetd_storage.durations import Durations
     from prometheus_client import Metric
+
+_ThingT = TypeVar("_ThingT")
 
 _BOUNDS: Final = (*map(str, BOUNDS_SECONDS), "+Inf")
 
@@ -34,6 +36,18 @@ def gauges(
         if value is not None:
             family.add_metric((labelled,), value)
     return family
+
+
+def gauges_of(
+    label: str,
+    things: Sequence[tuple[str, _ThingT]],
+    *metrics: tuple[str, str, Callable[[_ThingT], float | None]],
+) -> Iterator[Metric]:
+    """Metrics of the same things, each with its label: name, documentation, a thing's value."""
+    for name, documentation, value_of in metrics:
+        yield gauges(
+            name, documentation, label, ((labelled, value_of(each)) for labelled, each in things)
+        )
 
 
 def counter(name: str, documentation: str, value: float) -> Metric:
@@ -71,6 +85,11 @@ def histograms(
     for labelled, each in durations:
         _add_durations(family, (labelled,), each)
     return family
+
+
+def seconds(milliseconds: float | None) -> float | None:
+    """Prometheus wants seconds; None stays None."""
+    return None if milliseconds is None else milliseconds / 1000
 
 
 def _add_durations(

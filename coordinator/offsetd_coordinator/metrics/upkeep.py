@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from offsetd_storage.disk_space import SpaceState
 from offsetd_storage.errors import StorageError
 
-from offsetd_coordinator.metrics.families import counter, counters, gauge, gauges
+from offsetd_coordinator.metrics.families import (
+    counter,
+    counters,
+    gauge,
+    gauges_of,
+    seconds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -140,36 +146,36 @@ def uncleanable_families(
         "Kafka's uncleanable-bytes: the dirty bytes of those logs.",
         sum(each.dirty_bytes for each in logs if each.topic_partition in failed),
     )
-    yield gauges(
-        "offsetd_cleaner_failures_in_row",
-        "How often in a row rounds of such a log failed.",
+    yield from gauges_of(
         "partition",
-        ((str(each.topic_partition), each.failures_in_row) for each in status.uncleanable),
+        [(str(each.topic_partition), each) for each in status.uncleanable],
+        (
+            "offsetd_cleaner_failures_in_row",
+            "How often in a row rounds of such a log failed.",
+            lambda failure: failure.failures_in_row,
+        ),
     )
 
 
 def dirty_families(logs: Sequence[LogCleaningStatus]) -> Iterator[Metric]:
     """What is to be cleaned in each compacted log."""
-    named = [(str(each.topic_partition), each) for each in logs]
-    yield gauges(
-        "offsetd_log_dirty_ratio",
-        "What a round could clean now, of all it would read.",
+    yield from gauges_of(
         "partition",
-        ((name, each.dirty_ratio) for name, each in named),
-    )
-    yield gauges(
-        "offsetd_log_dirty_bytes",
-        "What was not cleaned yet, the active segment included.",
-        "partition",
-        ((name, each.dirty_bytes) for name, each in named),
-    )
-    yield gauges(
-        "offsetd_log_oldest_dirty_age_seconds",
-        "For how long the oldest of that has been waiting; no sample where nothing is dirty.",
-        "partition",
+        [(str(each.topic_partition), each) for each in logs],
         (
-            (name, None if each.oldest_dirty_age_ms is None else each.oldest_dirty_age_ms / 1000)
-            for name, each in named
+            "offsetd_log_dirty_ratio",
+            "What a round could clean now, of all it would read.",
+            lambda status: status.dirty_ratio,
+        ),
+        (
+            "offsetd_log_dirty_bytes",
+            "What was not cleaned yet, the active segment included.",
+            lambda status: status.dirty_bytes,
+        ),
+        (
+            "offsetd_log_oldest_dirty_age_seconds",
+            "For how long the oldest of that has been waiting; no sample where nothing is dirty.",
+            lambda status: seconds(status.oldest_dirty_age_ms),
         ),
     )
 
@@ -188,23 +194,24 @@ def task_families(tasks: Sequence[RunStatus]) -> Iterator[Metric]:
         ("task",),
         (((each.name,), each.failures) for each in tasks),
     )
-    yield gauges(
-        "offsetd_task_failures_in_row",
-        "Failures since the last run that went well.",
+    yield from gauges_of(
         "task",
-        ((each.name, each.failures_in_row) for each in tasks),
-    )
-    yield gauges(
-        "offsetd_task_last_start_timestamp_seconds",
-        "When the last run began.",
-        "task",
-        ((each.name, _seconds(each.last_started_ms)) for each in tasks),
-    )
-    yield gauges(
-        "offsetd_task_last_duration_seconds",
-        "What the last run took that has ended.",
-        "task",
-        ((each.name, _seconds(each.last_duration_ms)) for each in tasks),
+        [(each.name, each) for each in tasks],
+        (
+            "offsetd_task_failures_in_row",
+            "Failures since the last run that went well.",
+            lambda status: status.failures_in_row,
+        ),
+        (
+            "offsetd_task_last_start_timestamp_seconds",
+            "When the last run began.",
+            lambda status: seconds(status.last_started_ms),
+        ),
+        (
+            "offsetd_task_last_duration_seconds",
+            "What the last run took that has ended.",
+            lambda status: seconds(status.last_duration_ms),
+        ),
     )
 
 
@@ -216,17 +223,15 @@ def retention_families(upkeep: Upkeep) -> Iterator[Metric]:
         "Logs in which a timestamp in the future holds back segments that are due.",
         len(blocked),
     )
-    yield gauges(
-        "offsetd_retention_blocked_bytes",
-        "What it holds back.",
+    yield from gauges_of(
         "partition",
-        ((name, each.held_bytes) for name, each in blocked),
-    )
-    yield gauges(
-        "offsetd_retention_blocked_until_timestamp_seconds",
-        "Until when.",
-        "partition",
-        ((name, each.blocked_until_ms / 1000) for name, each in blocked),
+        blocked,
+        ("offsetd_retention_blocked_bytes", "What it holds back.", lambda each: each.held_bytes),
+        (
+            "offsetd_retention_blocked_until_timestamp_seconds",
+            "Until when.",
+            lambda each: seconds(each.blocked_until_ms),
+        ),
     )
 
 
@@ -259,7 +264,3 @@ def disk_families(disk: DiskStatus) -> Iterator[Metric]:
         "The reserve that is held; it is given back while the disk is low.",
         disk.reserve_bytes_held,
     )
-
-
-def _seconds(milliseconds: int | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
