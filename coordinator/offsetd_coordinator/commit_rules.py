@@ -11,9 +11,9 @@ from offsetd_coordinator.errors import (
     OffsetConflict,
     OffsetNotMonotonic,
     RecordUndecodable,
-    UnknownMemberId,
 )
 from offsetd_coordinator.kernels import columns
+from offsetd_coordinator.membership.refusals import commits_from_outside, unknown_member
 
 if TYPE_CHECKING:
     from offsetd_coordinator.errors import CoordinatorError
@@ -68,18 +68,12 @@ def check_commit(
                 group=group_id,
             )
         if records.has_members:
-            raise UnknownMemberId(
-                "group {group!r} has members: only they may commit", group=group_id
-            )
+            raise commits_from_outside(group_id)
     if member is None or member.generation < 0:
         return
     if not has_group:
         raise GroupIdNotFound("there is no group {group!r}", group=group_id)
-    raise UnknownMemberId(
-        "group {group!r} has no member {member_id!r}",
-        group=group_id,
-        member_id=member.member_id,
-    )
+    raise unknown_member(group_id, member.member_id)
 
 
 def commit_refusal(

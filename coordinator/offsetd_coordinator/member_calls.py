@@ -12,26 +12,25 @@ import itertools
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from offsetd_coordinator.errors import CoordinatorError
-from offsetd_coordinator.membership.calls import Joined, Left, Moment, Synced
+from offsetd_coordinator.membership.calls import Joined, Left, Synced
 from offsetd_coordinator.requests import WriteGroup
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from offsetd_storage.clock import Clock
-
     from offsetd_coordinator.membership.calls import (
         JoinGroup,
         LeaveGroup,
         MemberIdentity,
+        Moment,
+        Outcome,
         Step,
         SyncGroup,
     )
     from offsetd_coordinator.membership.membership import Membership
     from offsetd_coordinator.runtime import Runtime
 
-    Outcome = Joined | Synced | Left | CoordinatorError
     Ask = Callable[[Membership, int, Moment], Step]
 
 Expected = TypeVar("Expected", Joined, Synced, Left)
@@ -43,9 +42,8 @@ _STEPS_AT_ONCE: Final = 200
 class MemberCalls:
     """Members of all groups of one node. Every method is for the event loop's thread."""
 
-    def __init__(self, runtime: Runtime, *, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, runtime: Runtime, *, loop: asyncio.AbstractEventLoop) -> None:
         self._runtime = runtime
-        self._clock = clock
         self._loop = loop
         self._tokens = itertools.count()
         self._waiting: dict[int, asyncio.Future[tuple[int, Outcome]]] = {}
@@ -59,7 +57,7 @@ class MemberCalls:
 
     def begin(self) -> None:
         """Has the groups live that have members by their records; their sessions begin anew."""
-        now = self._now()
+        now = self._runtime.moment()
         for shard in self._runtime.shards.values():
             for step in shard.restore_members(now):
                 self._follow(shard.membership, step)
@@ -97,21 +95,21 @@ class MemberCalls:
         membership = self._runtime.membership_of(group_id)
         refusal: CoordinatorError | None = None
         try:
-            membership.heartbeat(group_id, identity, self._now())
+            membership.heartbeat(group_id, identity, self._runtime.moment())
         except CoordinatorError as error:
             refusal = error
         return self._runtime.ticket_of(group_id), refusal
 
     def note_commit(self, membership: Membership, group_id: bytes, member: MemberIdentity) -> None:
         """A member's commit was taken: a sign of life."""
-        membership.note_commit(group_id, member, self._now())
+        membership.note_commit(group_id, member, self._runtime.moment())
 
     def expire(self) -> None:
         """Does what the deadlines that have come ask for."""
         self._timer = None
         if self._runtime.failed is not None:
             return
-        now = self._now()
+        now = self._runtime.moment()
         try:
             for shard in self._runtime.shards.values():
                 membership = shard.membership
@@ -122,7 +120,7 @@ class MemberCalls:
 
     def close(self, refusal: Callable[[], CoordinatorError]) -> None:
         """Refuses all who wait, and all who ask from now on. What is recorded stays."""
-        now = self._now()
+        now = self._runtime.moment()
         for shard in self._runtime.shards.values():
             for step in shard.membership.close(refusal, now):
                 self._follow(shard.membership, step)
@@ -135,7 +133,7 @@ class MemberCalls:
         future: asyncio.Future[tuple[int, Outcome]] = self._loop.create_future()
         self._waiting[token] = future
         try:
-            self._follow(membership, ask(membership, token, self._now()))
+            self._follow(membership, ask(membership, token, self._runtime.moment()))
             self._set_timer()
             ticket, outcome = await future
         finally:
@@ -150,7 +148,7 @@ class MemberCalls:
 
     def _follow(self, membership: Membership, step: Step) -> None:
         """Writes what a step brings before anything else is asked, and answers its calls."""
-        now = self._now()
+        now = self._runtime.moment()
         while True:
             then: Step | None = None
             if step.record is not None:
@@ -176,9 +174,6 @@ class MemberCalls:
             return refusal.without_traces()
         return outcome if isinstance(outcome, CoordinatorError) else None
 
-    def _now(self) -> Moment:
-        return Moment(self._clock.now_ms(), self._clock.monotonic_ms())
-
     def _set_timer(self) -> None:
         """One timer, at the nearest deadline of all shards or before it."""
         due = [
@@ -193,6 +188,6 @@ class MemberCalls:
             if self._timer_ms <= due_ms:
                 return
             self._timer.cancel()
-        delay_ms = max(0, due_ms - self._clock.monotonic_ms())
+        delay_ms = max(0, due_ms - self._runtime.moment().monotonic_ms)
         self._timer_ms = due_ms
         self._timer = self._loop.call_later(delay_ms / 1000, self.expire)

@@ -138,7 +138,7 @@ class Runtime:
         self._disk: DiskRoom = disk or _Unwatched()
         self.commit_guards = CommitGuards()
         self.expiry_config = ExpiryConfig()
-        self.members = MemberCalls(self, clock=clock, loop=loop)
+        self.members = MemberCalls(self, loop=loop)
         self._remembered_place = functools.lru_cache(_PLACEMENTS_MAX)(self._place)
 
     def configure(self, guards: CommitGuardConfig, expiry: ExpiryConfig) -> None:

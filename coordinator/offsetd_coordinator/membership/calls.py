@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import attrs
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     Token = Hashable
     """A call that waits, as whoever took it names it; never None."""
+
+    Outcome: TypeAlias = "Joined | Synced | Left | CoordinatorError"
 
 GENERATION_NONE = -1
 
@@ -118,14 +120,11 @@ class Left(NamedTuple):
     members: tuple[LeftMember, ...]
 
 
-Outcome = "Joined | Synced | Left | CoordinatorError"
-
-
 class Answer(NamedTuple):
     """What a waiting call gets."""
 
     token: Token
-    outcome: Joined | Synced | Left | CoordinatorError
+    outcome: Outcome
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -141,9 +140,7 @@ class Step:
     answers: list[Answer] = attrs.field(factory=list)
     record: GroupMetadataValue | None = None
 
-    def answer(
-        self, token: Token | None, outcome: Joined | Synced | Left | CoordinatorError
-    ) -> None:
+    def answer(self, token: Token | None, outcome: Outcome) -> None:
         """Answers a call; None: nobody waits."""
         if token is not None:
             self.answers.append(Answer(token, outcome))

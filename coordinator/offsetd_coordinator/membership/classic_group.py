@@ -15,9 +15,11 @@ from offsetd_coordinator.group_records import read_protocol
 from offsetd_coordinator.groups import Group, GroupListing, GroupMember, GroupState, GroupType
 from offsetd_coordinator.membership.calls import GENERATION_NONE, Joined, JoinedMember
 from offsetd_coordinator.membership.refusals import (
-    FencedInstanceId,
     IllegalGeneration,
     RebalanceInProgress,
+    commits_from_outside,
+    fenced_instance,
+    unknown_member,
 )
 from offsetd_coordinator.schemas.group_metadata import GroupMember as MemberRecord
 from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
@@ -260,20 +262,11 @@ class ClassicGroup:
                     instance_id=instance_id,
                 )
             if static.member_id != member_id:
-                raise FencedInstanceId(
-                    "instance id {instance_id!r} of group {group!r} belongs to a newer member",
-                    group=self.group_id,
-                    instance_id=instance_id,
-                    member_id=member_id,
-                )
+                raise fenced_instance(self.group_id, instance_id, member_id)
             return static
         member = self.members.get(member_id)
         if member is None:
-            raise UnknownMemberId(
-                "group {group!r} has no member {member_id!r}",
-                group=self.group_id,
-                member_id=member_id,
-            )
+            raise unknown_member(self.group_id, member_id)
         return member
 
     def find_in_generation(self, identity: MemberIdentity) -> Member:
@@ -393,9 +386,7 @@ class ClassicGroup:
         if identity is None:
             if self.state is EMPTY:
                 return
-            raise UnknownMemberId(
-                "group {group!r} has members: only they may commit", group=self.group_id
-            )
+            raise commits_from_outside(self.group_id)
         if identity.generation <= GENERATION_NONE and self.state is EMPTY:
             return
         self.find_in_generation(identity)

@@ -19,11 +19,11 @@ from offsetd_coordinator.membership.classic_group import (
 )
 from offsetd_coordinator.membership.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, rebalances
 from offsetd_coordinator.membership.refusals import (
-    FencedInstanceId,
     GroupMaxSizeReached,
     InconsistentGroupProtocol,
     InvalidSessionTimeout,
     MemberIdRequired,
+    fenced_instance,
 )
 
 if TYPE_CHECKING:
@@ -209,15 +209,7 @@ class Joining:
         self._rebalances.expect_no_sign(group, old.member_id)
         self._rebalances.expect_sign(group, new, now)
         for each in fenced:
-            step.answer(
-                each,
-                FencedInstanceId(
-                    "instance id {instance_id!r} of group {group!r} belongs to a newer member",
-                    group=group.group_id,
-                    instance_id=old.instance_id,
-                    member_id=old.member_id,
-                ),
-            )
+            step.answer(each, fenced_instance(group.group_id, old.instance_id, old.member_id))
         if group.state is STABLE and group.selected_protocol() == group.protocol:
             self._replaced[group.group_id] = old, new
             step.record = group.record()

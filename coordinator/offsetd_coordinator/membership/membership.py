@@ -12,11 +12,7 @@ from uuid import uuid4
 
 import attrs
 
-from offsetd_coordinator.errors import (
-    CoordinatorError,
-    RecordUndecodable,
-    UnknownMemberId,
-)
+from offsetd_coordinator.errors import CoordinatorError, RecordUndecodable
 from offsetd_coordinator.groups import GroupType
 from offsetd_coordinator.membership.calls import (
     Left,
@@ -33,7 +29,7 @@ from offsetd_coordinator.membership.classic_group import (
 )
 from offsetd_coordinator.membership.joining import Joining
 from offsetd_coordinator.membership.rebalance import Rebalances, Timer, rebalances, synced
-from offsetd_coordinator.membership.refusals import InconsistentGroupProtocol
+from offsetd_coordinator.membership.refusals import InconsistentGroupProtocol, unknown_member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -311,7 +307,7 @@ class Membership:
                 "group {group!r} is of the protocol of KIP-848", group=request.group_id
             )
         if request.member_id:
-            raise _unknown(request.group_id, request.member_id)
+            raise unknown_member(request.group_id, request.member_id)
         value = None if records is None else records.classic
         group = (
             ClassicGroup(request.group_id)
@@ -327,7 +323,7 @@ class Membership:
         group = self.groups.get(group_id)
         if group is None:
             self._readable_records(group_id)
-            raise _unknown(group_id, identity.member_id)
+            raise unknown_member(group_id, identity.member_id)
         return group
 
     def _group_or_nobody(self, group_id: bytes) -> ClassicGroup:
@@ -364,12 +360,6 @@ def _named(group: ClassicGroup, member_id: str, instance_id: str | None) -> Memb
         static = group.static_member(instance_id)
         member_id = "" if static is None else static.member_id
     return group.find(MemberIdentity(member_id, instance_id=instance_id))
-
-
-def _unknown(group_id: bytes, member_id: str) -> UnknownMemberId:
-    return UnknownMemberId(
-        "group {group!r} has no member {member_id!r}", group=group_id, member_id=member_id
-    )
 
 
 def fresh_member_name() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsetd_coordinator.errors import CoordinatorError, InvalidField
+from offsetd_coordinator.errors import CoordinatorError, InvalidField, UnknownMemberId
 
 
 class InvalidSessionTimeout(InvalidField):
@@ -69,3 +69,25 @@ class GroupRecordTooLarge(CoordinatorError):
     """The group's record would exceed `max.message.bytes`: nothing was written."""
 
     reason = "GROUP_RECORD_TOO_LARGE"
+
+
+def unknown_member(group_id: bytes, member_id: str) -> UnknownMemberId:
+    """Nobody in the group has this id."""
+    return UnknownMemberId(
+        "group {group!r} has no member {member_id!r}", group=group_id, member_id=member_id
+    )
+
+
+def commits_from_outside(group_id: bytes) -> UnknownMemberId:
+    """A commit that names no member, to a group that has some."""
+    return UnknownMemberId("group {group!r} has members: only they may commit", group=group_id)
+
+
+def fenced_instance(group_id: bytes, instance_id: str | None, member_id: str) -> FencedInstanceId:
+    """The member with this id is not the one that has the instance id."""
+    return FencedInstanceId(
+        "instance id {instance_id!r} of group {group!r} belongs to a newer member",
+        group=group_id,
+        instance_id=instance_id,
+        member_id=member_id,
+    )

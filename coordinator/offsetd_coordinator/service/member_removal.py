@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import group_service_pb2
 
-from offsetd_coordinator.errors import CoordinatorError, UnknownMemberId
+from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.groups import GroupType
 from offsetd_coordinator.membership.calls import LeaveGroup, LeftMember
-from offsetd_coordinator.membership.refusals import InconsistentGroupProtocol
+from offsetd_coordinator.membership.refusals import InconsistentGroupProtocol, unknown_member
 from offsetd_coordinator.service import member_validation, validation
 from offsetd_coordinator.service.change_events import group_event
 from offsetd_coordinator.service.durable import once_durable
@@ -106,9 +106,7 @@ def _left_before(group_id: bytes, names: Names | None, going: Going) -> list[Lef
             instance_id,
             None
             if (member_id in going if member_id else instance_id in instances)
-            else UnknownMemberId(
-                "group {group!r} had no member {member_id!r}", group=group_id, member_id=member_id
-            ),
+            else unknown_member(group_id, member_id),
         )
         for member_id, instance_id in names
     ]
