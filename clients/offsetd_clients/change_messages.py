@@ -242,6 +242,7 @@ def _changes(messages: Iterable[offset_service_pb2.OffsetChange]) -> tuple[Offse
             TopicPartition(each.topic, each.partition),
             each.offset_before if each.HasField("offset_before") else None,
             each.offset_after,
+            revision_of(each.revision) if each.HasField("revision") else None,
         )
         for each in messages
     )

@@ -43,11 +43,15 @@ class ResetTo(StrEnum):
 
 @attrs.frozen(order=True)
 class OffsetChange:
-    """An offset before (None: there was none) and after a change."""
+    """An offset before (None: there was none) and after a change.
+
+    `revision` is that of its record; None: it was only validated.
+    """
 
     topic_partition: TopicPartition
     before: int | None
     after: int
+    revision: Revision | None = attrs.field(default=None, order=False)
 
 
 @attrs.frozen(kw_only=True)

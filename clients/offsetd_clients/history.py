@@ -52,11 +52,16 @@ class OffsetEvents:
 
 @attrs.frozen(kw_only=True)
 class RestoredOffset:
-    """An offset before and after a restore; None: none."""
+    """An offset before and after a restore; None: none.
+
+    `revision` is that of the record that says so; None: nothing was written, or by an earlier try
+    of the same call.
+    """
 
     topic_partition: TopicPartition
     offset_before: int | None
     offset_after: int | None
+    revision: Revision | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -299,4 +304,5 @@ def _restored(offset: history_pb2.RestoredOffset) -> RestoredOffset:
         topic_partition=TopicPartition(offset.topic, offset.partition),
         offset_before=offset.offset_before if offset.HasField("offset_before") else None,
         offset_after=offset.offset_after if offset.HasField("offset_after") else None,
+        revision=revision_of(offset.revision) if offset.HasField("revision") else None,
     )

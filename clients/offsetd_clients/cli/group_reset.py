@@ -254,15 +254,12 @@ def _number(text: str, where: str) -> int:
 
 def _change_rows(done: Iterable[tuple[str, ResetOffsets]]) -> Iterator[Row]:
     for group_id, answer in done:
-        first = None
-        if answer.revision is not None:
-            first = answer.revision.log_offset - len(answer.changes) + 1
-        for place, change in enumerate(answer.changes):
+        for change in answer.changes:
             yield {
                 "group": group_id,
                 "topic": change.topic_partition.topic,
                 "partition": change.topic_partition.partition,
                 "offset": change.before,
                 "new_offset": change.after,
-                "revision": None if first is None else first + place,
+                "revision": change.revision.log_offset if change.revision else None,
             }

@@ -142,9 +142,7 @@ def _register_restore(groups: typer.Typer, terminal: Terminal) -> None:
             done = client.restore_group(
                 group_id, target, force=force, validate_only=not execute, reason=reason
             )
-            revision = done.revision.log_offset if done.revision else None
-            rows = (_restored_row(group_id, each, revision) for each in done.changes)
-            terminal.rows(RESTORE_COLUMNS, rows)
+            terminal.rows(RESTORE_COLUMNS, (_restored_row(group_id, each) for each in done.changes))
             if not done.changes:
                 terminal.note("nothing to change: the offsets are as they were then")
             elif not execute:
@@ -201,12 +199,12 @@ def _event_line(event: OffsetEvent) -> str:
     return printable(line)
 
 
-def _restored_row(group_id: str, change: RestoredOffset, revision: int | None) -> Row:
+def _restored_row(group_id: str, change: RestoredOffset) -> Row:
     return {
         "group": group_id,
         "topic": change.topic_partition.topic,
         "partition": change.topic_partition.partition,
         "offset": change.offset_before,
         "new_offset": change.offset_after,
-        "revision": revision,
+        "revision": change.revision.log_offset if change.revision else None,
     }

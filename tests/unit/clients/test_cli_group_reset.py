@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import typer
-from offsetd_clients import TopicPartition
+from offsetd_clients import OffsetChange, ResetOffsets, Revision, TopicPartition
+from offsetd_clients.cli import group_reset
 from offsetd_clients.cli.group_reset import parse_span, parse_time, parse_topics, read_csv
 
 if TYPE_CHECKING:
@@ -96,3 +97,11 @@ def test_a_file_that_is_none_is_wrong_use(tmp_path: Path, content: str) -> None:
     file.write_text(content)
     with pytest.raises(typer.BadParameter):
         read_csv(file, ["g"])
+
+
+def test_a_row_has_the_revision_of_its_own_record_where_one_was_written() -> None:
+    written = OffsetChange(TopicPartition("t", 0), 1, 2, Revision(3, 7))
+    known = OffsetChange(TopicPartition("t", 1), None, 2)
+    answer = ResetOffsets(changes=(written, known), revision=Revision(3, 9))
+    rows = group_reset._change_rows([("g", answer)])
+    assert [(row["partition"], row["revision"]) for row in rows] == [(0, 7), (1, None)]

@@ -212,14 +212,21 @@ def test_the_history_is_printed(fake_server: Any, offsetd: Any) -> None:
 def test_a_restore_is_dry_unless_it_is_to_be_executed(
     fake_server: Any, offsetd: Any, *, execute: bool
 ) -> None:
-    changes = [history_pb2.RestoredOffset(topic="t", partition=3, offset_after=5)]
+    changes = [
+        history_pb2.RestoredOffset(topic="t", partition=3, offset_after=5),
+        history_pb2.RestoredOffset(topic="u", partition=0, offset_before=6),
+    ]
     response = history_pb2.RestoreGroupResponse(changes=changes)
     if execute:
         response.revision.log_offset = 9
+        for change, log_offset in zip(response.changes, (9, 8), strict=True):
+            change.revision.log_offset = log_offset
     fake_server.will_answer("RestoreGroup", response)
     flags = ["--execute"] if execute else []
     code, out, err = offsetd("groups", "restore", "g", "--to-revision", "7", *flags, "-o", "csv")
-    assert (code, out.splitlines()[1]) == (0, f"g,t,3,,5,{9 if execute else ''}")
+    revisions = ("9", "8") if execute else ("", "")
+    rows = [f"g,t,3,,5,{revisions[0]}", f"g,u,0,6,,{revisions[1]}"]
+    assert (code, out.splitlines()[1:]) == (0, rows)
     assert ("dry run" in err) is not execute
     (request,) = fake_server.requests
     assert (request.revision, request.validate_only) == (7, not execute)
