@@ -12,6 +12,7 @@ from offsetd_coordinator import errors
 from offsetd_coordinator.offset_changes import Bounds
 from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.service.offset_admin import OffsetAdmin
+from offsetd_coordinator.service.turns import ITEMS_PER_TURN
 from offsetd_coordinator.topics import AUDIT_PARTITION
 from offsetd_storage.record_batch import decode_batches
 from serving_nodes import PARTITIONS, WAIT_SECONDS, ServingNode, serving_node
@@ -362,3 +363,37 @@ async def test_what_cannot_be_cloned_says_why(
         with pytest.raises(refusal):
             await clone(serving, source, target)
         assert audited(serving) == []
+
+
+MANY = [{"topic": "t", "partition": number} for number in range(3 * ITEMS_PER_TURN)]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"explicit": {"offsets": [each | {"offset": 1} for each in MANY]}},
+        {"offset": 2, "partitions": MANY},
+        {"latest": True, "topics": ["t"], "bounds": [each | {"latest": 3} for each in MANY]},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+async def test_a_large_reset_lets_others_come_between(fields: dict[str, Any]) -> None:
+    turns = 0
+
+    async def look() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with serving_node() as serving:
+        await commit(serving, "g", {"topic": "t", "partition": 0, "offset": 1})
+        looking = asyncio.create_task(look())
+        response = await reset(serving, group_id="g", validate_only=True, **fields)
+        looking.cancel()
+        # Three while it is read, and three while it is answered.
+        assert turns >= 6
+        assert len(response.changes) == len(MANY)
+        response = await reset(serving, group_id="g", **fields)
+        revisions = [each.revision.log_offset for each in response.changes]
+    assert revisions == list(range(1, 1 + len(MANY)))

@@ -1,0 +1,98 @@
+"""What a restore writes, and what it says of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from offsetd_coordinator.history import Change
+from offsetd_coordinator.kernels.changes import COMMITTED
+from offsetd_coordinator.offset_changes import RestoredReply, RestoreOffsets
+from offsetd_storage.record_batch import decode_batch
+from shards import ask, batch_of, commit, entry, new_shard, offset_key, replay
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.requests import Decision
+    from offsetd_coordinator.shard import Shard
+
+GROUP = "g"
+
+
+def committed(partition: int, offset: int) -> tuple[tuple[bytes, int], Change]:
+    change = Change(0, 0, GROUP.encode(), b"t", partition, COMMITTED, offset, commit_time_ms=0)
+    return (b"t", partition), change
+
+
+def restore(shard: Shard, then: dict[int, int], *, validate_only: bool = False) -> Decision:
+    return shard.decide(
+        RestoreOffsets(
+            group_id=GROUP.encode(),
+            then=dict(committed(*each) for each in sorted(then.items())),
+            request_id=b"r",
+            validate_only=validate_only,
+        ),
+        0,
+    )
+
+
+def written(decision: Decision) -> dict[int, tuple[bytes | None, bool]]:
+    """The key of each record, and whether it is a tombstone, by log offset."""
+    batches = decision.batches or ((decision.batch or b"", decision.last_offset),)
+    return {
+        record.offset: (record.key, record.value is None)
+        for batch, _ in batches
+        for record in decode_batch(batch).records
+    }
+
+
+@pytest.mark.parametrize(("bytes_max", "batch_count"), [(1 << 20, 1), (400, 4)])
+def test_every_change_is_told_with_the_revision_of_its_record(
+    bytes_max: int, batch_count: int
+) -> None:
+    shard = new_shard(message_bytes_max=bytes_max)
+    for partition in range(20):  # Those of even partitions are to go.
+        ask(shard, commit(GROUP, entry("t", partition, 5)))
+    then = dict.fromkeys(range(1, 40, 2), 7)
+    dry = restore(shard, then, validate_only=True)
+    decision = restore(shard, then)
+    assert len(decision.batches or [decision.batch]) == batch_count
+    records = written(decision)
+    assert isinstance(decision.reply, RestoredReply)
+    assert isinstance(dry.reply, RestoredReply)
+    changes = decision.reply.changes
+    assert [change[:4] for change in changes] == [change[:4] for change in dry.reply.changes]
+    assert {change.revision for change in dry.reply.changes} == {None}
+    assert [change.partition for change in changes] == [*range(20), *range(21, 40, 2)]
+    assert len(records) == len(changes)
+    for change in changes:
+        assert change.revision is not None
+        key = offset_key(GROUP, "t", change.partition)
+        assert records[change.revision] == (key, change.partition % 2 == 0)
+        assert change.before == (5 if change.partition < 20 else None)
+        assert change.after == (None if change.partition % 2 == 0 else 7)
+    shard.apply(decision)
+    offsets = {offset.partition: offset.offset for offset in shard.fetch(GROUP.encode())}
+    assert offsets == then
+    assert [offset.revision for offset in shard.fetch(GROUP.encode())] == [
+        change.revision for change in changes if change.after is not None
+    ]
+    # The request is known by its last batch.
+    again = restore(shard, then)
+    assert isinstance(again.reply, RestoredReply)
+    assert again.reply.is_repeated
+    assert again.reply.last_offset == decision.last_offset
+
+
+def test_keys_of_other_forms_get_their_tombstones_behind_the_others() -> None:
+    old = offset_key(GROUP, "t", 1, version=0)
+    shard = replay(new_shard(), batch_of(0, (old, bytes(20))))
+    ask(shard, commit(GROUP, entry("t", 1, 5), entry("t", 2, 5)))
+    decision = restore(shard, {2: 5, 3: 9})
+    assert written(decision) == {
+        3: (offset_key(GROUP, "t", 3), False),
+        4: (offset_key(GROUP, "t", 1), True),
+        5: (old, True),
+    }
+    assert isinstance(decision.reply, RestoredReply)
+    assert [change.revision for change in decision.reply.changes] == [4, 3]
+    assert decision.reply.last_offset == 5
