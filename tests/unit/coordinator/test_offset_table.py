@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.offset_table import OffsetTable, fresh_hash_seeds
 from offsetd_coordinator.placement import partition_of
+from offsetd_coordinator.requests import CommittedOffset
+from offsetd_storage.kernels import padded_copy
 from shards import COLLIDING_SEEDS, offset_key
 
 Key = tuple[bytes, bytes, int]
@@ -176,3 +179,30 @@ def test_of_a_group_that_is_not_there_there_are_no_rows_and_no_keys() -> None:
     assert (entries.size, table.partitions_of(entries)) == (0, [])
     assert table.entries_of_topics(b"g", [b"t"]).size == 0
     assert table.keys_of(b"g", entries)[1].size == 0
+
+
+def test_columns_are_what_is_read_one_by_one() -> None:
+    table = new_table()
+    for topic in (b"b", b"", b"a" * 300, b"ab"):
+        for partition in (7, 0, 2**31 - 1):
+            table.store(b"g", topic, partition, **value(partition % 11, b"m" * (partition % 3)))
+    table.store(b"other", b"b", 0, **value(1))
+    table.mark_undecodable(b"g", b"ab", 3, revision=5)
+    stored = table.read_columns(b"g")
+    columns_of_rows = zip(*sorted(table.read_group(b"g")), strict=True)
+    rows = dict(zip(CommittedOffset._fields, columns_of_rows, strict=True))
+    named = ("topic", "partition", "offset", "leader_epoch", "metadata")
+    named += ("expire_timestamp_ms", "end_offset", "is_decodable")
+    assert [tuple(column) for column in stored] == [rows[name] for name in named]
+    assert list(stored.places().values()) == list(range(13))
+    assert table.read_columns(b"nobody").topics == []
+
+
+def test_offsets_are_found_by_spans() -> None:
+    table = new_table()
+    table.store(b"g", b"t", 1, **value(5))
+    table.mark_undecodable(b"g", b"t", 2, revision=6)
+    names = padded_copy(b"gtu")
+    keys = np.array([[1, 1, 1], [1, 1, 2], [1, 1, 3], [2, 1, 1]], np.int64)
+    assert table.offsets_at(names, 1, keys) == [15, None, None, None]
+    assert table.offsets_at(names, 1, keys[:0]) == []
