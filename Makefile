@@ -17,8 +17,9 @@ PROTOS_VENV = .venv-protos
 CONSTRAINTS = .ci/constraints.txt
 PACKAGES = storage coordinator clients pipeline
 PYTEST = $(BIN)/python -m pytest
-# One worker a core; a file stays with one worker, so that what its tests share is made once.
-PARALLEL = -n auto --dist loadfile
+# One worker a core; a file stays with one worker, so that what its tests share is made once. The
+# files are begun in the order of tests/slow_files.py, not by how many tests they have.
+PARALLEL = -n auto --dist loadfile --no-loadscope-reorder
 KERNEL_TESTS = tests/unit/storage/test_scan.py tests/unit/storage/test_segment_scan.py \
 	tests/unit/storage/test_byte_order.py tests/unit/storage/test_crc32c.py \
 	tests/unit/storage/test_encode.py tests/unit/storage/test_decode.py \

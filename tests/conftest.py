@@ -1,22 +1,33 @@
-"""What all tests share: profiles of Hypothesis, and kernels that are warm before the first test."""
+"""What all tests share: profiles of Hypothesis, their order, kernels warm before the first test."""
 
 from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import hypothesis
 import pytest
+from slow_files import SLOW_FILES
 
-# Chosen with HYPOTHESIS_PROFILE. A failure prints how to run the same example again.
+# Chosen with HYPOTHESIS_PROFILE, the long one also by the nightly run. A failure prints how to run
+# the same example again.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("quick", deadline=None, print_blob=True, max_examples=20)
-hypothesis.settings.register_profile("nightly", deadline=None, print_blob=True, max_examples=5000)
+hypothesis.settings.register_profile("nightly", deadline=None, print_blob=True, max_examples=2000)
 # For a planted bug: that it is noticed is enough.
 hypothesis.settings.register_profile(
     "unshrunk", deadline=None, phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate)
 )
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+_USUAL_PROFILE = "nightly" if os.environ.get("OFFSETD_NIGHTLY") else "default"
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", _USUAL_PROFILE))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slow files come first; workers of xdist keep that where they may not reorder."""
+    folder = Path(__file__).parent
+    places = {folder / name: place for place, name in enumerate(SLOW_FILES)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @pytest.hookimpl(trylast=True)

@@ -405,5 +405,5 @@ class GroupMachine(RuleBasedStateMachine):
 
 TestGroupMachine = GroupMachine.TestCase
 TestGroupMachine.settings = settings(
-    max_examples=1000 if NIGHTLY else 100, stateful_step_count=50, deadline=None
+    max_examples=2000 if NIGHTLY else 100, stateful_step_count=50, deadline=None
 )

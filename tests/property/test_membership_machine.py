@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import attrs
 from classic_groups import DELAY_MS, GROUP, REBALANCE_MS, SESSION_MS, Calls
 from hypothesis import settings
@@ -11,6 +13,7 @@ from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.groups import GroupState
 from offsetd_coordinator.membership.calls import Joined, Left, Synced
 
+NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
 PROTOCOLS = [
     (("range", b"a"),),
     (("range", b"b"), ("roundrobin", b"c")),
@@ -312,4 +315,6 @@ def _age(member_id: str) -> int:
 
 
 TestMembershipMachine = MembershipMachine.TestCase
-TestMembershipMachine.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestMembershipMachine.settings = settings(
+    max_examples=3000 if NIGHTLY else 150, stateful_step_count=60, deadline=None
+)
