@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
+import attrs
 from offsetd_coordinator.errors import CoordinatorError, DiskFull
 from offsetd_coordinator.group_records import GroupRecords
 from offsetd_coordinator.membership.calls import (
@@ -29,6 +30,39 @@ SESSION_MS = 10_000
 REBALANCE_MS = 60_000
 START = Moment(1_700_000_000_000, 0)
 RANGE = (("range", b"topics"),)
+
+
+@attrs.define(kw_only=True)
+class DrawnClient:
+    """What a member knows of itself, and the call it waits for."""
+
+    instance_id: str | None
+    member_id: str = ""
+    generation: int = -1
+    told: tuple[str, ...] = ()
+    """The members, if it leads."""
+    call: int | None = None
+    is_fenced: bool = False
+
+    @property
+    def identity(self) -> MemberIdentity:
+        """What its calls are made with."""
+        return MemberIdentity(self.member_id, self.generation, self.instance_id)
+
+    def note_joined(self, joined: Joined) -> None:
+        """It is in a generation. Fenced it stays, unless it is let in under another id."""
+        self.is_fenced &= self.member_id == joined.member_id
+        self.member_id, self.generation = joined.member_id, joined.generation
+        self.told = tuple(each.member_id for each in joined.members)
+
+    def note_refusal(self, refusal: CoordinatorError) -> None:
+        """It was refused, and may know more of itself now."""
+        if refusal.reason == "MEMBER_ID_REQUIRED":
+            self.member_id = refusal.variables["member_id"]
+        elif refusal.reason == "UNKNOWN_MEMBER_ID":
+            self.member_id = ""
+        elif refusal.reason == "FENCED_INSTANCE_ID":
+            self.is_fenced = True
 
 
 class Calls:

@@ -119,6 +119,11 @@ class ServerProcess:
         self.process.send_signal(signal.SIGTERM)
         return self.wait_for_exit()
 
+    def stop_well(self) -> None:
+        """Stops it. Fails unless it ends as it should, and never had an error to tell."""
+        assert self.stop() == 0, self.log
+        assert not [event for event in self.events if event["level"] == "error"], self.log
+
     def kill(self) -> None:
         """SIGKILL, also to what a wrapper started."""
         with contextlib.suppress(ProcessLookupError):

@@ -29,8 +29,7 @@ ORDERS = TopicPartition("orders", 0)
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path_factory.mktemp("data")) as process:
         yield process.wait_until_serving()
-        assert process.stop() == 0, process.log
-        assert not [event for event in process.events if event["level"] == "error"], process.log
+        process.stop_well()
 
 
 @pytest.fixture

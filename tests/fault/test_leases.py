@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -28,28 +27,13 @@ WAIT_S = 60
 ORDERS = TopicPartition("orders", 0)
 HOUR = timedelta(hours=1)
 
-_names = itertools.count()
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     settings = {"lease.min.ttl.ms": 200, "group.initial.rebalance.delay.ms": 0}
     with ServerProcess(tmp_path_factory.mktemp("data"), settings=settings) as process:
         yield process.wait_until_serving()
-        assert process.stop() == 0, process.log
-        assert not [event for event in process.events if event["level"] == "error"], process.log
-
-
-@pytest.fixture(scope="module")
-def client(server: ServerProcess) -> Iterator[OffsetClient]:
-    with OffsetClient(server.address, retry=RetryPolicy(timeout_s=WAIT_S)) as client:
-        yield client
-
-
-@pytest.fixture
-def group() -> str:
-    """A name that no other test has."""
-    return f"group-{next(_names)}"
+        process.stop_well()
 
 
 def known(client: OffsetClient, group: str) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -43,27 +42,12 @@ ORDERS = TopicPartition("orders", 0)
 READS_ORDERS = bytes.fromhex("0000 00000001 0006") + b"orders" + bytes.fromhex("ffffffff")
 RANGE = {"range": READS_ORDERS}
 
-_names = itertools.count()
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path_factory.mktemp("data"), settings=SETTINGS) as process:
         yield process.wait_until_serving()
-        assert process.stop() == 0, process.log
-        assert not [event for event in process.events if event["level"] == "error"], process.log
-
-
-@pytest.fixture(scope="module")
-def client(server: ServerProcess) -> Iterator[OffsetClient]:
-    with OffsetClient(server.address, retry=RetryPolicy(timeout_s=WAIT_S)) as client:
-        yield client
-
-
-@pytest.fixture
-def group() -> str:
-    """A name that no other test has."""
-    return f"group-{next(_names)}"
+        process.stop_well()
 
 
 def join(client: OffsetClient, group: str, **more: Any) -> Future[JoinedGroup]:

@@ -95,7 +95,7 @@ MEMBERSHIP_MUTANTS = (
     Mutant(
         name="a member's commit is no sign of life",
         file="coordinator/offsetd_coordinator/member_calls.py",
-        replace="        membership.note_commit(group_id, member, self._now())\n",
+        replace="        membership.note_commit(group_id, member, self._runtime.moment())\n",
         by="        return\n",
         caught_by=f"{_UNIT}/test_member_calls.py",
     ),

@@ -12,6 +12,7 @@ import os
 from random import Random
 
 import attrs
+from classic_groups import DrawnClient
 from group_nodes import DELAY_MS, RETENTION_MS, SESSION_MS, GroupNode
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -21,7 +22,6 @@ from offsetd_coordinator.membership.calls import (
     Joined,
     JoinGroup,
     LeaveGroup,
-    MemberIdentity,
     SyncGroup,
 )
 from offsetd_coordinator.requests import (
@@ -45,21 +45,11 @@ groups = st.sampled_from(GROUPS)
 some_partitions = st.sets(st.integers(0, 2), min_size=1).map(sorted)
 
 
-@attrs.define
-class Client:
-    """A member, as it knows itself."""
+@attrs.define(kw_only=True)
+class Client(DrawnClient):
+    """A member of one of the groups."""
 
     group: str
-    instance_id: str | None
-    member_id: str = ""
-    generation: int = -1
-    told: tuple[str, ...] = ()
-    call: int | None = None
-    is_fenced: bool = False
-
-    @property
-    def identity(self) -> MemberIdentity:
-        return MemberIdentity(self.member_id, self.generation, self.instance_id)
 
 
 class GroupMachine(RuleBasedStateMachine):
@@ -184,7 +174,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(group=st.sampled_from(["members", "both"]), instance_id=st.sampled_from([None, "i"]))
     def come(self, group: str, instance_id: str | None) -> None:
         if len(self.clients) < 6:
-            self.clients.append(Client(group, instance_id))
+            self.clients.append(Client(group=group, instance_id=instance_id))
             self.join(len(self.clients) - 1)
 
     @rule(index=pick)
@@ -386,17 +376,10 @@ class GroupMachine(RuleBasedStateMachine):
             if isinstance(answer, Joined):
                 self._note_joined(client, answer)
             elif isinstance(answer, CoordinatorError):
-                if answer.reason == "MEMBER_ID_REQUIRED":
-                    client.member_id = answer.variables["member_id"]
-                elif answer.reason == "UNKNOWN_MEMBER_ID":
-                    client.member_id = ""
-                elif answer.reason == "FENCED_INSTANCE_ID":
-                    client.is_fenced = True
+                client.note_refusal(answer)
 
     def _note_joined(self, client: Client, joined: Joined) -> None:
-        client.is_fenced &= client.member_id == joined.member_id
-        client.member_id, client.generation = joined.member_id, joined.generation
-        client.told = tuple(each.member_id for each in joined.members)
+        client.note_joined(joined)
         if joined.leader_id == joined.member_id and not joined.skips_assignment:
             life = self.node.of(client.group).life
             key = (self.starts, client.group, life, joined.generation)

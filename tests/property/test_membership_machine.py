@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import attrs
-from classic_groups import DELAY_MS, GROUP, REBALANCE_MS, SESSION_MS, Calls
+from classic_groups import DELAY_MS, GROUP, REBALANCE_MS, SESSION_MS, Calls, DrawnClient
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -24,18 +24,12 @@ INSTANCES = [None, None, "i-1", "i-2"]
 pick = st.integers(0, 2**16)
 
 
-@attrs.define
-class Client:
-    """What a member knows of itself, and the call it waits for."""
+@attrs.define(kw_only=True)
+class Client(DrawnClient):
+    """A member that says something, and may lead."""
 
-    instance_id: str | None
     protocols: tuple[tuple[str, bytes], ...]
-    member_id: str = ""
-    generation: int = -1
     is_leader: bool = False
-    told: tuple[str, ...] = ()
-    call: int | None = None
-    is_fenced: bool = False
 
 
 class MembershipMachine(RuleBasedStateMachine):
@@ -67,7 +61,7 @@ class MembershipMachine(RuleBasedStateMachine):
     @rule(instance_id=st.sampled_from(INSTANCES), protocols=st.sampled_from(PROTOCOLS))
     def come(self, instance_id: str | None, protocols: tuple[tuple[str, bytes], ...]) -> None:
         if len(self.clients) < 8:
-            self.clients.append(Client(instance_id, protocols))
+            self.clients.append(Client(instance_id=instance_id, protocols=protocols))
 
     @rule(index=pick, protocols=st.none() | st.sampled_from(PROTOCOLS))
     def join(self, index: int, protocols: tuple[tuple[str, bytes], ...] | None) -> None:
@@ -263,12 +257,7 @@ class MembershipMachine(RuleBasedStateMachine):
                 continue
             client.call = None
             if isinstance(answer, CoordinatorError):
-                if answer.reason == "MEMBER_ID_REQUIRED":
-                    client.member_id = answer.variables["member_id"]
-                elif answer.reason == "UNKNOWN_MEMBER_ID":
-                    client.member_id = ""
-                elif answer.reason == "FENCED_INSTANCE_ID":
-                    client.is_fenced = True
+                client.note_refusal(answer)
             elif isinstance(answer, Joined):
                 self._note_joined(client, answer)
             else:
@@ -289,10 +278,8 @@ class MembershipMachine(RuleBasedStateMachine):
         }
 
     def _note_joined(self, client: Client, joined: Joined) -> None:
-        client.is_fenced &= client.member_id == joined.member_id
-        client.member_id, client.generation = joined.member_id, joined.generation
+        client.note_joined(joined)
         client.is_leader = joined.leader_id == joined.member_id
-        client.told = tuple(each.member_id for each in joined.members)
         assert bool(joined.members) == client.is_leader
         if client.is_leader and not joined.skips_assignment:
             key = (self.life, joined.generation)
