@@ -1,12 +1,19 @@
 """`offsetd kernels warm`: compiles the kernels, or finds them in the cache."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import Final
 
 import typer
 
 from offsetd_coordinator.commands.terminal import Terminal
 
 KERNEL_PACKAGES = ("offsetd_storage.kernels", "offsetd_coordinator.kernels")
+
+# A start need not wait for these: they are loaded by the first round.
+CLEANER_KERNELS: Final = frozenset(
+    f"offsetd_storage.kernels.{name}"
+    for name in ("bitmap", "judge", "keep", "offset_map", "producers")
+)
 
 
 def register(app: typer.Typer, terminal: Terminal) -> None:
@@ -32,16 +39,16 @@ def _group() -> None:
     """The compiled loops of the server."""
 
 
-def warm_kernels(terminal: Terminal) -> int:
+def warm_kernels(terminal: Terminal, *, later: Collection[str] = ()) -> int:
     """Make every kernel ready to run; says so, and shows progress, if any has to be compiled.
 
-    Returns how many had to be compiled.
+    Of the modules `later` only if it has to be compiled. Returns how many had to be.
     """
     from offsetd_storage.kernels import registry  # noqa: PLC0415
 
     registry.import_kernels(*KERNEL_PACKAGES)
     if registry.is_warm_on_disk():
-        return registry.warm()
+        return registry.warm(later=later)
     terminal.note("compiling kernels for this machine, once (about half a minute)")
     with terminal.progress("kernels") as report:
         return registry.warm(_by_short_name(report))

@@ -96,7 +96,10 @@ def _run(settings: Settings, terminal: Terminal) -> None:
     from offsetd_storage.errors import StorageFailed  # noqa: PLC0415
     from offsetd_storage.files import OsFiles  # noqa: PLC0415
 
-    from offsetd_coordinator.commands.kernels import warm_kernels  # noqa: PLC0415
+    from offsetd_coordinator.commands.kernels import (  # noqa: PLC0415
+        CLEANER_KERNELS,
+        warm_kernels,
+    )
     from offsetd_coordinator.flusher import FlushDefect  # noqa: PLC0415
     from offsetd_coordinator.log_setup import set_up_logging  # noqa: PLC0415
     from offsetd_coordinator.server import Server, StartFailed  # noqa: PLC0415
@@ -128,7 +131,7 @@ def _run(settings: Settings, terminal: Terminal) -> None:
         _exit_now(code)
 
     set_up_logging(level=settings.logging_level, log_format=settings.logging_format)
-    warm_kernels(terminal)
+    warm_kernels(terminal, later=CLEANER_KERNELS)
     uvloop.run(run())
 
 

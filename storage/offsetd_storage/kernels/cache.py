@@ -61,6 +61,7 @@ class KernelCache(_Cache):
         self._name = f"{function.__module__}.{function.__qualname__}"
         self._arguments, _ = _normalize_signature(signature)
         self._check = check
+        self._found: bytes | None = None  # Read already, and not loaded yet.
         self.compiled = 0  # How often it was not found.
 
     @property
@@ -68,17 +69,22 @@ class KernelCache(_Cache):
         return str(cache_folders(self._function)[0])
 
     def holds_kernel(self) -> bool:
-        """Whether the machine code is there, and undamaged."""
-        return self._read() is not None
+        """Whether the machine code is there, and undamaged; then it can be loaded from now on,
+        whatever becomes of the file.
+        """
+        if self._found is None:
+            self._found = self._read()
+        return self._found is not None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         arguments, _ = _normalize_signature(sig)
         # Forbidding Numba to compile would not do: it then turns floats into integers.
         if arguments != self._arguments:
             raise TypeError(f"{self._name} takes {self._arguments}, not {arguments}")
-        content = self._read()
-        if content is None:
+        if not self.holds_kernel():
             return None
+        content, self._found = self._found, None
+        assert content is not None, "it is held"
         target_context.refresh()
         # The checksum says that these are the bytes we wrote, into a folder only we can write to.
         return _compile_result._rebuild(target_context, *pickle.loads(content))  # noqa: S301

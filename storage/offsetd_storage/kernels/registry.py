@@ -21,7 +21,7 @@ from numba.core.caching import NullCache
 from offsetd_storage.kernels.cache import KernelCache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -109,13 +109,20 @@ def is_warm_on_disk() -> bool:
     return all(each.cache.holds_kernel() for each in registered_kernels())
 
 
-def warm(progress: Callable[[int, int, str], None] | None = None) -> int:
+def warm(
+    progress: Callable[[int, int, str], None] | None = None, *, later: Collection[str] = ()
+) -> int:
     """Compile or load every registered kernel that is not there yet.
 
-    `progress(done, total, name)` is called before each kernel, and with an empty name at the end.
-    Returns how many had to be compiled.
+    Those of the modules `later` that the cache has are only read: their first call loads them,
+    which takes some milliseconds and never compiles. `progress(done, total, name)` is called before
+    each kernel, and with an empty name at the end. Returns how many had to be compiled.
     """
-    kernels = registered_kernels()
+    kernels = [
+        each
+        for each in registered_kernels()
+        if not (each.name.rpartition(".")[0] in later and each.cache.holds_kernel())
+    ]
     compiled = sum(each.cache.compiled for each in kernels)
     for done, each in enumerate(kernels):
         if progress is not None:

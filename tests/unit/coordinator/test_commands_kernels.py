@@ -74,3 +74,9 @@ def test_warm_imports_the_kernels_of_storage_and_coordinator(few_kernels):
     declare()
     run()
     assert set(few_kernels) == {"offsetd_storage.kernels", "offsetd_coordinator.kernels"}
+
+
+def test_what_a_start_leaves_for_later_are_modules_of_kernels():
+    registry.import_kernels(*kernels.KERNEL_PACKAGES)
+    modules = {each.name.rpartition(".")[0] for each in registry.registered_kernels()}
+    assert modules >= kernels.CLEANER_KERNELS

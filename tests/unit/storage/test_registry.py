@@ -145,6 +145,25 @@ def test_without_warming_a_call_finds_the_kernel_in_the_cache(own_cache):
     assert registry.registered_kernels()[0].cache.compiled == 0
 
 
+def test_a_kernel_for_later_is_read_and_loaded_by_its_first_call_though_its_file_is_gone(own_cache):
+    declare()
+    registry.warm()
+    function = declare()
+    assert registry.warm(later=[__name__]) == 0
+    [kernel] = registry.registered_kernels()
+    assert not kernel.dispatcher.overloads
+    for path in cached_files(own_cache):
+        path.unlink()
+    assert function(padded_copy(b"\x05"), 0, 1) == 5
+    assert kernel.cache.compiled == 0
+
+
+def test_a_kernel_for_later_that_the_cache_has_not_is_compiled_at_once(own_cache):
+    declare()
+    assert registry.warm(later=[__name__]) == 1
+    assert registry.registered_kernels()[0].dispatcher.overloads
+
+
 def flip_last_byte(content: bytes) -> bytes:
     return content[:-1] + bytes([content[-1] ^ 1])
 
