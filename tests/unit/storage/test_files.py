@@ -179,7 +179,7 @@ def test_allocating_where_the_file_system_cannot_does_nothing(
 ) -> None:
     monkeypatch.setattr("offsetd_storage.files._fallocate", lambda *_: -1)
     monkeypatch.setattr("ctypes.get_errno", lambda: unsupported)
-    opened(tmp_path / "a").allocate(0, 4096)
+    assert opened(tmp_path / "a").allocate(0, 4096) is False
 
 
 def test_allocating_reports_a_full_disk_and_tries_again_when_interrupted(
