@@ -10,14 +10,16 @@ import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
-from offsetd_storage.errors import CorruptBatch
-from offsetd_storage.record_batch import Record, batch_header, decode_batch, encode_batch
+from offsetd_storage.record_batch import Record, batch_header, encode_batch
 
+from offsetd_coordinator.record_log import RecordLog
 from offsetd_coordinator.rfc3339 import rfc3339
 from offsetd_coordinator.schemas.primitives import UndecodableRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from offsetd_storage.record_batch import RecordBatch
 
 AUDIT_VERSION: Final = 1
 REQUEST_IDS_MAX: Final = 1000
@@ -76,17 +78,11 @@ class RecordedEvent(NamedTuple):
     event: AuditEvent
 
 
-class AuditLog:
-    """Where the audit log ends, and the events that a request id may ask for again.
-
-    Used by one thread at a time. `offset_next` is the log offset of the next record, `leader_epoch`
-    what new batches carry.
-    """
+class AuditLog(RecordLog):
+    """Where the audit log ends, and the events that a request id may ask for again."""
 
     def __init__(self, *, request_id_window_ms: int) -> None:
-        self.offset_next = 0
-        self.leader_epoch = 0
-        self.undecodable_records = 0
+        super().__init__()
         self._request_id_window_ms = request_id_window_ms
         self._known: dict[tuple[str, str], RecordedEvent] = {}  # Oldest first.
 
@@ -116,33 +112,11 @@ class AuditLog:
 
     def pass_over(self, batch: bytes) -> None:
         """Replays a batch of events without a request id: nothing of them is to be known."""
-        header = batch_header(batch, 0)
-        self.offset_next = header.last_offset + 1
-        self.leader_epoch = header.partition_leader_epoch
+        self._note_end(batch_header(batch))
 
-    def replay(self, batches: bytes) -> None:
-        """Replays whole, checked batches; what cannot be understood is counted, and never fails.
-
-        Raises CorruptBatch if there is something else than whole batches.
-        """
-        position = 0
-        while position < len(batches):
-            header = batch_header(batches, position)
-            self.offset_next = header.last_offset + 1
-            self.leader_epoch = header.partition_leader_epoch
-            try:
-                records = decode_batch(batches, position, check_crc=False).records
-            except CorruptBatch:
-                self.undecodable_records += header.count
-                records = ()
-            for record in records:
-                self._replay_record(record)
-            position += header.size_bytes
-
-    def end_load(self, *, offset_next: int, leader_epoch: int) -> None:
-        """Notes that what is to be known of the log is replayed: it ends at `offset_next`."""
-        self.offset_next = offset_next
-        self.leader_epoch = leader_epoch
+    def _replay_batch(self, batch: RecordBatch) -> None:
+        for record in batch.records:
+            self._replay_record(record)
 
     def _replay_record(self, record: Record) -> None:
         try:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
-from offsetd_storage.errors import CorruptBatch, InvalidSetting
-from offsetd_storage.record_batch import Record, batch_header, decode_batch, encode_batch
+from offsetd_storage.errors import InvalidSetting
+from offsetd_storage.record_batch import Record, encode_batch
 
 from offsetd_coordinator.errors import CoordinatorError, InvalidConfig
 from offsetd_coordinator.kernels.request_ids import HEADER_NAME
+from offsetd_coordinator.record_log import RecordLog
 from offsetd_coordinator.schemas.config_record import (
     ConfigKey,
     UnknownConfigVersion,
@@ -75,18 +76,15 @@ class AppliedConfigs:
     problems: Mapping[ConfigKey, str]
 
 
-class ConfigShard:
-    """The settings of `__offsetd_config`. Used by one thread at a time.
+class ConfigShard(RecordLog):
+    """The settings of `__offsetd_config`.
 
-    `started_with` is what counts where no setting is dynamic. `offset_next` is the log offset of
-    the next record, `leader_epoch` what new batches carry.
+    `started_with` is what counts where no setting is dynamic.
     """
 
     def __init__(self, started_with: TopicConfigs, *, request_id_window_ms: int) -> None:
-        self.offset_next = 0
-        self.leader_epoch = 0
+        super().__init__()
         self.unknown_records = 0
-        self.undecodable_records = 0
         self._started_with = started_with
         self._request_id_window_ms = request_id_window_ms
         self._texts: dict[ConfigKey, str] = {}
@@ -162,29 +160,9 @@ class ConfigShard:
         ]
 
     def replay(self, batches: bytes) -> None:
-        """Replays whole, checked batches. What cannot be understood is counted, and never fails.
-
-        Raises CorruptBatch if there is something else than whole batches.
-        """
-        position = 0
-        while position < len(batches):
-            header = batch_header(batches, position)
-            self.offset_next = header.last_offset + 1
-            self.leader_epoch = header.partition_leader_epoch
-            try:
-                batch = decode_batch(batches, position, check_crc=False)
-            except CorruptBatch:
-                self.undecodable_records += header.count
-            else:
-                if not batch.is_control:
-                    self._replay_batch(batch)
-            position += header.size_bytes
+        """As with every such log; what counts is found out when it is asked for."""
+        super().replay(batches)
         self._applied = None
-
-    def end_load(self, *, offset_next: int, leader_epoch: int) -> None:
-        """Notes that the whole log is replayed; compaction may have taken its last batches."""
-        self.offset_next = offset_next
-        self.leader_epoch = leader_epoch
 
     def _replay_batch(self, batch: RecordBatch) -> None:
         for record in batch.records:
