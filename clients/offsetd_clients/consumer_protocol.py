@@ -1,0 +1,157 @@
+"""What a consumer says when it joins, and is told when it syncs, in the bytes of Kafka's consumers.
+
+Kafka's `ConsumerProtocolSubscription` and `ConsumerProtocolAssignment`: an int16 version, then
+fields of which newer versions only add more at the end. Version 3 is written, and any is read.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+
+from offsetd_clients.assignors import ASSIGNORS, Subscription
+from offsetd_clients.membership import JoinedGroup
+from offsetd_clients.values import TopicPartition
+
+_VERSION = 3
+_NULL = -1
+_SHORT = struct.Struct(">h")
+_INT = struct.Struct(">i")
+
+
+class MalformedProtocol(ValueError):
+    """These bytes are no subscription, or no assignment."""
+
+
+def encode_subscription(subscription: Subscription) -> bytes:
+    """What a member joins with, under each assignor that it knows.
+
+    An instance id is no part of it: the join has that. What the member owns stands in fields of its
+    own, as with Kafka's cooperative consumers; its older sticky assignor has that in user data.
+    """
+    return b"".join(
+        (
+            _SHORT.pack(_VERSION),
+            _INT.pack(len(subscription.topics)),
+            *map(_text, sorted(subscription.topics)),
+            _INT.pack(_NULL),  # No user data.
+            _partitions(subscription.owned),
+            _INT.pack(subscription.generation_id),
+            _SHORT.pack(_NULL),  # No rack.
+        )
+    )
+
+
+def decode_subscription(encoded: bytes, instance_id: str | None = None) -> Subscription:
+    """What a member joined with; `instance_id` is that of its join. Raises MalformedProtocol."""
+    reader = _Reader(encoded)
+    version = reader.version()
+    topics = [reader.text() for _ in range(reader.count())]
+    reader.skip_bytes()
+    owned = reader.partitions() if version >= 1 else []
+    generation_id = reader.int32() if version >= 2 else -1
+    return Subscription(
+        topics=topics, owned=owned, generation_id=generation_id, instance_id=instance_id
+    )
+
+
+def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
+    """What a member is told to read."""
+    return _SHORT.pack(_VERSION) + _partitions(partitions) + _INT.pack(_NULL)  # No user data.
+
+
+def decode_assignment(encoded: bytes) -> list[TopicPartition]:
+    """What a member is told to read: nothing, if the leader left it out.
+
+    Raises MalformedProtocol.
+    """
+    if not encoded:
+        return []
+    reader = _Reader(encoded)
+    reader.version()
+    return reader.partitions()
+
+
+def assignments_by(joined: JoinedGroup, partition_counts: Mapping[str, int]) -> dict[str, bytes]:
+    """What a member syncs with: the assignments of all, by the group's assignor, if it leads.
+
+    Nothing if it does not, or if the assignments stand. Raises MalformedProtocol, and KeyError if
+    the group's protocol is none of `ASSIGNORS`.
+    """
+    if not joined.is_leader or joined.skip_assignment:
+        return {}
+    subscriptions = {
+        each.member_id: decode_subscription(each.metadata, each.instance_id)
+        for each in joined.members
+    }
+    assigned = ASSIGNORS[joined.protocol](subscriptions, partition_counts)
+    return {member_id: encode_assignment(partitions) for member_id, partitions in assigned.items()}
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return _SHORT.pack(len(encoded)) + encoded
+
+
+def _partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    """Topic by topic, sorted."""
+    topics = []
+    ordered = sorted(partitions, key=lambda each: (each.topic, each.partition))
+    for topic, of_topic in groupby(ordered, key=lambda each: each.topic):
+        numbers = [each.partition for each in of_topic]
+        topics.append(_text(topic) + struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
+    return _INT.pack(len(topics)) + b"".join(topics)
+
+
+class _Reader:
+    """Fields, one behind the other. What is cut short raises MalformedProtocol."""
+
+    def __init__(self, encoded: bytes) -> None:
+        self._encoded = encoded
+        self._position = 0
+
+    def version(self) -> int:
+        version = self._int16()
+        if version < 0:
+            raise MalformedProtocol(f"there is no version {version}")
+        return version
+
+    def int32(self) -> int:
+        number: int = _INT.unpack(self._take(_INT.size))[0]
+        return number
+
+    def count(self) -> int:
+        """Of a list: none has more items than there are bytes."""
+        count = self.int32()
+        if not 0 <= count <= len(self._encoded) - self._position:
+            raise MalformedProtocol(f"no list of {count} items at byte {self._position}")
+        return count
+
+    def text(self) -> str:
+        start = self._position
+        try:
+            return self._take(self._int16()).decode()
+        except UnicodeDecodeError as error:
+            raise MalformedProtocol(f"no UTF-8 at byte {start}") from error
+
+    def skip_bytes(self) -> None:
+        size = self.int32()
+        if size != _NULL:
+            self._take(size)
+
+    def partitions(self) -> list[TopicPartition]:
+        found = []
+        for _ in range(self.count()):
+            topic = self.text()
+            found += [TopicPartition(topic, self.int32()) for _ in range(self.count())]
+        return found
+
+    def _int16(self) -> int:
+        number: int = _SHORT.unpack(self._take(_SHORT.size))[0]
+        return number
+
+    def _take(self, size: int) -> bytes:
+        start = self._position
+        if not 0 <= size <= len(self._encoded) - start:
+            raise MalformedProtocol(f"{size} bytes are missing at byte {start}")
+        self._position = start + size
+        return self._encoded[start : self._position]
