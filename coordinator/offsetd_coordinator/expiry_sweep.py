@@ -49,6 +49,8 @@ class SliceLimits:
     """Rows of the table that are walked."""
     groups: int = 16
     """Groups that are judged."""
+    records: int = 64
+    """Groups with records that are asked for their retention, in place of a quarter of those."""
     expired_groups: int = 4
     offsets: int = 128
     """Offsets that get tombstones."""
@@ -156,20 +158,22 @@ class ShardSweep:
         self._waiting: list[bytes] = []  # Groups that were found, and are not judged yet.
         self._large: _LargeGroup | None = None
         self._recorded = state.recorded_group_ids()  # For those that have no offset at all.
-        # The kernel passes by what is younger than any group's retention.
-        retentions = _own_retentions_ms(state, self._recorded)
-        if terms.retention_ms is not None:
-            retentions.append(terms.retention_ms)
-        self._retention_least_ms = min(retentions, default=None)
+        # The kernel passes by what is younger than any group's retention, as soon as all are known.
+        self._retention_least_ms = terms.retention_ms
+        self._retentions_left = len(self._recorded)
         if terms.base is ExpiryBase.KAFKA and self._recorded:
             self._retention_least_ms = 0  # A commit's age says nothing of an empty group.
+            self._retentions_left = 0
 
     def next_slice(self, now_ms: int) -> Slice:
         """What is next. Perhaps there is nothing to write."""
         slice_ = _SliceMaking(self._state, self._limits)
         judged = 0
         while not slice_.is_full and judged < self._limits.groups:
-            if self._large is not None:
+            if self._retentions_left:
+                judged += self._limits.groups // 4
+                self._note_retentions()
+            elif self._large is not None:
                 judged += self._limits.groups  # Its share of rows is work enough.
                 self._judge_large(self._large, slice_, now_ms)
             elif self._waiting:
@@ -185,6 +189,19 @@ class ShardSweep:
                 self.is_done = True
                 break
         return slice_.made()
+
+    def _note_retentions(self) -> None:
+        """Looks at some of the groups with records for a retention of their own."""
+        stop = max(self._retentions_left - self._limits.records, 0)
+        for group_id in self._recorded[stop : self._retentions_left]:
+            records = self._state.known_group_records(group_id)
+            settings = None if records is None else records.settings
+            if settings is None or settings.retention_ms is None:
+                continue
+            least_ms = self._retention_least_ms
+            own_ms = settings.retention_ms
+            self._retention_least_ms = own_ms if least_ms is None else min(least_ms, own_ms)
+        self._retentions_left = stop
 
     def _find(self, now_ms: int) -> None:
         offsets = self._state.offsets
@@ -384,15 +401,3 @@ class _SliceMaking:
         elif state.other_keys(group_id):
             keys += state.other_keys(group_id, set(state.offsets.partitions_of(rows)))
         return keys
-
-
-def _own_retentions_ms(state: ReplayedState, group_ids: list[bytes]) -> list[int]:
-    """The retentions that groups have of their own."""
-    found = []
-    for group_id in group_ids:
-        records = state.known_group_records(group_id)
-        if records is None or (settings := records.settings) is None:
-            continue
-        if settings.retention_ms is not None:
-            found.append(settings.retention_ms)
-    return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from expiries import RETENTION_MS, TERMS, batches_of, classic_value, slices
 from offsetd_coordinator.expiry import ExpiryBase, ExpiryTerms
 from offsetd_coordinator.expiry_sweep import SliceLimits
+from offsetd_coordinator.schemas.group_settings import GroupSettings
 from offsetd_storage.record_batch import decode_batch
 from shards import (
     NOW_MS,
@@ -23,6 +24,7 @@ from shards import (
     offsets_of,
     replay,
     replayed,
+    settings_key,
     state_of,
 )
 from shards import ask as asked
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 DUE_MS = NOW_MS + RETENTION_MS
 UNREADABLE = b"\0\x63"
+SHORT_RETENTION = GroupSettings(retention_ms=5).encode()
 
 
 def groups_of(shard: Shard) -> list[str]:
@@ -293,3 +296,29 @@ def test_without_retention_nothing_expires_but_what_has_a_time_of_its_own() -> N
     list(slices(shard, NOW_MS * 2, ExpiryTerms(retention_ms=None)))
     assert groups_of(shard) == ["g"]
     assert TERMS.retention_ms == RETENTION_MS
+
+
+def test_no_slice_looks_at_more_groups_with_records_than_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Retentions of groups' own are looked for slice by slice, too."""
+    shard = new_shard()
+    names = [f"g{number}" for number in range(300)]
+    for name in names:
+        replay(shard, batch_of(shard.offset_next, (settings_key(name), SHORT_RETENTION)))
+        asked(shard, commit(name, entry("t", 0, 5)))
+    known = shard._state.known_group_records
+    looks: list[bytes] = []
+
+    def counted(group_id: bytes) -> Any:
+        looks.append(group_id)
+        return known(group_id)
+
+    monkeypatch.setattr(shard._state, "known_group_records", counted)
+    most = 0
+    terms = ExpiryTerms(retention_ms=None)
+    for _ in slices(shard, NOW_MS + 5, terms, limits=SliceLimits(groups=4, records=10)):
+        most = max(most, len(looks))
+        looks.clear()
+    assert 0 < most < 100
+    assert groups_of(shard) == []
