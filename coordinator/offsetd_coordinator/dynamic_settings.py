@@ -10,7 +10,7 @@ from typing import Final
 import attrs
 from offsetd_storage.errors import InvalidSetting
 from offsetd_storage.setting_kinds import INT32_MAX
-from offsetd_storage.settings import Setting, listed, settings_of, whole
+from offsetd_storage.settings import Setting, listed, milliseconds, settings_of, whole
 
 from offsetd_coordinator.commit_rules import UNCHANGED_SHARE
 from offsetd_coordinator.expiry import ExpiryBase, ExpiryTerms
@@ -33,10 +33,9 @@ class ExpiryConfig:
         reason="Offsets expire when they are not committed, and their group is empty, for so long."
         " -1: never.",
     )
-    check_interval_ms: int = whole(
+    check_interval_ms: int = milliseconds(
         600_000,
         "offsets.retention.check.interval.ms",
-        unit="ms",
         least=1,
         reason="How often is looked for offsets that have expired.",
     )
@@ -57,30 +56,24 @@ class ExpiryConfig:
         reason="Whether offsets expire. auto: unless the folder had logs of another server, such"
         " as a broker, when offsetd took it over.",
     )
-    grace_ms: int = whole(
+    grace_ms: int = milliseconds(
         86_400_000,
         "expiry.grace.ms",
-        unit="ms",
-        least=0,
         is_ours=True,
         reason="After a stop of more than this, nothing expires for so long: consumers were cut"
         " off, too.",
     )
-    warning_ms: int = whole(
+    warning_ms: int = milliseconds(
         86_400_000,
         "offsets.expiry.warning.ms",
-        unit="ms",
-        least=0,
         is_ours=True,
         reason="So long before its offsets expire, a group is counted and logged; in the second"
         " half of their life. 0: never.",
     )
 
-    unchanged_commit_ms: int = whole(
+    unchanged_commit_ms: int = milliseconds(
         0,
         "commit.unchanged.suppress.ms",
-        unit="ms",
-        least=0,
         is_ours=True,
         reason="A commit of what is stored, and was committed less than so long ago, is answered"
         " and not written: its commit time stays, so it is at most a tenth of"

@@ -17,6 +17,7 @@ from offsetd_storage.settings import (
     Setting,
     address,
     listed,
+    milliseconds,
     settings_of,
     text,
     whole,
@@ -127,20 +128,16 @@ class Settings:
         reason="Of the OffsetCommitValue written. Lower for older brokers; 1 loses the leader"
         " epoch.",
     )
-    request_id_window_ms: int = whole(
+    request_id_window_ms: int = milliseconds(
         60_000,
         "request.id.window.ms",
-        unit="ms",
-        least=0,
         most=86_400_000,
         is_ours=True,
         reason="How long a request_id is remembered. Above the total time that clients retry.",
     )
-    history_ms: int = whole(
+    history_ms: int = milliseconds(
         3_600_000,
         "history.ms",
-        unit="ms",
-        least=0,
         most=86_400_000 * 366,
         is_ours=True,
         reason="For so long the log keeps every commit, for history, restores and watchers. The"
@@ -156,27 +153,23 @@ class Settings:
     )
 
     # Members of groups.
-    group_min_session_timeout_ms: int = whole(
+    group_min_session_timeout_ms: int = milliseconds(
         6000,
         "group.min.session.timeout.ms",
-        unit="ms",
         least=1,
         most=INT32_MAX,
         reason="The shortest time without a sign of life that a member may ask for.",
     )
-    group_max_session_timeout_ms: int = whole(
+    group_max_session_timeout_ms: int = milliseconds(
         1_800_000,
         "group.max.session.timeout.ms",
-        unit="ms",
         least=1,
         most=INT32_MAX,
         reason="The longest such time: so long a dead member keeps its partitions.",
     )
-    group_initial_rebalance_delay_ms: int = whole(
+    group_initial_rebalance_delay_ms: int = milliseconds(
         3000,
         "group.initial.rebalance.delay.ms",
-        unit="ms",
-        least=0,
         most=INT32_MAX,
         reason="How long an empty group waits for more members, again for each that comes.",
     )
@@ -190,19 +183,17 @@ class Settings:
     )
 
     # Leases of groups.
-    lease_min_ttl_ms: int = whole(
+    lease_min_ttl_ms: int = milliseconds(
         1000,
         "lease.min.ttl.ms",
-        unit="ms",
         least=1,
         most=INT32_MAX,
         is_ours=True,
         reason="The shortest lease of a group that may be asked for.",
     )
-    lease_max_ttl_ms: int = whole(
+    lease_max_ttl_ms: int = milliseconds(
         86_400_000,
         "lease.max.ttl.ms",
-        unit="ms",
         least=1,
         most=INT32_MAX,
         is_ours=True,
@@ -252,54 +243,47 @@ class Settings:
         is_ours=True,
         reason="Calls open at one time on one connection.",
     )
-    connections_max_idle_ms: int = whole(
+    connections_max_idle_ms: int = milliseconds(
         300_000,
         "connections.max.idle.ms",
-        unit="ms",
         least=1000,
         most=INT32_MAX,
         reason="A connection without a call is closed after this time.",
     )
-    connections_max_age_ms: int = whole(
+    connections_max_age_ms: int = milliseconds(
         1_800_000,
         "connections.max.age.ms",
-        unit="ms",
         least=1000,
         most=INT32_MAX,
         is_ours=True,
         reason="A connection is renewed after this time, so that clients spread over nodes again.",
     )
-    connections_age_grace_ms: int = whole(
+    connections_age_grace_ms: int = milliseconds(
         300_000,
         "connections.age.grace.ms",
-        unit="ms",
-        least=0,
         most=INT32_MAX,
         is_ours=True,
         reason="Time for the calls of a connection that is being renewed.",
     )
-    connection_handshake_max_ms: int = whole(
+    connection_handshake_max_ms: int = milliseconds(
         10_000,
         "connection.handshake.max.ms",
-        unit="ms",
         least=100,
         most=INT32_MAX,
         is_ours=True,
         reason="A connection that does not speak is closed after this time.",
     )
-    keepalive_interval_ms: int = whole(
+    keepalive_interval_ms: int = milliseconds(
         60_000,
         "keepalive.interval.ms",
-        unit="ms",
         least=1000,
         most=INT32_MAX,
         is_ours=True,
         reason="A quiet connection is asked for a sign of life.",
     )
-    keepalive_reply_max_ms: int = whole(
+    keepalive_reply_max_ms: int = milliseconds(
         20_000,
         "keepalive.reply.max.ms",
-        unit="ms",
         least=1000,
         most=INT32_MAX,
         is_ours=True,
@@ -323,21 +307,17 @@ class Settings:
     )
 
     # Start and stop.
-    drain_notice_ms: int = whole(
+    drain_notice_ms: int = milliseconds(
         0,
         "drain.notice.ms",
-        unit="ms",
-        least=0,
         most=600_000,
         is_ours=True,
         reason="At a stop, how long calls are still taken while health says NOT_SERVING, for"
         " balancers.",
     )
-    drain_max_ms: int = whole(
+    drain_max_ms: int = milliseconds(
         10_000,
         "drain.max.ms",
-        unit="ms",
-        least=0,
         most=600_000,
         is_ours=True,
         reason="At a stop, how long calls in flight may take.",
@@ -377,10 +357,9 @@ class Settings:
         is_ours=True,
         reason="HOST:PORT for Prometheus: GET /metrics. Empty: no port.",
     )
-    cleaner_stall_ms: int = whole(
+    cleaner_stall_ms: int = milliseconds(
         120_000,
         "cleaner.stall.ms",
-        unit="ms",
         least=1000,
         most=INT32_MAX,
         is_ours=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 from offsetd_storage.setting_kinds import INT32_MAX
-from offsetd_storage.settings import whole
+from offsetd_storage.settings import milliseconds, whole
 
 
 @attrs.frozen(kw_only=True)
@@ -20,19 +20,17 @@ class WatchConfig:
         is_ours=True,
         reason="Calls of WatchOffsets at one time; more are refused.",
     )
-    idle_max_ms: int = whole(
+    idle_max_ms: int = milliseconds(
         30_000,
         "watch.idle.max.ms",
-        unit="ms",
         least=100,
         most=INT32_MAX,
         is_ours=True,
         reason="A watcher that does not read for so long what is sent to it is cut off.",
     )
-    progress_interval_ms: int = whole(
+    progress_interval_ms: int = milliseconds(
         10_000,
         "watch.progress.interval.ms",
-        unit="ms",
         least=100,
         most=INT32_MAX,
         is_ours=True,

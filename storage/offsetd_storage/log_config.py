@@ -9,7 +9,7 @@ import attrs
 
 from offsetd_storage.errors import InvalidSetting
 from offsetd_storage.setting_kinds import INT32_MAX, INT64_MAX
-from offsetd_storage.settings import choice, choices, flag, real, whole
+from offsetd_storage.settings import choice, choices, flag, milliseconds, real, whole
 from offsetd_storage.timestamp_type import TimestampType
 
 
@@ -49,18 +49,15 @@ class LogConfig:
         server_name="log.segment.bytes",
         reason="A segment is closed at this size; only closed ones are cleaned.",
     )
-    segment_ms: int = whole(
+    segment_ms: int = milliseconds(
         604_800_000,
         "segment.ms",
-        unit="ms",
         least=1,
         reason="A segment is closed at this age.",
     )
-    segment_jitter_ms: int = whole(
+    segment_jitter_ms: int = milliseconds(
         0,
         "segment.jitter.ms",
-        unit="ms",
-        least=0,
         reason="Spreads the closing of segments over time.",
     )
     segment_index_bytes_max: int = whole(
@@ -111,10 +108,9 @@ class LogConfig:
         server_name="log.cleanup.policy",
         reason="delete: old segments go. compact: the last record of each key stays.",
     )
-    retention_ms: int = whole(
+    retention_ms: int = milliseconds(
         604_800_000,
         "retention.ms",
-        unit="ms",
         least=-1,
         reason="A segment goes when its newest record is older (policy delete). -1: never.",
     )
@@ -132,11 +128,9 @@ class LogConfig:
         reason="A segment's age counts from when it was last written at the latest, so that"
         " a timestamp in the future holds nothing back. false: by timestamps alone, as Kafka.",
     )
-    file_delete_delay_ms: int = whole(
+    file_delete_delay_ms: int = milliseconds(
         0,  # Kafka: 60,000.
         "file.delete.delay.ms",
-        unit="ms",
-        least=0,
         server_name="log.segment.delete.delay.ms",
         reason="Files that are no longer needed wait so long. 0, since our readers hold"
         " descriptors, and since a cleaner that is quick would else fill the disk.",
@@ -152,27 +146,22 @@ class LogConfig:
         server_name="log.cleaner.min.cleanable.ratio",
         reason="A log is cleaned when more than this share of it is new since the last time.",
     )
-    compaction_lag_ms_min: int = whole(
+    compaction_lag_ms_min: int = milliseconds(
         0,
         "min.compaction.lag.ms",
-        unit="ms",
-        least=0,
         server_name="log.cleaner.min.compaction.lag.ms",
         reason="Younger records are not cleaned.",
     )
-    compaction_lag_ms_max: int = whole(
+    compaction_lag_ms_max: int = milliseconds(
         INT64_MAX,
         "max.compaction.lag.ms",
-        unit="ms",
         least=1,
         server_name="log.cleaner.max.compaction.lag.ms",
         reason="A log with an older record that was not cleaned yet is cleaned at any ratio.",
     )
-    delete_retention_ms: int = whole(
+    delete_retention_ms: int = milliseconds(
         86_400_000,
         "delete.retention.ms",
-        unit="ms",
-        least=0,
         server_name="log.cleaner.delete.retention.ms",
         reason="Tombstones stay so long after their first cleaning, for readers from the start.",
     )
@@ -185,19 +174,15 @@ class LogConfig:
         server_name="log.message.timestamp.type",
         reason="CreateTime: as the writer says. LogAppendTime: the clock's at the append.",
     )
-    timestamp_before_ms_max: int = whole(
+    timestamp_before_ms_max: int = milliseconds(
         INT64_MAX,
         "message.timestamp.before.max.ms",
-        unit="ms",
-        least=0,
         server_name="log.message.timestamp.before.max.ms",
         reason="Records that are older at the append are refused (CreateTime).",
     )
-    timestamp_after_ms_max: int = whole(
+    timestamp_after_ms_max: int = milliseconds(
         3_600_000,
         "message.timestamp.after.max.ms",
-        unit="ms",
-        least=0,
         server_name="log.message.timestamp.after.max.ms",
         reason="Records from further in the future are refused (CreateTime).",
     )

@@ -9,7 +9,7 @@ import attrs
 
 from offsetd_storage.errors import InvalidSetting
 from offsetd_storage.setting_kinds import INT32_MAX
-from offsetd_storage.settings import flag, real, whole
+from offsetd_storage.settings import flag, milliseconds, real, whole
 
 DEDUPE_BYTES_PER_THREAD_MIN: Final = 1_048_576  # Kafka wants more than this.
 _DEDUPE_SLOT_BYTES: Final = 24  # Of one key.
@@ -33,11 +33,9 @@ class CleanerConfig:
         most=1024,
         reason="Each cleans one partition at a time.",
     )
-    backoff_ms: int = whole(
+    backoff_ms: int = milliseconds(
         15_000,
         "log.cleaner.backoff.ms",
-        unit="ms",
-        least=0,
         reason="How long a thread rests when it found nothing to clean.",
     )
     dedupe_buffer_bytes: int = whole(
@@ -109,10 +107,9 @@ class RetentionConfig:
         most=INT32_MAX,
         reason="Goes before log.retention.hours.",
     )
-    retention_ms: int | None = whole(
+    retention_ms: int | None = milliseconds(
         None,
         "log.retention.ms",
-        unit="ms",
         least=None,
         reason="Goes before log.retention.minutes and log.retention.hours. Below 0: never.",
     )
@@ -123,10 +120,9 @@ class RetentionConfig:
         least=None,
         reason="The default of retention.bytes. -1: no limit.",
     )
-    check_interval_ms: int = whole(
+    check_interval_ms: int = milliseconds(
         300_000,
         "log.retention.check.interval.ms",
-        unit="ms",
         least=1,
         reason="How often kafka-log-retention looks for segments that are due.",
     )
@@ -165,8 +161,8 @@ class RollConfig:
         most=INT32_MAX,
         reason="The default of segment.ms, unless milliseconds are set.",
     )
-    roll_ms: int | None = whole(
-        None, "log.roll.ms", unit="ms", least=1, reason="Goes before log.roll.hours."
+    roll_ms: int | None = milliseconds(
+        None, "log.roll.ms", least=1, reason="Goes before log.roll.hours."
     )
     jitter_hours: int = whole(
         0,
@@ -176,8 +172,8 @@ class RollConfig:
         most=INT32_MAX,
         reason="The default of segment.jitter.ms, unless milliseconds are set.",
     )
-    jitter_ms: int | None = whole(
-        None, "log.roll.jitter.ms", unit="ms", least=0, reason="Goes before log.roll.jitter.hours."
+    jitter_ms: int | None = milliseconds(
+        None, "log.roll.jitter.ms", reason="Goes before log.roll.jitter.hours."
     )
 
     def topic_defaults(self) -> dict[str, tuple[str, int]]:
@@ -208,32 +204,27 @@ class BackgroundConfig:
         most=1024,
         reason="For the periodic tasks; there are never more than tasks.",
     )
-    initial_delay_ms: int = whole(
+    initial_delay_ms: int = milliseconds(
         30_000,
         "log.initial.task.delay.ms",
-        unit="ms",
-        least=0,
         reason="From the start to the first run of each task.",
     )
-    flush_interval_ms: int = whole(
+    flush_interval_ms: int = milliseconds(
         9_223_372_036_854_775_807,
         "log.flush.scheduler.interval.ms",
-        unit="ms",
         least=1,
         reason="How often kafka-log-flusher looks. Never: the journal makes commits durable.",
     )
-    recovery_point_interval_ms: int = whole(
+    recovery_point_interval_ms: int = milliseconds(
         60_000,
         "log.flush.offset.checkpoint.interval.ms",
-        unit="ms",
         least=1,
         most=INT32_MAX,
         reason="How often segments are synced and recovery points move.",
     )
-    log_start_interval_ms: int = whole(
+    log_start_interval_ms: int = milliseconds(
         60_000,
         "log.flush.start.offset.checkpoint.interval.ms",
-        unit="ms",
         least=1,
         most=INT32_MAX,
         reason="How often log-start-offset-checkpoint is written.",
@@ -265,10 +256,9 @@ class DiskConfig:
         reason="With less free, commits are refused, the reserve is used and all is cleaned; at"
         " most a thirty-second of the file system. 0: only when there is no room at all.",
     )
-    check_interval_ms: int = whole(
+    check_interval_ms: int = milliseconds(
         1000,
         "disk.check.interval.ms",
-        unit="ms",
         least=1,
         most=INT32_MAX,
         is_ours=True,

@@ -107,6 +107,19 @@ def whole(
     return _field(default, name, kind, operator_kind, unit=unit, reason=reason, **names)
 
 
+def milliseconds(
+    default: int | None,
+    name: str,
+    *,
+    reason: str,
+    least: int | None = 0,
+    most: int = INT64_MAX,
+    **names: Unpack[_Names],
+) -> Any:
+    """A time of `least` (None: however far below 0) to `most` ms; None only as a default."""
+    return whole(default, name, unit="ms", reason=reason, least=least, most=most, **names)
+
+
 def real(
     default: float,
     name: str,
