@@ -44,6 +44,9 @@ DecoderOption = Annotated[
 RollOption = Annotated[
     bool, typer.Option("--roll-active", help="End the segments that take appends before.")
 ]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Change nothing; say what would go, and what be left.")
+]
 
 DEFAULT_FOLDER: Final = Path("offsetd-data")
 
@@ -116,9 +119,7 @@ def _register_clean(group: typer.Typer, terminal: Terminal) -> None:
         topic: TopicOption = OFFSETS_TOPIC,
         partition: PartitionOption = None,
         roll_active: RollOption = False,
-        dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Change nothing; say what would be left.")
-        ] = False,
+        dry_run: DryRunOption = False,
         assignments: SetOption = None,
     ) -> None:
         """Compact the offsets log, or another topic, of a server or broker that is stopped.
@@ -147,9 +148,7 @@ def _register_retain(group: typer.Typer, terminal: Terminal) -> None:
         data_dir: FolderOption = DEFAULT_FOLDER,
         topic: TopicOption = OFFSETS_TOPIC,
         partition: PartitionOption = None,
-        dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Change nothing; say what would go.")
-        ] = False,
+        dry_run: DryRunOption = False,
         assignments: SetOption = None,
     ) -> None:
         """Take away the oldest segments that are due, where no server has the folder open.
@@ -171,9 +170,7 @@ def _register_recreate(group: typer.Typer, terminal: Terminal) -> None:
         topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Of which topic.")],
         data_dir: FolderOption = DEFAULT_FOLDER,
         partition: PartitionOption = None,
-        dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Change nothing; say what would be lost.")
-        ] = False,
+        dry_run: DryRunOption = False,
         assignments: SetOption = None,
     ) -> None:
         """Have partitions begin anew, empty: all that they hold is lost.
