@@ -59,12 +59,26 @@ async def changed_group(
     The audit log keeps the call, and `what_of` the reply. Raises the refusal, once that is durable,
     and what `Administration.change_group` does.
     """
-    runtime, administration = node.serving(), node.administering()
+    method = received.DESCRIPTOR.name.removesuffix("Request")
+    changed = submitted_change(node, method, received, request, reply_type, what_of)
+    return await once_durable(node.serving(), *changed)
+
+
+def submitted_change(
+    node: Node,
+    method: str,
+    received: Received,
+    request: Request,
+    reply_type: type[SomeReply],
+    what_of: Callable[[SomeReply], Mapping[str, Any]],
+) -> tuple[int, SomeReply | CoordinatorError]:
+    """The same at once: the ticket, and the reply or the refusal, which wait for it."""
+    administration = node.administering()
 
     def event_of(reply: Reply) -> AuditEvent:
         assert isinstance(reply, reply_type)
         return group_event(
-            received.DESCRIPTOR.name.removesuffix("Request"),
+            method,
             request.group_id,
             what_of(reply),
             time_ms=administration.clock.now_ms(),
@@ -72,6 +86,6 @@ async def changed_group(
             request_id=received.request_id,
         )
 
-    reply = await once_durable(runtime, *administration.change_group(request, event_of))
-    assert isinstance(reply, reply_type)
-    return reply
+    ticket, outcome = administration.change_group(request, event_of)
+    assert isinstance(outcome, reply_type | CoordinatorError)
+    return ticket, outcome

@@ -23,18 +23,16 @@ from offsetd_coordinator.offset_changes import (
 )
 from offsetd_coordinator.offset_files import NAMELESS, OffsetReader, Unreadable
 from offsetd_coordinator.service import statuses, validation
-from offsetd_coordinator.service.change_events import group_event, listed_changes
-from offsetd_coordinator.service.durable import until_durable
+from offsetd_coordinator.service.change_events import listed_changes
+from offsetd_coordinator.service.durable import submitted_change, until_durable
 from offsetd_coordinator.service.exports import read_format
 from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from offsetd_coordinator.audit import AuditEvent
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.offset_files import FileOffset, Line, OffsetFormat
-    from offsetd_coordinator.requests import Reply
 
 OFFSETS_MAX: Final = 500_000
 """Of one import; each takes some 250 bytes until it is written."""
@@ -112,9 +110,12 @@ class ImportService:
         runtime = self._node.serving()
         response = admin_service_pb2.ImportOffsetsResponse()
         ticket = 0
+        turns = Turns()
         for group_id, offsets in groups.items():
             imported = response.groups.add(group_id=group_id.decode(), offset_count=len(offsets))
-            group_ticket, outcome = self._write_group(options, group_id, offsets.values())
+            columns = PutColumns.of(sorted(offsets.values()))
+            await turns.spend(len(offsets))  # To write many takes a turn of its own.
+            group_ticket, outcome = self._write_group(options, group_id, columns)
             ticket = max(ticket, group_ticket)
             if isinstance(outcome, CoordinatorError):
                 imported.error.CopyFrom(statuses.status_of(outcome))
@@ -126,46 +127,35 @@ class ImportService:
         return response.SerializeToString()
 
     def _write_group(
-        self,
-        options: admin_service_pb2.ImportOffsetsOptions,
-        group_id: bytes,
-        offsets: Iterable[PutOffset],
+        self, options: admin_service_pb2.ImportOffsetsOptions, group_id: bytes, offsets: PutColumns
     ) -> tuple[int, OffsetsChangedReply | CoordinatorError]:
         """Only a failed disk, or the server's end, ends the call: then it is not known how far it
         came, and the same request goes on.
         """
-        administration = self._node.administering()
         request = PutOffsets(
             group_id=group_id,
-            offsets=PutColumns.of(sorted(offsets)),
+            offsets=offsets,
             call="ImportOffsets",
             request_id=validation.read_request_id(options.request_id),
             validate_only=options.validate_only,
         )
-
-        def event_of(reply: Reply) -> AuditEvent:
-            assert isinstance(reply, OffsetsChangedReply)
-            return group_event(
-                "ImportOffsets",
-                group_id,
-                {
+        try:
+            return submitted_change(
+                self._node,
+                request.call,
+                options,
+                request,
+                OffsetsChangedReply,
+                lambda reply: {
                     "offset_count": len(reply.changes),
                     "offset_count_before": reply.stored_count,
                     "changes": listed_changes(reply.changes),
                 },
-                time_ms=administration.clock.now_ms(),
-                reason=options.reason,
-                request_id=options.request_id,
             )
-
-        try:
-            ticket, outcome = administration.change_group(request, event_of)
         except StorageUnavailable:
             raise
         except CoordinatorError as refusal:
             return 0, refusal.without_traces()
-        assert isinstance(outcome, OffsetsChangedReply | CoordinatorError)
-        return ticket, outcome
 
 
 class FileImport:
