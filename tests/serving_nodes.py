@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from offsetd.v1 import offset_service_pb2
 from offsetd_coordinator.expirer import Expirer, grace_of_folder_ms
@@ -25,7 +25,7 @@ from offsetd_storage.simulated_files import SimulatedFiles
 from offsetd_storage.upkeep import Upkeep
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from offsetd_storage.errors import StorageFailed
 
@@ -122,7 +122,24 @@ class ServingNode:
         self, group_id: str, value: int, *, partitions: int = 1, topic: str = "orders"
     ) -> offset_service_pb2.CommitOffsetsResponse:
         """Commits one value to some partitions, through the service."""
-        request = commit_request(group_id, value, partitions=partitions, topic=topic)
+        return await self._commit(
+            commit_request(group_id, value, partitions=partitions, topic=topic)
+        )
+
+    async def commit_offsets(
+        self, group_id: str, *offsets: Mapping[str, Any]
+    ) -> offset_service_pb2.CommitOffsetsResponse:
+        """Commits offsets with all that they bring, through the service."""
+        return await self._commit(
+            offset_service_pb2.CommitOffsetsRequest(
+                group_id=group_id,
+                offsets=[offset_service_pb2.OffsetCommit(**each) for each in offsets],
+            )
+        )
+
+    async def _commit(
+        self, request: offset_service_pb2.CommitOffsetsRequest
+    ) -> offset_service_pb2.CommitOffsetsResponse:
         answer = self.offsets.commit_offsets(request.SerializeToString())
         return offset_service_pb2.CommitOffsetsResponse.FromString(
             await asyncio.wait_for(answer, WAIT_SECONDS)

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from offsetd.v1 import admin_service_pb2, offset_service_pb2
+from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
 from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.service import imports
@@ -74,16 +74,6 @@ def audit_end(serving: ServingNode) -> int:
     return serving.store.logs[AUDIT_PARTITION].offset_next
 
 
-async def commit(serving: ServingNode, group_id: str, *offsets: dict[str, Any]) -> None:
-    request = offset_service_pb2.CommitOffsetsRequest(
-        group_id=group_id,
-        offsets=offsets,  # type: ignore[arg-type]
-    )
-    await asyncio.wait_for(
-        serving.offsets.commit_offsets(request.SerializeToString()), WAIT_SECONDS
-    )
-
-
 ORDERS = [
     {"topic": "orders", "partition": 0, "offset": 100},
     {"topic": "orders", "partition": 1, "offset": 50, "metadata": "früh", "leader_epoch": 3},
@@ -93,7 +83,7 @@ ORDERS = [
 
 async def test_each_format_is_as_its_own_tool_writes_it() -> None:
     async with serving_node() as serving:
-        await commit(serving, "g", *ORDERS)
+        await serving.commit_offsets("g", *ORDERS)
         one = {"group_ids": ["g"]}
         assert (
             await export(serving, "KAFKA_CSV", **one) == b"orders,0,100\norders,1,50\nother,0,7\n"
@@ -133,8 +123,8 @@ async def test_what_was_exported_is_imported_elsewhere(
     file_format: str, named: dict[str, str], piece_bytes: int
 ) -> None:
     async with serving_node() as serving:
-        await commit(serving, "g", *ORDERS)
-        await commit(serving, "h", ORDERS[0])
+        await serving.commit_offsets("g", *ORDERS)
+        await serving.commit_offsets("h", ORDERS[0])
         several = file_format in ("KAFKA_CSV", "JSONL")
         groups = ["g", "h"] if several else ["g"]
         content = await export(serving, file_format, group_ids=groups)
@@ -354,7 +344,7 @@ async def test_what_cannot_be_exported_says_why(
     file_format: str, fields: dict[str, Any], refusal: type[errors.CoordinatorError]
 ) -> None:
     async with serving_node() as serving:
-        await commit(serving, "g", *ORDERS)
-        await commit(serving, "h", {"topic": "my orders", "partition": 0, "offset": 1})
+        await serving.commit_offsets("g", *ORDERS)
+        await serving.commit_offsets("h", {"topic": "my orders", "partition": 0, "offset": 1})
         with pytest.raises(refusal):
             await export(serving, file_format, **fields)

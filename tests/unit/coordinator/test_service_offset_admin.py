@@ -47,16 +47,6 @@ async def clone(
     )
 
 
-async def commit(serving: ServingNode, group_id: str, *offsets: dict[str, Any]) -> None:
-    request = offset_service_pb2.CommitOffsetsRequest(
-        group_id=group_id,
-        offsets=offsets,  # type: ignore[arg-type]
-    )
-    await asyncio.wait_for(
-        serving.offsets.commit_offsets(request.SerializeToString()), WAIT_SECONDS
-    )
-
-
 def changes(
     response: offset_service_pb2.ResetOffsetsResponse | group_service_pb2.CloneGroupResponse,
 ) -> Changes:
@@ -149,7 +139,7 @@ async def test_a_reset_moves_what_is_chosen_to_where_it_is_told(
     fields: dict[str, Any], expected: Changes
 ) -> None:
     async with serving_node() as serving:
-        await commit(serving, "g", *ORDERS)
+        await serving.commit_offsets("g", *ORDERS)
         before = await stored(serving, "g")
         preview = await reset(serving, group_id="g", validate_only=True, **fields)
         assert changes(preview) == expected
@@ -177,7 +167,7 @@ async def test_a_reset_moves_what_is_chosen_to_where_it_is_told(
 
 async def test_an_offset_keeps_its_epoch_and_metadata_only_where_it_stays() -> None:
     async with serving_node() as serving:
-        await commit(serving, "g", *ORDERS)
+        await serving.commit_offsets("g", *ORDERS)
         await reset(serving, group_id="g", current=True)
         [group] = await serving.fetch("g")
         assert (group.offsets[1].metadata, group.offsets[1].leader_epoch) == ("m", 3)
@@ -238,7 +228,7 @@ async def test_what_cannot_be_reset_says_why_and_nothing_changes(
     fields: dict[str, Any], refusal: type[errors.CoordinatorError], told: str
 ) -> None:
     async with serving_node() as serving:
-        await commit(serving, "g", *ORDERS)
+        await serving.commit_offsets("g", *ORDERS)
         before = await stored(serving, "g")
         with pytest.raises(refusal, match=told):
             await reset(serving, **{"group_id": "g", **fields})
@@ -247,7 +237,7 @@ async def test_what_cannot_be_reset_says_why_and_nothing_changes(
 
 async def test_what_is_out_of_range_is_listed_with_its_bounds() -> None:
     async with serving_node() as serving:
-        await commit(serving, "g", *ORDERS)
+        await serving.commit_offsets("g", *ORDERS)
         with pytest.raises(errors.OffsetOutOfRange) as refused:
             await reset(serving, group_id="g", offset=15, bounds=BOUNDS)
         assert refused.value.listed == (
@@ -276,7 +266,7 @@ class Cluster:
 
 async def test_bounds_that_are_not_given_are_asked_of_the_cluster() -> None:
     async with serving_node() as serving:
-        await commit(serving, "g", *ORDERS)
+        await serving.commit_offsets("g", *ORDERS)
         cluster = Cluster({("orders", 0): (1, 101), ("orders", 1): (2, 52), ("orders", 2): (3, 9)})
         # The cluster knows a partition that has no offset yet; a bound that is given goes before.
         response = await reset(
@@ -301,7 +291,7 @@ async def test_bounds_that_are_not_given_are_asked_of_the_cluster() -> None:
 
 async def test_offsets_go_to_another_group_with_all_they_have() -> None:
     async with serving_node() as serving:
-        await commit(serving, "g", *ORDERS)
+        await serving.commit_offsets("g", *ORDERS)
         targets = [f"copy{number}" for number in range(8)]
         assert {partition_of(each, PARTITIONS) for each in targets} == set(range(PARTITIONS))
         for target in targets:
@@ -327,8 +317,8 @@ async def test_offsets_go_to_another_group_with_all_they_have() -> None:
 
 async def test_a_group_that_exists_is_overwritten_only_when_told() -> None:
     async with serving_node() as serving:
-        await commit(serving, "g", *ORDERS)
-        await commit(serving, "h", {"topic": "orders", "partition": 0, "offset": 1}, NEW)
+        await serving.commit_offsets("g", *ORDERS)
+        await serving.commit_offsets("h", {"topic": "orders", "partition": 0, "offset": 1}, NEW)
         before = await stored(serving, "h")
         with pytest.raises(errors.GroupExists, match="'h'"):
             await clone(serving, "g", "h")
@@ -340,7 +330,7 @@ async def test_a_group_that_exists_is_overwritten_only_when_told() -> None:
 
 async def test_a_clone_that_is_asked_for_again_is_answered_again() -> None:
     async with serving_node() as serving:
-        await commit(serving, "g", *ORDERS)
+        await serving.commit_offsets("g", *ORDERS)
         first = await clone(serving, "g", "h", request_id="r")
         again = await clone(serving, "g", "h", request_id="r")
         assert (again.revision, again.changes) == (first.revision, first.changes)
@@ -359,7 +349,7 @@ async def test_what_cannot_be_cloned_says_why(
     source: str, target: str, refusal: type[errors.CoordinatorError]
 ) -> None:
     async with serving_node() as serving:
-        await commit(serving, "g", *ORDERS)
+        await serving.commit_offsets("g", *ORDERS)
         with pytest.raises(refusal):
             await clone(serving, source, target)
         assert audited(serving) == []
@@ -387,7 +377,7 @@ async def test_a_large_reset_lets_others_come_between(fields: dict[str, Any]) ->
             await asyncio.sleep(0)
 
     async with serving_node() as serving:
-        await commit(serving, "g", {"topic": "t", "partition": 0, "offset": 1})
+        await serving.commit_offsets("g", {"topic": "t", "partition": 0, "offset": 1})
         looking = asyncio.create_task(look())
         response = await reset(serving, group_id="g", validate_only=True, **fields)
         looking.cancel()
