@@ -103,7 +103,8 @@ def recover_folder(
         write_properties(files, path, properties)
     quarantine_damaged(folder, survey)
     logs = apply_all(folder, survey, cleanup)
-    forget_what_was_clean(folder, survey)
+    cleaned = CleanerCheckpoint(files, path)
+    forget_what_was_clean(cleaned, survey)
     offsets_next = {each: log.offset_next for each, log in logs.items()}
     survey.checkpoints.write(offsets_next, logs.values())
     begin_new_life(folder, journal, survey.journal, points_at_end(survey, logs))
@@ -114,7 +115,7 @@ def recover_folder(
         logs=logs,
         quarantined=dict(survey.damaged),
         checkpoints=survey.checkpoints,
-        report=_report(survey, logs),
+        report=_report(survey, logs, cleaned),
     )
 
 
@@ -126,7 +127,9 @@ def _sizes(config: LogStoreConfig) -> JournalSizes:
     )
 
 
-def _report(survey: Survey, logs: Mapping[TopicPartition, PartitionLog]) -> RecoveryReport:
+def _report(
+    survey: Survey, logs: Mapping[TopicPartition, PartitionLog], cleaned: CleanerCheckpoint
+) -> RecoveryReport:
     epochs_problems = [
         log.leader_epochs_problem for log in logs.values() if log.leader_epochs_problem is not None
     ]
@@ -143,7 +146,12 @@ def _report(survey: Survey, logs: Mapping[TopicPartition, PartitionLog]) -> Reco
             )
             for topic_partition, plan in survey.plans.items()
         ),
-        warnings=(*survey.warnings, *survey.checkpoints.warnings, *epochs_problems),
+        warnings=(
+            *survey.warnings,
+            *survey.checkpoints.warnings,
+            *cleaned.warnings,
+            *epochs_problems,
+        ),
     )
 
 
@@ -207,15 +215,12 @@ def apply_all(
     return logs
 
 
-def forget_what_was_clean(folder: RecoveryScope, survey: Survey) -> None:
+def forget_what_was_clean(cleaned: CleanerCheckpoint, survey: Survey) -> None:
     """Of a log that is new, whatever a log of that name was before, nothing was ever cleaned."""
-    new = [topic_partition for topic_partition, plan in survey.plans.items() if not plan.scans]
-    if not new:
-        return
-    checkpoint = CleanerCheckpoint(folder.files, folder.path)
-    for topic_partition in new:
-        with suppress(StorageFull):  # It is below the log's start, or right there.
-            checkpoint.advance(topic_partition, None)
+    for topic_partition, plan in survey.plans.items():
+        if not plan.scans:
+            with suppress(StorageFull):  # It is below the log's start, or right there.
+                cleaned.advance(topic_partition, None)
 
 
 # Steps 10 and 11 -----------------------------------------------------------------------------

@@ -61,7 +61,7 @@ class CleanerCheckpoint:
     """The first dirty offsets of a data folder, read once. Several threads may use it."""
 
     def __init__(self, files: Files, folder: Path) -> None:
-        self.warning: str | None = None  # Why what was found counts for nothing.
+        self.warnings: tuple[str, ...] = ()  # Why what was found counts for nothing.
         self._files = files
         self._path = folder / CLEANER_CHECKPOINT
         self._lock = threading.Lock()  # Of writing. Who asks does not wait for the disk.
@@ -102,9 +102,10 @@ class CleanerCheckpoint:
         try:
             return read_first_dirty(self._files, self._path)
         except CorruptCheckpoint as error:
-            self.warning = f"{error}; logs are taken to be dirty from their starts"
+            why = str(error)
         except OSError as error:
             if not is_unreadable(error):
                 raise
-            self.warning = f"{self._path} cannot be read: {error}; all logs are taken to be dirty"
+            why = f"{self._path} cannot be read: {error}"
+        self.warnings = (f"{why}; all logs are taken to be dirty from their starts",)
         return {}

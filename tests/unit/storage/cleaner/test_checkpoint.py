@@ -35,7 +35,7 @@ def disk(content: bytes | None = None) -> SimulatedFiles:
 def test_a_log_that_was_never_cleaned_has_no_entry() -> None:
     checkpoint = CleanerCheckpoint(disk(), FOLDER)
     assert checkpoint.first_dirty(P0) is None
-    assert checkpoint.warning is None
+    assert checkpoint.warnings == ()
 
 
 def test_an_entry_is_durable_in_kafkas_format_when_it_was_advanced() -> None:
@@ -97,7 +97,7 @@ def test_a_damaged_file_counts_for_nothing_and_is_written_anew(content: bytes) -
     files = disk(content)
     checkpoint = CleanerCheckpoint(files, FOLDER)
     assert checkpoint.first_dirty(P0) is None
-    assert checkpoint.warning is not None
+    assert checkpoint.warnings
     checkpoint.advance(P0, 3)
     assert CleanerCheckpoint(files.power_cut(), FOLDER).first_dirty(P0) == 3
 
@@ -109,7 +109,7 @@ def test_a_file_that_the_disk_does_not_give_back_counts_for_nothing() -> None:
     )
     checkpoint = CleanerCheckpoint(files, FOLDER)
     assert checkpoint.first_dirty(P0) is None
-    assert checkpoint.warning is not None
+    assert checkpoint.warnings
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_an_entry_in_which_any_byte_rots_is_never_taken_for_right() -> None:
             rotten[place] ^= 1 << bit
             found = CleanerCheckpoint(disk(bytes(rotten)), FOLDER)
             # Rot in the checksum's own name leaves the entries as a broker would have written them.
-            right = place >= entries and found.warning is None
+            right = place >= entries and not found.warnings
             expected = (17, 400) if right else (None, None)
             assert (found.first_dirty(P0), found.first_dirty(P1)) == expected, (place, bit)
 

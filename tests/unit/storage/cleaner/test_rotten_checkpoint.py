@@ -82,3 +82,16 @@ def test_a_deletion_is_not_lost_where_the_checksum_is(
         put(store, "other", str(days))
         clean(files, store, now_ms=NOW_MS + 86_400_000 * days)
     assert replayed(log_bytes(store.logs[P0])) == {b"other": b"3"} | comes_back
+
+
+def test_whoever_opens_the_folder_is_told_of_it() -> None:
+    files = SimulatedFiles()
+    store = opened(files, CONFIG)
+    put(store, "k", "v")
+    store.close()
+    files.put_durable(PATH, b"0\n1\nrot")
+    store = opened(files, CONFIG)
+    (warning,) = store.report.warnings
+    assert str(PATH) in warning
+    assert "dirty from their starts" in warning
+    store.close()
