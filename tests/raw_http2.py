@@ -8,6 +8,7 @@ import struct
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
 INITIAL_WINDOW_SIZE = 4
+_SECONDS_MAX = 60
 _WINDOW_DEFAULT = 65_535
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _FRAME = struct.Struct(">IBI")  # Length (24 bits) and kind, flags, stream.
@@ -53,7 +54,7 @@ class RawConnection:
 
     def __init__(self, address: str, *, window: int = _WINDOW_DEFAULT) -> None:
         host, _, port = address.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=30)
+        self.socket = socket.create_connection((host, int(port)), timeout=_SECONDS_MAX)
         settings = struct.pack(">HI", INITIAL_WINDOW_SIZE, window)
         self.socket.sendall(_PREFACE + frame(SETTINGS, 0, 0, settings))
         self.windows = {0: _WINDOW_DEFAULT}
@@ -86,7 +87,7 @@ class RawConnection:
         except TimeoutError:
             return False
         finally:
-            self.socket.settimeout(30)
+            self.socket.settimeout(_SECONDS_MAX)
         return True
 
     def wait_for_end(self, stream_id: int) -> bytes:
