@@ -24,9 +24,10 @@ from offsetd_coordinator.errors import (
 from offsetd_coordinator.history import next_stretch
 from offsetd_coordinator.history_errors import HistoryCompacted, TooManyWatchers
 from offsetd_coordinator.offset_history import durable_log, reading
+from offsetd_coordinator.varints import decode_varints, encode_varint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from offsetd_coordinator.history import Change, Stretch
     from offsetd_coordinator.runtime import Runtime
@@ -36,7 +37,6 @@ _STRETCHES_MAX: Final = 64  # Some 100 bytes of log make a change of half a KiB.
 _WAKE_SECONDS: Final = 0.005  # Flushes within it wake watchers once.
 _TOKEN_VERSION: Final = 1
 _DIGEST_BYTES: Final = 8
-_VARINT_BYTES_MAX: Final = 9
 
 
 @attrs.frozen(kw_only=True)
@@ -79,7 +79,7 @@ def encode_token(positions: Mapping[int, int], digest: bytes) -> str:
     """A token: the log offset to go on from, by log partition."""
     encoded = bytearray([_TOKEN_VERSION]) + digest
     for partition, position in sorted(positions.items()):
-        encoded += _varint(partition) + _varint(position)
+        encoded += encode_varint(partition) + encode_varint(position)
     return base64.urlsafe_b64encode(encoded).rstrip(b"=").decode()
 
 
@@ -87,7 +87,7 @@ def decode_token(token: str, digest: bytes) -> dict[int, int]:
     """The positions in a token. Raises InvalidRequest."""
     try:
         raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-        numbers = list(_varints(raw[1 + _DIGEST_BYTES :]))
+        numbers = list(decode_varints(raw[1 + _DIGEST_BYTES :]))
     except (binascii.Error, ValueError) as error:
         raise InvalidRequest("token", "not one that a server made") from error
     if raw[:1] != bytes([_TOKEN_VERSION]) or len(numbers) % 2:
@@ -282,27 +282,3 @@ def _retrieved(task: asyncio.Task[Stretch]) -> None:
 
 def _framed(part: bytes) -> bytes:
     return len(part).to_bytes(4) + part
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
-
-
-def _varints(raw: bytes) -> Iterator[int]:
-    """Raises ValueError."""
-    number = size = 0
-    for byte in raw:
-        number |= (byte & 0x7F) << 7 * size
-        size += 1
-        if size > _VARINT_BYTES_MAX:
-            raise ValueError("a number is too long")
-        if byte < 0x80:
-            yield number
-            number = size = 0
-    if size:
-        raise ValueError("a number is cut short")

@@ -13,6 +13,7 @@ from offsetd_coordinator.errors import ResponseTooLarge
 from offsetd_coordinator.expiry import expires_at_ms
 from offsetd_coordinator.service.times import set_time
 from offsetd_coordinator.service.turns import ITEMS_PER_TURN
+from offsetd_coordinator.varints import encode_varint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +66,7 @@ class FetchAnswer:
             await self._turns.spend(len(several))
         self._size += size
         self._check(0)
-        self._parts += [_GROUPS_KEY, _varint(size), *parts]
+        self._parts += [_GROUPS_KEY, encode_varint(size), *parts]
 
     def encoded(self) -> bytes:
         """The answer's bytes."""
@@ -107,12 +108,3 @@ def _expires_ms(stored: CommittedOffset, rule: GroupRule) -> int | None:
         commit_timestamp_ms=stored.commit_timestamp_ms,
         expire_timestamp_ms=stored.expire_timestamp_ms,
     )
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 127:
-        encoded.append(value & 127 | 128)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
