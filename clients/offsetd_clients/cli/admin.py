@@ -21,6 +21,7 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
+from offsetd_clients.cli.options import DryRunOption, ReasonOption
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, EXIT_WRONG_USE, Row, Terminal
 from offsetd_clients.values import ServerInfo
 
@@ -71,12 +72,6 @@ TopicOption = Annotated[
 PartitionsOption = Annotated[
     list[int] | None,
     typer.Option("--partition", min=0, metavar="N", help="Only this one; repeatable."),
-]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Check and show, but change nothing.")
-]
-ReasonOption = Annotated[
-    str, typer.Option("--reason", metavar="TEXT", help="Why, for the audit log.")
 ]
 
 

@@ -22,7 +22,7 @@ from offsetd_clients.cli.connection import (
     connected,
     explain,
 )
-from offsetd_clients.cli.group_reset import ReasonOption
+from offsetd_clients.cli.options import DryRunOption, ReasonOption, TopicsOption
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal
 from offsetd_clients.cli.user_files import read_file, write_file
 
@@ -36,13 +36,6 @@ _SUFFIXES = {
     ".jsonl": OffsetFormat.JSONL,
 }
 
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Check and show, but change nothing.")
-]
-TopicsOption = Annotated[
-    list[str] | None,
-    typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable."),
-]
 FormatOption = Annotated[
     OffsetFormat | None,
     typer.Option("--format", help="Kafka's CSV, rpk's lines, kafka-utils' JSON, or ours."),

@@ -21,6 +21,7 @@ from offsetd_clients.cli.connection import (
 from offsetd_clients.cli.durations import parse_duration
 from offsetd_clients.cli.each_group import each_group, report_failures
 from offsetd_clients.cli.offsets import INT32_MAX, INT64_MAX
+from offsetd_clients.cli.options import GroupsArgument, ReasonOption
 from offsetd_clients.cli.terminal import Row, Terminal
 from offsetd_clients.cli.user_files import read_file
 from offsetd_clients.values import TopicPartition
@@ -33,7 +34,6 @@ _ISO_DURATION = re.compile(
 _BOUND = re.compile(r"(.+):([0-9]+)=([0-9]*)\.\.([0-9]*)")
 _PARTITIONS = re.compile(r"[0-9]+(,[0-9]+)*")
 
-GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP", help="A group's id.")]
 ToOffsetOption = Annotated[
     int | None, typer.Option(min=0, max=INT64_MAX, metavar="OFFSET", help="To this one.")
 ]
@@ -75,9 +75,6 @@ BoundsOption = Annotated[
 ForceOption = Annotated[bool, typer.Option("--force", help="Also while a group has members.")]
 ExecuteOption = Annotated[
     bool, typer.Option("--execute", help="Do it; else only show what it would do.")
-]
-ReasonOption = Annotated[
-    str, typer.Option("--reason", metavar="TEXT", help="Why, for the audit log.")
 ]
 
 

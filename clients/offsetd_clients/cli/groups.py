@@ -17,6 +17,7 @@ from offsetd_clients.cli.connection import (
 from offsetd_clients.cli.durations import parse_retention, retention_text
 from offsetd_clients.cli.each_group import each_group, report_failures
 from offsetd_clients.cli.offsets import FETCH_COLUMNS, fetch_rows
+from offsetd_clients.cli.options import GroupsArgument
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal
 from offsetd_clients.membership import MemberToRemove, RemovedMembers
 from offsetd_clients.values import DeletedGroup, Group, GroupState, GroupType
@@ -51,8 +52,6 @@ MEMBER_COLUMNS = (
 DELETE_COLUMNS = ("group", "offsets", "revision")
 UPDATE_COLUMNS = ("group", "retention", "revision")
 REMOVE_COLUMNS = ("group", "member_id", "instance_id", "removed", "problem")
-
-GroupsArgument = Annotated[list[str], typer.Argument(metavar="GROUP", help="A group's id.")]
 
 
 def register(app: typer.Typer, terminal: Terminal) -> None:

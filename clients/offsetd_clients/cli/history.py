@@ -13,8 +13,9 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.group_reset import ReasonOption, parse_time
+from offsetd_clients.cli.group_reset import parse_time
 from offsetd_clients.cli.offsets import INT64_MAX
+from offsetd_clients.cli.options import GroupArgument, ReasonOption, TopicsOption
 from offsetd_clients.cli.terminal import OutputFormat, Row, Terminal, printable, time_text
 from offsetd_clients.history import OffsetEvent, OffsetWatch, RestoredOffset
 
@@ -32,7 +33,6 @@ EVENT_COLUMNS = (
 )
 RESTORE_COLUMNS = ("group", "topic", "partition", "offset", "new_offset", "revision")
 
-GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", help="A group's id.")]
 RevisionOption = Annotated[
     int | None,
     typer.Option(min=0, max=INT64_MAX, metavar="REVISION", help="As a revision left them."),
@@ -51,10 +51,7 @@ def register_watch(app: typer.Typer, terminal: Terminal) -> None:
         prefix: Annotated[
             str, typer.Option(metavar="TEXT", help="And groups whose id begins so.")
         ] = "",
-        topics: Annotated[
-            list[str] | None,
-            typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable."),
-        ] = None,
+        topics: TopicsOption = None,
         since: Annotated[
             str,
             typer.Option("--from", metavar="TOKEN", help="Go on there; `oldest`: as far back."),
