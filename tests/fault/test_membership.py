@@ -134,7 +134,7 @@ def test_clients_form_a_group_share_it_and_leave(client: OffsetClient, group: st
 
 
 def test_members_without_a_sign_of_life_are_removed(client: OffsetClient, group: str) -> None:
-    (member,) = stable(client, group, 1, session_timeout_s=0.5)
+    (member,) = stable(client, group, 1, session_timeout_s=3.0)
     poll(lambda: client.get_group(group).state == GroupState.EMPTY, WAIT_S)
     with pytest.raises(UnknownMember):
         client.heartbeat(member)
@@ -341,13 +341,13 @@ def test_a_stop_refuses_those_who_wait_for_others(tmp_path: Path) -> None:
 def test_a_client_that_goes_away_is_answered_no_more_and_holds_nobody_up(
     client: OffsetClient, server: ServerProcess, group: str
 ) -> None:
-    (member,) = stable(client, group, 1, session_timeout_s=2.0, rebalance_timeout_s=5.0)
-    gone = OffsetClient(server.address, retry=RetryPolicy(timeout_s=5))
+    (member,) = stable(client, group, 1)
+    gone = OffsetClient(server.address, retry=RetryPolicy(timeout_s=WAIT_S))
     call = join(gone, group, session_timeout_s=0.5)
     poll(lambda: client.get_group(group).state == GroupState.PREPARING_REBALANCE, WAIT_S)
     gone.close()
     assert isinstance(call.exception(WAIT_S), OffsetdError)
-    again = join(client, group, member_id=member.member_id, session_timeout_s=2.0).result(WAIT_S)
+    again = join(client, group, member_id=member.member_id).result(WAIT_S)
     client.sync_group(again.membership, {})
     # What the other left behind ends with its session, and the rest goes on without it.
     current = again.membership
@@ -357,7 +357,7 @@ def test_a_client_that_goes_away_is_answered_no_more_and_holds_nobody_up(
         try:
             client.heartbeat(current)
         except RebalanceInProgress:
-            next_one = join(client, group, member_id=current.member_id, session_timeout_s=2.0)
+            next_one = join(client, group, member_id=current.member_id)
             current = next_one.result(WAIT_S).membership
             client.sync_group(current, {})
         return len(client.get_group(group).members) == 1
