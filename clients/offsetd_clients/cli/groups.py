@@ -254,7 +254,9 @@ def _register_remove_members(groups: typer.Typer, terminal: Terminal) -> None:
                 group_id, None if everybody else named, validate_only=dry_run, reason=reason
             )
         terminal.rows(REMOVE_COLUMNS, _removed_rows(group_id, answer, dry_run=dry_run))
-        if dry_run:
+        if not (answer.removed or answer.refused):
+            terminal.note(f"group {group_id} has no members")
+        elif dry_run:
             terminal.note("dry run: nobody was removed")
         if answer.refused:
             lines = [explain(error, address) for error in answer.refused.values()]

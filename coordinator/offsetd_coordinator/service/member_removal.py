@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import group_service_pb2
 
-from offsetd_coordinator.errors import CoordinatorError
+from offsetd_coordinator.errors import UnknownMemberId
 from offsetd_coordinator.groups import GroupType
 from offsetd_coordinator.membership.calls import LeaveGroup, LeftMember
-from offsetd_coordinator.membership.refusals import InconsistentGroupProtocol, unknown_member
+from offsetd_coordinator.membership.refusals import (
+    FencedInstanceId,
+    InconsistentGroupProtocol,
+    unknown_member,
+)
 from offsetd_coordinator.service import member_validation, validation
 from offsetd_coordinator.service.change_events import group_event
 from offsetd_coordinator.service.durable import once_durable
@@ -19,6 +23,7 @@ from offsetd_coordinator.topics import AUDIT_PARTITION
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from offsetd_coordinator.errors import CoordinatorError
     from offsetd_coordinator.membership.membership import Membership
     from offsetd_coordinator.node import Node
 
@@ -87,7 +92,7 @@ def _named_now(
         try:
             member = membership.named(group_id, member_id, instance_id)
             going[member.member_id] = member.instance_id
-        except CoordinatorError as error:
+        except (UnknownMemberId, FencedInstanceId) as error:
             refusal = error.without_traces()
         left.append(LeftMember(member_id, instance_id, refusal))
     return left, going

@@ -348,6 +348,9 @@ def test_remove_members_removes_all_or_shows_who_that_would_be(
     )
     [request] = fake_server.requests
     assert (request.all, request.validate_only) == (True, True)
+    fake_server.will_answer("RemoveMembers", group_service_pb2.RemoveMembersResponse())
+    ended = offsetd("groups", "remove-members", "g", "--all")
+    assert (ended.code, ended.stderr) == (0, "group g has no members\n")
 
 
 @pytest.mark.parametrize("arguments", [(), ("--all", "--member", "m")])

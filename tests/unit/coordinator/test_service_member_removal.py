@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from offsetd.v1 import group_service_pb2
-from offsetd_coordinator.errors import CoordinatorError, GroupIdNotFound, InvalidField
+from offsetd_coordinator.errors import (
+    CoordinatorError,
+    CoordinatorNotAvailable,
+    GroupIdNotFound,
+    InvalidField,
+)
 from offsetd_coordinator.groups import GroupState
 from offsetd_coordinator.membership.refusals import InconsistentGroupProtocol
 from offsetd_coordinator.schemas.record_layouts import RecordType
-from offsetd_coordinator.service.member_removal import METHOD, MemberRemoval
-from serving_members import DELAY_MS, GROUP, Members, until
+from offsetd_coordinator.service.member_removal import METHOD, MemberRemoval, _named_now
+from serving_members import DELAY_MS, GROUP, Members, reason_of, until
 from serving_nodes import ServingNode, serving_node
 from shards import batch_of, consumer_group_key, replay
 
@@ -117,6 +123,18 @@ async def test_what_would_change_nothing_leaves_no_record() -> None:
         await serving.commit("simple", 1)
         assert not (await remove(serving, group_id="simple", all=True)).members
         assert await serving.administration.audited() == end
+
+
+async def test_a_drain_refuses_the_call_and_not_each_member() -> None:
+    async with serving_node() as serving:
+        members = Members(serving)
+        member_id = await members.stable()
+        removing = asyncio.ensure_future(remove(serving, {"member_id": member_id}))
+        serving.node.drain()
+        assert await reason_of(removing) == "COORDINATOR_NOT_AVAILABLE"
+        drained = serving.runtime.membership_of(GROUP.encode())
+        with pytest.raises(CoordinatorNotAvailable):
+            _named_now(drained, GROUP.encode(), [(member_id, None)])
 
 
 async def test_what_no_operator_can_mean_is_refused() -> None:
