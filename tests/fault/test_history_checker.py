@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import history_checker
@@ -29,6 +28,10 @@ from history_checker import (
     check_history,
     decide,
 )
+from log_stores import seeded
+
+if TYPE_CHECKING:
+    from random import Random
 
 
 def op(called: float, answered: float, call: Call, outcome: Outcome) -> Operation:
@@ -277,7 +280,7 @@ def test_what_takes_too_long_is_told_from_what_is_wrong(monkeypatch: pytest.Monk
 class Life:
     """Clients of one group that is what `decide` says: calls that overlap, answers that go lost."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.state = GroupState()
         self.revision = -1
@@ -345,9 +348,9 @@ class Life:
         return outcome
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_lives_drawn_at_random_pass_and_a_read_put_back_in_time_is_found(seed: int) -> None:
-    operations = Life(random.Random(seed)).run(1000, clients=8)
+@pytest.mark.parametrize("number", range(60))
+def test_lives_drawn_at_random_pass_and_a_read_put_back_in_time_is_found(number: int) -> None:
+    operations = Life(seeded()).run(1000, clients=8)
     check_history(operations)
     reads = [
         each for each in operations if isinstance(each.outcome, Fetched) and each.outcome != NOTHING

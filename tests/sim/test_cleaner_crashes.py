@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import TYPE_CHECKING
 
 import attrs
@@ -16,6 +15,7 @@ from cleaned_logs import (
     recovered,
     replayed,
 )
+from log_stores import seeded
 from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
 from offsetd_storage.cleaner.clean import CleanerTools, clean_and_checkpoint
 from offsetd_storage.cleaner.offset_map import OffsetMap
@@ -28,6 +28,7 @@ from partition_logs import FOLDER, bases, contents, everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from random import Random
 
     from offsetd_storage.partition_log import PartitionLog
     from offsetd_storage.simulated_faults import Operation
@@ -125,11 +126,11 @@ class Explorer:
         assert replayed(everything(recovered(disk.power_cut()))) == self.said, what
 
 
-def explore(case: Case, act: Callable[[SimulatedFiles, PartitionLog], None], seed: int) -> Explorer:
+def explore(case: Case, act: Callable[[SimulatedFiles, PartitionLog], None]) -> Explorer:
     files = SimulatedFiles()
     log = keyed_log(files, case.words)
     said = replayed(everything(log))
-    explorer = Explorer(said, log.offset_next, Random(seed))
+    explorer = Explorer(said, log.offset_next, seeded())
     explorer.watch(files)
     act(files, log)
     files.before_operation = None
@@ -143,10 +144,8 @@ def explore(case: Case, act: Callable[[SimulatedFiles, PartitionLog], None], see
 def test_a_crash_before_every_operation_of_a_swap_changes_nothing_that_the_log_says(
     name: str,
 ) -> None:
-    seed = Random().randrange(1 << 32)
-    print(f"seed {seed}")
     case = CASES[name]
-    explorer = explore(case, lambda files, log: clean(files, log, case), seed)
+    explorer = explore(case, lambda files, log: clean(files, log, case))
     assert explorer.states > 5
 
 
@@ -195,9 +194,10 @@ def test_the_checkpoint_says_that_a_log_is_clean_only_when_it_is() -> None:
         horizon_is_due=False,
     )
     states: list[SimulatedFiles] = []
+    random = seeded()
 
     def look(running: SimulatedFiles, _: Operation) -> None:
-        states.extend([*running.crash_states(samples=4, random=Random(1)), running.kill()])
+        states.extend([*running.crash_states(samples=4, random=random), running.kill()])
 
     files.before_operation = look
     offset_map = OffsetMap(240, load_factor=1.0, hash_key=bytes(16), bitmap_bytes_max=64)
@@ -215,8 +215,6 @@ def test_the_checkpoint_says_that_a_log_is_clean_only_when_it_is() -> None:
 
 
 def test_what_is_cleaned_twice_says_the_same_after_a_crash_anywhere() -> None:
-    seed = Random().randrange(1 << 32)
-    print(f"seed {seed}")
     first = Case(words=["kab", "Kab", "lka", "Lcb", "x"], groups=[(0, 6), (6, 12)])
     # Tombstones stay in the first round and go in the second.
     first = attrs.evolve(first, kept=[3, 7, 8, 9, 10, 11])
@@ -226,7 +224,7 @@ def test_what_is_cleaned_twice_says_the_same_after_a_crash_anywhere() -> None:
         clean(files, log, first)
         clean(files, log, second)
 
-    explore(first, act, seed)
+    explore(first, act)
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -238,9 +236,10 @@ def test_a_crash_while_the_oldest_segments_go_leaves_all_above_the_log_start(cou
     log.raise_log_start_offset(log_start_offset)
     expected = [each for each in range(log.offset_next) if each >= log_start_offset]
     states: list[SimulatedFiles] = []
+    random = seeded()
 
     def look(running: SimulatedFiles, _: Operation) -> None:
-        states.extend(running.crash_states(samples=6, random=Random(1)))
+        states.extend(running.crash_states(samples=6, random=random))
         states.append(running.kill())
 
     files.before_operation = look
