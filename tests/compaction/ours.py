@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+from cleaned_logs import recovered
 from compaction.logs import Case
-from offsetd_storage.cleaner.clean import CleanerTools, CleanReport, clean_folder
+from offsetd_storage.cleaner.clean import CleanerTools, CleanReport, clean_log, read_history
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
+from offsetd_storage.cleaner.plan import log_to_clean
+from offsetd_storage.cleaner.summaries import log_summary
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.files import OsFiles
 from offsetd_storage.log_config import COMPACT, LogConfig
@@ -43,11 +46,26 @@ def clean_once(
         clock=ManualClock(round_.now_ms),
         producer_expiration_ms=settings.producer_expiration_ms,
     )
-    return clean_folder(
-        folder,
-        tools,
-        config_of(case),
-        first_dirty=first_dirty,
-        first_uncleanable=round_.end,
-        dry_run=dry_run,
-    )
+    log = recovered(tools.files, folder=folder, config=config_of(case))
+    try:
+        history = read_history(log)
+        summary = log_summary(
+            tools.files, log, recovery_point=None, history=history, checkpoint=first_dirty
+        )
+        found = log_to_clean(summary, log.config, now_ms=round_.now_ms)
+        bound = found.first_uncleanable
+        if not dry_run:
+            log.sync()  # Indexes that are not there.
+        report = clean_log(
+            log,
+            tools,
+            first_dirty=found.first_dirty,
+            first_uncleanable=bound if round_.end is None else min(bound, round_.end),
+            history=history,
+            dry_run=dry_run,
+        )
+        if not dry_run:
+            log.close()
+        return report
+    finally:
+        log.abandon()

@@ -9,13 +9,9 @@ import attrs
 
 from offsetd_storage.cleaner.cleaned_segment import CleanedSegmentWriter
 from offsetd_storage.cleaner.keep import KeepRules, KeepStats, filter_segment
-from offsetd_storage.cleaner.plan import (
-    group_segments,
-    is_worth_rewriting,
-    log_to_clean,
-)
+from offsetd_storage.cleaner.plan import group_segments, is_worth_rewriting
 from offsetd_storage.cleaner.segment_bytes import CHUNK_BYTES, SegmentBytes
-from offsetd_storage.cleaner.summaries import log_summary, segment_summary
+from offsetd_storage.cleaner.summaries import segment_summary
 from offsetd_storage.cleaner.swap import install, unlink_cleaned
 from offsetd_storage.cleaner.transactions import (
     CleanedTransactions,
@@ -25,18 +21,10 @@ from offsetd_storage.cleaner.transactions import (
 from offsetd_storage.errors import (
     CleaningAborted,
     CorruptBatch,
-    FolderMismatch,
     StorageFailed,
     StorageFull,
     is_unreadable,
 )
-from offsetd_storage.folder_view import LogView
-from offsetd_storage.partition_log import PartitionLog
-from offsetd_storage.quarantine import DamageFound
-from offsetd_storage.segment import segment_base_offsets, segment_path
-from offsetd_storage.segment_scan import scan_segment
-from offsetd_storage.settle import plan_settling, settle, sync_segments, unlink_orphans
-from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -50,10 +38,9 @@ if TYPE_CHECKING:
     from offsetd_storage.cleaner.plan import LogToClean, SegmentSummary
     from offsetd_storage.clock import Clock
     from offsetd_storage.files import Files
-    from offsetd_storage.journal_format import RecoveryPoint
-    from offsetd_storage.log_config import LogConfig
+    from offsetd_storage.partition_log import PartitionLog
     from offsetd_storage.segment import Segment
-    from offsetd_storage.segment_scan import SegmentScan
+    from offsetd_storage.topic_partition import TopicPartition
 
 PRODUCER_EXPIRATION_MS: Final = 86_400_000  # Kafka's producer.id.expiration.ms.
 
@@ -377,106 +364,3 @@ def _reading(log: PartitionLog) -> Iterator[None]:
         if not is_unreadable(error):
             raise
         raise CorruptBatch(f"{log.folder} cannot be read: {error}", position=0) from error
-
-
-# Offline ---------------------------------------------------------------------------------------
-
-
-def clean_folder(
-    folder: Path,
-    tools: CleanerTools,
-    config: LogConfig,
-    *,
-    first_dirty: int | None = None,
-    first_uncleanable: int | None = None,
-    dry_run: bool = False,
-) -> CleanReport:
-    """Cleans the log in one partition's folder, once, while nobody else has it open.
-
-    All that is in it counts as durable; it was closed in order. Between the checkpoint's
-    `first_dirty` (else the log's start) and `first_uncleanable`, at most its last stable offset
-    and its active segment. Raises what `clean_log` does, DamageFound, FolderMismatch.
-    """
-    log = open_folder(folder, tools.files, config, settles=not dry_run)
-    try:
-        history = read_history(log)
-        summary = log_summary(
-            tools.files, log, recovery_point=None, history=history, checkpoint=first_dirty
-        )
-        found = log_to_clean(summary, config, now_ms=tools.clock.now_ms())
-        bound = found.first_uncleanable
-        report = clean_log(
-            log,
-            tools,
-            first_dirty=found.first_dirty,
-            first_uncleanable=bound if first_uncleanable is None else min(bound, first_uncleanable),
-            history=history,
-            dry_run=dry_run,
-        )
-        if not dry_run:
-            log.close()
-        return report
-    finally:
-        log.abandon()
-
-
-def open_folder(
-    folder: Path,
-    files: Files,
-    config: LogConfig,
-    *,
-    settles: bool,
-    recovery_point: RecoveryPoint | None = None,
-    log_start_offset: int = 0,
-) -> PartitionLog:
-    """Checks and opens the log in one partition's folder; only one that `settles` changes it.
-
-    What lies behind a `recovery_point` is left out; a log does not start behind its end. Raises
-    DamageFound, FolderMismatch.
-    """
-    topic_partition = TopicPartition.of_folder(folder.name)
-    if topic_partition is None or not files.is_folder(folder):
-        raise FolderMismatch(f"{folder} is no partition's folder")
-    view = LogView(topic_partition=topic_partition, folder=folder, recovery_point=recovery_point)
-    if settles:
-        sync_segments(files, folder, drop_cache=False)
-        settle(files, folder, plan_settling(files, folder))
-        unlink_orphans(files, folder)
-    scans: dict[int, SegmentScan] = {}
-    offset_min = 0
-    for base_offset in segment_base_offsets(files, folder):
-        if recovery_point is not None and base_offset > recovery_point.segment_base_offset:
-            break
-        file = files.open(segment_path(folder, base_offset), read_only=True)
-        try:
-            scan = scan_segment(
-                file,
-                size=view.readable_bytes(base_offset, file.size()),
-                base_offset=base_offset,
-                offset_min=max(offset_min, base_offset),
-                index_interval_bytes=config.index_interval_bytes,
-            )
-        finally:
-            file.close()
-        if scan.stop is not None:
-            raise DamageFound(
-                f"a batch is damaged ({scan.stop.reason.name})",
-                base_offset=base_offset,
-                position=scan.stop.position,
-            )
-        scans[base_offset] = scan
-        offset_min = scan.offset_next
-    if not scans:
-        raise FolderMismatch(f"{folder} has no segments")
-    log = PartitionLog.open(
-        files,
-        folder,
-        topic_partition,
-        config,
-        scans,
-        log_start_offset=min(log_start_offset, offset_min),
-        synced=settles,
-    )
-    if settles:
-        log.sync()  # Indexes that were not what the batches say, or not there.
-    return log

@@ -5,10 +5,15 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from offsetd_storage.cleaner.clean import clean_and_checkpoint, open_folder, read_history
+from offsetd_storage.cleaner.clean import clean_and_checkpoint, read_history
 from offsetd_storage.cleaner.plan import log_to_clean
 from offsetd_storage.cleaner.preview import preview_round
 from offsetd_storage.cleaner.summaries import goes_over_any, log_summary
+from offsetd_storage.errors import FolderMismatch
+from offsetd_storage.partition_log import PartitionLog
+from offsetd_storage.quarantine import DamageFound
+from offsetd_storage.segment import segment_base_offsets, segment_path
+from offsetd_storage.segment_scan import scan_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
     from offsetd_storage.folder_view import LogView
     from offsetd_storage.log_config import LogConfig
     from offsetd_storage.log_store import LogStore
-    from offsetd_storage.partition_log import PartitionLog
+    from offsetd_storage.segment_scan import SegmentScan
     from offsetd_storage.topic_partition import TopicPartition
 
 
@@ -65,22 +70,54 @@ def viewed_log(
 ) -> Iterator[PartitionLog]:
     """The log of a folder that is only looked at, checked; it takes no lock and changes nothing.
 
-    Where it starts is said by its recovery point; where it has none, by `log_start_offset`. Raises
-    DamageFound, FolderMismatch.
+    Where it starts is said by its recovery point; where it has none, by `log_start_offset`, unless
+    that is behind its end. Raises DamageFound, FolderMismatch.
     """
     point = view.recovery_point
-    log = open_folder(
-        view.folder,
+    scans = _scans(files, view, config)
+    if not scans:
+        raise FolderMismatch(f"{view.folder} has no segments")
+    end = max(scan.offset_next for scan in scans.values())
+    log = PartitionLog.open(
         files,
+        view.folder,
+        view.topic_partition,
         config,
-        settles=False,
-        recovery_point=point,
-        log_start_offset=log_start_offset if point is None else point.log_start_offset,
+        scans,
+        log_start_offset=min(log_start_offset if point is None else point.log_start_offset, end),
     )
     try:
         yield log
     finally:
         log.abandon()
+
+
+def _scans(files: Files, view: LogView, config: LogConfig) -> dict[int, SegmentScan]:
+    """Of the segments that may be read, by base offset."""
+    point = view.recovery_point
+    scans: dict[int, SegmentScan] = {}
+    offset_next = 0
+    for base_offset in segment_base_offsets(files, view.folder):
+        if point is not None and base_offset > point.segment_base_offset:
+            break
+        path = segment_path(view.folder, base_offset)
+        scan = scan_file(
+            files,
+            path,
+            size=view.readable_bytes(base_offset, files.size(path)),
+            base_offset=base_offset,
+            offset_min=offset_next,
+            index_interval_bytes=config.index_interval_bytes,
+        )
+        if scan.stop is not None:
+            raise DamageFound(
+                f"a batch is damaged ({scan.stop.reason.name})",
+                base_offset=base_offset,
+                position=scan.stop.position,
+            )
+        scans[base_offset] = scan
+        offset_next = scan.offset_next
+    return scans
 
 
 def preview_partition(

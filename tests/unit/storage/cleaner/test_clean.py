@@ -11,7 +11,6 @@ from cleaned_logs import CONFIG, keyed_log, offsets_of, put, recovered, replayed
 from offsetd_storage.cleaner.clean import (
     CleanerTools,
     CleanReport,
-    clean_folder,
     clean_log,
     read_history,
 )
@@ -20,11 +19,9 @@ from offsetd_storage.clock import ManualClock
 from offsetd_storage.errors import (
     CleaningAborted,
     CorruptBatch,
-    FolderMismatch,
     StorageFailed,
     StorageFull,
 )
-from offsetd_storage.files import OsFiles
 from offsetd_storage.record_batch import Record, decode_batches, encode_batch
 from offsetd_storage.segment import segment_path
 from offsetd_storage.simulated_faults import Fault, OperationKind
@@ -32,8 +29,6 @@ from offsetd_storage.simulated_files import SimulatedFiles
 from partition_logs import FOLDER, NOW_MS, bases, contents, everything
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from offsetd_storage.files import Files
     from offsetd_storage.partition_log import PartitionLog
 
@@ -347,41 +342,3 @@ def test_what_a_failed_round_left_is_removed_first() -> None:
     clean(log, tools_of(files))
     assert not [name for name in files.list_folder(FOLDER) if name.endswith(".cleaned")]
     assert offsets_of(everything(log)) == [4, 6, 7, 8]
-
-
-# Offline
-
-
-def folder_of(tmp_path: Path) -> Path:
-    folder = tmp_path / "__consumer_offsets-7"
-    keyed_log(OsFiles(), WORDS, folder=folder, config=CONFIG).close()
-    return folder
-
-
-def test_a_folder_is_cleaned_offline(tmp_path: Path) -> None:
-    files, folder = OsFiles(), folder_of(tmp_path)
-    report = clean_folder(folder, tools_of(files), CONFIG)
-    raw = b"".join(
-        files.read_bytes(folder / name)
-        for name in files.list_folder(folder)
-        if name.endswith(".log")
-    )
-    assert [batch.base_offset for batch in decode_batches(raw)] == [4, 6, 7, 8]
-    assert report.offset_next == 8
-    again = clean_folder(folder, tools_of(files), CONFIG, first_dirty=report.offset_next)
-    assert again.segments_left_alone == again.segments_before == 1
-
-
-def test_a_folder_is_looked_at_offline(tmp_path: Path) -> None:
-    files, folder = OsFiles(), folder_of(tmp_path)
-    before = contents(files, folder)
-    report = clean_folder(folder, tools_of(files), CONFIG, dry_run=True)
-    assert report.messages_written == 3
-    assert contents(files, folder) == before
-
-
-@pytest.mark.parametrize("name", ["t-0", "no partition"])
-def test_what_is_no_partition_is_refused(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).mkdir()
-    with pytest.raises(FolderMismatch):
-        clean_folder(tmp_path / name, tools_of(OsFiles()), CONFIG)

@@ -10,10 +10,18 @@ from cleaned_logs import record_batch, replayed
 from log_stores import FOLDER, P0, P1, SMALL, SMALL_LOG, log_bytes, opened, tree
 from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
 from offsetd_storage.cleaner.clean import CleanerTools
-from offsetd_storage.cleaner.offline import clean_partition, preview_partition, roll_active
+from offsetd_storage.cleaner.offline import (
+    clean_partition,
+    preview_partition,
+    roll_active,
+    viewed_log,
+)
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.errors import FolderMismatch
 from offsetd_storage.folder_view import read_folder
+from offsetd_storage.quarantine import DamageFound
+from offsetd_storage.segment import segment_base_offsets, segment_path
 from offsetd_storage.simulated_files import SimulatedFiles
 from partition_logs import NOW_MS
 
@@ -108,3 +116,24 @@ def test_what_was_cleaned_stays_known_and_a_log_start_is_kept() -> None:
     )
     assert preview is not None
     assert (preview.first_dirty, preview.offset_next) == (5, 15)
+
+
+def test_a_log_that_is_only_looked_at_is_checked_and_has_a_segment() -> None:
+    files = SimulatedFiles()
+    store = opened(files, CONFIG)
+    put(store, P0, "abcabc")
+    store.close()
+    view = view_of(files, P0)
+    with viewed_log(files, view, CONFIG.log, log_start_offset=7) as log:
+        assert (log.log_start_offset, log.offset_next) == (6, 6)  # It starts not behind its end.
+    path = segment_path(view.folder, 0)
+    raw = bytearray(files.read_bytes(path))
+    raw[70] ^= 1
+    files.put_durable(path, bytes(raw))
+    with pytest.raises(DamageFound), viewed_log(files, view, CONFIG.log):
+        pass
+    files.unlink(path)
+    for base_offset in segment_base_offsets(files, view.folder):
+        files.unlink(segment_path(view.folder, base_offset))
+    with pytest.raises(FolderMismatch), viewed_log(files, view, CONFIG.log):
+        pass
