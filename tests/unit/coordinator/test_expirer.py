@@ -35,6 +35,15 @@ async def look(node: ServingNode, passed_ms: int = 0) -> None:
     await asyncio.wait_for(node.expirer.look(), WAIT_SECONDS)
 
 
+async def begun_check(node: ServingNode) -> asyncio.Task[int]:
+    """A look that has written a first slice, and has more to do."""
+    checking = asyncio.create_task(node.expirer.look())
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not node.expiry.expired_groups:  # noqa: ASYNC110  Of another task.
+            await asyncio.sleep(0)
+    return checking
+
+
 async def offsets_in(node: ServingNode, group_id: str) -> int:
     [group] = await node.fetch(group_id)
     return len(group.offsets)
@@ -199,10 +208,7 @@ async def test_a_clock_that_is_set_between_two_slices_ends_the_check() -> None:
         for number in range(200):
             await node.commit(f"g{number}", 1)
         clock.advance(RETENTION_MS)
-        checking = asyncio.create_task(node.expirer.look())
-        async with asyncio.timeout(WAIT_SECONDS):
-            while not node.expiry.expired_groups:  # noqa: ASYNC110  Of another task.
-                await asyncio.sleep(0)
+        checking = await begun_check(node)
         clock.set_by(DAY_MS)
         await asyncio.wait_for(checking, WAIT_SECONDS)
         assert 0 < node.expiry.expired_groups < 200
@@ -289,10 +295,7 @@ async def test_what_is_set_during_a_check_counts_with_the_next_slice(
         for number in range(200):
             await node.commit(f"g{number}", 1)
         node.clock.advance(RETENTION_MS)
-        checking = asyncio.create_task(node.expirer.look())
-        async with asyncio.timeout(WAIT_SECONDS):
-            while not node.expiry.expired_groups:  # noqa: ASYNC110  Of another task.
-                await asyncio.sleep(0)
+        checking = await begun_check(node)
         node.runtime.expiry_config = attrs.evolve(node.runtime.expiry_config, **change)
         expired = node.expiry.expired_groups
         await asyncio.wait_for(checking, WAIT_SECONDS)
@@ -375,10 +378,7 @@ async def test_a_crash_in_a_check_leaves_all_that_is_gone_in_the_audit_log() -> 
         for number in range(100):
             await node.commit(f"g{number}", 1, partitions=2)
         node.clock.advance(RETENTION_MS)
-        checking = asyncio.create_task(node.expirer.look())
-        async with asyncio.timeout(WAIT_SECONDS):
-            while not node.expiry.expired_groups:  # noqa: ASYNC110  Of another task.
-                await asyncio.sleep(0)
+        checking = await begun_check(node)
         files = node.files.power_cut()
         await asyncio.wait_for(checking, WAIT_SECONDS)
     async with serving_node(partitions=1, files=files, clock=node.clock) as node:
