@@ -14,6 +14,7 @@ from offsetd_coordinator.offset_changes import (
     OffsetsChangedReply,
     PutChanges,
     PutOffsets,
+    RestoredReply,
     TargetKind,
     reset_offsets,
 )
@@ -51,21 +52,14 @@ def decide_offsets_change(
     """What to write and what to answer.
 
     Raises the refusal: GroupIdNotFound, GroupExists, NonEmptyGroup, LeaseHeld, InvalidCommitSize,
-    RecordUndecodable, and what
-    `offset_changes.reset_offsets` does.
+    InvalidRetention, RecordUndecodable, and what `offset_changes.reset_offsets` does.
     """
-    group_id = request.group_id
-    request_id = b""
-    if not request.validate_only:
-        request_id = known_id(request.call, request.request_id)
-        answered = answered_before(encoder, group_id, request_id)
-        if answered is not None:
-            return Decision(request, OffsetsChangedReply(answered, (), is_repeated=True), None)
-    exists = usage.live is not None or state.has_group(group_id)
-    _check_presence(request, exists=exists)
-    if not request.is_forced:
-        _check_unused(state, group_id, usage.live)
-        usage.check_lease()
+    group_id, request_id = request.group_id, _request_id(request)
+    answered = answered_before(encoder, group_id, request_id)
+    if answered is not None:
+        return Decision(request, OffsetsChangedReply(answered, (), is_repeated=True), None)
+    _check_presence(request, exists=usage.live is not None or state.has_group(group_id))
+    _check_unused(state, request, usage)
     if isinstance(request, PutOffsets):
         written, is_splittable = request.offsets, True
     else:
@@ -74,18 +68,20 @@ def decide_offsets_change(
     rows = PutRows.of(group_id, request_id, written)
     check_expiry(encoder, rows)
     batches = encode_offsets(encoder, rows, is_splittable=is_splittable)
-    is_written = bool(batches) and not request.validate_only
+    if request.validate_only:
+        batches = ()
     before = state.offsets.offsets_at(rows.names, rows.group_size, rows.keys)
     reply = OffsetsChangedReply(
-        batches[-1][1] if is_written else None,
+        batches[-1][1] if batches else None,
         PutChanges(
             puts=written,
             before=before,
-            first_revision=encoder.base_offset if is_written else None,
+            first_revision=encoder.base_offset if batches else None,
         ),
         stored_count=state.offsets.count(group_id),
+        replaced_count=len(before) - before.count(None),
     )
-    return Decision.of_batches(request, reply, batches if is_written else (), encoder.now_ms)
+    return Decision.of_batches(request, reply, batches, encoder.now_ms)
 
 
 def decide_restoration(
@@ -94,11 +90,18 @@ def decide_restoration(
     """The same for a restore. Raises NonEmptyGroup, LeaseHeld, RecordUndecodable, and what
     `restoration.restored` does.
     """
-    if not request.is_forced:
-        _check_unused(state, request.group_id, usage.live)
-        usage.check_lease()
-    reply, batches = restored(state, request, encoder)
+    request_id = _request_id(request)
+    answered = answered_before(encoder, request.group_id, request_id)
+    if answered is not None:
+        return Decision(request, RestoredReply(answered, (), is_repeated=True), None)
+    _check_unused(state, request, usage)
+    reply, batches = restored(state, request, encoder, request_id)
     return Decision.of_batches(request, reply, batches, encoder.now_ms)
+
+
+def _request_id(request: OffsetsChange | RestoreOffsets) -> bytes:
+    """What the batches carry, if there are to be any."""
+    return b"" if request.validate_only else known_id(request.call, request.request_id)
 
 
 def _check_presence(request: OffsetsChange, *, exists: bool) -> None:
@@ -110,7 +113,13 @@ def _check_presence(request: OffsetsChange, *, exists: bool) -> None:
         raise GroupIdNotFound("there is no group {group!r}", group=group_id)
 
 
-def _check_unused(state: ReplayedState, group_id: bytes, live: ClassicGroup | None) -> None:
+def _check_unused(
+    state: ReplayedState, request: OffsetsChange | RestoreOffsets, usage: Usage
+) -> None:
+    """Whether nobody else writes to the group, unless that is to be overruled."""
+    if request.is_forced:
+        return
+    group_id, live = request.group_id, usage.live
     records = state.group_records(group_id)
     if live is None and not records.is_readable:
         raise RecordUndecodable(
@@ -118,3 +127,4 @@ def _check_unused(state: ReplayedState, group_id: bytes, live: ClassicGroup | No
         )
     if (records if live is None else live).has_members:
         raise NonEmptyGroup("group {group!r} has members", group=group_id)
+    usage.check_lease()

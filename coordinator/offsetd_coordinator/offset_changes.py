@@ -6,9 +6,9 @@ Pure: what is stored goes in, what is to be written comes out, or why not. Names
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
-from itertools import count, islice, repeat
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, overload
+from collections.abc import Collection, Iterator, Sequence
+from itertools import count, repeat
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import attrs
 
@@ -132,7 +132,7 @@ class OffsetChange(NamedTuple):
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class PutChanges(Sequence[OffsetChange]):
+class PutChanges(Collection[OffsetChange]):
     """The changes that offsets make that are put; `before` is what was there, as in OffsetChange.
 
     `first_revision` is the log offset of the first one's record; None: nothing is written.
@@ -145,16 +145,8 @@ class PutChanges(Sequence[OffsetChange]):
     def __len__(self) -> int:
         return len(self.before)
 
-    @overload
-    def __getitem__(self, row: int) -> OffsetChange: ...
-
-    @overload
-    def __getitem__(self, row: slice) -> Sequence[OffsetChange]: ...
-
-    def __getitem__(self, row: int | slice) -> OffsetChange | Sequence[OffsetChange]:
-        if isinstance(row, slice):
-            return tuple(islice(self, *row.indices(len(self))))
-        return next(islice(self, range(len(self))[row], None))
+    def __contains__(self, change: object) -> bool:
+        return any(each == change for each in self)
 
     def __iter__(self) -> Iterator[OffsetChange]:
         first = self.first_revision
@@ -172,13 +164,15 @@ class OffsetsChangedReply(NamedTuple):
     """The log offset of the last record, or None if nothing was written.
 
     `is_repeated`: the request was answered before, and `changes` is empty. `stored_count` is how
-    many offsets the group had.
+    many offsets the group had, and `replaced_count` of how many of them another one takes the
+    place.
     """
 
     last_offset: int | None
-    changes: Sequence[OffsetChange]
+    changes: Collection[OffsetChange]
     is_repeated: bool = False
     stored_count: int = 0
+    replaced_count: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -189,6 +183,7 @@ class RestoreOffsets:
 
     group_id: bytes
     then: Mapping[Partition, Change]
+    call: ClassVar[str] = "RestoreGroup"
     is_forced: bool = False
     request_id: bytes = b""
     validate_only: bool = False
@@ -201,7 +196,7 @@ class RestoredReply(NamedTuple):
     """
 
     last_offset: int | None
-    changes: Sequence[OffsetChange]
+    changes: Collection[OffsetChange]
     is_repeated: bool = False
 
 

@@ -6,20 +6,14 @@ Pure: what is stored and what was comes in, batches come out.
 from __future__ import annotations
 
 from itertools import count, repeat
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from offsetd_coordinator.deletion import joined_keys
 from offsetd_coordinator.offset_changes import OffsetChange, PutChanges, PutColumns, RestoredReply
-from offsetd_coordinator.put_batches import (
-    PutRows,
-    answered_before,
-    encode_offsets,
-    fits_one_batch,
-    known_id,
-)
+from offsetd_coordinator.put_batches import PutRows, encode_offsets, fits_one_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from offsetd_coordinator.history import Change
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
@@ -27,8 +21,6 @@ if TYPE_CHECKING:
     from offsetd_coordinator.put_batches import Encoder
     from offsetd_coordinator.replayed_state import ReplayedState
     from offsetd_coordinator.requests import CommittedColumns
-
-CALL: Final = "RestoreGroup"
 
 
 class _Written(NamedTuple):
@@ -40,17 +32,13 @@ class _Written(NamedTuple):
 
 
 def restored(
-    state: ReplayedState, request: RestoreOffsets, encoder: Encoder
+    state: ReplayedState, request: RestoreOffsets, encoder: Encoder, request_id: bytes
 ) -> tuple[RestoredReply, tuple[tuple[bytes, int], ...]]:
     """The reply, and the batches to be written, each with its last log offset.
 
-    Raises InvalidCommitSize where a record is too large for any batch.
+    `request_id` is what they carry. Raises InvalidCommitSize where a record is too large for any.
     """
-    group_id, request_id = request.group_id, known_id(CALL, request.request_id)
-    if not request.validate_only:
-        answered = answered_before(encoder, group_id, request_id)
-        if answered is not None:
-            return RestoredReply(answered, (), is_repeated=True), ()
+    group_id = request.group_id
     stored = state.offsets.read_columns(group_id)
     places = stored.places()
     differing = [
@@ -146,5 +134,5 @@ def _deletions(
     ]
 
 
-def _sorted(put: PutChanges, gone: Sequence[OffsetChange]) -> Sequence[OffsetChange]:
+def _sorted(put: PutChanges, gone: Sequence[OffsetChange]) -> Collection[OffsetChange]:
     return sorted((*put, *gone)) if gone else put

@@ -71,9 +71,9 @@ HISTORY_MUTANTS = (
     ),
     Mutant(
         name="a repeated restore is done again",
-        file=f"{_COORDINATOR}/restoration.py",
-        replace="        if answered is not None:\n",
-        by="        if answered is not None and not request_id:\n",
+        file=f"{_COORDINATOR}/change_decisions.py",
+        replace="    if answered is not None:\n        return Decision(request, RestoredReply(",
+        by="    if answered == -1:\n        return Decision(request, RestoredReply(",
         caught_by=_SERVICE,
     ),
 )

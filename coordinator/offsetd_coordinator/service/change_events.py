@@ -5,11 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from offsetd_coordinator.audit import AuditEvent
-from offsetd_coordinator.offset_changes import OffsetChange
+from offsetd_coordinator.offset_changes import OffsetChange, RestoreOffsets
 from offsetd_coordinator.service import callers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
+
+    from offsetd_coordinator.administration import Administration
+    from offsetd_coordinator.offset_changes import (
+        OffsetsChange,
+        OffsetsChangedReply,
+        RestoredReply,
+    )
 
 CHANGES_MAX: Final = 1000
 """How many offsets a record lists at most."""
@@ -54,7 +61,30 @@ def listed_partitions(partitions: Iterable[tuple[bytes, int]]) -> dict[str, list
     return listed
 
 
-def recorded_changes(what: Mapping[str, Any]) -> tuple[OffsetChange, ...]:
+def told_changes(
+    administration: Administration,
+    request: OffsetsChange | RestoreOffsets,
+    reply: OffsetsChangedReply | RestoredReply,
+    request_id: str,
+) -> Collection[OffsetChange]:
+    """Those of a reply; of the first time, as far as they were listed, where it is repeated."""
+    if not reply.is_repeated:
+        return reply.changes
+    known = administration.find(request.call, request_id)
+    if known is None or known.event.what.get("group") != request.group_id.decode():
+        return ()
+    what = known.event.what
+    listed = _recorded_changes(what)
+    if isinstance(request, RestoreOffsets) or reply.last_offset is None:
+        return listed
+    # What is put is written in its order, and nothing behind it.
+    first_revision = reply.last_offset - what["offset_count"] + 1
+    return [
+        change._replace(revision=revision) for revision, change in enumerate(listed, first_revision)
+    ]
+
+
+def _recorded_changes(what: Mapping[str, Any]) -> tuple[OffsetChange, ...]:
     """What `listed_changes` listed; nothing where that is not what it says."""
     try:
         return tuple(

@@ -13,9 +13,8 @@ from offsetd_coordinator.history import end_of, whole_changes
 from offsetd_coordinator.kernels.changes import COMMITTED, DELETED
 from offsetd_coordinator.offset_changes import RestoredReply, RestoreOffsets
 from offsetd_coordinator.offset_history import durable_log, reading, state_at
-from offsetd_coordinator.restoration import CALL
 from offsetd_coordinator.service import validation
-from offsetd_coordinator.service.change_events import listed_changes, recorded_changes
+from offsetd_coordinator.service.change_events import listed_changes, told_changes
 from offsetd_coordinator.service.durable import changed_group, until_durable
 from offsetd_coordinator.service.pages import (
     not_ours,
@@ -27,7 +26,7 @@ from offsetd_coordinator.service.times import set_time
 from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from google.protobuf.timestamp_pb2 import Timestamp
     from offsetd_storage.partition_log import PartitionLog
@@ -105,10 +104,7 @@ class HistoryService:
                 "changes": listed_changes(reply.changes),
             },
         )
-        changes: Sequence[OffsetChange] = reply.changes
-        if reply.is_repeated:
-            known = administration.find(CALL, received.request_id)
-            changes = () if known is None else recorded_changes(known.event.what)
+        changes = told_changes(administration, request, reply, received.request_id)
         partition = runtime.partition_of(group_id)
         response = history_pb2.RestoreGroupResponse()
         response.restored_before.log_partition = partition

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import compress
+from itertools import compress, islice
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -26,19 +26,18 @@ from offsetd_coordinator.service import validation
 from offsetd_coordinator.service.change_events import (
     CHANGES_MAX,
     listed_changes,
-    recorded_changes,
+    told_changes,
 )
 from offsetd_coordinator.service.change_validation import check_clone, read_reset
 from offsetd_coordinator.service.durable import changed_group, until_durable
 from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
-    from offsetd_coordinator.administration import Administration
     from offsetd_coordinator.kafka_bounds import KafkaBounds
     from offsetd_coordinator.node import Node
-    from offsetd_coordinator.offset_changes import OffsetChange, OffsetsChange, Partition
+    from offsetd_coordinator.offset_changes import OffsetChange, Partition
     from offsetd_coordinator.offset_changes import ResetOffsets as Reset
     from offsetd_coordinator.requests import CommittedColumns
     from offsetd_coordinator.runtime import Runtime
@@ -76,7 +75,7 @@ class OffsetAdmin:
                 "changes": listed_changes(reply.changes),
             },
         )
-        changes = _changes(reply, administration, request, received.request_id)
+        changes = told_changes(administration, request, reply, received.request_id)
         partition = runtime.partition_of(request.group_id)
         response = offset_service_pb2.ResetOffsetsResponse()
         async for change in Turns().each(changes):
@@ -119,12 +118,12 @@ class OffsetAdmin:
             },
         )
         await until_durable(runtime, source_ticket)
-        changes = _changes(reply, administration, request, received.request_id)
+        changes = told_changes(administration, request, reply, received.request_id)
         partition = runtime.partition_of(target)
         response = group_service_pb2.CloneGroupResponse(
             offset_count=len(copied.topics), kept_offset_count=_kept(reply)
         )
-        for change in changes[:CHANGES_MAX]:
+        for change in islice(changes, CHANGES_MAX):
             _set_change(response.changes.add(), partition, change)
         if reply.last_offset is not None:
             response.revision.log_partition = partition
@@ -210,29 +209,8 @@ async def _stored_offsets(runtime: Runtime, group_id: bytes) -> tuple[int, Commi
     return ticket, outcome
 
 
-def _changes(
-    reply: OffsetsChangedReply,
-    administration: Administration,
-    request: OffsetsChange,
-    request_id: str,
-) -> Sequence[OffsetChange]:
-    """Those of the reply; of the first time, where the request is repeated."""
-    if not reply.is_repeated or reply.last_offset is None:
-        return reply.changes
-    known = administration.find(request.call, request_id)
-    if known is None or known.event.what.get("group") != request.group_id.decode():
-        return ()
-    what = known.event.what
-    first_revision = reply.last_offset - what["offset_count"] + 1
-    return [
-        change._replace(revision=first_revision + place)
-        for place, change in enumerate(recorded_changes(what))
-    ]
-
-
 def _kept(reply: OffsetsChangedReply) -> int:
-    replaced = sum(1 for change in reply.changes if change.before is not None)
-    return max(0, reply.stored_count - replaced)
+    return reply.stored_count - reply.replaced_count
 
 
 def _set_change(

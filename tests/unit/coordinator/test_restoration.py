@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from offsetd_coordinator.errors import LeaseHeld
 from offsetd_coordinator.history import Change
 from offsetd_coordinator.kernels.changes import COMMITTED
 from offsetd_coordinator.offset_changes import RestoredReply, RestoreOffsets
+from offsetd_coordinator.requests import AcquireGroup
 from offsetd_storage.record_batch import decode_batch
 from shards import ask, batch_of, commit, entry, new_shard, offset_key, replay
 
@@ -81,6 +83,19 @@ def test_every_change_is_told_with_the_revision_of_its_record(
     assert isinstance(again.reply, RestoredReply)
     assert again.reply.is_repeated
     assert again.reply.last_offset == decision.last_offset
+
+
+def test_a_retry_is_answered_also_when_the_group_may_not_be_restored_any_more() -> None:
+    shard = new_shard()
+    ask(shard, commit(GROUP, entry("t", 1, 5)))
+    first = restore(shard, {1: 7})
+    shard.apply(first)
+    lease = AcquireGroup(group_id=GROUP.encode(), holder="w", ttl_ms=60_000)
+    ask(shard, lease, now_ms=0)
+    again = restore(shard, {1: 7})
+    assert isinstance(again.reply, RestoredReply)
+    assert (again.reply.is_repeated, again.reply.last_offset) == (True, first.last_offset)
+    assert isinstance(restore(shard, {1: 7}, validate_only=True).refusal, LeaseHeld)
 
 
 def test_keys_of_other_forms_get_their_tombstones_behind_the_others() -> None:

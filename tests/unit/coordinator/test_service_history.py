@@ -305,6 +305,21 @@ def test_a_repeated_restore_is_answered_as_the_first_one_and_changes_nothing() -
     run(test())
 
 
+def test_a_repeated_restore_is_not_answered_with_another_groups_changes() -> None:
+    async def test() -> None:
+        async with serving_node() as node:
+            await written(node)
+            await node.commit("other", 3, topic="others")
+            await restore(node, revision=1, request_id="r")
+            request = RESTORE(group_id="other", request_id="r")
+            request.time.FromMilliseconds(node.clock.now_ms() - 1)
+            await HistoryService(node.node).restore_group(request.SerializeToString())
+            again = await restore(node, revision=1, request_id="r")
+            assert {change.topic for change in again.changes} <= {"orders"}
+
+    run(test())
+
+
 @pytest.mark.parametrize("fields", [{}, {"revision": -1}, {"time": {"seconds": -1}}])
 def test_a_restore_to_nowhere_is_refused(fields: dict[str, Any]) -> None:
     async def test() -> None:
