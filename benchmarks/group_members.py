@@ -49,7 +49,7 @@ class Member:
             try:
                 await self._join()
             except grpc.aio.AioRpcError as refusal:
-                self.member_id = _error_info(refusal).metadata["member_id"]
+                self.member_id = _error_details(refusal).metadata["member_id"]
         joined = await self._join()
         self.generation_id = joined.generation_id
         self.assignments = {each.member_id: b"\0" * 64 for each in joined.members}
@@ -80,7 +80,7 @@ class Member:
                     await asyncio.sleep(_HEARTBEAT_S)
                     await self.stub.Heartbeat(messages.HeartbeatRequest.FromString(self.heartbeat))
             except grpc.aio.AioRpcError as refusal:
-                if _error_info(refusal).reason != "REBALANCE_IN_PROGRESS":
+                if _error_details(refusal).reason != "REBALANCE_IN_PROGRESS":
                     raise
             else:
                 return
@@ -101,7 +101,7 @@ class Member:
         return joined
 
 
-def _error_info(refusal: grpc.aio.AioRpcError) -> error_details_pb2.ErrorInfo:
+def _error_details(refusal: grpc.aio.AioRpcError) -> error_details_pb2.ErrorInfo:
     """The reason and what goes with it; a refusal without one is raised again."""
     details = dict(refusal.trailing_metadata() or ()).get("grpc-status-details-bin", b"")
     assert isinstance(details, bytes)
