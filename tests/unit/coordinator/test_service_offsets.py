@@ -40,7 +40,7 @@ async def test_what_was_not_given_is_absent_from_a_fetch() -> None:
         await serving.commit("g", 5)
         [group] = await serving.fetch("g")
         [offset] = group.offsets
-        for field in ("leader_epoch", "end_offset", "expire_time"):
+        for field in ("leader_epoch", "end_offset"):
             assert not offset.HasField(field)
         full = offset_service_pb2.OffsetCommit(
             topic="orders", partition=0, offset=7, leader_epoch=0, end_offset=0, metadata="m"
