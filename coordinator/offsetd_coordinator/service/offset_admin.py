@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from itertools import compress, islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 from offsetd.v1 import group_service_pb2, offset_service_pb2
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from offsetd_coordinator.offset_changes import ResetOffsets as Reset
     from offsetd_coordinator.requests import CommittedColumns
     from offsetd_coordinator.runtime import Runtime
-
-_BOUNDLESS: Final = frozenset((TargetKind.CURRENT,))
 
 
 class OffsetAdmin:
@@ -95,6 +93,9 @@ class OffsetAdmin:
             for place, topic in enumerate(received.topics)
         }
         source_ticket, stored = await _stored_offsets(runtime, source)
+        if not stored.topics:
+            await until_durable(runtime, source_ticket)
+            raise GroupIdNotFound("there is no group {group!r} with offsets", group=source)
         copied = put_columns(stored, topics)
         request = PutOffsets(
             group_id=target,
@@ -131,17 +132,26 @@ class OffsetAdmin:
         return response.SerializeToString()
 
     async def _with_bounds(self, runtime: Runtime, request: Reset) -> Reset:
-        """With those of the cluster, where there is one and the request has none."""
-        if self._kafka is None or request.kind in _BOUNDLESS:
+        """With those of the cluster, where there is one and the request has none.
+
+        What is committed is its own target where offsets are reset to those: it needs none.
+        """
+        if self._kafka is None:
             return request
+        is_current = request.kind is TargetKind.CURRENT
         chosen: set[Partition] = {*request.partitions, *request.explicit}
-        if not chosen and not request.topics:
-            stored = (await _stored_offsets(runtime, request.group_id))[1]
-            chosen = set(stored.places())
-        missing = {each for each in chosen if None in request.bounds.get(each, Bounds())}
+        is_whole = not chosen and not request.topics
+        committed: set[Partition] = set()
+        if is_current or is_whole:
+            committed = set((await _stored_offsets(runtime, request.group_id))[1].places())
+        if is_whole:
+            chosen = committed
+        needless = committed if is_current else set()
+        missing = {each for each in chosen - needless if None in request.bounds.get(each, Bounds())}
         if not missing and not request.topics:
             return request
         found = await self._kafka.bounds(missing, request.topics)
+        found = {each: bounds for each, bounds in found.items() if each not in needless}
         for partition, (earliest, latest) in request.bounds.items():
             known = found.get(partition, Bounds())
             found[partition] = Bounds(
@@ -195,17 +205,14 @@ async def _to_time(runtime: Runtime, request: Reset, time_ms: int) -> Reset:
 
 
 async def _stored_offsets(runtime: Runtime, group_id: bytes) -> tuple[int, CommittedColumns]:
-    """All offsets of a group that has any, with the ticket that they rest on; at once.
+    """All offsets of a group, with the ticket that they rest on; at once.
 
-    A refusal waits for its ticket. Raises GroupIdNotFound, RecordUndecodable.
+    A refusal waits for its ticket. Raises RecordUndecodable.
     """
     ticket, outcome = runtime.fetch_columns(group_id)
     if isinstance(outcome, CoordinatorError):
         await until_durable(runtime, ticket)
         raise outcome
-    if not outcome.topics:
-        await until_durable(runtime, ticket)
-        raise GroupIdNotFound("there is no group {group!r} with offsets", group=group_id)
     return ticket, outcome
 
 

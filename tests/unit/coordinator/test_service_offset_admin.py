@@ -289,6 +289,25 @@ async def test_bounds_that_are_not_given_are_asked_of_the_cluster() -> None:
         assert cluster.asked[-1] == (everything, set())
 
 
+async def test_what_is_not_committed_is_reset_to_the_clusters_latest_beside_what_is() -> None:
+    async with serving_node() as serving:
+        await serving.commit_offsets("g", *ORDERS)
+        # What is committed stays, also where the cluster has it no more.
+        cluster = Cluster({("orders", 0): (150, 200), ("orders", 2): (3, 9), ("new", 0): (0, 4)})
+        response = await reset(serving, cluster, group_id="g", current=True, topics=["orders"])
+        assert changes(response) == [
+            ("orders", 0, 100, 100),
+            ("orders", 1, 50, 50),
+            ("orders", 2, None, 9),
+        ]
+        response = await reset(serving, cluster, group_id="h", current=True, partitions=[NEW])
+        assert changes(response) == [("new", 0, None, 4)]
+        assert cluster.asked == [(set(), {b"orders"}), ({(b"new", 0)}, set())]
+        # All that is committed is known without the cluster.
+        await reset(serving, cluster, group_id="g", current=True)
+        assert len(cluster.asked) == 2
+
+
 async def test_offsets_go_to_another_group_with_all_they_have() -> None:
     async with serving_node() as serving:
         await serving.commit_offsets("g", *ORDERS)
