@@ -181,11 +181,19 @@ async def _to_time(runtime: Runtime, request: Reset, time_ms: int) -> Reset:
     """With the offsets of then as its targets. Raises HistoryCompacted, OffsetNotCommitted."""
     then = await offsets_at(runtime, request.group_id, time_ms)
     topics = set(request.topics)
-    if not topics and not request.partitions:
+    of_topics = {each for each in then if each[0] in topics}
+    chosen = {*request.partitions, *of_topics}
+    if not chosen and not topics:
         chosen = set(then)
-    else:
-        chosen = {*request.partitions, *(each for each in then if each[0] in topics)}
     missing = sorted(chosen - then.keys())
+    missing_topics = sorted(topics - {topic for topic, _ in of_topics})
+    if missing_topics and chosen:
+        raise OffsetNotCommitted(
+            "{topic_count} topics of group {group!r} had no offset then",
+            tuple({"topic": topic.decode()} for topic in missing_topics),
+            group=request.group_id,
+            topic_count=len(missing_topics),
+        )
     if not chosen:
         raise OffsetNotCommitted(
             "group {group!r} had no such offsets then",

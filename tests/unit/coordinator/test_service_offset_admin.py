@@ -289,6 +289,20 @@ async def test_bounds_that_are_not_given_are_asked_of_the_cluster() -> None:
         assert cluster.asked[-1] == (everything, set())
 
 
+async def test_a_topic_that_had_nothing_then_is_named_beside_one_that_had() -> None:
+    async with serving_node() as serving:
+        await serving.commit_offsets("g", *ORDERS)
+        time_ms = serving.clock.now_ms()
+        serving.clock.advance(1000)
+        await serving.commit_offsets("g", NEW)
+        target = {"time": {"seconds": time_ms // 1000, "nanos": time_ms % 1000 * 1_000_000}}
+        with pytest.raises(errors.OffsetNotCommitted, match="1 topics") as refused:
+            await reset(serving, group_id="g", topics=["orders", "new"], **target)
+        assert refused.value.listed == ({"topic": "new"},)
+        response = await reset(serving, group_id="g", topics=["orders"], **target)
+        assert changes(response) == [("orders", 0, 100, 100), ("orders", 1, 50, 50)]
+
+
 async def test_what_is_not_committed_is_reset_to_the_clusters_latest_beside_what_is() -> None:
     async with serving_node() as serving:
         await serving.commit_offsets("g", *ORDERS)
