@@ -7,7 +7,6 @@ next slice is asked for, or not at all; between slices anything may be done to t
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -98,7 +97,7 @@ def rule_of_records(
             protocol_type=records.protocol_type,
             state=records.state if live_state is None else live_state,
             became_empty_ms=records.became_empty_ms,
-            is_subscribed=functools.cache(records.is_subscribed),
+            is_subscribed=records.is_subscribed,
             retention_ms=None if settings is None else settings.retention_ms,
             never_expires=settings is not None and settings.never_expires,
             has_lease=has_lease,

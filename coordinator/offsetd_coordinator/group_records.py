@@ -8,7 +8,7 @@ KAFKA-19862). A group whose offsets are stored without any record is a simple gr
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 from offsetd_coordinator.groups import Group, GroupListing, GroupMember, GroupState, GroupType
 from offsetd_coordinator.schemas.consumer_group import (
@@ -32,7 +32,7 @@ from offsetd_coordinator.schemas.protocol_metadata import (
 from offsetd_coordinator.schemas.record_layouts import RecordType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 GroupRecordKey = GroupKey | ConsumerGroupKey | GroupSettingsKey
 GroupRecordValue = GroupMetadataValue | ConsumerGroupValue | GroupSettings
@@ -52,6 +52,27 @@ _TOMBSTONE_ORDER: Final = (
 _RECONCILED: Final = 0  # Kafka's member state STABLE.
 
 
+class TopicsRead(NamedTuple):
+    """The topics that members of a group read; None: any."""
+
+    topics: frozenset[str] | None
+
+    @classmethod
+    def of(cls, subscriptions: Iterable[bytes]) -> Self:
+        """By what members say under the protocol "consumer"."""
+        topics: set[str] = set()
+        for subscription in set(subscriptions):
+            try:
+                topics.update(decode_subscription(subscription).topics)
+            except UndecodableRecord:
+                return cls(None)  # As Kafka: who may read anything reads all.
+        return cls(frozenset(topics))
+
+    def has(self, topic: str) -> bool:
+        """Whether a member reads it."""
+        return self.topics is None or topic in self.topics
+
+
 class GroupRecords:
     """The newest records of one group, by key; a value is None if it cannot be read.
 
@@ -63,6 +84,7 @@ class GroupRecords:
         self.group_id = group_id
         self.lease_deadline_ms: int | None = None
         self._records: dict[GroupRecordKey, GroupRecordValue | None] = {}
+        self._topics_read: TopicsRead | None = None  # Of these records; None: not looked at yet.
 
     def __bool__(self) -> bool:
         return bool(self._records)
@@ -72,10 +94,12 @@ class GroupRecords:
         if isinstance(key, GroupSettingsKey) and _lease_epoch(value) != _lease_epoch(self.settings):
             self.lease_deadline_ms = None
         self._records[key] = value
+        self._topics_read = None
 
     def remove(self, key: GroupRecordKey) -> None:
         """Forgets a record: a tombstone was written."""
         self._records.pop(key, None)
+        self._topics_read = None
 
     @property
     def group_type(self) -> GroupType | None:
@@ -146,19 +170,17 @@ class GroupRecords:
 
     def is_subscribed(self, topic: str) -> bool:
         """Whether a member reads the topic, as far as the records tell."""
+        if self._topics_read is None:
+            self._topics_read = self._look_at_topics()
+        return self._topics_read.has(topic)
+
+    def _look_at_topics(self) -> TopicsRead:
         if self.group_type is GroupType.CONSUMER:
-            return any(topic in topics for topics in self._consumer_topics().values())
+            return TopicsRead(frozenset().union(*self._consumer_topics().values()))
         classic = self.classic
         if classic is None or classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
-            return False
-        for member in classic.members:
-            try:
-                topics = decode_subscription(member.subscription).topics
-            except UndecodableRecord:
-                return True  # As Kafka: who may read anything reads this.
-            if topic in topics:
-                return True
-        return False
+            return TopicsRead(frozenset())
+        return TopicsRead.of(member.subscription for member in classic.members)
 
     def tombstone_keys(self) -> list[GroupRecordKey]:
         """The keys of all records, in the order in which Kafka takes their tombstones.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from offsetd_coordinator.errors import UnknownMemberId
-from offsetd_coordinator.group_records import read_protocol
+from offsetd_coordinator.group_records import TopicsRead, read_protocol
 from offsetd_coordinator.groups import Group, GroupListing, GroupMember, GroupState, GroupType
 from offsetd_coordinator.membership.calls import GENERATION_NONE, Joined, JoinedMember
 from offsetd_coordinator.membership.refusals import (
@@ -23,11 +23,7 @@ from offsetd_coordinator.membership.refusals import (
 )
 from offsetd_coordinator.schemas.group_metadata import GroupMember as MemberRecord
 from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
-from offsetd_coordinator.schemas.primitives import UndecodableRecord
-from offsetd_coordinator.schemas.protocol_metadata import (
-    CONSUMER_PROTOCOL_TYPE,
-    decode_subscription,
-)
+from offsetd_coordinator.schemas.protocol_metadata import CONSUMER_PROTOCOL_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -147,6 +143,7 @@ class ClassicGroup:
         self.is_recorded = True
         self._instances: dict[str, str] = {}
         self._speakers: Counter[str] = Counter()
+        self._topics_read: TopicsRead | None = None  # None: not looked at since something changed.
         self._waiting_joins = 0
 
     @classmethod
@@ -308,6 +305,7 @@ class ClassicGroup:
         self.is_recorded = False
         if self.members:
             self.protocol = self.selected_protocol()
+            self._topics_read = None
             self.enter(COMPLETING, wall_ms)
         else:
             self.protocol = ""
@@ -401,14 +399,11 @@ class ClassicGroup:
             return False
         if not self.protocol:
             return True  # As Kafka: who may read anything reads this.
-        for member in self.members.values():
-            try:
-                topics = decode_subscription(member.subscription(self.protocol)).topics
-            except UndecodableRecord:
-                return True
-            if topic in topics:
-                return True
-        return False
+        if self._topics_read is None:
+            self._topics_read = TopicsRead.of(
+                member.subscription(self.protocol) for member in self.members.values()
+            )
+        return self._topics_read.has(topic)
 
     def listing(self) -> GroupListing:
         """The group in one line."""
@@ -462,6 +457,7 @@ class ClassicGroup:
         self._waiting_joins -= member.join_token is not None
 
     def _count_protocols(self, member: Member, count: int) -> None:
+        self._topics_read = None
         for name, _ in member.protocols:
             self._speakers[name] += count
             if not self._speakers[name]:

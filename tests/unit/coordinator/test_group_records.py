@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
+from offsetd_coordinator import group_records
 from offsetd_coordinator.group_records import GroupRecords
 from offsetd_coordinator.groups import GroupState, GroupType
 from offsetd_coordinator.schemas.consumer_group import (
@@ -25,6 +26,7 @@ from offsetd_coordinator.schemas.record_layouts import RecordType
 
 if TYPE_CHECKING:
     from offsetd_coordinator.group_records import GroupRecordKey, GroupRecordValue
+    from offsetd_coordinator.schemas.protocol_metadata import Subscription
 
 Records = dict["GroupRecordKey", "GroupRecordValue | None"]
 
@@ -241,6 +243,28 @@ def test_a_kip_848_group_is_described_with_topic_names_where_the_log_has_them(
 )
 def test_a_group_is_subscribed_to_what_its_members_read(records: Records, subscribed: bool) -> None:
     assert group(records).is_subscribed("orders") is subscribed
+
+
+def test_what_members_read_is_looked_at_once_for_all_topics_until_a_record_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decode = group_records.decode_subscription
+    decoded: list[bytes] = []
+
+    def counted(subscription: bytes) -> Subscription:
+        decoded.append(subscription)
+        return decode(subscription)
+
+    monkeypatch.setattr(group_records, "decode_subscription", counted)
+    records = group({CLASSIC: classic(classic_member(), classic_member())})
+    assert [records.is_subscribed(topic) for topic in ("orders", "a", "b")] == [True, False, False]
+    assert len(decoded) == 1
+    records.put(CLASSIC, classic())
+    assert not records.is_subscribed("orders")
+    records.put(CLASSIC, classic(classic_member()))
+    assert records.is_subscribed("orders")
+    records.remove(CLASSIC)
+    assert not records.is_subscribed("orders")
 
 
 @pytest.mark.parametrize(

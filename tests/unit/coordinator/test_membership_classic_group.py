@@ -303,6 +303,30 @@ def test_which_topics_a_group_reads(
     assert first.is_subscribed(topic) is (protocol_type == "consumer")  # No protocol is chosen.
 
 
+def test_which_topics_a_group_reads_follows_its_members() -> None:
+    reader = member("a", protocols=(("range", READS_FOO),))
+    group = in_state(STABLE, reader)
+    assert (group.is_subscribed("foo"), group.is_subscribed("bar")) == (True, False)
+    group.update(reader, join(("range", READS_BAR)), "t")
+    assert (group.is_subscribed("foo"), group.is_subscribed("bar")) == (False, True)
+    group.add(member("b", protocols=(("range", READS_FOO),)))
+    assert group.is_subscribed("foo")
+    group.remove("b")
+    assert not group.is_subscribed("foo")
+
+
+def test_which_topics_a_group_reads_follows_its_protocol() -> None:
+    says = (("sticky", READS_FOO), ("range", READS_BAR))
+    group = in_state(STABLE, member("a", protocols=says), member("b", protocols=says))
+    assert (group.protocol, group.is_subscribed("foo")) == ("sticky", True)
+    for each in group.members.values():
+        each.protocols = says[::-1]  # What they prefer, not what they speak.
+    group.enter(PREPARING, NOW_MS)
+    group.begin_generation(NOW_MS)
+    assert group.protocol == "range"
+    assert (group.is_subscribed("foo"), group.is_subscribed("bar")) == (False, True)
+
+
 def test_a_group_is_as_its_record_says() -> None:
     group = in_state(STABLE, member("a", instance_id="i", assignment=b"1"), member("b"))
     group.leader_id = "b"
