@@ -22,6 +22,7 @@ from offsetd_storage.store_config import TopicSpec
 from offsetd_storage.topic_partition import TopicPartition
 from offsetd_storage.upkeep import Upkeep, UpkeepConfig
 from partition_logs import NOW_MS, bases
+from patience import PATIENCE_SECONDS
 from server_process import poll
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from offsetd_storage.errors import StorageFailed
     from offsetd_storage.retention import FutureTimestamp
 
-PATIENCE_SECONDS = 60
 HOUR_MS = 3_600_000
 LOG = LogConfig(
     cleanup_policy=COMPACT,

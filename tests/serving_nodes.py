@@ -23,6 +23,7 @@ from offsetd_storage.clock import ManualClock
 from offsetd_storage.log_store import LogStore, LogStoreConfig
 from offsetd_storage.simulated_files import SimulatedFiles
 from offsetd_storage.upkeep import Upkeep
+from patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = 4
 METADATA_UNITS_MAX = 4096
-WAIT_SECONDS = 60
+WAIT_SECONDS = PATIENCE_SECONDS
 
 
 class ServingNode:

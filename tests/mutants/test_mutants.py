@@ -75,6 +75,7 @@ def plant(mutant: Mutant, folder: Path) -> dict[str, str]:
         "PYTHONPATH": roots,
         "PYTHONDONTWRITEBYTECODE": "1",
         "HYPOTHESIS_PROFILE": "unshrunk",
+        "OFFSETD_TEST_PATIENCE_SECONDS": "20",
     }
 
 

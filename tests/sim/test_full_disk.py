@@ -26,6 +26,7 @@ from offsetd_storage.log_store import LogStore, LogStoreConfig
 from offsetd_storage.server_config import BackgroundConfig, CleanerConfig, DiskConfig
 from offsetd_storage.simulated_files import SimulatedFiles
 from offsetd_storage.upkeep import Upkeep, UpkeepConfig
+from patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +39,6 @@ DATA = Path("/data")
 OTHERS = Path("/others")
 CAPACITY = 4096 * KIB
 PARTITIONS = 3
-WAIT_SECONDS = 60
 LOOK_MS = 1000
 STORE = LogStoreConfig(
     partitions=PARTITIONS,
@@ -101,7 +101,7 @@ class Node:
     async def settle(self, ticket: int) -> None:
         waiting = self.runtime.durable(ticket)
         if waiting is not None:
-            await asyncio.wait_for(waiting, WAIT_SECONDS)
+            await asyncio.wait_for(waiting, PATIENCE_SECONDS)
 
     async def commit(self, group: bytes) -> None:
         """Raises DiskFull."""
@@ -149,7 +149,7 @@ class Node:
 
     async def let_time_pass(self, until: Callable[[], bool]) -> None:
         """Looks at the disk once a second of the clock's, until it is so."""
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not until():
                 self.clock.advance(LOOK_MS)
                 self.upkeep.wake()

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 from offsetd_coordinator.flusher import FlushDefect, Flusher, as_storage_failed
 from offsetd_storage.errors import StorageFailed
+from patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-WAIT_SECONDS = 60
 
 
 class GatedStore:
@@ -29,7 +28,7 @@ class GatedStore:
     def flush(self) -> None:
         covered = self.appended
         self.entered.put(covered)
-        error = self.gate.get(timeout=WAIT_SECONDS)
+        error = self.gate.get(timeout=PATIENCE_SECONDS)
         if error is not None:
             raise error
         self.flushed.append(covered)
@@ -56,7 +55,7 @@ class Run:
         self.flusher.kick()
 
     def let_through(self, error: BaseException | None = None) -> int:
-        covered = self.store.entered.get(timeout=WAIT_SECONDS)
+        covered = self.store.entered.get(timeout=PATIENCE_SECONDS)
         self.store.gate.put(error)
         return covered
 
@@ -73,25 +72,25 @@ def run() -> Iterator[Run]:
 
 def test_a_ticket_is_durable_once_a_flush_that_began_after_it_has_returned(run: Run) -> None:
     run.append()
-    covered = run.store.entered.get(timeout=WAIT_SECONDS)
+    covered = run.store.entered.get(timeout=PATIENCE_SECONDS)
     assert covered == 1
     run.append(2)  # While the flush of the first is under way: the next one's.
     assert run.durable.empty()
     run.store.gate.put(None)
-    assert run.durable.get(timeout=WAIT_SECONDS) == 1
+    assert run.durable.get(timeout=PATIENCE_SECONDS) == 1
     assert run.let_through() == 3
-    assert run.durable.get(timeout=WAIT_SECONDS) == 3
+    assert run.durable.get(timeout=PATIENCE_SECONDS) == 3
 
 
 def test_many_appends_share_one_flush(run: Run) -> None:
     run.append()
-    run.store.entered.get(timeout=WAIT_SECONDS)
+    run.store.entered.get(timeout=PATIENCE_SECONDS)
     for _ in range(100):
         run.append()
     run.store.gate.put(None)
-    assert run.durable.get(timeout=WAIT_SECONDS) == 1
+    assert run.durable.get(timeout=PATIENCE_SECONDS) == 1
     assert run.let_through() == 101
-    assert run.durable.get(timeout=WAIT_SECONDS) == 101
+    assert run.durable.get(timeout=PATIENCE_SECONDS) == 101
     assert run.store.flushed == [1, 101]
 
 
@@ -101,7 +100,7 @@ def test_after_a_failed_flush_nothing_is_flushed_or_reported_again(
 ) -> None:
     run.append()
     run.let_through(error)
-    assert run.failed.get(timeout=WAIT_SECONDS) is error
+    assert run.failed.get(timeout=PATIENCE_SECONDS) is error
     run.append()
     run.flusher.stop()
     assert run.durable.empty()
@@ -111,10 +110,10 @@ def test_after_a_failed_flush_nothing_is_flushed_or_reported_again(
 
 def test_a_store_that_failed_beside_a_flush_gets_no_other(run: Run) -> None:
     run.append()
-    run.store.entered.get(timeout=WAIT_SECONDS)
+    run.store.entered.get(timeout=PATIENCE_SECONDS)
     run.store.failed = StorageFailed("gone")
     run.store.gate.put(None)
-    assert run.failed.get(timeout=WAIT_SECONDS) is run.store.failed
+    assert run.failed.get(timeout=PATIENCE_SECONDS) is run.store.failed
     run.append()
     run.flusher.stop()
     assert run.store.flushed == [1]
@@ -126,19 +125,19 @@ def test_stop_flushes_what_is_pending(run: Run) -> None:
     run.store.gate.put(None)
     run.flusher.stop()
     assert run.store.flushed == [3]
-    assert run.durable.get(timeout=WAIT_SECONDS) == 3
+    assert run.durable.get(timeout=PATIENCE_SECONDS) == 3
 
 
 def test_a_journal_that_is_more_than_half_used_is_told_after_each_flush(run: Run) -> None:
     run.append()
     run.let_through()
-    assert run.durable.get(timeout=WAIT_SECONDS) == 1
+    assert run.durable.get(timeout=PATIENCE_SECONDS) == 1
     assert run.fillings.empty()
     run.store.journal_used_ratio = 0.51
     for _ in range(2):
         run.append()
         run.let_through()
-        run.fillings.get(timeout=WAIT_SECONDS)
+        run.fillings.get(timeout=PATIENCE_SECONDS)
 
 
 def test_stop_before_start_does_nothing() -> None:

@@ -40,6 +40,7 @@ from offsetd_storage.errors import (
     StorageFull,
 )
 from offsetd_storage.topic_partition import TopicPartition
+from patience import PATIENCE_SECONDS
 from shards import batch_of, new_shard, offset_key, offset_value, replay, replayed, state_of
 
 if TYPE_CHECKING:
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from offsetd_coordinator.shard import Shard
 
 PARTITIONS = 4
-WAIT_SECONDS = 60
 
 
 class FakeStore:
@@ -80,7 +80,7 @@ class FakeStore:
         self.appended.append((topic_partition, batch))
 
     def flush(self) -> None:
-        assert self.gate.wait(WAIT_SECONDS)
+        assert self.gate.wait(PATIENCE_SECONDS)
         if self.flush_error is not None:
             raise self.flush_error
 
@@ -153,7 +153,7 @@ class Run:
     async def wait(self, ticket: int) -> None:
         waiting = self.runtime.durable(ticket)
         if waiting is not None:
-            await asyncio.wait_for(waiting, WAIT_SECONDS)
+            await asyncio.wait_for(waiting, PATIENCE_SECONDS)
 
     async def close(self) -> None:
         self.store.gate.set()
@@ -184,7 +184,7 @@ async def test_a_commit_is_appended_and_replayed_at_once_and_waits_for_the_flush
     await asyncio.sleep(0.05)
     assert not waiting.done()
     run.store.gate.set()
-    await asyncio.wait_for(waiting, WAIT_SECONDS)
+    await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert run.runtime.durable(ticket) is None
 
 
@@ -215,7 +215,7 @@ async def test_a_caller_that_goes_away_leaves_the_others_waiting_well(run: Run) 
     assert second is not None
     first.cancel()
     run.store.gate.set()
-    await asyncio.wait_for(second, WAIT_SECONDS)
+    await asyncio.wait_for(second, PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ async def test_after_a_failure_nothing_is_acknowledged(where: str, run: Run) -> 
             run.commit(group)
     run.store.gate.set()
     with pytest.raises(StorageUnavailable):
-        await asyncio.wait_for(waiting, WAIT_SECONDS)
+        await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     await asyncio.sleep(0.05)  # A flush that was under way may still report; it must not count.
     assert len(run.failures) == 1
     assert run.runtime.failed is run.failures[0]
@@ -425,5 +425,5 @@ async def test_close_makes_everything_durable_and_closes_the_store(run: Run) -> 
     waiting = run.runtime.durable(run.commit(group_in(0))[0])
     assert waiting is not None
     await run.close()
-    await asyncio.wait_for(waiting, WAIT_SECONDS)
+    await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert run.store.closed

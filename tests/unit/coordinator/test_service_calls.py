@@ -14,6 +14,7 @@ from offsetd_coordinator.errors import GroupIdNotFound, TooManyBytesInFlight
 from offsetd_coordinator.metrics.figures import CODES, MethodFigures
 from offsetd_coordinator.service import callers, calls
 from offsetd_coordinator.service.limits import Admission
+from patience import PATIENCE_SECONDS
 
 REQUEST_BYTES_MAX = 50
 
@@ -224,7 +225,7 @@ async def test_who_stops_waiting_lets_the_next_in_that_there_is_room_for() -> No
     second = asyncio.create_task(admission.take_in_turn(4))
     await asyncio.sleep(0)
     first.cancel()
-    await asyncio.wait_for(second, 60)
+    await asyncio.wait_for(second, PATIENCE_SECONDS)
     assert (admission.requests, admission.bytes_taken) == (2, 9)
 
 
@@ -242,7 +243,7 @@ async def test_who_stops_waiting_leaves_its_turn_to_the_next(given_room: bool) -
         await first
     if not given_room:
         admission.give_back(10)
-    await asyncio.wait_for(second, 60)
+    await asyncio.wait_for(second, PATIENCE_SECONDS)
     assert (admission.requests, admission.bytes_taken) == (1, 4)
 
 

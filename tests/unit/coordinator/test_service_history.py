@@ -18,6 +18,7 @@ from offsetd_coordinator.history_errors import HistoryCompacted
 from offsetd_coordinator.offset_history import offsets_at
 from offsetd_coordinator.requests import AcquireGroup
 from offsetd_coordinator.service.history import HistoryService
+from patience import PATIENCE_SECONDS
 from serving_nodes import ServingNode, serving_node
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ RESTORE = history_pb2.RestoreGroupRequest
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 60))
+    asyncio.run(asyncio.wait_for(test, PATIENCE_SECONDS))
 
 
 async def history(node: ServingNode, **fields: Any) -> history_pb2.ListOffsetHistoryResponse:

@@ -14,6 +14,7 @@ from offsetd.v1 import history_pb2, offset_service_pb2
 from offsetd_coordinator.metrics.figures import CallFigures
 from offsetd_coordinator.service import statuses
 from offsetd_coordinator.service.watch import WatchService
+from patience import PATIENCE_SECONDS
 from serving_nodes import ServingNode, serving_node
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ REQUEST = history_pb2.WatchOffsetsRequest
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 60))
+    asyncio.run(asyncio.wait_for(test, PATIENCE_SECONDS))
 
 
 class Client:

@@ -11,13 +11,13 @@ from cleaning import batch, rec
 from kept_stores import CONFIG, LOG, P0, KeptStore
 from offsetd_storage.cleaner.candidates import Candidates
 from offsetd_storage.record_batch import NO_TIMESTAMP
+from patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from offsetd_storage.cleaner.clean import CleanReport
 
-PATIENCE_SECONDS = 60
 LAGGING = attrs.evolve(CONFIG, log=attrs.evolve(LOG, compaction_lag_ms_max=5000))
 
 
