@@ -10,12 +10,12 @@ from uuid import uuid4
 
 import attrs
 import grpc
-from offsetd.v1 import history_pb2, types_pb2
+from offsetd.v1 import history_pb2
 from offsetd.v1.group_service_pb2_grpc import GroupServiceStub
 from offsetd.v1.offset_service_pb2_grpc import OffsetServiceStub
 
 from offsetd_clients.errors import OffsetdError
-from offsetd_clients.messages import building, revision_of, several
+from offsetd_clients.messages import building, partition_messages, revision_of, several
 from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.values import Revision, TopicPartition
 
@@ -172,11 +172,10 @@ class HistoryCalls:
         `since` and `until` are times, or log offsets of the group's log partition. Without `since`
         it goes back as far as all events are there. Raises `HistoryCompacted`.
         """
-        chosen = several("partitions", partitions)
         with building("history"):
             request = history_pb2.ListOffsetHistoryRequest(
                 group_id=group_id,
-                partitions=map(_partition, chosen),
+                partitions=partition_messages(several("partitions", partitions)),
                 oldest_first=oldest_first,
                 page_size=page_size,
             )
@@ -268,10 +267,6 @@ def _set_bound(
         getattr(request, f"{name}_time").FromDatetime(bound)
     elif bound is not None:
         setattr(request, f"{name}_revision", operator.index(bound))
-
-
-def _partition(partition: TopicPartition) -> types_pb2.TopicPartition:
-    return types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
 
 
 def _event(event: history_pb2.OffsetEvent) -> OffsetEvent:

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import admin_service_pb2
 
-from offsetd_coordinator.errors import (
-    CoordinatorError,
-    InvalidGroupId,
-    InvalidRequest,
-)
+from offsetd_coordinator.errors import InvalidGroupId, InvalidRequest
 from offsetd_coordinator.offset_files import (
     OF_ONE_GROUP,
     FileOffset,
@@ -22,7 +18,7 @@ from offsetd_coordinator.offset_files import (
     written,
 )
 from offsetd_coordinator.service import validation
-from offsetd_coordinator.service.durable import until_durable
+from offsetd_coordinator.service.durable import once_durable
 from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
@@ -67,18 +63,12 @@ class ExportService:
 
     async def _check_exists(self, group_id: bytes) -> None:
         runtime = self._node.serving()
-        ticket, outcome = runtime.get_group(group_id)
-        await until_durable(runtime, ticket)
-        if isinstance(outcome, CoordinatorError):
-            raise outcome
+        await once_durable(runtime, *runtime.get_group(group_id))
 
     async def _stored(self, group_id: bytes) -> list[CommittedOffset]:
         runtime = self._node.serving()
-        ticket, outcome = runtime.fetch(group_id, None, require_stable=False)
-        await until_durable(runtime, ticket)
-        if isinstance(outcome, CoordinatorError):
-            raise outcome
-        return outcome
+        fetched = runtime.fetch(group_id, None, require_stable=False)
+        return await once_durable(runtime, *fetched)
 
     async def _each(self, named: list[bytes]) -> AsyncIterator[bytes]:
         for group_id in named:

@@ -44,7 +44,7 @@ def answering(
             finally:
                 admission.give_back(len(message))
 
-        await _run(run, context, figures, answer.__qualname__)
+        await run_call(run, context, figures, answer.__qualname__)
 
     return grpc.unary_stream_rpc_method_handler(call)
 
@@ -78,16 +78,16 @@ def asking(
             nonlocal response
             response = await answer(messages())
 
-        await _run(run, context, figures, answer.__qualname__)
+        await run_call(run, context, figures, answer.__qualname__)
         return response
 
     return grpc.stream_unary_rpc_method_handler(call)
 
 
-async def _run(
+async def run_call(
     run: Callable[[], Awaitable[None]], context: calls.Context, figures: MethodFigures, name: str
 ) -> None:
-    """Runs a call to its end, and gives it its status."""
+    """Runs a call to its end, gives it its status, and counts it."""
     begun_seconds = time.perf_counter()
     status: Status | None = None
     code = CANCELLED  # Unless it ends otherwise.

@@ -8,27 +8,22 @@ from typing import TYPE_CHECKING, Final
 
 import grpc
 import grpc.aio
-import structlog
 from offsetd.v1 import history_pb2
 
-from offsetd_coordinator.errors import CoordinatorError, InvalidRequest
+from offsetd_coordinator.errors import InvalidRequest
 from offsetd_coordinator.history_errors import WatcherTooSlow
-from offsetd_coordinator.metrics.figures import CANCELLED, OK
-from offsetd_coordinator.service import calls, statuses, validation
+from offsetd_coordinator.service import calls, validation
 from offsetd_coordinator.service.history import set_event
+from offsetd_coordinator.service.streamed_calls import run_call
 from offsetd_coordinator.watch_config import WatchConfig
 from offsetd_coordinator.watching import Filter, Watcher, Watchers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from google.rpc.status_pb2 import Status
-
     from offsetd_coordinator.history import Change
     from offsetd_coordinator.metrics.figures import CallFigures
     from offsetd_coordinator.node import Node
-
-_log = structlog.get_logger(__name__)
 
 _EVENTS_PER_MESSAGE_MAX: Final = 200
 _INTERVAL_MS_MIN: Final = 100
@@ -49,21 +44,15 @@ class WatchService:
         return grpc.unary_stream_rpc_method_handler(self._call)
 
     async def _call(self, message: bytes, context: calls.Context) -> None:
-        begun_seconds = time.perf_counter()
-        code = CANCELLED  # Unless it ends otherwise.
-        try:
-            calls.check_deadline(context)
+        async def run() -> None:
             calls.check_size(len(message), self._request_bytes_max)
-            await self._watch(message, context)
-            code = OK
-        except CoordinatorError as error:
-            self._watches.cut_off += isinstance(error, WatcherTooSlow)
-            code = _end(context, statuses.status_of(error))
-        except Exception:  # noqa: BLE001  A defect of ours; the caller learns no more than that.
-            _log.exception("a watcher failed for a defect")
-            code = _end(context, statuses.internal_status())
-        finally:
-            self._figures.note(code, time.perf_counter() - begun_seconds)
+            try:
+                await self._watch(message, context)
+            except WatcherTooSlow:
+                self._watches.cut_off += 1
+                raise
+
+        await run_call(run, context, self._figures, "WatchOffsets")
 
     async def _watch(self, message: bytes, context: calls.Context) -> None:
         runtime = self._node.serving()
@@ -196,11 +185,6 @@ def _filter(request: history_pb2.WatchOffsetsRequest) -> Filter:
         prefix=validation.read_group_id(request.group_id_prefix, "group_id_prefix"),
         topics=frozenset(validation.read_topic(each, f"topics[{place}]") for place, each in topics),
     )
-
-
-def _end(context: calls.Context, status: Status) -> int:
-    calls.refuse(context, status)
-    return int(status.code)
 
 
 def _drain(watcher: Watcher, drained: asyncio.Future[None]) -> None:

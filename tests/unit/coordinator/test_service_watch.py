@@ -46,6 +46,9 @@ class Client:
     def time_remaining(self) -> None:
         return None
 
+    def peer(self) -> str:
+        return ""
+
     async def write(self, message: bytes) -> None:
         await self.reading.wait()
         await self.messages.put(history_pb2.WatchOffsetsResponse.FromString(message))
