@@ -111,12 +111,20 @@ def test_kafka_would_find_one_wrong_bit(
     assert complaints(checked) != [] or " isvalid: false" in checked.stdout
 
 
-@pytest.fixture
-def broker(used_broker: KafkaBroker, written: Written, tmp_path: Path) -> Iterator[KafkaBroker]:
-    """Running on our partition folders."""
-    broker = used_broker.copy_to(tmp_path / "broker")
+@pytest.fixture(scope="module")
+def given(
+    used_broker: KafkaBroker, written: Written, tmp_path_factory: pytest.TempPathFactory
+) -> KafkaBroker:
+    """Stopped, with our partition folders; take copies."""
+    broker = used_broker.copy_to(tmp_path_factory.mktemp("given") / "broker")
     broker.take_offsets_topic(written.data_folder)
-    with broker.running():
+    return broker
+
+
+@pytest.fixture(scope="module")
+def broker(given: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """Running on our partition folders, and only read."""
+    with given.copy_to(tmp_path_factory.mktemp("read") / "broker").running() as broker:
         yield broker
 
 
@@ -146,17 +154,18 @@ def test_kafkas_own_command_line_lists_our_groups(
 
 
 def test_a_broker_on_our_folders_goes_on_from_there(
-    kafka_runtime: Runtime, broker: KafkaBroker, written: Written
+    kafka_runtime: Runtime, given: KafkaBroker, written: Written, tmp_path: Path
 ) -> None:
+    broker = given.copy_to(tmp_path / "broker")
     more = {("orders", 0): KafkaOffset(offset=99, leader_epoch=None, metadata="")}
-    broker.commit("large", more)
-    broker.commit("new", more)
-    more = broker.offsets(["new"])["new"]
-    broker.stop()
+    with broker.running():
+        broker.commit("large", more)
+        broker.commit("new", more)
+        more = broker.offsets(["new"])["new"]
     logs = [path for path in written.files(".log") if (broker.data_folder / path).exists()]
     checked = dump(kafka_runtime, broker.data_folder, logs)
     assert complaints(checked) == []
-    broker.start()
     expected = written.stored | {"large": written.stored["large"] | more, "new": more}
-    assert set(broker.groups()) == set(expected)
-    assert broker.offsets(expected) == expected
+    with broker.running():
+        assert set(broker.groups()) == set(expected)
+        assert broker.offsets(expected) == expected

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from slow_files import SLOW_FILES
 from tidy import rules
 
 if TYPE_CHECKING:
@@ -56,6 +57,11 @@ def test_there_are_sources_to_judge() -> None:
     assert "storage/offsetd_storage/files.py" in SOURCES
     assert "tests/tidy/test_tidy.py" in PYTHON
     assert any(name.endswith(".proto") for name in TRACKED)
+
+
+def test_what_is_begun_first_is_there() -> None:
+    assert {f"tests/{name}" for name in SLOW_FILES} <= set(PYTHON)
+    assert len(set(SLOW_FILES)) == len(SLOW_FILES)
 
 
 def test_functions_files_and_lines_are_short() -> None:
