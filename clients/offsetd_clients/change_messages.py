@@ -6,8 +6,6 @@ from datetime import UTC, datetime, timedelta
 from operator import index
 from typing import Any, SupportsIndex
 
-from google.rpc.code_pb2 import Code
-from google.rpc.status_pb2 import Status
 from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
 
 from offsetd_clients.change_values import (
@@ -22,10 +20,9 @@ from offsetd_clients.change_values import (
     ShiftBy,
     ToOffset,
 )
-from offsetd_clients.errors import OffsetdError, error_of
 from offsetd_clients.messages import (
     building,
-    failure_of,
+    error_in,
     partition_messages,
     revision_of,
     several,
@@ -165,7 +162,7 @@ def imported_groups(
             group_id=group.group_id,
             offset_count=group.offset_count,
             revision=revision_of(group.revision) if group.HasField("revision") else None,
-            error=_error(group.error) if group.HasField("error") else None,
+            error=error_in(group.error) if group.HasField("error") else None,
         )
         for group in response.groups
     )
@@ -246,8 +243,3 @@ def _changes(messages: Iterable[offset_service_pb2.OffsetChange]) -> tuple[Offse
         )
         for each in messages
     )
-
-
-def _error(status: Status) -> OffsetdError:
-    failure = failure_of(Code.Name(status.code), status.message, status.SerializeToString())
-    return error_of(failure)

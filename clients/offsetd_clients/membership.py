@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import attrs
-from google.rpc.code_pb2 import Code
 from offsetd.v1 import group_service_pb2, offset_service_pb2
 from offsetd.v1.group_service_pb2_grpc import GroupServiceStub
 
 from offsetd_clients import messages
-from offsetd_clients.errors import MemberIdRequired, OffsetdError, error_of
+from offsetd_clients.errors import MemberIdRequired, OffsetdError
 from offsetd_clients.retry import TIMEOUT_S_MAX, RetryPolicy
 from offsetd_clients.values import Revision
 
 if TYPE_CHECKING:
     import grpc
-    from google.rpc.status_pb2 import Status
 
 JOIN_TIMEOUT_S_MIN = 310.0
 """Longer than the server keeps a new member waiting."""
@@ -273,7 +271,9 @@ def _joined_group(
 def _refused(
     members: Iterable[group_service_pb2.LeftMember],
 ) -> dict[MemberToRemove, OffsetdError]:
-    return {_named(each): _error_of(each.error) for each in members if each.HasField("error")}
+    return {
+        _named(each): messages.error_in(each.error) for each in members if each.HasField("error")
+    }
 
 
 def _named(member: group_service_pb2.LeftMember) -> MemberToRemove:
@@ -281,8 +281,3 @@ def _named(member: group_service_pb2.LeftMember) -> MemberToRemove:
         member_id=member.member_id,
         instance_id=member.instance_id if member.HasField("instance_id") else None,
     )
-
-
-def _error_of(status: "Status") -> OffsetdError:
-    details = status.SerializeToString()
-    return error_of(messages.failure_of(Code.Name(status.code), status.message, details))

@@ -9,11 +9,19 @@ from typing import SupportsIndex, TypeVar
 
 from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
+from google.rpc.code_pb2 import Code
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2, types_pb2
 
-from offsetd_clients.errors import Conflict, Failure, FieldViolation, InvalidRequest
+from offsetd_clients.errors import (
+    Conflict,
+    Failure,
+    FieldViolation,
+    InvalidRequest,
+    OffsetdError,
+    error_of,
+)
 from offsetd_clients.values import (
     CommittedOffset,
     DeletedGroup,
@@ -297,6 +305,12 @@ def _expiry_suspension(
         reason=suspension.reason,
         end_time=_time(suspension.end_time) if suspension.HasField("end_time") else None,
     )
+
+
+def error_in(status: Status) -> OffsetdError:
+    """The error of one of several things that were asked for in a call."""
+    details = status.SerializeToString()
+    return error_of(failure_of(Code.Name(status.code), status.message, details))
 
 
 def failure_of(code: str, message: str, status_details: bytes | None) -> Failure:
