@@ -123,6 +123,20 @@ EXPIRY_MUTANTS = (
         caught_by=_NODE,
     ),
     Mutant(
+        name="offsets expire whose commits a low disk refused",
+        file=f"{_COORDINATOR}/expirer.py",
+        replace="now_ms if low_since_ms is None else min(low_since_ms, now_ms)",
+        by="now_ms",
+        caught_by=_NODE,
+    ),
+    Mutant(
+        name="offsets expire as soon as a disk is low no more",
+        file=f"{_COORDINATOR}/expiry_guard.py",
+        replace="        self._low_disk_until_ms = monotonic_ms + period_ms\n",
+        by="        self._low_disk_until_ms = monotonic_ms\n",
+        caught_by=_GUARD,
+    ),
+    Mutant(
         name="a broker's folder counts as made here",
         file="storage/offsetd_storage/recovery.py",
         replace="is_from_elsewhere=survey.has_logs",

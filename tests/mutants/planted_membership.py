@@ -93,6 +93,20 @@ MEMBERSHIP_MUTANTS = (
         caught_by=f"{_UNIT}/test_member_calls.py",
     ),
     Mutant(
+        name="the removal of all members, asked for again, removes who came since",
+        file="coordinator/offsetd_coordinator/service/member_removal.py",
+        replace="            recorded = administration.find(METHOD, received.request_id)\n",
+        by="            pass\n",
+        caught_by=f"{_UNIT}/test_service_member_removal.py",
+    ),
+    Mutant(
+        name="what a removal would do is done",
+        file="coordinator/offsetd_coordinator/service/member_removal.py",
+        replace="            if going and not received.validate_only:\n",
+        by="            if going:\n",
+        caught_by=f"{_UNIT}/test_service_member_removal.py",
+    ),
+    Mutant(
         name="a member's commit is no sign of life",
         file="coordinator/offsetd_coordinator/member_calls.py",
         replace="        membership.note_commit(group_id, member, self._runtime.moment())\n",
