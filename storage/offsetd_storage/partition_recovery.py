@@ -13,7 +13,7 @@ import attrs
 
 from offsetd_storage.errors import CorruptBatch, is_unreadable
 from offsetd_storage.partition_log import PartitionLog
-from offsetd_storage.quarantine import Claim, Damage, DamageFound
+from offsetd_storage.quarantine import Claim, Damage, DamageFound, require_whole
 from offsetd_storage.record_batch import BatchHeader, batch_header
 from offsetd_storage.segment import (
     INDEX_SUFFIX,
@@ -175,17 +175,6 @@ class _LogReader:
             file.close()
 
 
-def _whole(base_offset: int, scan: SegmentScan) -> SegmentScan:
-    """A scan that must not have stopped."""
-    if scan.stop is not None:
-        raise DamageFound(
-            f"a batch is damaged ({scan.stop.reason.name})",
-            base_offset=base_offset,
-            position=scan.stop.position,
-        )
-    return scan
-
-
 # Without a promise: check everything, cut only a torn tail --------------------------------------
 
 
@@ -205,7 +194,7 @@ def _plan_whole_log(topic_partition: TopicPartition, reader: _LogReader) -> Part
         if reader.has_valid_batch(base_offset, scan.stop.position) or any(
             reader.has_valid_batch(each, 0) for each in later
         ):
-            _whole(base_offset, scan)
+            require_whole(scan, base_offset)
         bytes_cut = reader.size(base_offset) - scan.valid_bytes + sum(map(reader.size, later))
         break
     return PartitionPlan(
@@ -257,7 +246,7 @@ def _plan_crashed_log(
     before: SegmentScan | None = None
     for base_offset, limit in limits.items():
         scan = reader.scan(base_offset, before, limit=limit)
-        before = scans[base_offset] = _whole(base_offset, scan)
+        before = scans[base_offset] = require_whole(scan, base_offset)
     if before is not None and before.offset_next > point.offset:
         raise DamageFound(
             f"a batch reaches beyond the recovery point {point.offset}", base_offset=max(limits)

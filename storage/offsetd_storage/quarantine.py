@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offsetd_storage.files import Files
+    from offsetd_storage.segment_scan import SegmentScan
 
 QUARANTINE_FORMAT_VERSION: Final = 1
 QUARANTINE_PREFIX: Final = "offsetd-quarantine-"
@@ -81,6 +82,17 @@ class DamageFound(Exception):
             position=self.position,
             reason=self.reason,
         )
+
+
+def require_whole(scan: SegmentScan, base_offset: int) -> SegmentScan:
+    """The scan of a segment that must not have stopped. Raises DamageFound."""
+    if scan.stop is not None:
+        raise DamageFound(
+            f"a batch is damaged ({scan.stop.reason.name})",
+            base_offset=base_offset,
+            position=scan.stop.position,
+        )
+    return scan
 
 
 @attrs.frozen(kw_only=True)

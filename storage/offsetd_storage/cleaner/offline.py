@@ -11,7 +11,7 @@ from offsetd_storage.cleaner.preview import preview_round
 from offsetd_storage.cleaner.summaries import goes_over_any, log_summary
 from offsetd_storage.errors import FolderMismatch
 from offsetd_storage.partition_log import PartitionLog
-from offsetd_storage.quarantine import DamageFound
+from offsetd_storage.quarantine import require_whole
 from offsetd_storage.segment import segment_base_offsets, segment_path
 from offsetd_storage.segment_scan import scan_file
 
@@ -109,13 +109,7 @@ def _scans(files: Files, view: LogView, config: LogConfig) -> dict[int, SegmentS
             offset_min=offset_next,
             index_interval_bytes=config.index_interval_bytes,
         )
-        if scan.stop is not None:
-            raise DamageFound(
-                f"a batch is damaged ({scan.stop.reason.name})",
-                base_offset=base_offset,
-                position=scan.stop.position,
-            )
-        scans[base_offset] = scan
+        scans[base_offset] = require_whole(scan, base_offset)
         offset_next = scan.offset_next
     return scans
 
