@@ -76,6 +76,28 @@ def without_forgotten(theirs: bytes, ours: bytes, *, empty_before: bytes | None 
     return b"".join(kept)
 
 
+def without_remembered(ours: bytes, theirs: bytes, *, before: bytes) -> bytes:
+    """Our batches but for the emptied markers that Kafka has not, as it knew a newer epoch of them.
+
+    That epoch is told by nothing but an empty marker, which was there `before`: see above.
+    """
+    there = {batch.base_offset for batch in decode_batches(theirs)}
+    last_epochs: dict[int, int] = {}
+    for batch in decode_batches(before):
+        if batch.is_control and not batch.records:
+            epoch = max(batch.producer_epoch, last_epochs.get(batch.producer_id, 0))
+            last_epochs[batch.producer_id] = epoch
+    kept, position = [], 0
+    for batch in decode_batches(ours):
+        end = position + batch.size_bytes
+        is_of_old_epoch = batch.producer_epoch < last_epochs.get(batch.producer_id, 0)
+        is_remembered = batch.is_control and not batch.records and is_of_old_epoch
+        if not is_remembered or batch.base_offset in there:
+            kept.append(ours[position:end])
+        position = end
+    return b"".join(kept)
+
+
 def aborted_batches(index: Sequence[Mapping[str, int]], log: bytes) -> list[list[int]]:
     """Of each transaction that an index says was aborted, the batches that are left in the log.
 
