@@ -13,7 +13,7 @@ from offsetd_coordinator.offset_changes import OffsetChange, PutChanges, PutColu
 from offsetd_coordinator.put_batches import PutRows, encode_offsets, fits_one_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from offsetd_coordinator.history import Change
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
@@ -41,16 +41,11 @@ def restored(
     group_id = request.group_id
     stored = state.offsets.read_columns(group_id)
     places = stored.places()
-    differing = [
-        change
-        for partition, change in request.then.items()
-        if not _is_stored(stored, places.get(partition), change)
-    ]
+    differing = _differing(request.then, stored, places)
     deleted = sorted(places.keys() - request.then.keys())
     puts = _puts(differing, encoder.now_ms)
-    named = zip(puts.topics, puts.partitions, strict=True)
-    before = [_offset(stored, places.get(each)) for each in named]
-    gone = [_offset(stored, places[each]) for each in deleted]
+    before = _offsets(stored, map(places.get, zip(puts.topics, puts.partitions, strict=True)))
+    gone = _offsets(stored, map(places.get, deleted))
     if request.validate_only or not (differing or deleted):
         put = PutChanges(puts=puts, before=before)
         return RestoredReply(None, _sorted(put, _deletions(deleted, gone, repeat(None)))), ()
@@ -83,20 +78,27 @@ def _written(
     return _Written((*tombstones, *commits), commits_at, base_offset)
 
 
-def _is_stored(stored: CommittedColumns, place: int | None, change: Change) -> bool:
-    return (
-        place is not None
-        and stored.are_decodable[place]
-        and stored.offsets[place] == change.offset
-        and stored.leader_epochs[place] == change.leader_epoch
-        and stored.metadata[place] == change.metadata
-    )
+def _differing(
+    then: Mapping[Partition, Change], stored: CommittedColumns, places: Mapping[Partition, int]
+) -> list[Change]:
+    """What stands no longer as it was then."""
+    return [
+        change
+        for partition, change in then.items()
+        if (place := places.get(partition)) is None
+        or not stored.are_decodable[place]
+        or stored.offsets[place] != change.offset
+        or stored.leader_epochs[place] != change.leader_epoch
+        or stored.metadata[place] != change.metadata
+    ]
 
 
-def _offset(stored: CommittedColumns, place: int | None) -> int | None:
-    if place is None or not stored.are_decodable[place]:
-        return None
-    return stored.offsets[place]
+def _offsets(stored: CommittedColumns, places: Iterable[int | None]) -> list[int | None]:
+    """What is stored at these places; None where nothing is, or it cannot be read."""
+    return [
+        None if place is None or not stored.are_decodable[place] else stored.offsets[place]
+        for place in places
+    ]
 
 
 def _puts(then: Sequence[Change], now_ms: int) -> PutColumns:
