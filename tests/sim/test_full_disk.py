@@ -283,6 +283,7 @@ async def test_a_server_that_dies_on_a_full_disk_starts_on_it_and_leaves_it(
     node = Node(files, clock)
     await node.let_time_pass(lambda: files.exists(DATA / RESERVE_NAME))
     await node.overwrite(1000)
+    await asyncio.to_thread(node.upkeep.stop)  # It dies before it gives the reserve back.
     fill(files, leaving_bytes=leaving_bytes)
     await node.commit_until_refused(b"once")
     left = files.power_cut() if power_cut else files.kill()
