@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import grpc
+import attrs
 import pytest
 from offsetd.v1 import history_pb2, offset_service_pb2_grpc
 from offsetd_clients import OffsetClient, OffsetToCommit, RetryPolicy, TopicPartition
@@ -104,8 +105,10 @@ def test_a_group_is_put_back_over_grpc_and_through_a_kill(tmp_path: Path) -> Non
             dry = client.restore_group("g", good.log_offset, validate_only=True)
             assert client.fetch("g")[partition].offset == 99
             done = client.restore_group("g", good.log_offset, reason="a bad reset")
-            assert dry.changes == done.changes
-            assert [(each.offset_before, each.offset_after) for each in done.changes] == [(99, 10)]
+            (shown,), (change,) = dry.changes, done.changes
+            assert (shown.offset_before, shown.offset_after, shown.revision) == (99, 10, None)
+            assert change == attrs.evolve(shown, revision=done.revision)
+            assert client.fetch("g")[partition].revision == change.revision
             client.commit("g", {partition: 100})
             client.restore_group("g", before)
         server.kill()
