@@ -148,9 +148,10 @@ class CleaningSteps:
         for each in found:
             if not each.is_due:  # What made it fail has gone some other way.
                 self.failures.succeed(each.topic_partition)
-        chosen = select(found)
-        if chosen is not None and self._states.begin(chosen.topic_partition):
-            return _Work(log=self._store.log(chosen.topic_partition))
+        while (chosen := select(found)) is not None:
+            if self._states.begin(chosen.topic_partition):
+                return _Work(log=self._store.log(chosen.topic_partition))
+            found.remove(chosen)  # Somebody else has it by now.
         for log in idle:
             if self.candidates.needs_survey(log) and self._states.begin(log.topic_partition):
                 return _Work(log=log)

@@ -76,6 +76,29 @@ def test_the_dirtiest_log_above_its_ratio_is_cleaned_first_and_then_the_others()
     assert kept.size(P1) < 1500
 
 
+def test_where_somebody_else_has_taken_the_dirtiest_log_the_next_is_cleaned() -> None:
+    kept = KeptStore()
+    kept.overwrite(P0, 90)
+    kept.overwrite(P1, 30)
+    cleaner, refused = kept.upkeep.cleaner, []
+    for each in kept.store.logs.values():
+        cleaner.steps.candidates.survey(each, lambda _: None)
+    begin = cleaner.states.begin
+
+    def begin_late(topic_partition: TopicPartition) -> bool:
+        if topic_partition == P0:
+            refused.append(topic_partition)
+            return False
+        return begin(topic_partition)
+
+    cleaner.states.begin = begin_late  # type: ignore[method-assign, assignment]
+    with kept:
+        kept.until(lambda: kept.rounds)
+        kept.look()
+    assert [each.report.topic_partition for each in kept.rounds] == [P1]
+    assert refused
+
+
 def test_what_was_cleaned_is_cleaned_again_only_when_it_is_dirty_enough() -> None:
     with KeptStore() as kept:
         kept.overwrite(P0)
