@@ -123,16 +123,22 @@ class LogCleaner:
         self.steps.requests.fail_all(CleaningAborted("the cleaner has stopped"))
 
     def configure(self, config: CleanerConfig) -> None:
-        """Exchanges the threads for those of other settings; what was asked for stays. Blocks."""
+        """Goes on with other settings; what was asked for stays.
+
+        Blocks where the threads are exchanged: for another number of them, or other buffers. Then
+        rounds end at their next chunk; else they go on.
+        """
         with self._life_lock:
             if config == self.config:
                 return
-            self._stop_threads()
-            self.config = config
+            before, self.config = self.config, config
             self.steps.backoff_ms = config.backoff_ms
             self._throttle.configure(config.io_bytes_per_second_max)
-            if self._is_started:
-                self._start_threads()
+            if _made_with(config) != _made_with(before):
+                self._stop_threads()
+                if self._is_started:
+                    self._start_threads()
+        self.wake()
         if not config.is_enabled:
             self.steps.requests.fail_all(_disabled())
 
@@ -266,6 +272,12 @@ class LogCleaner:
             uncleanable=self.steps.failures.failure(topic_partition, monotonic_ms=monotonic_ms),
             last=self.steps.last_rounds.get(topic_partition),
         )
+
+
+def _made_with(config: CleanerConfig) -> tuple[object, ...]:
+    """What the threads cannot change once they are made."""
+    buffers = config.dedupe_buffer_bytes, config.dedupe_load_factor, config.io_buffer_bytes
+    return config.is_enabled, config.threads, *buffers
 
 
 def _disabled() -> CleaningAborted:

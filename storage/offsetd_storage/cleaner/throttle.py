@@ -32,20 +32,25 @@ class Throttle:
         self._sleep = sleep
         self._lock = threading.Lock()
         self._free_ms = 0.0  # When what was taken so far is paid for.
+        self._changes = 0  # Of the rate.
 
     def configure(self, bytes_per_second_max: float) -> None:
-        """Another rate; what was taken at the one before is forgotten."""
+        """Another rate; what was taken at the one before is forgotten, and nobody waits for it."""
         with self._lock:
-            self._bytes_per_second_max = bytes_per_second_max
-            self._free_ms = 0.0
+            if bytes_per_second_max != self._bytes_per_second_max:
+                self._bytes_per_second_max = bytes_per_second_max
+                self._free_ms = 0.0
+                self._changes += 1
 
     def __call__(self, size_bytes: int, *, should_stop: Callable[[], bool] = _never) -> None:
         """Takes so many bytes. Returns early where it `should_stop`."""
         with self._lock:
             now_ms = self._clock.monotonic_ms()
-            free_ms = self._free_ms
+            free_ms, changes = self._free_ms, self._changes
             cost_ms = 1000 * size_bytes / self._bytes_per_second_max
             self._free_ms = max(free_ms, now_ms) + cost_ms
         # Less than the clock can tell is left to the next call.
-        while (wait_ms := free_ms - self._clock.monotonic_ms()) >= 1 and not should_stop():
+        while (wait_ms := free_ms - self._clock.monotonic_ms()) >= 1:
+            if changes != self._changes or should_stop():
+                return
             self._sleep(min(wait_ms / 1000, _NAP_SECONDS_MAX))

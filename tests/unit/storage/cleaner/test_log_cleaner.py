@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import attrs
 import pytest
@@ -181,6 +182,26 @@ def test_other_settings_exchange_the_threads_and_keep_what_was_asked_for(threads
         assert all(each.result(PATIENCE_SECONDS) is not None for each in answers.values())
         assert len(cleaner.status.threads) == threads
         assert cleaner.status.is_alive
+
+
+def test_another_rate_and_backoff_count_at_once_and_end_no_round() -> None:
+    slow = attrs.evolve(CLEANER, io_bytes_per_second_max=1.0)
+    kept = KeptStore(upkeep=attrs.evolve(UPKEEP, cleaner=slow))
+    kept.overwrite(P0)
+    cleaner, asleep = kept.upkeep.cleaner, threading.Event()
+
+    def sleep(seconds: float) -> None:  # By a clock that stands.
+        asleep.set()
+        time.sleep(seconds / 100)
+
+    cleaner._throttle._sleep = sleep
+    with kept:
+        assert asleep.wait(PATIENCE_SECONDS)
+        threads = cleaner._threads
+        cleaner.configure(attrs.evolve(CLEANER, backoff_ms=100))
+        assert cleaner._threads is threads
+        kept.until(lambda: kept.rounds)
+        assert cleaner.steps.backoff_ms == 100
 
 
 def test_a_cleaner_that_is_switched_off_says_so_and_can_be_switched_on() -> None:
