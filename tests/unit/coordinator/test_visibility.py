@@ -124,7 +124,7 @@ async def test_a_cleaner_that_keeps_failing_is_not_serving(
 
 
 async def test_a_round_that_hangs_is_a_stall(monkeypatch: pytest.MonkeyPatch) -> None:
-    is_held = True
+    is_held = False
 
     def hang(thread: CleanerThread) -> None:
         """The clock goes on, the thread's progress does not."""
@@ -135,6 +135,7 @@ async def test_a_round_that_hangs_is_a_stall(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(CleanerThread, "note_progress", hang)
     async with served("cleaner.stall.ms=1000", "log.cleaner.backoff.ms=10") as channel:
         await until(channel, CLEANER, SERVING)
+        is_held = True
         await until(channel, CLEANER, NOT_SERVING)
         is_held = False
         await until(channel, CLEANER, SERVING)
