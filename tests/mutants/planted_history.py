@@ -9,6 +9,7 @@ _STORAGE = "storage/offsetd_storage"
 _HISTORY = "tests/unit/coordinator/test_history.py"
 _SERVICE = "tests/unit/coordinator/test_service_history.py"
 _WATCH = "tests/unit/coordinator/test_service_watch.py"
+_PUTS = "tests/unit/coordinator/test_put_batches.py"
 _GAPLESS = "tests/unit/storage/test_gapless_from.py"
 
 HISTORY_MUTANTS = (
@@ -75,5 +76,41 @@ HISTORY_MUTANTS = (
         replace="    if answered is not None:\n        return Decision(request, RestoredReply(",
         by="    if answered == -1:\n        return Decision(request, RestoredReply(",
         caught_by=_SERVICE,
+    ),
+    Mutant(
+        name="an offset that is put expires when another one does",
+        file=f"{_COORDINATOR}/kernels/puts.py",
+        replace="            times = CommitTimes(now_ms, columns[row, PUT_EXPIRE_TIMESTAMP])\n",
+        by="            times = CommitTimes(now_ms, columns[first, PUT_EXPIRE_TIMESTAMP])\n",
+        caught_by=_PUTS,
+    ),
+    Mutant(
+        name="the first of several batches answers for all of them",
+        file=f"{_COORDINATOR}/put_batches.py",
+        replace="            *(rows if is_last else without_id),\n",
+        by="            *rows,\n",
+        caught_by=_PUTS,
+    ),
+    Mutant(
+        name="a restore tells revisions in the order of partitions",
+        file=f"{_COORDINATOR}/restoration.py",
+        replace="count(written.tombstones_at))",
+        by="count(written.commits_at))",
+        caught_by="tests/unit/coordinator/test_restoration.py",
+    ),
+    Mutant(
+        name="a deleted group has no history where nothing of it is asked for",
+        file=f"{_COORDINATOR}/service/history.py",
+        replace="            if not events:\n",
+        by="            if events is not None:\n",
+        caught_by=_SERVICE,
+    ),
+    Mutant(
+        name="a watcher that is gone counts on",
+        file=f"{_COORDINATOR}/service/watch.py",
+        replace="            self.watchers.remove(watcher)\n"
+        "            self._watches.watchers = self.watchers.count\n",
+        by="            self.watchers.remove(watcher)\n",
+        caught_by=_WATCH,
     ),
 )
