@@ -93,7 +93,7 @@ MUTANTS = (
             "        if reader.has_valid_batch(base_offset, scan.stop.position) or any(\n"
             "            reader.has_valid_batch(each, 0) for each in later\n"
             "        ):\n"
-            "            _whole(base_offset, scan)\n"
+            "            require_whole(scan, base_offset)\n"
         ),
         by="",
         caught_by="tests/unit/storage/test_recovery.py",
