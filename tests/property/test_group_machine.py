@@ -162,6 +162,13 @@ class GroupMachine(RuleBasedStateMachine):
             live = self.node.membership.live(group.encode())
             assert live is None or not live.is_subscribed("orders")
 
+    @rule(group=groups, partition=st.integers(0, 2))
+    def delete_offsets_under_members(self, group: str, partition: int) -> None:
+        """What several steps would have to come together for."""
+        self.come(group, None)
+        self.settle()
+        self.delete_offsets(group, partition)
+
     @rule(group=groups)
     def delete_group(self, group: str) -> None:
         live = self.node.membership.live(group.encode())
