@@ -276,6 +276,12 @@ class GroupMachine(RuleBasedStateMachine):
             self.node.renew(group, told.epoch)  # Its holder is there.
         self.expire()
 
+    @rule(group=st.sampled_from(LEASED), milliseconds=st.sampled_from([1000, 3000]))
+    def outlive_under_a_lease(self, group: str, milliseconds: int) -> None:
+        """An offset that is due while somebody holds the group."""
+        self.acquire(group, force=True, holder="x")
+        self.outlive(group, 1000, milliseconds)
+
     @rule(milliseconds=st.sampled_from([1, DELAY_MS, TTL_MS, SESSION_MS, RETENTION_MS]))
     def wait(self, milliseconds: int) -> None:
         self.node.wait(milliseconds)
