@@ -287,8 +287,8 @@ class Life:
         self.value = 0
         self.operations: list[Operation] = []
         self.now = 0.0
-        # What clients were told: they know nothing else.
-        self.stored = (1, 1)
+        # What clients were told: they know nothing else. Nothing ever has these.
+        self.stored = (1, -2)
         self.epoch = -2
 
     def run(self, length: int, clients: int) -> list[Operation]:

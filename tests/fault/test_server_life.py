@@ -217,7 +217,7 @@ def written(folder: Path) -> dict[Path, int]:
 
 def test_a_second_process_on_the_folder_exits_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    with ServerProcess(folder) as first:
+    with ServerProcess(folder, settings={"disk.reserve.bytes": 0}) as first:
         first.wait_until_serving()
         before = written(folder)
         with ServerProcess(folder) as second:
