@@ -39,7 +39,7 @@ _LOOK_MS_MAX: Final = 10_000
 """A clock that is set is noticed so soon."""
 _LAST_UP_INTERVAL_MS: Final = 60_000
 _REST_SHARE: Final = 3.0
-"""Rest after each slice, as a multiple of what it took."""
+"""Rest after each slice, as a multiple of what it and its flush took: both keep commits waiting."""
 _WARNED_MAX: Final = 65_536
 """Groups that are remembered as warned of; of more, warnings may be repeated."""
 _WARNING_LINES_MAX: Final = 20
@@ -240,9 +240,9 @@ class Expirer:
                 if self._runtime.damage(partition) is None:
                     raise  # It is the audit log: what is not recorded does not expire.
                 return True
-            took_seconds = time.perf_counter() - begun_seconds
             if ticket is not None and (waiting := self._runtime.durable(ticket)) is not None:
                 await waiting
+            took_seconds = time.perf_counter() - begun_seconds
             await asyncio.sleep(took_seconds * _REST_SHARE)
         return True
 

@@ -50,7 +50,7 @@ class SliceLimits:
     """Groups that are judged."""
     records: int = 64
     """Groups with records that are asked for their retention, in place of a quarter of those."""
-    expired_groups: int = 4
+    expired_groups: int = 8
     offsets: int = 128
     """Offsets that get tombstones."""
 

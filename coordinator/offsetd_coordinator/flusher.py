@@ -68,6 +68,8 @@ class Flusher:
         self.flush_durations = Durations()
         self.appended = 0
         """The newest ticket. Raised by the one thread that appends, after the append."""
+        self.appended_beside = 0
+        """How many of those no call waits for: they do not say that commits keep coming."""
 
     def start(self) -> None:
         """Starts the thread."""
@@ -91,14 +93,15 @@ class Flusher:
             self._on_failed(error)
 
     def _flush(self) -> None:
-        durable = 0
+        durable = calls_durable = 0
         earliest_seconds = 0.0
         while True:
             if self.appended > durable:
                 self._sleep_until(earliest_seconds)
                 # Read before the flush: whoever got a ticket up to here appended before it began.
                 ticket = self.appended
-                covered = ticket - durable
+                calls = ticket - self.appended_beside
+                covered, calls_durable = calls - calls_durable, calls
                 begun_seconds = time.perf_counter()
                 self._store.flush()
                 if self._store.failed is not None:
@@ -106,7 +109,7 @@ class Flusher:
                 self.flush_durations.note(time.perf_counter() - begun_seconds)
                 durable = ticket
                 self._on_durable(ticket)
-                if covered > 1 or self.appended > ticket:
+                if covered > 1 or self.appended - self.appended_beside > calls:
                     distance_seconds = covered * _DISTANCE_SECONDS_PER_COMMIT
                     earliest_seconds = begun_seconds + min(distance_seconds, _DISTANCE_SECONDS_MAX)
                 if self._store.journal_used_ratio > _JOURNAL_USED_RATIO_MAX:

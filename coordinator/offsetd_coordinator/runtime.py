@@ -211,6 +211,7 @@ class Runtime:
         shard = self._shard_of(partition)
         for step in shard.decide_expiry(request, self._clock.now_ms()).steps():
             self._write(partition, shard, step)
+            self._flusher.appended_beside += 1
         return self._tickets[partition]
 
     def fetch(
@@ -397,6 +398,7 @@ class Runtime:
         except BaseException as error:
             self._note_failed(error)
             raise StorageUnavailable("a batch was appended but not replayed") from error
+        self._flusher.appended_beside += 1
         return self._count_append()
 
     def _append_or_refuse(

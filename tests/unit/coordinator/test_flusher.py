@@ -140,6 +140,25 @@ def test_a_journal_that_is_more_than_half_used_is_told_after_each_flush(run: Run
         run.fillings.get(timeout=PATIENCE_SECONDS)
 
 
+@pytest.mark.parametrize("is_beside", [False, True])
+def test_the_next_flush_keeps_a_distance_from_one_of_calls_and_from_no_other(
+    monkeypatch: pytest.MonkeyPatch, is_beside: bool
+) -> None:
+    starts: list[float] = []
+    monkeypatch.setattr(Flusher, "_sleep_until", staticmethod(starts.append))
+    run = Run()
+    run.flusher.appended_beside = 3 if is_beside else 0
+    run.append(3)
+    run.flusher.start()
+    run.let_through()
+    assert run.durable.get(timeout=PATIENCE_SECONDS) == 3
+    run.append()
+    run.let_through()
+    assert run.durable.get(timeout=PATIENCE_SECONDS) == 4
+    run.flusher.stop()
+    assert [each > 0 for each in starts] == [False, not is_beside]
+
+
 def test_stop_before_start_does_nothing() -> None:
     run = Run()
     run.flusher.stop()
