@@ -38,7 +38,7 @@ _log = structlog.get_logger(__name__)
 _LOOK_MS_MAX: Final = 10_000
 """A clock that is set is noticed so soon."""
 _LAST_UP_INTERVAL_MS: Final = 60_000
-_REST_SHARE: Final = 3.0
+_REST_SHARE: Final = 6.0
 """Rest after each slice, as a multiple of what it and its flush took: both keep commits waiting."""
 _WARNED_MAX: Final = 65_536
 """Groups that are remembered as warned of; of more, warnings may be repeated."""
