@@ -205,8 +205,7 @@ class Runtime:
     def expire(self, partition: int, request: ExpireOffsets) -> int:
         """Writes the tombstones of what a sweep over a shard has just found; returns the ticket.
 
-        They are deletions: also on a low disk. Raises as `submit` does; what was written by then
-        stays.
+        Also on a low disk. Raises as `submit` does; what was written by then stays.
         """
         shard = self._shard_of(partition)
         for step in shard.decide_expiry(request, self._clock.now_ms()).steps():
@@ -385,8 +384,7 @@ class Runtime:
     ) -> int:
         """Appends a batch to a log beside the offsets', has it replayed, and returns the ticket.
 
-        Raises LogPartitionQuarantined, DiskFull, InvalidCommitSize (nothing changed) and
-        StorageUnavailable.
+        Raises as `submit` does.
         """
         if self.failed is not None:
             raise self.unavailable()
