@@ -79,6 +79,30 @@ def reset_offsets(response: offset_service_pb2.ResetOffsetsResponse) -> ResetOff
     )
 
 
+def fetch_bounds_request(
+    partitions: Iterable[TopicPartition], topics: Iterable[str]
+) -> offset_service_pb2.FetchBoundsRequest:
+    """What partitions have, and all those of topics."""
+    with building("fetch bounds"):
+        return offset_service_pb2.FetchBoundsRequest(
+            partitions=partition_messages(several("partitions", partitions)),
+            topics=several("topics", topics),
+        )
+
+
+def fetched_bounds(
+    response: offset_service_pb2.FetchBoundsResponse,
+) -> dict[TopicPartition, Bounds]:
+    """By partition."""
+    return {
+        TopicPartition(each.topic, each.partition): Bounds(
+            each.earliest if each.HasField("earliest") else None,
+            each.latest if each.HasField("latest") else None,
+        )
+        for each in response.bounds
+    }
+
+
 def clone_group_request(
     source_group_id: str,
     target_group_id: str,

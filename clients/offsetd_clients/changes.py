@@ -69,6 +69,16 @@ class ChangeCalls:
         )
         return change_messages.reset_offsets(self._call(self._offsets.ResetOffsets, request))
 
+    def fetch_bounds(
+        self, partitions: Iterable[TopicPartition] = (), *, topics: Iterable[str] = ()
+    ) -> dict[TopicPartition, Bounds]:
+        """What partitions, and all those of `topics`, have by the Kafka cluster the server asks.
+
+        What that does not have is left out; empty where the server has no cluster to ask.
+        """
+        request = change_messages.fetch_bounds_request(partitions, topics)
+        return change_messages.fetched_bounds(self._call(self._offsets.FetchBounds, request))
+
     def clone_group(
         self,
         source_group_id: str,

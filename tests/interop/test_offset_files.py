@@ -9,6 +9,7 @@ from interop.kafka_broker import KafkaBroker
 from interop.kafka_runtime import Runtime
 from interop.served_folder import ServedFolder
 from offsetd_clients import (
+    Bounds,
     OffsetClient,
     OffsetFormat,
     OffsetOutOfRange,
@@ -95,6 +96,11 @@ def test_kafkas_tool_takes_our_file_and_we_take_its(
 
 
 def test_the_cluster_tells_what_its_partitions_have(client: OffsetClient) -> None:
+    every = {TopicPartition("orders", number): Bounds(0, RECORDS) for number in range(PARTITIONS)}
+    assert client.fetch_bounds(topics=["orders", "no-such-topic"]) == every
+    assert client.fetch_bounds([TopicPartition("orders", 1), TopicPartition("orders", 99)]) == {
+        TopicPartition("orders", 1): Bounds(0, RECORDS)
+    }
     client.commit("bounded", OURS)
     for target, expected in ((ResetTo.EARLIEST, 0), (ResetTo.LATEST, RECORDS)):
         answer = client.reset_offsets("bounded", target, topics=["orders"])

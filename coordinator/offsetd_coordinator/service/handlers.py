@@ -10,6 +10,7 @@ from offsetd_coordinator.kafka_bounds import KafkaBounds
 from offsetd_coordinator.service import calls, streamed_calls
 from offsetd_coordinator.service.admin import AdminService
 from offsetd_coordinator.service.audit_admin import AuditAdmin
+from offsetd_coordinator.service.bounds import BoundsService
 from offsetd_coordinator.service.commit_parser import CommitParser
 from offsetd_coordinator.service.config_admin import ConfigAdmin
 from offsetd_coordinator.service.exports import ExportService
@@ -55,7 +56,8 @@ def generic_handlers(
     history = HistoryService(node)
     watch = WatchService(node, figures, request_bytes_max=settings.socket_request_max_bytes)
     servers = settings.kafka_bootstrap_servers
-    offset_admin = OffsetAdmin(node, KafkaBounds(servers) if servers else None)
+    kafka = KafkaBounds(servers) if servers else None
+    offset_admin = OffsetAdmin(node, kafka)
     request_bytes_max = settings.socket_request_max_bytes
 
     def unary(answer: calls.UnaryAnswer) -> grpc.RpcMethodHandler[bytes, bytes]:
@@ -79,6 +81,7 @@ def generic_handlers(
                 "FetchOffsets": unary(offsets.fetch_offsets),
                 "DeleteOffsets": unary(offsets.delete_offsets),
                 "ResetOffsets": unary(offset_admin.reset_offsets),
+                "FetchBounds": unary(BoundsService(node, kafka).fetch_bounds),
                 "ListOffsetHistory": unary(history.list_offset_history),
                 "WatchOffsets": watch.handler(),
             },

@@ -237,6 +237,20 @@ class PartitionBounds(_message.Message):
     latest: int
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., earliest: _Optional[int] = ..., latest: _Optional[int] = ...) -> None: ...
 
+class FetchBoundsRequest(_message.Message):
+    __slots__ = ("partitions", "topics")
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[_types_pb2.TopicPartition]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[_types_pb2.TopicPartition, _Mapping]]] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class FetchBoundsResponse(_message.Message):
+    __slots__ = ("bounds",)
+    BOUNDS_FIELD_NUMBER: _ClassVar[int]
+    bounds: _containers.RepeatedCompositeFieldContainer[PartitionBounds]
+    def __init__(self, bounds: _Optional[_Iterable[_Union[PartitionBounds, _Mapping]]] = ...) -> None: ...
+
 class ResetOffsetsResponse(_message.Message):
     __slots__ = ("revision", "changes")
     REVISION_FIELD_NUMBER: _ClassVar[int]

@@ -61,6 +61,11 @@ class OffsetServiceStub(object):
                 request_serializer=offsetd_dot_v1_dot_offset__service__pb2.ResetOffsetsRequest.SerializeToString,
                 response_deserializer=offsetd_dot_v1_dot_offset__service__pb2.ResetOffsetsResponse.FromString,
                 _registered_method=True)
+        self.FetchBounds = channel.unary_unary(
+                '/offsetd.v1.OffsetService/FetchBounds',
+                request_serializer=offsetd_dot_v1_dot_offset__service__pb2.FetchBoundsRequest.SerializeToString,
+                response_deserializer=offsetd_dot_v1_dot_offset__service__pb2.FetchBoundsResponse.FromString,
+                _registered_method=True)
         self.ListOffsetHistory = channel.unary_unary(
                 '/offsetd.v1.OffsetService/ListOffsetHistory',
                 request_serializer=offsetd_dot_v1_dot_history__pb2.ListOffsetHistoryRequest.SerializeToString,
@@ -123,6 +128,16 @@ class OffsetServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FetchBounds(self, request, context):
+        """The offsets that partitions of the source have now, as the Kafka cluster tells them that
+        `kafka.bootstrap.servers` names; UNAVAILABLE (KAFKA_UNAVAILABLE) if it does not. Where no
+        cluster is named, none is known, and the answer is empty: a source that is not Kafka tells its
+        end with each commit (`OffsetCommit.end_offset`, `CommittedOffset.end_offset`).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListOffsetHistory(self, request, context):
         """Commits and deletions of one group's offsets, as far as the log has kept them: all of the last
         `history.ms`, and what was not cleaned yet. OUT_OF_RANGE (COMPACTED) for what is older, with
@@ -170,6 +185,11 @@ def add_OffsetServiceServicer_to_server(servicer, server):
                     servicer.ResetOffsets,
                     request_deserializer=offsetd_dot_v1_dot_offset__service__pb2.ResetOffsetsRequest.FromString,
                     response_serializer=offsetd_dot_v1_dot_offset__service__pb2.ResetOffsetsResponse.SerializeToString,
+            ),
+            'FetchBounds': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchBounds,
+                    request_deserializer=offsetd_dot_v1_dot_offset__service__pb2.FetchBoundsRequest.FromString,
+                    response_serializer=offsetd_dot_v1_dot_offset__service__pb2.FetchBoundsResponse.SerializeToString,
             ),
             'ListOffsetHistory': grpc.unary_unary_rpc_method_handler(
                     servicer.ListOffsetHistory,
@@ -318,6 +338,33 @@ class OffsetService(object):
             '/offsetd.v1.OffsetService/ResetOffsets',
             offsetd_dot_v1_dot_offset__service__pb2.ResetOffsetsRequest.SerializeToString,
             offsetd_dot_v1_dot_offset__service__pb2.ResetOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchBounds(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/offsetd.v1.OffsetService/FetchBounds',
+            offsetd_dot_v1_dot_offset__service__pb2.FetchBoundsRequest.SerializeToString,
+            offsetd_dot_v1_dot_offset__service__pb2.FetchBoundsResponse.FromString,
             options,
             channel_credentials,
             insecure,

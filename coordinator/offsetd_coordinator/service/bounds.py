@@ -1,0 +1,43 @@
+"""What the partitions of the source have, as far as a Kafka cluster tells it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetd.v1 import offset_service_pb2
+
+from offsetd_coordinator.service import validation
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.kafka_bounds import KafkaBounds
+    from offsetd_coordinator.node import Node
+
+
+class BoundsService:
+    """The method, from a request's bytes to those of its answer."""
+
+    def __init__(self, node: Node, kafka: KafkaBounds | None) -> None:
+        self._node = node
+        self._kafka = kafka
+
+    async def fetch_bounds(self, message: bytes) -> bytes:
+        """The bounds of partitions, and of all those of topics; of none without a cluster."""
+        self._node.serving()
+        received = validation.parse(offset_service_pb2.FetchBoundsRequest, message)
+        partitions = list(validation.topic_partitions(received.partitions, "partitions"))
+        topics = [
+            validation.read_topic(topic, f"topics[{place}]")
+            for place, topic in enumerate(received.topics)
+        ]
+        response = offset_service_pb2.FetchBoundsResponse()
+        if self._kafka is None or not (partitions or topics):
+            return response.SerializeToString()
+        found = await self._kafka.bounds(partitions, topics)
+        for (topic, number), bounds in sorted(found.items()):
+            response.bounds.add(
+                topic=topic.decode(),
+                partition=number,
+                earliest=bounds.earliest,
+                latest=bounds.latest,
+            )
+        return response.SerializeToString()
