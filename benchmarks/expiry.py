@@ -12,6 +12,7 @@ import statistics
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from benchmarks import http2_load
 from benchmarks.commit_path import SERVICE, commits
 from benchmarks.generate_log import Shape, generate
 from benchmarks.our_server import Serving, serving
-from benchmarks.rounds import Spread
+from benchmarks.rounds import Spread, interleave
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,10 +66,8 @@ def run(*, rounds: int, scale: float) -> dict[str, object]:
     found: dict[str, object] = {}
     for partitions in PARTITIONS_PER_GROUP:
         title = f"groups of {partitions}"
-        measured = []
-        for number in range(rounds):
-            measured.append(_round(int(OFFSETS * scale), partitions))
-            print(f"  round {number + 1}/{rounds}  {title}: {measured[-1]}", flush=True)
+        contestants = {title: partial(_round, int(OFFSETS * scale), partitions)}
+        measured = interleave(contestants, rounds=rounds)[title]
         figures: dict[str, Callable[[Measured], float]] = {
             "p99 of a commit, during over before": lambda m: m.p99_during_us / m.p99_before_us,
             "p99 of a commit before, µs": lambda m: m.p99_before_us,

@@ -8,7 +8,6 @@ the check of every batch), and the whole way from exec until every partition is 
 from __future__ import annotations
 
 import re
-import shutil
 import tempfile
 import time
 from datetime import datetime
@@ -122,12 +121,7 @@ def _broker_on(ours: Path, folder: Path) -> KafkaBroker | None:
         broker.commit(
             "group", {("orders", 0): KafkaOffset(offset=1, leader_epoch=None, metadata="")}
         )
-    for partition in range(OFFSETS_PARTITIONS):
-        place = broker.partition_folder(partition)
-        topic_id = (place / "partition.metadata").read_bytes()
-        shutil.rmtree(place)
-        shutil.copytree(ours / place.name, place)
-        (place / "partition.metadata").write_bytes(topic_id)
+    broker.take_offsets_topic(ours)
     return broker
 
 

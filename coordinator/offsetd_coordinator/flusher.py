@@ -67,13 +67,21 @@ class Flusher:
         self._thread = threading.Thread(target=self._guard, name="flush", daemon=True)
         self.flush_durations = Durations()
         self.appended = 0
-        """The newest ticket. Raised by the one thread that appends, after the append."""
-        self.appended_beside = 0
-        """How many of those no call waits for: they do not say that commits keep coming."""
+        """The newest ticket."""
+        self._appended_beside = 0
 
     def start(self) -> None:
         """Starts the thread."""
         self._thread.start()
+
+    def count_append(self, *, is_beside: bool) -> int:
+        """The ticket of what was just appended, for the one thread that appends.
+
+        `is_beside`: it is no commit, and does not say that commits keep coming.
+        """
+        self._appended_beside += is_beside
+        self.appended += 1
+        return self.appended
 
     def kick(self) -> None:
         """Something was appended. One kick a round is enough."""
@@ -100,7 +108,7 @@ class Flusher:
                 self._sleep_until(earliest_seconds)
                 # Read before the flush: whoever got a ticket up to here appended before it began.
                 ticket = self.appended
-                calls = ticket - self.appended_beside
+                calls = ticket - self._appended_beside
                 covered, calls_durable = calls - calls_durable, calls
                 begun_seconds = time.perf_counter()
                 self._store.flush()
@@ -109,7 +117,7 @@ class Flusher:
                 self.flush_durations.note(time.perf_counter() - begun_seconds)
                 durable = ticket
                 self._on_durable(ticket)
-                if covered > 1 or self.appended - self.appended_beside > calls:
+                if covered > 1 or self.appended - self._appended_beside > calls:
                     distance_seconds = covered * _DISTANCE_SECONDS_PER_COMMIT
                     earliest_seconds = begun_seconds + min(distance_seconds, _DISTANCE_SECONDS_MAX)
                 if self._store.journal_used_ratio > _JOURNAL_USED_RATIO_MAX:

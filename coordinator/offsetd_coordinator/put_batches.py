@@ -66,15 +66,10 @@ def answered_before(encoder: Encoder, group_id: bytes, request_id: bytes) -> int
     return int(verdict[columns.VERDICT_LAST_OFFSET]) if decided == columns.DUPLICATE else None
 
 
-class PutRows(NamedTuple):
-    """What an administrator writes, as kernels take it: the fields of `kernels.columns.Commit`."""
+class PutRows(columns.Commit):
+    """What an administrator writes, as kernels take it."""
 
-    names: Bytes
-    columns: Int64s
-    group_start: int
-    group_size: int
-    request_id_start: int
-    request_id_size: int
+    __slots__ = ()
 
     @classmethod
     def of(

@@ -209,8 +209,7 @@ class Runtime:
         """
         shard = self._shard_of(partition)
         for step in shard.decide_expiry(request, self._clock.now_ms()).steps():
-            self._write(partition, shard, step)
-            self._flusher.appended_beside += 1
+            self._write(partition, shard, step, is_beside=True)
         return self._tickets[partition]
 
     def fetch(
@@ -356,7 +355,9 @@ class Runtime:
                 break
         return self._tickets[partition], outcome
 
-    def _write(self, partition: int, shard: Shard, decision: Decision) -> None:
+    def _write(
+        self, partition: int, shard: Shard, decision: Decision, *, is_beside: bool = False
+    ) -> None:
         """Appends a decision's batch, replays it, and counts it in the partition's ticket."""
         assert decision.batch is not None
         self._append_or_refuse(
@@ -371,7 +372,7 @@ class Runtime:
             # Appended but not replayed: memory no longer equals the log.
             self._note_failed(error)
             raise StorageUnavailable("a batch was appended but not replayed") from error
-        self._tickets[partition] = self._count_append()
+        self._tickets[partition] = self._count_append(is_beside=is_beside)
 
     def append(
         self,
@@ -396,8 +397,7 @@ class Runtime:
         except BaseException as error:
             self._note_failed(error)
             raise StorageUnavailable("a batch was appended but not replayed") from error
-        self._flusher.appended_beside += 1
-        return self._count_append()
+        return self._count_append(is_beside=True)
 
     def _append_or_refuse(
         self,
@@ -433,15 +433,13 @@ class Runtime:
             self._note_failed(error)
             raise _unavailable(error) from error
 
-    def _count_append(self) -> int:
+    def _count_append(self, *, is_beside: bool) -> int:
         """The ticket of what was just appended; sees to its flush."""
-        flusher = self._flusher
-        flusher.appended = ticket = flusher.appended + 1
         if not self._kicked:
             # Once the loop has taken all that is ready: one round for all of it.
             self._kicked = True
             self._loop.call_soon(self._kick)
-        return ticket
+        return self._flusher.count_append(is_beside=is_beside)
 
     def _kick(self) -> None:
         self._kicked = False

@@ -26,6 +26,7 @@ from offsetd_coordinator.service.pages import (
     read_page_size,
     read_page_token,
 )
+from offsetd_coordinator.service.revisions import set_revision
 from offsetd_coordinator.service.times import set_time
 
 if TYPE_CHECKING:
@@ -127,9 +128,7 @@ class GroupService:
             lambda reply: {"offset_count": reply.offset_count},
         )
         response = group_service_pb2.DeleteGroupResponse(offset_count=reply.offset_count)
-        if reply.last_offset is not None:
-            response.revision.log_partition = runtime.partition_of(request.group_id)
-            response.revision.log_offset = reply.last_offset
+        set_revision(response.revision, runtime.partition_of(request.group_id), reply.last_offset)
         return response.SerializeToString()
 
 

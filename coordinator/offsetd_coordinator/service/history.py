@@ -22,6 +22,7 @@ from offsetd_coordinator.service.pages import (
     read_page_size,
     read_page_token,
 )
+from offsetd_coordinator.service.revisions import set_revision
 from offsetd_coordinator.service.times import set_time
 from offsetd_coordinator.service.turns import Turns
 
@@ -60,8 +61,7 @@ class HistoryService:
         if not page:
             await self._check_known(runtime, group_id, log, end)
         response = history_pb2.ListOffsetHistoryResponse()
-        response.oldest_revision.log_partition = partition
-        response.oldest_revision.log_offset = oldest
+        set_revision(response.oldest_revision, partition, oldest)
         async for change in Turns().each(page[: question.page_size]):
             set_event(response.events.add(), partition, change)
         if len(page) > question.page_size:
@@ -107,13 +107,10 @@ class HistoryService:
         changes = told_changes(administration, request, reply, received.request_id)
         partition = runtime.partition_of(group_id)
         response = history_pb2.RestoreGroupResponse()
-        response.restored_before.log_partition = partition
-        response.restored_before.log_offset = limit
+        set_revision(response.restored_before, partition, limit)
         async for change in Turns().each(changes):
             _set_restored(response.changes.add(), partition, change)
-        if reply.last_offset is not None:
-            response.revision.log_partition = partition
-            response.revision.log_offset = reply.last_offset
+        set_revision(response.revision, partition, reply.last_offset)
         return response.SerializeToString()
 
     async def _check_known(
@@ -205,8 +202,7 @@ def set_event(event: history_pb2.OffsetEvent, log_partition: int, change: Change
     event.group_id = change.group_id.decode()
     event.topic = change.topic.decode()
     event.partition = change.partition
-    event.revision.log_partition = log_partition
-    event.revision.log_offset = change.log_offset
+    set_revision(event.revision, log_partition, change.log_offset)
     set_time(event.time, change.time_ms)
     if change.kind == DELETED:
         event.deleted.SetInParent()
@@ -230,9 +226,7 @@ def _set_restored(
         restored.offset_before = change.before
     if change.after is not None:
         restored.offset_after = change.after
-    if change.revision is not None:
-        restored.revision.log_partition = log_partition
-        restored.revision.log_offset = change.revision
+    set_revision(restored.revision, log_partition, change.revision)
 
 
 def _read_time(time: Timestamp, field: str) -> int:

@@ -26,6 +26,7 @@ from offsetd_coordinator.service import statuses, validation
 from offsetd_coordinator.service.change_events import listed_changes
 from offsetd_coordinator.service.durable import submitted_change, until_durable
 from offsetd_coordinator.service.exports import read_format
+from offsetd_coordinator.service.revisions import set_revision
 from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
@@ -119,9 +120,9 @@ class ImportService:
             ticket = max(ticket, group_ticket)
             if isinstance(outcome, CoordinatorError):
                 imported.error.CopyFrom(statuses.status_of(outcome))
-            elif outcome.last_offset is not None:
-                imported.revision.log_partition = runtime.partition_of(group_id)
-                imported.revision.log_offset = outcome.last_offset
+            else:
+                partition = runtime.partition_of(group_id)
+                set_revision(imported.revision, partition, outcome.last_offset)
             await asyncio.sleep(0)
         await until_durable(runtime, ticket)
         return response.SerializeToString()

@@ -30,6 +30,7 @@ from offsetd_coordinator.service.change_events import (
 )
 from offsetd_coordinator.service.change_validation import check_clone, read_reset
 from offsetd_coordinator.service.durable import changed_group, until_durable
+from offsetd_coordinator.service.revisions import set_revision
 from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
@@ -78,9 +79,7 @@ class OffsetAdmin:
         response = offset_service_pb2.ResetOffsetsResponse()
         async for change in Turns().each(changes):
             _set_change(response.changes.add(), partition, change)
-        if reply.last_offset is not None:
-            response.revision.log_partition = partition
-            response.revision.log_offset = reply.last_offset
+        set_revision(response.revision, partition, reply.last_offset)
         return response.SerializeToString()
 
     async def clone_group(self, message: bytes) -> bytes:
@@ -126,9 +125,7 @@ class OffsetAdmin:
         )
         for change in islice(changes, CHANGES_MAX):
             _set_change(response.changes.add(), partition, change)
-        if reply.last_offset is not None:
-            response.revision.log_partition = partition
-            response.revision.log_offset = reply.last_offset
+        set_revision(response.revision, partition, reply.last_offset)
         return response.SerializeToString()
 
     async def _with_bounds(self, runtime: Runtime, request: Reset) -> Reset:
@@ -237,6 +234,4 @@ def _set_change(
     if change.before is not None:
         message.offset_before = change.before
     message.offset_after = change.after
-    if change.revision is not None:
-        message.revision.log_partition = log_partition
-        message.revision.log_offset = change.revision
+    set_revision(message.revision, log_partition, change.revision)

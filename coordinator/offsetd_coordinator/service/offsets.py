@@ -12,6 +12,7 @@ from offsetd_coordinator.service import validation
 from offsetd_coordinator.service.change_events import listed_partitions
 from offsetd_coordinator.service.durable import changed_group, until_durable
 from offsetd_coordinator.service.fetch_answer import FetchAnswer
+from offsetd_coordinator.service.revisions import set_revision
 from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
@@ -93,9 +94,7 @@ class OffsetService:
                 for topic, partition in outcome.deleted
             ]
         )
-        if outcome.last_offset is not None:
-            response.revision.log_partition = runtime.partition_of(request.group_id)
-            response.revision.log_offset = outcome.last_offset
+        set_revision(response.revision, runtime.partition_of(request.group_id), outcome.last_offset)
         return response.SerializeToString()
 
 

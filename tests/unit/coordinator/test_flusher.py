@@ -49,9 +49,10 @@ class Run:
             on_journal_filling=lambda: self.fillings.put(None),
         )
 
-    def append(self, count: int = 1) -> None:
+    def append(self, count: int = 1, *, is_beside: bool = False) -> None:
         self.store.appended += count
-        self.flusher.appended += count
+        for _ in range(count):
+            self.flusher.count_append(is_beside=is_beside)
         self.flusher.kick()
 
     def let_through(self, error: BaseException | None = None) -> int:
@@ -147,8 +148,7 @@ def test_the_next_flush_keeps_a_distance_from_one_of_calls_and_from_no_other(
     starts: list[float] = []
     monkeypatch.setattr(Flusher, "_sleep_until", staticmethod(starts.append))
     run = Run()
-    run.flusher.appended_beside = 3 if is_beside else 0
-    run.append(3)
+    run.append(3, is_beside=is_beside)
     run.flusher.start()
     run.let_through()
     assert run.durable.get(timeout=PATIENCE_SECONDS) == 3
