@@ -161,6 +161,8 @@ def import_offsets_requests(
     request_id: str,
     validate_only: bool,
     reason: str,
+    keep_commit_times: bool = False,
+    is_unaudited: bool = False,
 ) -> list[admin_service_pb2.ImportOffsetsRequest]:
     """The options, and the file in pieces."""
     with building("import offsets"):
@@ -171,6 +173,8 @@ def import_offsets_requests(
                 request_id=request_id,
                 validate_only=validate_only,
                 reason=reason,
+                keep_commit_times=keep_commit_times,
+                is_unaudited=is_unaudited,
             )
         )
     pieces = (content[at : at + _PIECE_BYTES] for at in range(0, len(content), _PIECE_BYTES))

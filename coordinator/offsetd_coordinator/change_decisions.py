@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from offsetd_coordinator.errors import (
+    CONFLICTS_MAX,
+    Conflict,
     GroupExists,
     GroupIdNotFound,
     NonEmptyGroup,
+    OffsetConflict,
     RecordUndecodable,
 )
 from offsetd_coordinator.offset_changes import (
@@ -51,8 +54,9 @@ def decide_offsets_change(
 ) -> Decision:
     """What to write and what to answer.
 
-    Raises the refusal: GroupIdNotFound, GroupExists, NonEmptyGroup, LeaseHeld, InvalidCommitSize,
-    InvalidRetention, RecordUndecodable, and what `offset_changes.reset_offsets` does.
+    Raises the refusal: GroupIdNotFound, GroupExists, NonEmptyGroup, LeaseHeld, OffsetConflict,
+    InvalidCommitSize, InvalidRetention, RecordUndecodable, and what
+    `offset_changes.reset_offsets` does.
     """
     group_id, request_id = request.group_id, _request_id(request)
     answered = answered_before(encoder, group_id, request_id)
@@ -61,11 +65,13 @@ def decide_offsets_change(
     _check_presence(request, exists=usage.live is not None or state.has_group(group_id))
     _check_unused(state, request, usage)
     if isinstance(request, PutOffsets):
-        written, is_splittable = request.offsets, True
+        written, is_splittable = request.offsets, not request.expected
     else:
         stored = state.offsets.read_columns(group_id)
         written, is_splittable = reset_offsets(request, stored), False
     rows = PutRows.of(group_id, request_id, written)
+    if isinstance(request, PutOffsets) and request.expected:
+        _check_expected(state, request, rows)
     check_expiry(encoder, rows)
     batches = encode_offsets(encoder, rows, is_splittable=is_splittable)
     if request.validate_only:
@@ -111,6 +117,36 @@ def _check_presence(request: OffsetsChange, *, exists: bool) -> None:
             raise GroupExists("there is a group {group!r}", group=group_id)
     elif not exists and not request.partitions and request.kind is not TargetKind.EXPLICIT:
         raise GroupIdNotFound("there is no group {group!r}", group=group_id)
+
+
+def _check_expected(state: ReplayedState, request: PutOffsets, rows: PutRows) -> None:
+    """Whether what is stored is what the request expects. Raises OffsetConflict."""
+    place = rows.names, rows.group_size, rows.keys
+    stored = state.offsets.revisions_at(*place)
+    partitions = zip(request.offsets.topics, request.offsets.partitions, strict=True)
+    wrong = [
+        row
+        for row, partition in enumerate(partitions)
+        if partition in request.expected and stored[row] != request.expected[partition]
+    ]
+    if not wrong:
+        return
+    offsets = state.offsets.offsets_at(*place)
+    conflicts = tuple(
+        Conflict(
+            topic=request.offsets.topics[row],
+            partition=request.offsets.partitions[row],
+            offset=offsets[row],
+            revision=stored[row],
+        )
+        for row in wrong[:CONFLICTS_MAX]
+    )
+    raise OffsetConflict(
+        "{conflict_count} of {offset_count} preconditions do not hold",
+        conflicts,
+        len(wrong),
+        offset_count=len(stored),
+    )
 
 
 def _check_unused(

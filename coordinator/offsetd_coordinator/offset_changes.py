@@ -72,7 +72,10 @@ class ResetOffsets:
 
 
 class PutOffset(NamedTuple):
-    """An offset to be written. `leader_epoch` and `expire_timestamp_ms`: -1 is none."""
+    """An offset to be written. `leader_epoch` and `expire_timestamp_ms`: -1 is none.
+
+    `commit_timestamp_ms`: -1 is now.
+    """
 
     topic: bytes
     partition: int
@@ -80,10 +83,14 @@ class PutOffset(NamedTuple):
     leader_epoch: int = -1
     metadata: bytes = b""
     expire_timestamp_ms: int = -1
+    commit_timestamp_ms: int = -1
 
 
 class PutColumns(NamedTuple):
-    """Offsets to be written, sorted by topic and partition: each field of `PutOffset`, of all."""
+    """Offsets to be written, sorted by topic and partition: each field of `PutOffset`, of all.
+
+    Without commit times all are committed now.
+    """
 
     topics: Sequence[bytes] = ()
     partitions: Sequence[int] = ()
@@ -91,6 +98,7 @@ class PutColumns(NamedTuple):
     leader_epochs: Sequence[int] = ()
     metadata: Sequence[bytes] = ()
     expire_timestamps_ms: Sequence[int] = ()
+    commit_timestamps_ms: Sequence[int] = ()
 
     @classmethod
     def of(cls, offsets: Iterable[PutOffset]) -> PutColumns:
@@ -102,13 +110,16 @@ class PutColumns(NamedTuple):
 class PutOffsets:
     """Writes offsets of one group as they are given.
 
-    What does not fit one batch goes into several. `call` tells request ids of different calls
-    apart. `is_new`: the group must not exist. `is_forced`: also while there are members.
+    What does not fit one batch goes into several, unless there are expectations. `expected` has
+    the revisions that stored offsets must have; None: there must be none. `call` tells request ids
+    of different calls apart. `is_new`: the group must not exist. `is_forced`: also while there are
+    members.
     """
 
     group_id: bytes
     offsets: PutColumns
     call: str
+    expected: Mapping[Partition, int | None] = attrs.field(factory=dict)
     is_new: bool = False
     is_forced: bool = False
     request_id: bytes = b""

@@ -41,7 +41,10 @@ OF_ONE_GROUP: Final = frozenset((OffsetFormat.RPK, OffsetFormat.KAFKA_UTILS_JSON
 
 
 class FileOffset(NamedTuple):
-    """An offset as a file may have it; -1 is none, and `group` empty where it does not say."""
+    """An offset as a file may have it; -1 is none, and `group` empty where it does not say.
+
+    The last two are what must hold of the stored offset; files that we write have neither.
+    """
 
     group: str
     topic: str
@@ -52,6 +55,8 @@ class FileOffset(NamedTuple):
     commit_timestamp_ms: int = -1
     expire_timestamp_ms: int = -1
     revision: int = -1
+    expected_revision: int = -1
+    must_not_exist: bool = False
 
 
 class Line(NamedTuple):
@@ -237,6 +242,8 @@ def _read_json_line(text: str) -> FileOffset:
             fields[name] = read(name, value)
         elif name not in FileOffset._field_defaults:
             raise Unreadable(f"{name!r} is missing")
+    if fields.keys() >= {"expected_revision", "must_not_exist"}:
+        raise Unreadable("an offset takes one precondition, not several")
     return FileOffset(**fields)
 
 
@@ -314,6 +321,12 @@ def _json_text(name: str, value: Any) -> str:
     return value
 
 
+def _true(name: str, value: Any) -> bool:
+    if value is not True:
+        raise Unreadable(f"{name} {value!r} is not true")
+    return True
+
+
 def _int32(name: str, value: Any) -> int:
     return _whole(name, value, _INT32_MAX)
 
@@ -332,6 +345,8 @@ _JSON_FIELDS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "commit_timestamp_ms": _int64,
     "expire_timestamp_ms": _int64,
     "revision": _int64,
+    "expected_revision": _int64,
+    "must_not_exist": _true,
 }
 assert tuple(_JSON_FIELDS) == FileOffset._fields
 

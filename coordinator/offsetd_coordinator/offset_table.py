@@ -34,6 +34,8 @@ from offsetd_coordinator.requests import CommittedColumns, CommittedOffset
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    import numpy.typing as npt
+
     from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
 
 # Each array starts with about a page, and grows by half.
@@ -203,11 +205,13 @@ class OffsetTable:
         locate(self.arrays, names, group_size, keys, found)
         entries = self._table.entries[found]
         is_known = (found >= 0) & (entries[:, columns.METADATA_SPAN] != columns.UNDECODABLE)
-        offsets = entries[:, columns.OFFSET].tolist()
-        return [
-            offset if known else None
-            for offset, known in zip(offsets, is_known.tolist(), strict=True)
-        ]
+        return _where(is_known, entries[:, columns.OFFSET])
+
+    def revisions_at(self, names: Bytes, group_size: int, keys: Int64s) -> list[int | None]:
+        """The same for the log offsets of their records, be these readable or not."""
+        found = np.empty(len(keys), np.int64)
+        locate(self.arrays, names, group_size, keys, found)
+        return _where(found >= 0, self._table.entries[found][:, columns.REVISION])
 
     def entries_of(self, group_id: bytes) -> Int64s:
         """The rows of all offsets of a group, in no order. Rows are good until the next change."""
@@ -407,3 +411,8 @@ def _larger(used: int) -> Bytes:
     """
     pages = -(-(used * 3 // 2 + PADDING_BYTES) // PAGE_BYTES)
     return cast("Bytes", zeros((pages * PAGE_BYTES,), np.uint8))
+
+
+def _where(is_known: npt.NDArray[np.bool_], values: Int64s) -> list[int | None]:
+    known = zip(values.tolist(), is_known.tolist(), strict=True)
+    return [value if is_there else None for value, is_there in known]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _REQUEST_ID_BYTES: Final = 16
 _VERSION_WITHOUT_EXPIRY: Final = 3
+_AT_ONCE: Final = -1
 
 
 class Encoder(NamedTuple):
@@ -95,6 +96,7 @@ class PutRows(columns.Commit):
         rows[:, columns.METADATA_START] = len(names) + np.cumsum(metadata_sizes) - metadata_sizes
         rows[:, columns.METADATA_SIZE] = metadata_sizes
         rows[:, columns.PUT_EXPIRE_TIMESTAMP] = puts.expire_timestamps_ms
+        rows[:, columns.PUT_COMMIT_TIMESTAMP] = puts.commit_timestamps_ms or _AT_ONCE
         names += b"".join(puts.metadata)
         if tombstones is not None:
             keys, ends = tombstones

@@ -170,7 +170,8 @@ COMMIT_COLUMNS: Final = 11
 # the span of the topic is that of its whole key.
 PUT_EXPIRE_TIMESTAMP: Final = 7  # -1: none
 PUT_IS_TOMBSTONE: Final = 8  # 0 or 1
-PUT_COLUMNS: Final = 9
+PUT_COMMIT_TIMESTAMP: Final = 9  # -1: that of the batch
+PUT_COLUMNS: Final = 10
 
 NO_PRECONDITION: Final = 0
 EXPECTED_OFFSET: Final = 1

@@ -1,4 +1,4 @@
-"""Batches of offsets that administrators write: each expires by itself, and some are deleted.
+"""Batches of offsets that administrators write: each has times of its own, and some are deleted.
 
 Otherwise their records are those of a commit.
 """
@@ -20,6 +20,7 @@ from offsetd_storage.kernels.registry import inline_kernel, kernel
 from offsetd_coordinator.kernels.columns import (
     COMMIT,
     METADATA_SIZE,
+    PUT_COMMIT_TIMESTAMP,
     PUT_EXPIRE_TIMESTAMP,
     PUT_IS_TOMBSTONE,
     TOPIC_SIZE,
@@ -100,7 +101,10 @@ def put_offsets(
             copy_bytes(out, position, names, columns[row, TOPIC_START], key_size)
             position = store_varint(out, position + key_size, _NULL)
         else:
-            times = CommitTimes(now_ms, columns[row, PUT_EXPIRE_TIMESTAMP])
+            kept_ms = columns[row, PUT_COMMIT_TIMESTAMP]
+            times = CommitTimes(
+                now_ms if kept_ms < 0 else kept_ms, columns[row, PUT_EXPIRE_TIMESTAMP]
+            )
             position = put_key(puts, row, out, position)
             position = store_varint(out, position, value_size)
             position = put_value(puts, row, times, value_version, out, position)

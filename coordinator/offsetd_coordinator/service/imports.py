@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+import attrs
 from offsetd.v1 import admin_service_pb2
 
 from offsetd_coordinator.errors import (
@@ -30,9 +31,10 @@ from offsetd_coordinator.service.revisions import set_revision
 from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from offsetd_coordinator.node import Node
+    from offsetd_coordinator.offset_changes import Partition
     from offsetd_coordinator.offset_files import FileOffset, Line, OffsetFormat
 
 OFFSETS_MAX: Final = 500_000
@@ -40,8 +42,18 @@ OFFSETS_MAX: Final = 500_000
 NODE_OFFSETS_MAX: Final = 1_000_000
 """Of all imports that are under way."""
 LINES_LISTED_MAX: Final = 100
+_NONE_KEPT: Final = -1  # As a `commit_timestamp_ms`: now.
 
-Groups = dict[bytes, dict[tuple[bytes, int], PutOffset]]
+
+@attrs.frozen
+class FileGroup:
+    """What a file has of a group: offsets, and what must hold of those that are stored.
+
+    `expected` is as `PutOffsets` takes it.
+    """
+
+    offsets: dict[Partition, PutOffset] = attrs.field(factory=dict)
+    expected: dict[Partition, int | None] = attrs.field(factory=dict)
 
 
 class ImportService:
@@ -56,13 +68,17 @@ class ImportService:
         """Nothing is written before all is read and found good; the answer leaves when it is
         durable.
         """
-        self._node.administering()
+        administration = self._node.administering()
         first = await anext(messages, None)
         message = _parsed(b"" if first is None else first)
         if not message.HasField("options"):
             raise InvalidRequest("options", "the first message says what the file is")
         options = message.options
-        file_import = FileImport(options, metadata_units_max=self._metadata_units_max)
+        file_import = FileImport(
+            options,
+            metadata_units_max=self._metadata_units_max,
+            now_ms=administration.clock.now_ms(),
+        )
         held = 0
         turns = Turns()
         try:
@@ -106,17 +122,25 @@ class ImportService:
         return count
 
     async def _write(
-        self, options: admin_service_pb2.ImportOffsetsOptions, groups: Groups
+        self, options: admin_service_pb2.ImportOffsetsOptions, groups: Mapping[bytes, FileGroup]
     ) -> bytes:
         runtime = self._node.serving()
         response = admin_service_pb2.ImportOffsetsResponse()
         ticket = 0
         turns = Turns()
-        for group_id, offsets in groups.items():
-            imported = response.groups.add(group_id=group_id.decode(), offset_count=len(offsets))
-            columns = PutColumns.of(sorted(offsets.values()))
-            await turns.spend(len(offsets))  # To write many takes a turn of its own.
-            group_ticket, outcome = self._write_group(options, group_id, columns)
+        for group_id, group in groups.items():
+            count = len(group.offsets)
+            imported = response.groups.add(group_id=group_id.decode(), offset_count=count)
+            request = PutOffsets(
+                group_id=group_id,
+                offsets=PutColumns.of(sorted(group.offsets.values())),
+                call="ImportOffsets",
+                expected=group.expected,
+                request_id=validation.read_request_id(options.request_id),
+                validate_only=options.validate_only,
+            )
+            await turns.spend(count)  # To write many takes a turn of its own.
+            group_ticket, outcome = self._write_group(options, request)
             ticket = max(ticket, group_ticket)
             if isinstance(outcome, CoordinatorError):
                 imported.error.CopyFrom(statuses.status_of(outcome))
@@ -128,19 +152,16 @@ class ImportService:
         return response.SerializeToString()
 
     def _write_group(
-        self, options: admin_service_pb2.ImportOffsetsOptions, group_id: bytes, offsets: PutColumns
+        self, options: admin_service_pb2.ImportOffsetsOptions, request: PutOffsets
     ) -> tuple[int, OffsetsChangedReply | CoordinatorError]:
         """Only a failed disk, or the server's end, ends the call: then it is not known how far it
         came, and the same request goes on.
         """
-        request = PutOffsets(
-            group_id=group_id,
-            offsets=offsets,
-            call="ImportOffsets",
-            request_id=validation.read_request_id(options.request_id),
-            validate_only=options.validate_only,
-        )
         try:
+            if options.is_unaudited:
+                ticket, outcome = self._node.serving().submit(request)
+                assert isinstance(outcome, OffsetsChangedReply | CoordinatorError)
+                return ticket, outcome
             return submitted_change(
                 self._node,
                 request.call,
@@ -163,17 +184,25 @@ class FileImport:
     """A file as it is read: its groups, and the lines that cannot be imported."""
 
     def __init__(
-        self, options: admin_service_pb2.ImportOffsetsOptions, *, metadata_units_max: int
+        self,
+        options: admin_service_pb2.ImportOffsetsOptions,
+        *,
+        metadata_units_max: int,
+        now_ms: int,
     ) -> None:
         """Raises the Invalid… error of the first option that breaks a rule."""
         file_format = read_format(options.format, "options.format")
         validation.check_reason(options.reason)
+        if options.is_unaudited and options.reason:
+            raise InvalidRequest("options.reason", "nobody keeps it: the import is not audited")
         validation.read_request_id(options.request_id)
         self.reader = OffsetReader(file_format)
-        self.groups: Groups = {}
+        self.groups: dict[bytes, FileGroup] = {}
         self.offset_count = 0
         self._group_id = _group_of_file(options, file_format)
         self._metadata_units_max = metadata_units_max
+        # A commit time that lies in the future would be of no use to anybody.
+        self._kept_until_ms = now_ms if options.keep_commit_times else _NONE_KEPT
         self._topics: dict[bytes, bytes] = {}  # One copy of each.
         self._problems: list[dict[str, object]] = []
         self._problem_count = 0
@@ -189,13 +218,17 @@ class FileImport:
         except InvalidField as error:
             self._note_problem(line.number, str(error))
             return
-        offsets = self.groups.setdefault(group_id, {})
+        group = self.groups.setdefault(group_id, FileGroup())
         partition = put.topic, put.partition
-        if partition in offsets:
+        if partition in group.offsets:
             named = f"{line.offset.topic}:{put.partition}"
             self._note_problem(line.number, f"{named} of group {group_id.decode()!r} again")
             return
-        offsets[partition] = put
+        group.offsets[partition] = put
+        if line.offset.must_not_exist:
+            group.expected[partition] = None
+        elif line.offset.expected_revision >= 0:
+            group.expected[partition] = line.offset.expected_revision
         self.offset_count += 1
 
     def check(self) -> None:
@@ -231,6 +264,7 @@ class FileImport:
             offset.leader_epoch,
             validation.read_metadata(offset.metadata, "metadata", self._metadata_units_max),
             offset.expire_timestamp_ms,
+            min(offset.commit_timestamp_ms, self._kept_until_ms),
         )
 
     def _note_problem(self, number: int, problem: str) -> None:

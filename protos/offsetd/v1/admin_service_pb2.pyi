@@ -437,18 +437,22 @@ class ImportOffsetsRequest(_message.Message):
     def __init__(self, options: _Optional[_Union[ImportOffsetsOptions, _Mapping]] = ..., content: _Optional[bytes] = ...) -> None: ...
 
 class ImportOffsetsOptions(_message.Message):
-    __slots__ = ("format", "group_id", "request_id", "validate_only", "reason")
+    __slots__ = ("format", "group_id", "request_id", "validate_only", "reason", "keep_commit_times", "is_unaudited")
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     VALIDATE_ONLY_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    KEEP_COMMIT_TIMES_FIELD_NUMBER: _ClassVar[int]
+    IS_UNAUDITED_FIELD_NUMBER: _ClassVar[int]
     format: OffsetFormat
     group_id: str
     request_id: str
     validate_only: bool
     reason: str
-    def __init__(self, format: _Optional[_Union[OffsetFormat, str]] = ..., group_id: _Optional[str] = ..., request_id: _Optional[str] = ..., validate_only: bool = ..., reason: _Optional[str] = ...) -> None: ...
+    keep_commit_times: bool
+    is_unaudited: bool
+    def __init__(self, format: _Optional[_Union[OffsetFormat, str]] = ..., group_id: _Optional[str] = ..., request_id: _Optional[str] = ..., validate_only: bool = ..., reason: _Optional[str] = ..., keep_commit_times: bool = ..., is_unaudited: bool = ...) -> None: ...
 
 class ImportOffsetsResponse(_message.Message):
     __slots__ = ("groups",)

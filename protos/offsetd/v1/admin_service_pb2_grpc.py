@@ -172,8 +172,9 @@ class AdminServiceServicer(object):
         else INVALID_IMPORT names its lines. Then each group is committed by itself: all of its
         offsets or none, and its result says which; what does not fit one record batch, some 15,000
         offsets, is written in several, of which a crash may leave a part. The rules are those of
-        commits from outside: a group with members, or whose lease is held, is refused. An import has
-        at most 500,000 offsets.
+        commits from outside: a group with members, or whose lease is held, is refused. A group with a
+        precondition that does not hold is refused as a commit is (ABORTED, OFFSET_CONFLICT), and one
+        with any is never written in several batches. An import has at most 500,000 offsets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

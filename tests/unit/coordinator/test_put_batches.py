@@ -37,6 +37,7 @@ offsets = st.builds(
     st.integers(-1, 2**31 - 1),
     st.text(max_size=300).map(str.encode),
     st.sampled_from([-1, 0, NOW_MS]),
+    st.sampled_from([-1, 0, NOW_MS - 1]),
 )
 puts = st.lists(offsets, max_size=30).map(sorted)
 
@@ -71,9 +72,7 @@ def decoded(batches: tuple[tuple[bytes, int], ...]) -> list[RecordBatch]:
 
 @pytest.mark.parametrize("version", [1, 3, 4])
 @given(put=puts)
-def test_each_offset_is_written_with_its_own_time_of_expiry(
-    version: int, put: list[PutOffset]
-) -> None:
+def test_each_offset_is_written_with_its_own_times(version: int, put: list[PutOffset]) -> None:
     batches = decoded(encode_offsets(encoder(value_version=version), rows_of(put)))
     records = [record for batch in batches for record in batch.records]
     assert [record.offset for record in records] == list(range(100, 100 + len(put)))
@@ -86,7 +85,9 @@ def test_each_offset_is_written_with_its_own_time_of_expiry(
             offset=each.offset,
             leader_epoch=each.leader_epoch,
             metadata=each.metadata.decode(),
-            commit_timestamp_ms=NOW_MS,
+            commit_timestamp_ms=NOW_MS
+            if each.commit_timestamp_ms < 0
+            else each.commit_timestamp_ms,
             expire_timestamp_ms=each.expire_timestamp_ms,
         )
         assert record.value == value.encode(version)

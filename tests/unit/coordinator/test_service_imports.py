@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
 from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
@@ -184,6 +185,92 @@ async def test_times_of_expiry_come_along_be_they_one_or_several() -> None:
             ]
             [group] = await serving.fetch("g")
             assert [(each.metadata, each.leader_epoch) for each in group.offsets] == [("m", 4)] * 2
+
+
+def json_line(partition: int, offset: int, **fields: Any) -> bytes:
+    line = {"group": "g", "topic": "t", "partition": partition, "offset": offset, **fields}
+    return json.dumps(line).encode() + b"\n"
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_commit_times_are_kept_where_that_is_asked_for(keeps: bool) -> None:
+    async with serving_node() as serving:
+        now_ms = serving.clock.now_ms()
+        times = [now_ms - 5 * DAY_MS, now_ms + DAY_MS, None]
+        content = b"".join(
+            json_line(partition, 1, commit_timestamp_ms=time)
+            for partition, time in enumerate(times)
+        )
+        await import_file(serving, content, "JSONL", keep_commit_times=keeps)
+        lines = (await export(serving, "JSONL", group_ids=["g"])).decode().splitlines()
+        assert [json.loads(line)["commit_timestamp_ms"] for line in lines] == [
+            now_ms - 5 * DAY_MS if keeps else now_ms,
+            now_ms,  # A time that has not come yet is of no use to anybody.
+            now_ms,
+        ]
+
+
+@pytest.mark.parametrize(
+    ("expectations", "conflicts"),
+    [
+        ([{"expected_revision": 0}, {"must_not_exist": True}], []),
+        ([{"expected_revision": 1}, {"must_not_exist": True}], [(0, 7, 0)]),
+        ([{"must_not_exist": True}, {"expected_revision": 0}], [(0, 7, 0), (1, None, None)]),
+        ([{}, {"expected_revision": 3}], [(1, None, None)]),
+        ([{}, {}], []),
+    ],
+)
+async def test_a_group_is_imported_if_what_is_stored_is_what_its_lines_expect(
+    expectations: list[dict[str, Any]], conflicts: list[tuple[int, int | None, int | None]]
+) -> None:
+    async with serving_node() as serving:
+        await serving.commit_offsets("g", {"topic": "t", "partition": 0, "offset": 7})
+        content = b"".join(
+            json_line(partition, 9, **expected) for partition, expected in enumerate(expectations)
+        )
+        for options in ({"validate_only": True}, {}):
+            [imported] = (await import_file(serving, content, "JSONL", **options)).groups
+            assert imported.HasField("error") == bool(conflicts)
+            if conflicts:
+                assert imported.error.code == grpc.StatusCode.ABORTED.value[0]
+        [group] = await serving.fetch("g")
+        assert [each.offset for each in group.offsets] == ([7] if conflicts else [9, 9])
+        assert audit_end(serving) == (0 if conflicts else 1)
+
+
+async def test_a_group_with_expectations_is_one_batch_or_nothing() -> None:
+    count = 40_000
+    content = b"".join(json_line(number, 1) for number in range(count - 1))
+    async with serving_node() as serving:
+        whole = content + json_line(count - 1, 1, must_not_exist=True)
+        [imported] = (await import_file(serving, whole, "JSONL", piece_bytes=1 << 20)).groups
+        assert imported.HasField("error")
+        assert (await serving.fetch("g"))[0].offsets == []
+        [imported] = (await import_file(serving, content, "JSONL", piece_bytes=1 << 20)).groups
+        assert not imported.HasField("error")
+
+
+async def test_an_import_that_is_not_audited_leaves_no_record_of_it() -> None:
+    async with serving_node() as serving:
+        await import_file(serving, json_line(0, 5), "JSONL", is_unaudited=True)
+        assert [each.offset for each in (await serving.fetch("g"))[0].offsets] == [5]
+        assert audit_end(serving) == 0
+        with pytest.raises(errors.InvalidRequest, match="not audited"):
+            await import_file(serving, json_line(0, 6), "JSONL", is_unaudited=True, reason="why")
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"must_not_exist": False}, "not true"),
+        ({"expected_revision": -1}, "no whole number"),
+        ({"expected_revision": 1, "must_not_exist": True}, "one precondition"),
+    ],
+)
+async def test_expectations_that_are_none_are_named(fields: dict[str, Any], problem: str) -> None:
+    async with serving_node() as serving:
+        with pytest.raises(errors.InvalidImport, match=problem):
+            await import_file(serving, json_line(0, 5, **fields), "JSONL")
 
 
 async def test_more_than_a_batch_holds_is_imported_and_exported() -> None:
