@@ -5,11 +5,12 @@
 #   make bounds   the tests of the kernels, with every load and store checked
 #   make check    lint, types, import contracts, house rules, generated code up to date
 #   make protos   generate the code of protos/ again
+#   make sync     make the client for threads again, from that for asyncio
 #   make bench    the benchmarks, as ratios within one run
 #   make nightly  the tests at their long settings, and every planted bug
 
 .POSIX:
-.PHONY: serve test bounds check protos protos-check bench nightly clean help
+.PHONY: serve test bounds check protos protos-check sync sync-check bench nightly clean help
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -43,7 +44,7 @@ test: $(VENV)/.test
 bounds: $(VENV)/.test
 	NUMBA_BOUNDSCHECK=1 $(PYTEST) $(PARALLEL) -q $(KERNEL_TESTS)
 
-check: $(VENV)/.check protos-check
+check: $(VENV)/.check protos-check sync-check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(PACKAGES)
@@ -61,6 +62,12 @@ protos: $(PROTOS_VENV)/.ready
 
 protos-check: $(PROTOS_VENV)/.ready
 	@.ci/protos $(PROTOS_VENV) --check protos
+
+sync: $(VENV)/.check
+	@$(BIN)/python .ci/sync_from_aio
+
+sync-check: $(VENV)/.check
+	@$(BIN)/python .ci/sync_from_aio --check
 
 $(VENV)/.server: pyproject.toml $(CONSTRAINTS) .ci/venv
 	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server]'
@@ -84,4 +91,4 @@ clean:
 	rm -rf $(VENV) $(PROTOS_VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 help:
-	@sed -n '2,10s/^# \{0,1\}//p' Makefile
+	@sed -n '2,11s/^# \{0,1\}//p' Makefile

@@ -3,6 +3,8 @@
 with OffsetClient("127.0.0.1:7171") as client:
     client.commit("billing", {TopicPartition("orders", 0): 42})
     client.fetch("billing")
+
+`AsyncOffsetClient` is the same for asyncio.
 """
 
 from offsetd_clients.admin_values import (
@@ -21,6 +23,8 @@ from offsetd_clients.admin_values import (
     UncleanablePartition,
     UpdatedConfig,
 )
+from offsetd_clients.aio.client import AsyncOffsetClient
+from offsetd_clients.aio.watch import AsyncOffsetWatch
 from offsetd_clients.change_values import (
     AuditEvent,
     Bounds,
@@ -33,7 +37,6 @@ from offsetd_clients.change_values import (
     ShiftBy,
     ToOffset,
 )
-from offsetd_clients.client import OffsetClient
 from offsetd_clients.errors import (
     ClientClosed,
     CommitConflict,
@@ -71,14 +74,13 @@ from offsetd_clients.errors import (
     UnknownMember,
     UnstableOffsets,
 )
-from offsetd_clients.history import (
+from offsetd_clients.history_values import (
     OffsetEvent,
     OffsetEvents,
-    OffsetWatch,
     RestoredGroup,
     RestoredOffset,
 )
-from offsetd_clients.membership import (
+from offsetd_clients.membership_values import (
     JoinedGroup,
     JoinedMember,
     Membership,
@@ -86,6 +88,8 @@ from offsetd_clients.membership import (
     RemovedMembers,
 )
 from offsetd_clients.retry import RetryPolicy
+from offsetd_clients.sync.client import OffsetClient
+from offsetd_clients.sync.watch import OffsetWatch
 from offsetd_clients.values import (
     CommittedOffset,
     DeletedGroup,
@@ -106,6 +110,8 @@ from offsetd_clients.values import (
 )
 
 __all__ = [
+    "AsyncOffsetClient",
+    "AsyncOffsetWatch",
     "AuditEvent",
     "BlockedRetention",
     "Bounds",

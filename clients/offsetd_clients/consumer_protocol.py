@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 
 from offsetd_clients.assignors import ASSIGNORS, Subscription
-from offsetd_clients.membership import JoinedGroup
+from offsetd_clients.membership_values import JoinedGroup
 from offsetd_clients.values import TopicPartition
 
 _VERSION = 3

@@ -86,6 +86,17 @@ class ClientClosed(OffsetdError):
         return self.code == "CANCELLED"
 
 
+def closed_before() -> ClientClosed:
+    """The error of a call that was not made."""
+    return ClientClosed(Failure(code="FAILED_PRECONDITION", message="the client is closed"))
+
+
+def closed_while_waiting() -> ClientClosed:
+    """The error of a call that may have been answered."""
+    message = "the client was closed while an answer was awaited"
+    return ClientClosed(Failure(code="CANCELLED", message=message))
+
+
 class InvalidRequest(OffsetdError):
     """The request breaks a rule; nothing happened, and `field_violations` says which rule."""
 

@@ -1,11 +1,11 @@
-"""Values to messages and back, without IO: what a sync and an aio client share."""
+"""Values to messages and back, without IO: what both clients share."""
 
 import json
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import SupportsIndex, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -311,6 +311,12 @@ def error_in(status: Status) -> OffsetdError:
     """The error of one of several things that were asked for in a call."""
     details = status.SerializeToString()
     return error_of(failure_of(Code.Name(status.code), status.message, details))
+
+
+def call_failure(error: Any) -> Failure:
+    """A failed call, as gRPC raises it."""
+    details = dict(error.trailing_metadata() or ()).get(STATUS_DETAILS_KEY)
+    return failure_of(error.code().name, error.details() or "", details)
 
 
 def failure_of(code: str, message: str, status_details: bytes | None) -> Failure:

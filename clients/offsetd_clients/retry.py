@@ -1,8 +1,9 @@
 """When a call is made again: while the server is unavailable, within one deadline for all tries."""
 
+import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import attrs
@@ -39,6 +40,7 @@ class RetryPolicy:
     wait_initial_s: float = attrs.field(default=0.1, validator=_check_seconds)
     wait_max_s: float = attrs.field(default=2.0, validator=_check_seconds)
     sleep: Callable[[float], None] = time.sleep
+    sleep_async: Callable[[float], Awaitable[None]] = asyncio.sleep
     monotonic_s: Callable[[], float] = time.monotonic
 
     def call(self, attempt: Callable[[float], Answer]) -> Answer:
@@ -48,45 +50,76 @@ class RetryPolicy:
         the request, so a late first try is not applied twice. Raises the last attempt's error.
         What lost a comparison, say, is for the caller to decide.
         """
-        deadline_s = self.monotonic_s() + self.timeout_s
-        failure: OffsetdError | None = None
+        tries = _Tries(self)
 
         def attempt_in_time() -> Answer:
-            nonlocal failure
-            left_s = deadline_s - self.monotonic_s()
-            if left_s <= 0 and failure is not None:
-                raise failure  # A wait took longer than asked. This says more than "too late".
             try:
-                return attempt(min(left_s, self._try_timeout_s()))
+                return attempt(tries.next_timeout_s())
             except OffsetdError as error:
-                if failure is not None:
-                    error.earlier_outcome_unknown = failure.outcome_unknown
-                failure = error
+                tries.note(error)
                 raise
-
-        def is_out_of_time(state: tenacity.RetryCallState) -> bool:
-            return self.monotonic_s() + state.upcoming_sleep >= deadline_s
 
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(_is_retriable),
-            wait=self._wait_s,
-            stop=is_out_of_time,
+            wait=tries.wait_s,
+            stop=tries.is_out_of_time,
             sleep=self.sleep,
             reraise=True,
         )
         return retrying(attempt_in_time)
 
-    def _try_timeout_s(self) -> float:
-        if self.try_timeout_s is not None:
-            return self.try_timeout_s
-        return max(self.timeout_s / 2, TRY_TIMEOUT_S_MIN)
+    async def call_async(self, attempt: Callable[[float], Awaitable[Answer]]) -> Answer:
+        """As `call`, of what is to be awaited."""
+        tries = _Tries(self)
 
-    def _wait_s(self, state: tenacity.RetryCallState) -> float:
-        spread = tenacity.wait_random_exponential(self.wait_initial_s, self.wait_max_s)(state)
-        error = state.outcome.exception() if state.outcome else None
-        asked = error.failure.retry_after_s if isinstance(error, OffsetdError) else None
+        async def attempt_in_time() -> Answer:
+            try:
+                return await attempt(tries.next_timeout_s())
+            except OffsetdError as error:
+                tries.note(error)
+                raise
+
+        retrying = tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception(_is_retriable),
+            wait=tries.wait_s,
+            stop=tries.is_out_of_time,
+            sleep=self.sleep_async,
+            reraise=True,
+        )
+        return await retrying(attempt_in_time)
+
+
+class _Tries:
+    """The tries of one call: how long each may take, what went wrong, and when it is enough."""
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._policy = policy
+        self._deadline_s = policy.monotonic_s() + policy.timeout_s
+        self._failure: OffsetdError | None = None
+
+    def next_timeout_s(self) -> float:
+        left_s = self._deadline_s - self._policy.monotonic_s()
+        if left_s <= 0 and self._failure is not None:
+            raise self._failure  # A wait took longer than asked. This says more than "too late".
+        of_one_s = self._policy.try_timeout_s
+        if of_one_s is None:
+            of_one_s = max(self._policy.timeout_s / 2, TRY_TIMEOUT_S_MIN)
+        return min(left_s, of_one_s)
+
+    def note(self, error: OffsetdError) -> None:
+        if self._failure is not None and error is not self._failure:
+            error.earlier_outcome_unknown = self._failure.outcome_unknown
+        self._failure = error
+
+    def wait_s(self, state: tenacity.RetryCallState) -> float:
+        policy = self._policy
+        spread = tenacity.wait_random_exponential(policy.wait_initial_s, policy.wait_max_s)(state)
+        asked = self._failure.failure.retry_after_s if self._failure is not None else None
         # All who were sent away at once must not come back at once.
         return spread + (asked or 0.0)
+
+    def is_out_of_time(self, state: tenacity.RetryCallState) -> bool:
+        return self._policy.monotonic_s() + state.upcoming_sleep >= self._deadline_s
 
 
 def _is_retriable(error: BaseException) -> bool:

@@ -18,7 +18,7 @@ from server_process import ServerProcess, poll
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from offsetd_clients.history import OffsetEvent
+    from offsetd_clients.history_values import OffsetEvent
 
 WAIT_SECONDS = 60
 MILLISECOND = timedelta(milliseconds=1)  # What the times of commits are counted in.

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_WRONG_USE, Terminal
-from offsetd_clients.client import ADDRESS_DEFAULT, ADDRESS_VARIABLE, OffsetClient
+from offsetd_clients.connection import ADDRESS_DEFAULT, ADDRESS_VARIABLE
 from offsetd_clients.errors import (
     CommitConflict,
     InvalidImport,
@@ -17,6 +17,7 @@ from offsetd_clients.errors import (
     PartitionsRefused,
 )
 from offsetd_clients.retry import TIMEOUT_S_MAX, RetryPolicy
+from offsetd_clients.sync.client import OffsetClient
 
 TIMEOUT_S_DEFAULT = 10.0
 

@@ -19,7 +19,7 @@ from offsetd_clients.cli.each_group import each_group, report_failures
 from offsetd_clients.cli.offsets import FETCH_COLUMNS, fetch_rows
 from offsetd_clients.cli.options import GroupsArgument
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal
-from offsetd_clients.membership import MemberToRemove, RemovedMembers
+from offsetd_clients.membership_values import MemberToRemove, RemovedMembers
 from offsetd_clients.values import DeletedGroup, Group, GroupState, GroupType
 
 LIST_COLUMNS = ("group", "type", "state", "protocol_type", "retention")

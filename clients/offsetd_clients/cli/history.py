@@ -17,7 +17,8 @@ from offsetd_clients.cli.group_reset import parse_time
 from offsetd_clients.cli.offsets import INT64_MAX
 from offsetd_clients.cli.options import GroupArgument, ReasonOption, TopicsOption
 from offsetd_clients.cli.terminal import OutputFormat, Row, Terminal, printable, time_text
-from offsetd_clients.history import OffsetEvent, OffsetWatch, RestoredOffset
+from offsetd_clients.history_values import OffsetEvent, RestoredOffset
+from offsetd_clients.sync.watch import OffsetWatch
 
 EVENT_COLUMNS = (
     "time",

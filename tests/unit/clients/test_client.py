@@ -1,4 +1,4 @@
-"""offsetd_clients.client"""
+"""offsetd_clients.sync.client"""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""offsetd_clients.client: a connection whose other end is gone, and says nothing."""
+"""offsetd_clients.connection: a connection whose other end is gone, and says nothing."""
 
 import contextlib
 import socket
@@ -10,8 +10,8 @@ import attrs
 import pytest
 from offsetd.v1 import offset_service_pb2, types_pb2
 from offsetd_clients import OffsetClient, RetryPolicy, TopicPartition
-from offsetd_clients import client as client_module
-from offsetd_clients.client import CHANNEL_OPTIONS
+from offsetd_clients.connection import CHANNEL_OPTIONS
+from offsetd_clients.sync import transport
 
 COMMITTED = offset_service_pb2.CommitOffsetsResponse(
     revision=types_pb2.Revision(log_partition=12, log_offset=7)
@@ -77,7 +77,7 @@ def test_a_connection_that_went_dead_is_replaced_within_the_call(
     # The client's own options, only that less patience is spent.
     quicker = ("grpc.keepalive_time_ms", "grpc.keepalive_timeout_ms", "grpc.http2.ping_timeout_ms")
     options = [(name, 500 if name in quicker else value) for name, value in CHANNEL_OPTIONS]
-    monkeypatch.setattr(client_module, "CHANNEL_OPTIONS", options)
+    monkeypatch.setattr(transport, "CHANNEL_OPTIONS", options)
     fake_server.will_answer("CommitOffsets", COMMITTED, COMMITTED)
     offsets = {TopicPartition("orders", 0): 1}
     with OffsetClient(road.address, retry=RetryPolicy(timeout_s=40)) as client:

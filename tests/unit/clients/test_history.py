@@ -13,7 +13,8 @@ from offsetd_clients import OffsetClient, RetryPolicy, TopicPartition
 from offsetd_clients.cli.application import run
 from offsetd_clients.cli.terminal import Terminal
 from offsetd_clients.errors import InvalidRequest, OverLimit
-from offsetd_clients.history import OffsetEvent, OffsetWatch
+from offsetd_clients.history_values import OffsetEvent
+from offsetd_clients.sync.watch import OffsetWatch
 
 T0 = datetime(2026, 11, 21, 8, tzinfo=UTC)
 
@@ -89,12 +90,12 @@ class Script:
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[OffsetWatch, Script]]:
-    monkeypatch.setattr("offsetd_clients.history.time.sleep", lambda _: None)
+    monkeypatch.setattr("offsetd_clients.sync.watch.sleep", lambda _: None)
 
     def watch(*calls: list[Any], **fields: Any) -> tuple[OffsetWatch, Script]:
         client = OffsetClient("127.0.0.1:1", retry=RetryPolicy(timeout_s=5))
         script = Script(*calls)
-        client._offsets.WatchOffsets = script
+        client._channel._methods["WatchOffsets"] = script
         return client.watch_offsets(**fields), script
 
     return watch
@@ -248,9 +249,7 @@ def test_watch_prints_events_and_then_where_to_go_on(
     offsetd: Any, monkeypatch: pytest.MonkeyPatch, output: str, expected: str
 ) -> None:
     script = Script([answer(token="a"), answer(event(5, 50), token="b"), KeyboardInterrupt()])
-    monkeypatch.setattr(
-        "offsetd_clients.history.OffsetWatch._open", lambda _, request: script(request)
-    )
+    monkeypatch.setattr("offsetd_clients.sync.transport.Channel._method", lambda *_: script)
     code, out, err = offsetd("watch", "g", "--from", "oldest", "-o", output)
     assert code == 0
     assert expected.replace(" ", "") in out.replace(" ", "")

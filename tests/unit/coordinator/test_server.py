@@ -14,7 +14,7 @@ import grpc.aio
 import pytest
 import structlog
 from offsetd.v1 import offset_service_pb2, offset_service_pb2_grpc
-from offsetd_clients.client import CHANNEL_OPTIONS
+from offsetd_clients.connection import CHANNEL_OPTIONS
 from offsetd_coordinator import server
 from offsetd_coordinator.combined_settings import journal_bytes_needed
 from offsetd_coordinator.flusher import FlushDefect

@@ -1,17 +1,12 @@
 """What administrators do with many offsets: resets, clones, files; and what was done."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
 from typing import Any
-from uuid import uuid4
-
-import grpc
-from offsetd.v1 import admin_service_pb2
-from offsetd.v1.admin_service_pb2_grpc import AdminServiceStub
-from offsetd.v1.group_service_pb2_grpc import GroupServiceStub
-from offsetd.v1.offset_service_pb2_grpc import OffsetServiceStub
 
 from offsetd_clients import change_messages
+from offsetd_clients.aio.calls import Calls, new_id
+from offsetd_clients.aio.transport import Answers
 from offsetd_clients.change_messages import ResetTarget
 from offsetd_clients.change_values import (
     AuditEvent,
@@ -21,20 +16,13 @@ from offsetd_clients.change_values import (
     OffsetFormat,
     ResetOffsets,
 )
-from offsetd_clients.errors import OffsetdError
-from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.values import TopicPartition
 
 
-class ChangeCalls:
+class ChangeCalls(Calls):
     """The part of a client that administrators need."""
 
-    _offsets: OffsetServiceStub
-    _groups: GroupServiceStub
-    _admin: AdminServiceStub
-    _retry: RetryPolicy
-
-    def reset_offsets(
+    async def reset_offsets(
         self,
         group_id: str,
         target: ResetTarget,
@@ -63,13 +51,13 @@ class ChangeCalls:
             topics=topics,
             bounds=bounds or {},
             force=force,
-            request_id=request_id or uuid4().hex,
+            request_id=request_id or new_id(),
             validate_only=validate_only,
             reason=reason,
         )
-        return change_messages.reset_offsets(self._call(self._offsets.ResetOffsets, request))
+        return change_messages.reset_offsets(await self._call("ResetOffsets", request))
 
-    def fetch_bounds(
+    async def fetch_bounds(
         self, partitions: Iterable[TopicPartition] = (), *, topics: Iterable[str] = ()
     ) -> dict[TopicPartition, Bounds]:
         """What partitions, and all those of `topics`, have by the Kafka cluster the server asks.
@@ -77,9 +65,9 @@ class ChangeCalls:
         What that does not have is left out; empty where the server has no cluster to ask.
         """
         request = change_messages.fetch_bounds_request(partitions, topics)
-        return change_messages.fetched_bounds(self._call(self._offsets.FetchBounds, request))
+        return change_messages.fetched_bounds(await self._call("FetchBounds", request))
 
-    def clone_group(
+    async def clone_group(
         self,
         source_group_id: str,
         target_group_id: str,
@@ -100,20 +88,20 @@ class ChangeCalls:
             target_group_id,
             topics=topics,
             overwrite=overwrite,
-            request_id=request_id or uuid4().hex,
+            request_id=request_id or new_id(),
             validate_only=validate_only,
             reason=reason,
         )
-        return change_messages.cloned_group(self._call(self._groups.CloneGroup, request))
+        return change_messages.cloned_group(await self._call("CloneGroup", request))
 
-    def export_offsets(
+    async def export_offsets(
         self,
         file_format: OffsetFormat,
         group_ids: Iterable[str] = (),
         *,
         group_id_prefix: str = "",
         topics: Iterable[str] = (),
-    ) -> Iterator[bytes]:
+    ) -> AsyncIterator[bytes]:
         """Yields a file with offsets, piece by piece; no groups: all that begin with the prefix.
 
         Where it raises later than at the first piece, what came until then is not the whole.
@@ -121,43 +109,53 @@ class ChangeCalls:
         request = change_messages.export_offsets_request(
             file_format, group_ids=group_ids, group_id_prefix=group_id_prefix, topics=topics
         )
-        first, responses = self._call(self._begin_export, request)
+
+        async def begin(_timeout_s: float) -> tuple[Any, Answers]:
+            """The first piece, or None, and the rest; of which each may take its time."""
+            answers = self._channel.stream("ExportOffsets", request, self._retry.timeout_s)
+            return await anext(answers, None), answers
+
+        first, answers = await self._retry.call_async(begin)
         if first is None:
             return
         try:
             yield first.content
-            for response in responses:
+            async for response in answers:
                 yield response.content
-        except grpc.RpcError as error:
-            raise self._error_of(error) from error
         finally:
-            responses.cancel()
+            answers.cancel()
 
-    def import_offsets(
+    async def import_offsets(
         self,
         content: bytes,
         file_format: OffsetFormat,
         *,
         group_id: str = "",
+        keep_commit_times: bool = False,
+        is_unaudited: bool = False,
         validate_only: bool = False,
         reason: str = "",
         request_id: str | None = None,
     ) -> tuple[ImportedGroup, ...]:
         """Commits the offsets of a file, each group as a whole; an error of one stops no other.
 
+        `keep_commit_times`: as they are in the file. `is_unaudited`: the audit log keeps nothing of
+        it, as of commits; then there is no `reason`.
         Raises `InvalidImport`, and then nothing was imported, if a line of it is not good.
         """
         requests = change_messages.import_offsets_requests(
             content,
             file_format,
             group_id=group_id,
-            request_id=request_id or uuid4().hex,
+            keep_commit_times=keep_commit_times,
+            is_unaudited=is_unaudited,
+            request_id=request_id or new_id(),
             validate_only=validate_only,
             reason=reason,
         )
-        return change_messages.imported_groups(self._call(self._import, requests))
+        return change_messages.imported_groups(await self._call("ImportOffsets", requests))
 
-    def list_audit_events(
+    async def list_audit_events(
         self,
         *,
         methods: Iterable[str] = (),
@@ -165,7 +163,7 @@ class ChangeCalls:
         start_time: datetime | None = None,
         end_time: datetime | None = None,
         page_size: int = 0,
-    ) -> Iterator[AuditEvent]:
+    ) -> AsyncIterator[AuditEvent]:
         """Yields what administrators did, the newest first, page after page."""
         request = change_messages.list_audit_events_request(
             methods=methods,
@@ -175,25 +173,9 @@ class ChangeCalls:
             page_size=page_size,
         )
         while True:
-            response = self._call(self._admin.ListAuditEvents, request)
-            yield from change_messages.audit_events(response)
+            response = await self._call("ListAuditEvents", request)
+            for event in change_messages.audit_events(response):
+                yield event
             if not response.next_page_token:
                 return
             request.page_token = response.next_page_token
-
-    def _begin_export(self, request: Any, *, timeout: float) -> tuple[Any, Any]:
-        """The first piece, or None, and the rest; of which each may take its time."""
-        del timeout  # Of one try; this is the whole.
-        responses = self._admin.ExportOffsets(request, timeout=self._retry.timeout_s)
-        return next(responses, None), responses
-
-    def _import(
-        self, requests: list[admin_service_pb2.ImportOffsetsRequest], *, timeout: float
-    ) -> Any:
-        return self._admin.ImportOffsets(iter(requests), timeout=timeout)
-
-    def _call(self, method: Any, request: Any) -> Any:
-        raise NotImplementedError
-
-    def _error_of(self, error: grpc.RpcError) -> OffsetdError:
-        raise NotImplementedError

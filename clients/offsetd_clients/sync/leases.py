@@ -1,3 +1,4 @@
+# Made from aio/leases.py by .ci/sync_from_aio: change that, then run `make sync`.
 """Leases and retention of groups: for a writer that never joins, and is to be the only one.
 
 It acquires, commits with the lease's epoch, renews well within the ttl, and stops when a call
@@ -5,25 +6,16 @@ raises `EpochFenced`: then another has taken over. The ttl begins before the ans
 is counted from before the call.
 """
 
-import operator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, SupportsIndex
-from uuid import uuid4
+from typing import SupportsIndex
 
-from offsetd.v1 import group_service_pb2
-from offsetd.v1.group_service_pb2_grpc import GroupServiceStub
-
-from offsetd_clients import messages
+from offsetd_clients import lease_messages, messages
+from offsetd_clients.sync.calls import Calls, new_id
 from offsetd_clients.values import Lease, Retention, Revision
 
-if TYPE_CHECKING:
-    import grpc
 
-
-class LeaseCalls:
+class LeaseCalls(Calls):
     """The part of a client that single writers need."""
-
-    _groups: GroupServiceStub
 
     def acquire_group(
         self,
@@ -41,38 +33,29 @@ class LeaseCalls:
         is: the same holder gets the lease anew. `force` takes it from whoever has it. Raises
         `GroupNotEmpty` while the group has members.
         """
-        with messages.building("acquire"):
-            request = group_service_pb2.AcquireGroupRequest(
-                group_id=group_id,
-                holder=holder,
-                ttl=ttl,
-                force=force,
-                reason=reason,
-                request_id=request_id or uuid4().hex,
-            )
-        return messages.lease_of(self._call(self._groups.AcquireGroup, request).lease)
+        request = lease_messages.acquire_request(
+            group_id,
+            holder,
+            ttl=ttl,
+            force=force,
+            reason=reason,
+            request_id=request_id or new_id(),
+        )
+        return messages.lease_of((self._call("AcquireGroup", request)).lease)
 
     def renew_group(
         self, group_id: str, epoch: SupportsIndex, *, ttl: timedelta | None = None
     ) -> Lease:
         """Extends a lease, from now on, by `ttl` or else its own; raises `EpochFenced`."""
-        with messages.building("renew"):
-            request = group_service_pb2.RenewGroupRequest(
-                group_id=group_id, epoch=operator.index(epoch), ttl=ttl
-            )
-        return messages.lease_of(self._call(self._groups.RenewGroup, request).lease)
+        request = lease_messages.renew_request(group_id, epoch, ttl=ttl)
+        return messages.lease_of((self._call("RenewGroup", request)).lease)
 
     def release_group(
         self, group_id: str, epoch: SupportsIndex, *, request_id: str | None = None
     ) -> Revision:
         """Gives a lease up: its epoch is over. Raises `EpochFenced` if it was before."""
-        with messages.building("release"):
-            request = group_service_pb2.ReleaseGroupRequest(
-                group_id=group_id,
-                epoch=operator.index(epoch),
-                request_id=request_id or uuid4().hex,
-            )
-        return messages.revision_of(self._call(self._groups.ReleaseGroup, request).revision)
+        request = lease_messages.release_request(group_id, epoch, request_id=request_id or new_id())
+        return messages.revision_of((self._call("ReleaseGroup", request)).revision)
 
     def update_group(
         self,
@@ -88,17 +71,13 @@ class LeaseCalls:
 
         Returns None if nothing was to change. Raises `GroupNotFound` unless it may be missing.
         """
-        with messages.building("update group"):
-            request = group_service_pb2.UpdateGroupRequest(
-                group_id=group_id,
-                retention=messages.retention_message(retention),
-                allow_missing=allow_missing,
-                validate_only=validate_only,
-                reason=reason,
-                request_id=request_id or uuid4().hex,
-            )
-        response = self._call(self._groups.UpdateGroup, request)
+        request = lease_messages.update_group_request(
+            group_id,
+            retention=retention,
+            allow_missing=allow_missing,
+            validate_only=validate_only,
+            reason=reason,
+            request_id=request_id or new_id(),
+        )
+        response = self._call("UpdateGroup", request)
         return messages.revision_of(response.revision) if response.HasField("revision") else None
-
-    def _call(self, method: "grpc.UnaryUnaryMultiCallable[Any, Any]", request: Any) -> Any:
-        raise NotImplementedError

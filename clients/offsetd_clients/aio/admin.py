@@ -1,0 +1,139 @@
+"""The server: its state, its log, its settings."""
+
+from collections.abc import Iterable, Mapping
+from typing import SupportsIndex
+
+from offsetd.v1.admin_service_pb2 import GetServerInfoRequest
+
+from offsetd_clients import admin_messages, messages
+from offsetd_clients.admin_values import (
+    CompactedLog,
+    ConfigSetting,
+    DeletedRecords,
+    LogPartition,
+    RetriedPartition,
+    UpdatedConfig,
+)
+from offsetd_clients.aio.calls import Calls, new_id
+from offsetd_clients.values import ServerInfo
+
+
+class AdminCalls(Calls):
+    """The part of a client that operators need."""
+
+    async def get_server_info(self) -> ServerInfo:
+        """The server; answered while it loads, too."""
+        return messages.server_info(await self._call("GetServerInfo", GetServerInfoRequest()))
+
+    async def is_serving(self, service: str = "") -> bool:
+        """What the server says of its health, or of a service's; `offsetd.cleaner` is one."""
+        request = admin_messages.health_request(service)
+        return admin_messages.says_serving(await self._call("Check", request))
+
+    async def describe_log(
+        self, topic: str = "", partitions: Iterable[SupportsIndex] = ()
+    ) -> tuple[LogPartition, ...]:
+        """Partitions of a topic's log; of the offsets' and all of them unless told otherwise."""
+        request = admin_messages.describe_log_request(topic, partitions)
+        return admin_messages.log_partitions(await self._call("DescribeLog", request))
+
+    async def compact_log(
+        self,
+        topic: str = "",
+        partitions: Iterable[SupportsIndex] = (),
+        *,
+        roll_active: bool = False,
+        validate_only: bool = False,
+        reason: str = "",
+        request_id: str | None = None,
+    ) -> CompactedLog:
+        """Compacts partitions once, and waits for that; `validate_only`: what that would save.
+
+        After `DeadlineExceeded` the rounds go on. Raises `PolicyViolation` where the topic is not
+        compacted.
+        """
+        request = admin_messages.compact_log_request(
+            topic,
+            partitions,
+            roll_active=roll_active,
+            request_id=request_id or new_id(),
+            validate_only=validate_only,
+            reason=reason,
+        )
+        return admin_messages.compacted_log(await self._call("CompactLog", request))
+
+    async def retry_partition(
+        self,
+        partition: SupportsIndex,
+        topic: str = "",
+        *,
+        validate_only: bool = False,
+        reason: str = "",
+        request_id: str | None = None,
+    ) -> RetriedPartition:
+        """Lets a partition that could not be cleaned be tried again at once."""
+        request = admin_messages.retry_partition_request(
+            topic,
+            partition,
+            request_id=request_id or new_id(),
+            validate_only=validate_only,
+            reason=reason,
+        )
+        return admin_messages.retried_partition(await self._call("RetryPartition", request))
+
+    async def delete_records(
+        self,
+        topic: str,
+        partition: SupportsIndex,
+        offset: SupportsIndex | None,
+        *,
+        validate_only: bool = False,
+        reason: str = "",
+        request_id: str | None = None,
+    ) -> DeletedRecords:
+        """Deletes what lies below `offset`, or (None) all there is now.
+
+        Raises `PolicyViolation` where the topic's policy does not delete, `OffsetOutOfRange` above
+        the log's end.
+        """
+        request = admin_messages.delete_records_request(
+            topic,
+            partition,
+            offset,
+            request_id=request_id or new_id(),
+            validate_only=validate_only,
+            reason=reason,
+        )
+        return admin_messages.deleted_records(await self._call("DeleteRecords", request))
+
+    async def describe_config(
+        self, topic: str = "", names: Iterable[str] = ()
+    ) -> tuple[ConfigSetting, ...]:
+        """Settings by name, of a topic or else of the server; no names: all of them."""
+        request = admin_messages.describe_config_request(topic, names)
+        response = await self._call("DescribeConfig", request)
+        return admin_messages.config_settings(response.settings)
+
+    async def update_config(
+        self,
+        changes: Mapping[str, str],
+        *,
+        remove: Iterable[str] = (),
+        topic: str = "",
+        validate_only: bool = False,
+        reason: str = "",
+        request_id: str | None = None,
+    ) -> UpdatedConfig:
+        """Sets some settings of a topic or else of the server, and takes others back: all or none.
+
+        They count at once, and after a restart.
+        """
+        request = admin_messages.update_config_request(
+            changes,
+            topic=topic,
+            remove=remove,
+            request_id=request_id or new_id(),
+            validate_only=validate_only,
+            reason=reason,
+        )
+        return admin_messages.updated_config(await self._call("UpdateConfig", request))

@@ -1,0 +1,32 @@
+"""How each part of a client makes its calls."""
+
+from typing import Any
+from uuid import uuid4
+
+import attrs
+
+from offsetd_clients.aio.transport import Channel
+from offsetd_clients.retry import RetryPolicy
+
+
+class Calls:
+    """What every part of a client builds on: a channel, and when a call is made again."""
+
+    _channel: Channel
+    _retry: RetryPolicy
+
+    async def _call(self, name: str, request: Any, *, wait_s: float | None = None) -> Any:
+        """The answer. `wait_s`: one that others may keep waiting so long."""
+
+        async def attempt(timeout_s: float) -> Any:
+            return await self._channel.call(name, request, timeout_s)
+
+        retry = self._retry
+        if wait_s is not None:
+            retry = attrs.evolve(retry, timeout_s=wait_s, try_timeout_s=wait_s)
+        return await retry.call_async(attempt)
+
+
+def new_id() -> str:
+    """A name for a request."""
+    return uuid4().hex

@@ -1,0 +1,49 @@
+"""AsyncOffsetClient: every call."""
+
+from types import TracebackType
+from typing import Self
+
+from offsetd_clients.aio.admin import AdminCalls
+from offsetd_clients.aio.changes import ChangeCalls
+from offsetd_clients.aio.groups import GroupCalls
+from offsetd_clients.aio.history import HistoryCalls
+from offsetd_clients.aio.leases import LeaseCalls
+from offsetd_clients.aio.membership import MembershipCalls
+from offsetd_clients.aio.offsets import OffsetCalls
+from offsetd_clients.aio.transport import Channel
+from offsetd_clients.connection import address_of
+from offsetd_clients.retry import RetryPolicy
+
+
+class AsyncOffsetClient(
+    OffsetCalls, GroupCalls, MembershipCalls, LeaseCalls, ChangeCalls, HistoryCalls, AdminCalls
+):
+    """Commits, fetches and deletes the offsets of consumer groups; every OK is on the disk.
+
+    Safe to share between all that run beside each other, not across a fork. Each call makes as
+    many tries as fit into the retry policy's deadline while the server is unavailable; a write
+    carries a request id, so that a try whose answer was lost is not applied twice. Every call may
+    raise `OffsetdError`, and TypeError for an argument that is none of its kind. Whole numbers may
+    be numpy's.
+    """
+
+    def __init__(self, address: str | None = None, *, retry: RetryPolicy | None = None) -> None:
+        """Connects when first used. `address`: `host:port`, or what `OFFSETD_ADDRESS` says."""
+        self.address = address_of(address)
+        self._retry = retry or RetryPolicy()
+        self._channel = Channel(self.address)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the connection; calls in flight, and all later ones, raise `ClientClosed`."""
+        await self._channel.close()

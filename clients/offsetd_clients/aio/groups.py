@@ -1,0 +1,62 @@
+"""Groups: listed, looked at, deleted."""
+
+from collections.abc import AsyncIterator, Iterable
+
+from offsetd_clients import messages
+from offsetd_clients.aio.calls import Calls, new_id
+from offsetd_clients.values import DeletedGroup, Group, GroupListing, GroupState, GroupType
+
+
+class GroupCalls(Calls):
+    """The part of a client that looks at groups."""
+
+    async def delete_group(
+        self,
+        group_id: str,
+        *,
+        validate_only: bool = False,
+        reason: str = "",
+        request_id: str | None = None,
+    ) -> DeletedGroup:
+        """Deletes an empty group with its offsets; raises `GroupNotFound`, `GroupNotEmpty`."""
+        request = messages.delete_group_request(
+            group_id,
+            request_id=request_id or new_id(),
+            validate_only=validate_only,
+            reason=reason,
+        )
+        return messages.deleted_group(await self._call("DeleteGroup", request))
+
+    async def list_groups(
+        self,
+        *,
+        states: Iterable[GroupState] = (),
+        types: Iterable[GroupType] = (),
+        group_id_prefix: str = "",
+        page_size: int = 0,
+    ) -> AsyncIterator[GroupListing]:
+        """Yields groups in the log's order, page after page; no states, no types: any.
+
+        Not a snapshot: groups that come and go meanwhile may be in it or not.
+        """
+        states, types = messages.several("states", states), messages.several("types", types)
+        page_token = ""
+        while True:
+            request = messages.list_groups_request(
+                states=states,
+                types=types,
+                group_id_prefix=group_id_prefix,
+                page_size=page_size,
+                page_token=page_token,
+            )
+            response = await self._call("ListGroups", request)
+            for listing in messages.listed_groups(response):
+                yield listing
+            page_token = response.next_page_token
+            if not page_token:
+                return
+
+    async def get_group(self, group_id: str) -> Group:
+        """One group in full; raises `GroupNotFound`."""
+        request = messages.get_group_request(group_id)
+        return messages.group_of((await self._call("GetGroup", request)).group)

@@ -1,0 +1,82 @@
+"""Leases and retention of groups: for a writer that never joins, and is to be the only one.
+
+It acquires, commits with the lease's epoch, renews well within the ttl, and stops when a call
+raises `EpochFenced`: then another has taken over. The ttl begins before the answer arrives, so it
+is counted from before the call.
+"""
+
+from datetime import timedelta
+from typing import SupportsIndex
+
+from offsetd_clients import lease_messages, messages
+from offsetd_clients.aio.calls import Calls, new_id
+from offsetd_clients.values import Lease, Retention, Revision
+
+
+class LeaseCalls(Calls):
+    """The part of a client that single writers need."""
+
+    async def acquire_group(
+        self,
+        group_id: str,
+        holder: str,
+        *,
+        ttl: timedelta | None = None,
+        force: bool = False,
+        reason: str = "",
+        request_id: str | None = None,
+    ) -> Lease:
+        """Takes the group's lease; raises `LeaseHeld` while another holder has it.
+
+        Each lease has a larger epoch than all before it, and fences them. `holder` says who this
+        is: the same holder gets the lease anew. `force` takes it from whoever has it. Raises
+        `GroupNotEmpty` while the group has members.
+        """
+        request = lease_messages.acquire_request(
+            group_id,
+            holder,
+            ttl=ttl,
+            force=force,
+            reason=reason,
+            request_id=request_id or new_id(),
+        )
+        return messages.lease_of((await self._call("AcquireGroup", request)).lease)
+
+    async def renew_group(
+        self, group_id: str, epoch: SupportsIndex, *, ttl: timedelta | None = None
+    ) -> Lease:
+        """Extends a lease, from now on, by `ttl` or else its own; raises `EpochFenced`."""
+        request = lease_messages.renew_request(group_id, epoch, ttl=ttl)
+        return messages.lease_of((await self._call("RenewGroup", request)).lease)
+
+    async def release_group(
+        self, group_id: str, epoch: SupportsIndex, *, request_id: str | None = None
+    ) -> Revision:
+        """Gives a lease up: its epoch is over. Raises `EpochFenced` if it was before."""
+        request = lease_messages.release_request(group_id, epoch, request_id=request_id or new_id())
+        return messages.revision_of((await self._call("ReleaseGroup", request)).revision)
+
+    async def update_group(
+        self,
+        group_id: str,
+        *,
+        retention: Retention,
+        allow_missing: bool = False,
+        validate_only: bool = False,
+        reason: str = "",
+        request_id: str | None = None,
+    ) -> Revision | None:
+        """Sets how long a group's offsets are kept: a time, "never", or None for the server's.
+
+        Returns None if nothing was to change. Raises `GroupNotFound` unless it may be missing.
+        """
+        request = lease_messages.update_group_request(
+            group_id,
+            retention=retention,
+            allow_missing=allow_missing,
+            validate_only=validate_only,
+            reason=reason,
+            request_id=request_id or new_id(),
+        )
+        response = await self._call("UpdateGroup", request)
+        return messages.revision_of(response.revision) if response.HasField("revision") else None

@@ -1,0 +1,114 @@
+"""Classic membership: the calls of a member, and what it is told. The consumer's business is above.
+
+A member joins, and if it leads assigns (`assignors`), syncs, and then sends heartbeats. Where one
+of these raises `RebalanceInProgress`, `IllegalGeneration` or `UnknownMember` it joins again, after
+`UnknownMember` without its member id.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from offsetd_clients import membership_messages
+from offsetd_clients.aio.calls import Calls, new_id
+from offsetd_clients.errors import MemberIdRequired, OffsetdError
+from offsetd_clients.membership_values import (
+    JoinedGroup,
+    Membership,
+    MemberToRemove,
+    RemovedMembers,
+)
+from offsetd_clients.retry import TIMEOUT_S_MAX
+
+JOIN_TIMEOUT_S_MIN = 310.0
+"""Longer than the server keeps a new member waiting."""
+
+
+class MembershipCalls(Calls):
+    """The part of a client that members need."""
+
+    async def join_group(
+        self,
+        group_id: str,
+        protocols: Mapping[str, bytes],
+        *,
+        member_id: str = "",
+        instance_id: str | None = None,
+        client_id: str = "offsetd",
+        protocol_type: str = "consumer",
+        session_timeout_s: float = 45.0,
+        rebalance_timeout_s: float = 300.0,
+        reason: str = "",
+    ) -> JoinedGroup:
+        """Joins, and waits until the next generation begins: at the longest `rebalance_timeout_s`.
+
+        `protocols`: what the member says under each assignor that it knows, the preferred one
+        first. A new member is told its id first and joins with it, without the caller's doing.
+        """
+        request = membership_messages.join_request(
+            group_id,
+            protocols,
+            member_id=member_id,
+            instance_id=instance_id,
+            client_id=client_id,
+            protocol_type=protocol_type,
+            session_timeout_s=session_timeout_s,
+            rebalance_timeout_s=rebalance_timeout_s,
+            reason=reason,
+        )
+        wait_s = min(max(JOIN_TIMEOUT_S_MIN, rebalance_timeout_s + 10.0), TIMEOUT_S_MAX)
+        try:
+            response = await self._call("JoinGroup", request, wait_s=wait_s)
+        except MemberIdRequired as required:
+            request.member_id = required.member_id
+            response = await self._call("JoinGroup", request, wait_s=wait_s)
+        return membership_messages.joined_group(group_id, instance_id, response)
+
+    async def sync_group(
+        self,
+        membership: Membership,
+        assignments: Mapping[str, bytes] | None = None,
+        *,
+        wait_s: float = 300.0,
+    ) -> bytes:
+        """The member's assignment; the leader brings those of all, by member id.
+
+        It waits for the leader: at the longest `wait_s`, which is best the rebalance timeout.
+        """
+        request = membership_messages.sync_request(membership, assignments or {})
+        response = await self._call("SyncGroup", request, wait_s=wait_s)
+        assignment: bytes = response.assignment
+        return assignment
+
+    async def heartbeat(self, membership: Membership) -> None:
+        """A sign of life. Raises `RebalanceInProgress` where the member is to join again."""
+        await self._call("Heartbeat", membership_messages.heartbeat_request(membership))
+
+    async def leave_group(
+        self, group_id: str, members: Iterable[MemberToRemove], *, reason: str = ""
+    ) -> dict[MemberToRemove, OffsetdError]:
+        """Members leave, or are removed; returns those that could not, and why."""
+        request = membership_messages.leave_request(group_id, members, reason=reason)
+        response = await self._call("LeaveGroup", request)
+        return membership_messages.refused_members(response.members)
+
+    async def remove_members(
+        self,
+        group_id: str,
+        members: Iterable[MemberToRemove] | None,
+        *,
+        validate_only: bool = False,
+        reason: str = "",
+        request_id: str | None = None,
+    ) -> RemovedMembers:
+        """Removes members as an operator, which is recorded; None: all of them.
+
+        Those who stay rebalance; a consumer that is still there joins again. Raises
+        `GroupNotFound`.
+        """
+        request = membership_messages.remove_members_request(
+            group_id,
+            members,
+            request_id=request_id or new_id(),
+            validate_only=validate_only,
+            reason=reason,
+        )
+        return membership_messages.removed_members(await self._call("RemoveMembers", request))

@@ -1,0 +1,103 @@
+"""Commits, fetches and deletes offsets."""
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import SupportsIndex
+
+from offsetd_clients import messages
+from offsetd_clients.aio.calls import Calls, new_id
+from offsetd_clients.membership_messages import note_member
+from offsetd_clients.membership_values import Membership
+from offsetd_clients.values import (
+    CommittedOffset,
+    DeletedOffsets,
+    OffsetToCommit,
+    Revision,
+    TopicPartition,
+)
+
+
+class OffsetCalls(Calls):
+    """The part of a client that consumers need."""
+
+    async def commit(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, SupportsIndex | OffsetToCommit],
+        *,
+        membership: Membership | None = None,
+        epoch: SupportsIndex | None = None,
+        retention: timedelta | None = None,
+        request_id: str | None = None,
+    ) -> Revision:
+        """Commits all of `offsets` or, on any error, none. Returns the last record's position.
+
+        `membership`: as a member of the group, which is then alive. `epoch`: as the holder of its
+        lease; raises `EpochFenced` if another has it by now. `retention`: how long these offsets
+        are kept, where the group's retention is not to count. `request_id` names the commit for
+        retries of your own; without it one is made.
+        """
+        request = messages.commit_request(
+            group_id,
+            offsets,
+            request_id=request_id or new_id(),
+            epoch=epoch,
+            retention=retention,
+        )
+        note_member(request, membership)
+        return messages.revision_of((await self._call("CommitOffsets", request)).revision)
+
+    async def fetch(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """The stored offsets of a group, or those of `partitions`; what is not stored is absent.
+
+        `require_stable`: wait, and then raise `UnstableOffsets`, while a transaction has offsets
+        pending for what is asked.
+        """
+        chosen = () if partitions is None else messages.several("partitions", partitions)
+        if partitions is not None and not chosen:
+            return {}
+        request = messages.fetch_request({group_id: chosen}, require_stable=require_stable)
+        response = await self._call("FetchOffsets", request)
+        return messages.fetched_offsets(response)[group_id]
+
+    async def fetch_many(
+        self, group_ids: Iterable[str], *, require_stable: bool = False
+    ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+        """The stored offsets of many groups in one call; a group without any has an empty dict."""
+        selections = dict.fromkeys(messages.several("group_ids", group_ids), ())
+        if not selections:
+            return {}
+        request = messages.fetch_request(selections, require_stable=require_stable)
+        return messages.fetched_offsets(await self._call("FetchOffsets", request))
+
+    async def delete_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] = (),
+        *,
+        topics: Iterable[str] = (),
+        epoch: SupportsIndex | None = None,
+        validate_only: bool = False,
+        reason: str = "",
+        request_id: str | None = None,
+    ) -> DeletedOffsets:
+        """Deletes offsets, by partition and by whole topic: all, or on any error none.
+
+        `epoch`: as the holder of the group's lease.
+        """
+        request = messages.delete_offsets_request(
+            group_id,
+            partitions=partitions,
+            topics=topics,
+            epoch=epoch,
+            request_id=request_id or new_id(),
+            validate_only=validate_only,
+            reason=reason,
+        )
+        return messages.deleted_offsets(await self._call("DeleteOffsets", request))

@@ -1,0 +1,126 @@
+"""A channel to one server, for asyncio: calls by name, typed errors, an end.
+
+The twin in `sync` offers the same names for threads.
+"""
+
+import asyncio
+from typing import Any, Self
+
+import grpc
+import grpc.aio
+
+from offsetd_clients.connection import CHANNEL_OPTIONS
+from offsetd_clients.errors import (
+    Failure,
+    OffsetdError,
+    closed_before,
+    closed_while_waiting,
+    error_of,
+)
+from offsetd_clients.messages import call_failure
+from offsetd_clients.methods import METHODS
+
+
+class Channel:
+    """Calls methods of one server by their names in `METHODS`. Every failure is `OffsetdError`.
+
+    It belongs to the event loop that is running when it is first used.
+    """
+
+    def __init__(self, address: str) -> None:
+        """Connects when first used."""
+        self.address = address
+        self._closed = False
+        self._channel: grpc.aio.Channel | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._methods: dict[str, Any] = {}
+
+    async def call(self, name: str, request: Any, timeout_s: float) -> Any:
+        """The answer to a request; to several, which are iterated, where the method takes such."""
+        callee = self._method(name)
+        try:
+            return await callee(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise self._error_of(error) from error
+        except asyncio.CancelledError:
+            if self._cancelled_by_close():
+                raise closed_while_waiting() from None
+            raise
+
+    def stream(self, name: str, request: Any, timeout_s: float | None = None) -> "Answers":
+        """The answers of a method that has many; None: however long that takes."""
+        return Answers(self, self._method(name)(request, timeout=timeout_s))
+
+    async def close(self) -> None:
+        """Closes the connection; calls in flight, and all later ones, raise `ClientClosed`."""
+        self._closed = True
+        if self._channel is not None:
+            await self._channel.close()
+
+    def _method(self, name: str) -> Any:
+        if self._closed:
+            raise closed_before()
+        if self._loop is not asyncio.get_running_loop():
+            self._open()
+        callee = self._methods.get(name)
+        if callee is None:
+            assert self._channel is not None
+            method = METHODS[name]
+            many = ("unary", "stream")
+            kind = f"{many[method.client_streaming]}_{many[method.server_streaming]}"
+            make = getattr(self._channel, kind)
+            callee = make(method.path, method.serializer, method.deserializer)
+            self._methods[name] = callee
+        return callee
+
+    def _open(self) -> None:
+        if self._loop is not None:
+            raise RuntimeError("an AsyncOffsetClient belongs to the event loop that it began in")
+        self._loop = asyncio.get_running_loop()
+        self._channel = grpc.aio.insecure_channel(self.address, options=CHANNEL_OPTIONS)
+
+    def _cancelled_by_close(self) -> bool:
+        """gRPC cancels whoever waits when a channel is closed, as if their task was cancelled."""
+        return self._closed and not _task_is_cancelled()
+
+    def _error_of(self, error: grpc.RpcError) -> OffsetdError:
+        failure = call_failure(error)
+        if self._closed and failure.code == "CANCELLED":
+            return closed_while_waiting()
+        return error_of(failure)
+
+
+class Answers:
+    """What a call answers, one message after the other; iterating raises `OffsetdError`."""
+
+    def __init__(self, channel: Channel, call: Any) -> None:
+        """For `Channel.stream`."""
+        self._channel = channel
+        self._call = call
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            message = await self._call.read()
+        except grpc.RpcError as error:
+            raise self._channel._error_of(error) from error
+        except asyncio.CancelledError:
+            if self._channel._cancelled_by_close():
+                raise closed_while_waiting() from None
+            if _task_is_cancelled() or not self._call.cancelled():
+                raise
+            raise error_of(Failure(code="CANCELLED", message="the call was cancelled")) from None
+        if message is grpc.aio.EOF:
+            raise StopAsyncIteration
+        return message
+
+    def cancel(self) -> None:
+        """Ends the call, if it has not ended."""
+        self._call.cancel()
+
+
+def _task_is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

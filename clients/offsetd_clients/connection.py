@@ -1,0 +1,31 @@
+"""Where a server is, and how a channel to it behaves: the same for both clients."""
+
+import os
+
+ADDRESS_VARIABLE = "OFFSETD_ADDRESS"
+ADDRESS_DEFAULT = "127.0.0.1:7171"
+
+CHANNEL_OPTIONS = (
+    # Retries are ours: they carry one deadline and heed the server's RetryInfo.
+    ("grpc.enable_retries", 0),
+    # A group's offsets may be many; the server bounds what it takes, not what it answers.
+    ("grpc.max_receive_message_length", -1),
+    # A server that was restarted is found again in about a second.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    # So long may it take to connect, whatever gRPC's name for it says: a lost SYN costs a second.
+    ("grpc.min_reconnect_backoff_ms", 3000),
+    # A connection whose other end is gone without a word is given up after 20 seconds, with calls
+    # or without, so that half of a call's deadline is left. The server permits a ping in 10.
+    ("grpc.keepalive_time_ms", 15_000),
+    ("grpc.keepalive_timeout_ms", 5000),
+    # Newer gRPC waits for a ping's answer so long, and a minute unless told.
+    ("grpc.http2.ping_timeout_ms", 5000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+
+def address_of(address: str | None) -> str:
+    """`address`, else the environment's, else the default."""
+    return address or os.environ.get(ADDRESS_VARIABLE) or ADDRESS_DEFAULT

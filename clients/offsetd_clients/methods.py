@@ -1,0 +1,45 @@
+"""The methods of the services by their names, which no two services share."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message_factory import GetMessageClass
+from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
+
+Serializer = Callable[[Any], bytes]
+Deserializer = Callable[[bytes], Any]
+
+
+@attrs.frozen
+class Method:
+    """A method: its path, and what its messages are made of, None for plain bytes."""
+
+    path: str
+    serializer: Serializer | None = None
+    deserializer: Deserializer | None = None
+    client_streaming: bool = False
+    server_streaming: bool = False
+
+
+def _method(descriptor: MethodDescriptor) -> Method:
+    return Method(
+        f"/{descriptor.containing_service.full_name}/{descriptor.name}",
+        GetMessageClass(descriptor.input_type).SerializeToString,
+        GetMessageClass(descriptor.output_type).FromString,
+        descriptor.client_streaming,
+        descriptor.server_streaming,
+    )
+
+
+METHODS: Mapping[str, Method] = {
+    # gRPC's own; its generated code is the server's.
+    "Check": Method("/grpc.health.v1.Health/Check"),
+    **{
+        method.name: _method(method)
+        for module in (offset_service_pb2, group_service_pb2, admin_service_pb2)
+        for service in module.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    },
+}

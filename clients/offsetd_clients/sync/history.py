@@ -1,0 +1,98 @@
+# Made from aio/history.py by .ci/sync_from_aio: change that, then run `make sync`.
+"""What happened to offsets: listed, watched as it happens, undone."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import SupportsIndex
+
+from offsetd_clients import history_messages
+from offsetd_clients.history_values import OffsetEvent, RestoredGroup
+from offsetd_clients.sync.calls import Calls, new_id
+from offsetd_clients.sync.watch import OffsetWatch
+from offsetd_clients.values import TopicPartition
+
+
+class HistoryCalls(Calls):
+    """The part of a client that looks at the past."""
+
+    def list_offset_history(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] = (),
+        *,
+        since: datetime | SupportsIndex | None = None,
+        until: datetime | SupportsIndex | None = None,
+        oldest_first: bool = False,
+        page_size: int = 0,
+    ) -> Iterator[OffsetEvent]:
+        """Yields commits and deletions of a group's offsets, page after page, newest first.
+
+        `since` and `until` are times, or log offsets of the group's log partition. Without `since`
+        it goes back as far as all events are there. Raises `HistoryCompacted`.
+        """
+        request = history_messages.list_offset_history_request(
+            group_id,
+            partitions,
+            since=since,
+            until=until,
+            oldest_first=oldest_first,
+            page_size=page_size,
+        )
+        while True:
+            response = self._call("ListOffsetHistory", request)
+            for event in response.events:
+                yield history_messages.offset_event(event)
+            request.page_token = response.next_page_token
+            if not request.page_token:
+                return
+
+    def restore_group(
+        self,
+        group_id: str,
+        target: datetime | SupportsIndex,
+        *,
+        force: bool = False,
+        validate_only: bool = False,
+        reason: str = "",
+        request_id: str | None = None,
+    ) -> RestoredGroup:
+        """Makes a group's offsets what they were at a time, or right behind a log offset.
+
+        `force`: also while the group has members, or its lease is held. Raises `HistoryCompacted`,
+        `GroupNotEmpty`, `LeaseHeld`.
+        """
+        request = history_messages.restore_group_request(
+            group_id,
+            target,
+            force=force,
+            validate_only=validate_only,
+            reason=reason,
+            request_id=request_id or new_id(),
+        )
+        return history_messages.restored_group(self._call("RestoreGroup", request))
+
+    def watch_offsets(
+        self,
+        group_ids: Iterable[str] = (),
+        *,
+        group_id_prefix: str = "",
+        topics: Iterable[str] = (),
+        token: str = "",
+        from_oldest: bool = False,
+        progress_interval_s: float | None = None,
+    ) -> OffsetWatch:
+        """Events of some groups, or of all, as they become durable; connects when it is iterated.
+
+        From `token` on, which another watcher with the same groups, prefix and topics had; else
+        from the oldest events that are all there, or from now on. Iterating raises
+        `HistoryCompacted`, with the oldest token, where events are gone.
+        """
+        request = history_messages.watch_offsets_request(
+            group_ids,
+            group_id_prefix=group_id_prefix,
+            topics=topics,
+            token=token,
+            from_oldest=from_oldest,
+            progress_interval_s=progress_interval_s,
+        )
+        return OffsetWatch(self._channel, request, self._retry.timeout_s)

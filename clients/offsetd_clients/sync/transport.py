@@ -1,0 +1,92 @@
+"""A channel to one server, for threads: calls by name, typed errors, an end.
+
+The twin in `aio` offers the same names for asyncio.
+"""
+
+from typing import Any, Self
+
+import grpc
+
+from offsetd_clients.connection import CHANNEL_OPTIONS
+from offsetd_clients.errors import OffsetdError, closed_before, closed_while_waiting, error_of
+from offsetd_clients.messages import call_failure
+from offsetd_clients.methods import METHODS
+
+
+class Channel:
+    """Calls methods of one server by their names in `METHODS`. Every failure is `OffsetdError`."""
+
+    def __init__(self, address: str) -> None:
+        """Connects when first used."""
+        self.address = address
+        self._closed = False
+        self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._methods: dict[str, Any] = {}
+
+    def call(self, name: str, request: Any, timeout_s: float) -> Any:
+        """The answer to a request; to several, which are iterated, where the method takes such."""
+        if self._closed:
+            raise closed_before()
+        try:
+            return self._method(name)(request, timeout=timeout_s)
+        except grpc.RpcError as error:
+            raise self._error_of(error) from error
+        except ValueError:  # How gRPC says that the channel was closed a moment ago.
+            if self._closed:
+                raise closed_before() from None
+            raise
+
+    def stream(self, name: str, request: Any, timeout_s: float | None = None) -> "Answers":
+        """The answers of a method that has many; None: however long that takes."""
+        if self._closed:
+            raise closed_before()
+        try:
+            return Answers(self, self._method(name)(request, timeout=timeout_s))
+        except ValueError:
+            if self._closed:
+                raise closed_before() from None
+            raise
+
+    def close(self) -> None:
+        """Closes the connection; calls in flight, and all later ones, raise `ClientClosed`."""
+        self._closed = True
+        self._channel.close()
+
+    def _method(self, name: str) -> Any:
+        callee = self._methods.get(name)
+        if callee is None:
+            method = METHODS[name]
+            many = ("unary", "stream")
+            kind = f"{many[method.client_streaming]}_{many[method.server_streaming]}"
+            make = getattr(self._channel, kind)
+            callee = make(method.path, method.serializer, method.deserializer)
+            self._methods[name] = callee
+        return callee
+
+    def _error_of(self, error: grpc.RpcError) -> OffsetdError:
+        failure = call_failure(error)
+        if self._closed and failure.code == "CANCELLED":
+            return closed_while_waiting()
+        return error_of(failure)
+
+
+class Answers:
+    """What a call answers, one message after the other; iterating raises `OffsetdError`."""
+
+    def __init__(self, channel: Channel, call: Any) -> None:
+        """For `Channel.stream`."""
+        self._channel = channel
+        self._call = call
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            return next(self._call)
+        except grpc.RpcError as error:
+            raise self._channel._error_of(error) from error
+
+    def cancel(self) -> None:
+        """Ends the call, if it has not ended."""
+        self._call.cancel()

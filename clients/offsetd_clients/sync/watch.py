@@ -1,0 +1,85 @@
+# Made from aio/watch.py by .ci/sync_from_aio: change that, then run `make sync`.
+"""A watcher: events as they become durable, each once."""
+
+import random
+import time
+from collections.abc import Iterator
+
+from offsetd.v1 import history_pb2
+
+from offsetd_clients.errors import OffsetdError
+from offsetd_clients.history_messages import offset_events
+from offsetd_clients.history_values import OffsetEvent, OffsetEvents
+from offsetd_clients.sync.concurrency import sleep
+from offsetd_clients.sync.transport import Answers, Channel
+
+_WAIT_S_MIN = 0.1
+_WAIT_S_MAX = 2.0
+
+
+class OffsetWatch:
+    """Events as they become durable, one by one, or `batches` of them with their tokens.
+
+    It connects again by itself, and goes on where it was: no event is lost, none comes twice.
+    After as long without an answer as calls may take, it raises. For one to iterate; `cancel` is
+    for any.
+    """
+
+    def __init__(
+        self, channel: Channel, request: history_pb2.WatchOffsetsRequest, timeout_s: float
+    ) -> None:
+        """For `OffsetClient.watch_offsets`."""
+        self.unreachable_log_partitions: tuple[int, ...] = ()
+        self._channel = channel
+        self._request = request
+        self._timeout_s = timeout_s
+        self._answers: Answers | None = None
+        self._cancelled = False
+
+    @property
+    def token(self) -> str:
+        """Where a watcher goes on behind the last batch; empty before the first answer."""
+        return self._request.token
+
+    def __iter__(self) -> Iterator[OffsetEvent]:
+        for batch in self.batches():
+            for event in batch.events:
+                yield event
+
+    def batches(self) -> Iterator[OffsetEvents]:
+        """Yields what comes at one time; nothing but a token, too, where only that comes."""
+        failed_since_s: float | None = None
+        tries = 0
+        while not self._cancelled:
+            try:
+                for batch in self._batches():
+                    failed_since_s, tries = None, 0
+                    yield batch
+            except OffsetdError as error:
+                if self._cancelled:
+                    return
+                failed_since_s = failed_since_s or time.monotonic()
+                if not error.retriable or time.monotonic() - failed_since_s > self._timeout_s:
+                    raise
+                asked_s = error.failure.retry_after_s or 0.0
+                spread_s = random.uniform(0, min(_WAIT_S_MIN * 2**tries, _WAIT_S_MAX))
+                sleep(asked_s + _WAIT_S_MIN + spread_s)
+                tries += 1
+
+    def cancel(self) -> None:
+        """Ends it: who iterates gets no more."""
+        self._cancelled = True
+        if self._answers is not None:
+            self._answers.cancel()
+
+    def _batches(self) -> Iterator[OffsetEvents]:
+        self._answers = self._channel.stream("WatchOffsets", self._request)
+        try:
+            for response in self._answers:
+                self.unreachable_log_partitions += tuple(response.unreachable_log_partitions)
+                yield offset_events(response)
+                # Now: it is behind what was taken.
+                self._request.token = response.token
+                self._request.from_oldest = False
+        finally:
+            self._answers.cancel()
