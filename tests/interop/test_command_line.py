@@ -69,9 +69,9 @@ STEPS = [
         "groups describe billing nobody",
         3,
         (
-            "group,type,state,protocol_type,protocol,generation,leader_id,members,offsets,"
-            "log_partition,state_time,retention,lease_holder,lease_epoch,lease_expire_time\n"
-            "billing,classic,empty,,,0,,0,2,9,,,,,\n"
+            "group,topic,partition,current_offset,log_end_offset,lag,consumer_id,host,client_id\n"
+            "billing,orders,0,42,,,,,\n"
+            "billing,orders,1,7,,,,,\n"
         ),
         r"error: group nobody: GROUP_ID_NOT_FOUND: .*\n",
     ),

@@ -100,6 +100,11 @@ def _register_status(admin: typer.Typer, terminal: Terminal) -> None:
 
         What is said of the whole server goes to stderr. Exits with 1 if the server does not serve,
         its cleaner stalls, or a partition is damaged or cannot be cleaned.
+
+        Examples:
+            offsetd admin status
+            offsetd admin status --partition 9
+            offsetd admin status -o json > status.json
         """
         with connected(address, timeout, terminal) as client:
             served = client.get_server_info()
@@ -151,7 +156,15 @@ def _register_config(admin: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Show settings, or change some while the server runs: all of them or none."""
+        """Show settings, or change some while the server runs: all of them or none.
+
+        Examples:
+            offsetd admin config --changed
+            offsetd admin config offsets.retention.minutes --long
+            offsetd admin config log.cleaner.threads=2 --reason "much to clean"
+            offsetd admin config --unset log.cleaner.threads
+            offsetd admin config --topic __consumer_offsets segment.ms=3600000 --dry-run
+        """
         changes, names = _read_assignments(assignments or (), terminal)
         if names and (changes or unset):
             terminal.fail("either show settings or change some", EXIT_WRONG_USE)
@@ -198,6 +211,10 @@ def _register_clean(admin: typer.Typer, terminal: Terminal) -> None:
 
         Rounds that were begun go on when the time is over. Exits with 3 if only some partitions
         could be cleaned.
+
+        Examples:
+            offsetd admin clean --dry-run
+            offsetd admin clean --partition 9 --roll-active
         """
         with connected(address, timeout, terminal) as client:
             compacted = client.compact_log(
@@ -229,7 +246,11 @@ def _register_retry(admin: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Let partitions that could not be cleaned be tried again at once."""
+        """Let partitions that could not be cleaned be tried again at once.
+
+        Examples:
+            offsetd admin retry 9 --reason "the disk has room again"
+        """
         with connected(address, timeout, terminal) as client:
             retried = [
                 (
@@ -269,7 +290,12 @@ def _register_delete_records(admin: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Raise the start of a partition's log; segments that lie below it go."""
+        """Raise the start of a partition's log; segments that lie below it go.
+
+        Examples:
+            offsetd admin delete-records __offsetd_audit:0 --before 1000 --dry-run
+            offsetd admin delete-records __offsetd_audit:0 --all
+        """
         topic, colon, partition = log.rpartition(":")
         if not colon or not topic or not (partition.isascii() and partition.isdigit()):
             terminal.fail(f"{log!r} is not TOPIC:PARTITION", EXIT_WRONG_USE)

@@ -2,11 +2,13 @@
 
 An entry point of the group `offsetd.commands` bears its command's name and names a function
 `register(app: typer.Typer, terminal: Terminal) -> None`, which adds the command (or a typer of
-subcommands) under that name. Every command is given `-o/--output` here, so none declares it.
+subcommands) under that name. Every command is given `-o/--output` here, so none declares it. A
+docstring may end with `Examples:` and indented lines, which are printed below the help as they are.
 """
 
 import functools
 import inspect
+import textwrap
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points, version
 from typing import Annotated, Any
@@ -88,6 +90,14 @@ def application(terminal: Terminal) -> typer.Typer:
         cls=Commands,
         name="offsetd",
         help="A coordinator for consumer offsets: its server, its clients, its log.",
+        epilog=_epilog(
+            """
+            offsetd serve                                # on 127.0.0.1:7171, data in ./offsetd-data
+            offsetd commit billing orders:0=42
+            offsetd groups describe billing              # how far it is, and how far behind
+            offsetd groups list -o json | jq -r '.[].group'
+            """
+        ),
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         **PLAIN,
@@ -133,7 +143,7 @@ def _load(point: EntryPoint, terminal: Terminal) -> Any:
         _register_failure(app, terminal, point, error)
     else:
         register(app, terminal)
-    _add_output_option(app, terminal)
+    _complete_commands(app, terminal)
     group = typer.main.get_command(app)
     return group.get_command(typer.Context(group), point.name)  # type: ignore[attr-defined]
 
@@ -159,14 +169,23 @@ def _register_failure(
         terminal.fail(text)
 
 
-def _add_output_option(app: typer.Typer, terminal: Terminal) -> None:
-    """Gives `-o/--output` to every command of `app` and of the groups within it."""
+def _complete_commands(app: typer.Typer, terminal: Terminal) -> None:
+    """Gives `-o/--output` and their examples to all commands of `app` and of groups within it."""
     for command in app.registered_commands:
         if command.callback is not None:
+            told = inspect.cleandoc(command.help or command.callback.__doc__ or "")
+            command.help, found, examples = told.partition("\n\nExamples:\n")
+            command.epilog = _epilog(examples) if found else command.epilog
             command.callback = _with_output_option(command.callback, terminal)
     for group in app.registered_groups:
         if group.typer_instance is not None:
-            _add_output_option(group.typer_instance, terminal)
+            _complete_commands(group.typer_instance, terminal)
+
+
+def _epilog(examples: str) -> str:
+    """Examples below a command's help: lines that are left as they are."""
+    lines = textwrap.dedent(examples.strip("\n")).rstrip().splitlines()
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def _with_output_option(callback: Callable[..., Any], terminal: Terminal) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.group_reset import parse_time
+from offsetd_clients.cli.reset_targets import parse_time
 from offsetd_clients.cli.terminal import OutputFormat, Row, Terminal
 
 COLUMNS = ("time", "method", "group", "topic", "reason", "peer", "request_id", "revision", "what")
@@ -49,7 +49,13 @@ def register(admin: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print what was changed, by whom and why, the newest first."""
+        """Print what was changed, by whom and why, the newest first.
+
+        Examples:
+            offsetd admin audit
+            offsetd admin audit --group billing --method ResetOffsets --limit 5
+            offsetd admin audit --since 2026-11-20 -o jsonl
+        """
         with connected(address, timeout, terminal) as client:
             events = client.list_audit_events(
                 methods=methods or (),

@@ -14,6 +14,7 @@ from offsetd_clients.change_values import (
     OffsetFormat,
 )
 from offsetd_clients.cli import group_reset
+from offsetd_clients.cli.completion import complete_group_id
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -53,7 +54,12 @@ def register(groups: typer.Typer, terminal: Terminal) -> None:
 def _register_clone(groups: typer.Typer, terminal: Terminal) -> None:
     @groups.command("clone")
     def clone(
-        source: Annotated[str, typer.Argument(metavar="SOURCE", help="Whose offsets.")],
+        source: Annotated[
+            str,
+            typer.Argument(
+                metavar="SOURCE", help="Whose offsets.", autocompletion=complete_group_id
+            ),
+        ],
         target: Annotated[str, typer.Argument(metavar="TARGET", help="Who gets them, too.")],
         *,
         topics: TopicsOption = None,
@@ -68,7 +74,12 @@ def _register_clone(groups: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Copy the offsets of a group to another one, with their metadata."""
+        """Copy the offsets of a group to another one, with their metadata.
+
+        Examples:
+            offsetd groups clone billing billing-trial --dry-run
+            offsetd groups clone billing billing-trial --topic orders
+        """
         with connected(address, timeout, terminal) as client:
             cloned = client.clone_group(
                 source,
@@ -87,7 +98,10 @@ def _register_export(groups: typer.Typer, terminal: Terminal) -> None:
     @groups.command("export")
     def export(
         group_ids: Annotated[
-            list[str] | None, typer.Argument(metavar="GROUP", help="A group's id; else all.")
+            list[str] | None,
+            typer.Argument(
+                metavar="GROUP", help="A group's id; else all.", autocompletion=complete_group_id
+            ),
         ] = None,
         *,
         file_format: FormatOption = None,
@@ -107,6 +121,11 @@ def _register_export(groups: typer.Typer, terminal: Terminal) -> None:
         """Write the offsets of groups to a file, or print them as a file has them.
 
         Only `jsonl` has all there is; it is the format unless the file's name says another.
+
+        Examples:
+            offsetd groups export --file offsets.jsonl           # of all groups
+            offsetd groups export billing --file billing.csv     # as Kafka's tool has it
+            offsetd groups export billing --format rpk
         """
         if file_format is None:
             suffix = file.suffix if file is not None else ""
@@ -142,6 +161,11 @@ def _register_import(groups: typer.Typer, terminal: Terminal) -> None:
         """Commit the offsets of a file: each group as a whole, and nothing if a line is wrong.
 
         Exits with 3 if some groups were refused.
+
+        Examples:
+            offsetd groups import offsets.jsonl --dry-run
+            offsetd groups import billing.csv --group billing-copy
+            offsetd groups export billing | offsetd groups import - --format jsonl
         """
         if file_format is None:
             file_format = _SUFFIXES.get(file.suffix)

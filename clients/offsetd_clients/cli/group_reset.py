@@ -1,16 +1,25 @@
 """`offsetd groups reset`: where to, of what, and what came of it."""
 
 import csv
-import re
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import StringIO
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Self, TypeAlias
 
+import attrs
 import typer
 
+from offsetd_clients import (
+    Bounds,
+    OffsetChange,
+    OffsetClient,
+    ResetOffsets,
+    ResetTo,
+    ShiftBy,
+    ToOffset,
+    TopicPartition,
+)
 from offsetd_clients.change_messages import ResetTarget
-from offsetd_clients.change_values import Bounds, ResetOffsets, ResetTo, ShiftBy, ToOffset
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -18,28 +27,34 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.durations import parse_duration
+from offsetd_clients.cli.dry_runs import told_dry_run
 from offsetd_clients.cli.each_group import each_group, report_failures
-from offsetd_clients.cli.offsets import INT32_MAX, INT64_MAX
-from offsetd_clients.cli.options import GroupsArgument, ReasonOption
+from offsetd_clients.cli.offsets import INT64_MAX
+from offsetd_clients.cli.options import (
+    AllGroupsOption,
+    AnyGroupsArgument,
+    NamedGroupsOption,
+    ReasonOption,
+    check_groups_chosen,
+    chosen_groups,
+)
+from offsetd_clients.cli.reset_targets import (
+    parse_bound,
+    parse_span,
+    parse_time,
+    parse_topics,
+    read_csv,
+)
 from offsetd_clients.cli.terminal import Row, Terminal
-from offsetd_clients.cli.user_files import read_file
-from offsetd_clients.values import TopicPartition
 
 CHANGE_COLUMNS = ("group", "topic", "partition", "offset", "new_offset", "revision")
-
-_ISO_DURATION = re.compile(
-    r"P(?:([0-9]+)D)?(?:T(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+(?:\.[0-9]+)?)S)?)?"
-)
-_BOUND = re.compile(r"(.+):([0-9]+)=([0-9]*)\.\.([0-9]*)")
-_PARTITIONS = re.compile(r"[0-9]+(,[0-9]+)*")
 
 ToOffsetOption = Annotated[
     int | None, typer.Option(min=0, max=INT64_MAX, metavar="OFFSET", help="To this one.")
 ]
 ShiftByOption = Annotated[
     int | None,
-    typer.Option(min=-INT64_MAX, max=INT64_MAX, metavar="N", help="So much further, or back."),
+    typer.Option(metavar="N", help="So much further, or back."),
 ]
 ToEarliestOption = Annotated[bool, typer.Option("--to-earliest", help="To the first.")]
 ToLatestOption = Annotated[bool, typer.Option("--to-latest", help="Behind the last.")]
@@ -55,7 +70,7 @@ ByDurationOption = Annotated[
     typer.Option(metavar="SPAN", help="To what was committed so long ago: 12h, PT12H."),
 ]
 FromFileOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="To the offsets of a CSV file.")
+    Path | None, typer.Option(metavar="FILE", help="To the offsets of a CSV file; -: of stdin.")
 ]
 ChosenTopicsOption = Annotated[
     list[str] | None,
@@ -73,17 +88,39 @@ BoundsOption = Annotated[
     ),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Also while a group has members.")]
+ExportOption = Annotated[
+    bool, typer.Option("--export", help="Print the new offsets as CSV, as --from-file takes it.")
+]
 ExecuteOption = Annotated[
     bool, typer.Option("--execute", help="Do it; else only show what it would do.")
 ]
+OnlyShowOption = Annotated[
+    bool, typer.Option("--dry-run", help="Only show it, as without --execute.")
+]
+HELP = """Move the offsets of groups, each of them all or none. Nothing happens without --execute.
+
+A target that a partition has not is an error, and nothing is moved to the nearest. Options and
+files are those of kafka-consumer-groups --reset-offsets; a time is when something was committed.
+
+Examples:
+    offsetd groups reset billing --topic orders --shift-by -5       # what it would do
+    offsetd groups reset billing --topic orders:0,1 --to-earliest --execute
+    offsetd groups reset billing --all-topics --to-datetime 2026-11-20T21:06:15.341
+    offsetd groups reset --all-groups --all-topics --by-duration PT12H --export > plan.csv
+    offsetd groups reset --all-groups --from-file plan.csv --execute --reason "bad release"
+"""
+
+Target: TypeAlias = ResetTarget | Path
+Done: TypeAlias = Sequence[tuple[str, ResetOffsets]]
 
 
 def register(groups: typer.Typer, terminal: Terminal) -> None:
     """Adds the subcommand to `groups`."""
 
-    @groups.command("reset")
+    @groups.command("reset", help=HELP)
     def reset(
-        group_ids: GroupsArgument,
+        ctx: typer.Context,
+        group_ids: AnyGroupsArgument = None,
         *,
         to_offset: ToOffsetOption = None,
         shift_by: ShiftByOption = None,
@@ -93,128 +130,89 @@ def register(groups: typer.Typer, terminal: Terminal) -> None:
         to_datetime: ToDatetimeOption = None,
         by_duration: ByDurationOption = None,
         from_file: FromFileOption = None,
+        named: NamedGroupsOption = None,
+        all_groups: AllGroupsOption = False,
         topics: ChosenTopicsOption = None,
         all_topics: AllTopicsOption = False,
         bounds: BoundsOption = None,
         force: ForceOption = False,
+        export: ExportOption = False,
+        dry_run: OnlyShowOption = False,
         execute: ExecuteOption = False,
         reason: ReasonOption = "",
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Move the offsets of groups, each of them all or none. Nothing happens without --execute.
-
-        A target that a partition has not is an error, and nothing is moved to the nearest.
-        """
         target = _one_target(
-            None if to_offset is None else ToOffset(to_offset),
-            None if shift_by is None else ShiftBy(shift_by),
-            ResetTo.EARLIEST if to_earliest else None,
-            ResetTo.LATEST if to_latest else None,
-            ResetTo.CURRENT if to_current else None,
-            None if to_datetime is None else parse_time(to_datetime),
-            None if by_duration is None else parse_span(by_duration),
-            from_file,
+            to_offset=None if to_offset is None else ToOffset(to_offset),
+            shift_by=None if shift_by is None else ShiftBy(shift_by),
+            to_earliest=ResetTo.EARLIEST if to_earliest else None,
+            to_latest=ResetTo.LATEST if to_latest else None,
+            to_current=ResetTo.CURRENT if to_current else None,
+            to_datetime=None if to_datetime is None else parse_time(to_datetime),
+            by_duration=None if by_duration is None else parse_span(by_duration),
+            from_file=from_file,
         )
+        group_ids = [*(group_ids or ()), *(named or ())]
+        check_groups_chosen(group_ids, all_groups=all_groups)
+        if dry_run and execute:
+            raise typer.BadParameter("--dry-run and --execute exclude each other")
         _check_chosen_once(from_file is not None, bool(topics), all_topics)
-        whole_topics, partitions = parse_topics(topics or ())
-        known, targets = dict(map(_parse_bound, bounds or ())), _targets(target, group_ids)
+        plan = Plan.of(topics, bounds, force=force, execute=execute, reason=reason)
         with connected(address, timeout, terminal) as client:
-            done, failures = each_group(
-                group_ids,
-                lambda group_id: client.reset_offsets(
-                    group_id,
-                    targets[group_id],
-                    partitions,
-                    topics=whole_topics,
-                    bounds=known,
-                    force=force,
-                    validate_only=not execute,
-                    reason=reason,
-                ),
-            )
-        if done:
-            terminal.rows(CHANGE_COLUMNS, _change_rows(done))
-        if not execute:
-            terminal.note("dry run: nothing was changed; --execute does it")
+            targets = _targets(client, target, group_ids, all_groups=all_groups)
+            done, failures = each_group(targets, lambda each: plan.carry_out(client, each, targets))
+        _print(done, terminal, export=export, is_one=len(targets) == 1 and not all_groups)
+        if done and not execute:
+            told_dry_run(ctx, terminal)
         report_failures(failures, done, address, terminal)
 
 
-def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]:
-    """Whole topics, and partitions: a topic may have a colon, where no numbers follow it."""
-    topics: list[str] = []
-    partitions: list[TopicPartition] = []
-    for text in texts:
-        topic, colon, numbers = text.rpartition(":")
-        if not colon or not topic or not _PARTITIONS.fullmatch(numbers):
-            topics.append(text)
-            continue
-        partitions += (TopicPartition(topic, number) for number in _numbers(numbers, text))
-    return topics, partitions
+@attrs.frozen(kw_only=True)
+class Plan:
+    """What holds for each group that is reset."""
+
+    topics: Sequence[str]
+    partitions: Sequence[TopicPartition]
+    bounds: Mapping[TopicPartition, Bounds]
+    force: bool
+    execute: bool
+    reason: str
+
+    @classmethod
+    def of(cls, topics: Iterable[str] | None, bounds: Iterable[str] | None, **flags: Any) -> Self:
+        """Reads what is written of topics and bounds. Raises typer.BadParameter."""
+        whole_topics, partitions = parse_topics(topics or ())
+        known = dict(map(parse_bound, bounds or ()))
+        return cls(topics=whole_topics, partitions=partitions, bounds=known, **flags)
+
+    def carry_out(
+        self, client: OffsetClient, group_id: str, targets: Mapping[str, ResetTarget]
+    ) -> ResetOffsets:
+        """Resets one group, or looks what that would do."""
+        return client.reset_offsets(
+            group_id,
+            targets[group_id],
+            self.partitions,
+            topics=self.topics,
+            bounds=self.bounds,
+            force=self.force,
+            validate_only=not self.execute,
+            reason=self.reason,
+        )
 
 
-def parse_time(text: str) -> datetime:
-    """As Kafka's tool takes it, `2026-11-20T21:06:15.341`, UTC unless it has a zone."""
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no time like 2026-11-20T21:06:15.341") from None
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
-
-
-def parse_span(text: str) -> timedelta:
-    """As Kafka's tool takes it, `P1DT12H`, or as elsewhere here, `36h`."""
-    found = _ISO_DURATION.fullmatch(text)
-    try:
-        if found is None or not any(found.groups()):
-            return parse_duration(text)
-        days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
-        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-    except (ValueError, OverflowError):
-        raise typer.BadParameter(f"{text!r} is no span of time like 36h or P1DT12H") from None
-
-
-def read_csv(file: Path, group_ids: Iterable[str]) -> dict[str, dict[TopicPartition, int]]:
-    """The offsets of each group: `topic,partition,offset` where there is one group, else with the
-    group before. Raises typer.BadParameter.
-    """
-    asked = list(dict.fromkeys(group_ids))
-    offsets: dict[str, dict[TopicPartition, int]] = {group_id: {} for group_id in asked}
-    try:
-        text = read_file(file).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{file}: {error}") from None
-    for cells in csv.reader(text.splitlines()):
-        if not cells:
-            continue
-        where = f"{file}: {','.join(cells)!r}"
-        if len(cells) == 3 and len(asked) == 1:
-            cells.insert(0, asked[0])
-        if len(cells) != 4:
-            raise typer.BadParameter(f"{where} is not TOPIC,PARTITION,OFFSET with its group")
-        group, topic, *numbers = cells
-        partition, offset = (_number(each, where) for each in numbers)
-        if group not in offsets:
-            continue  # Not asked for.
-        if partition > INT32_MAX or offset > INT64_MAX:
-            raise typer.BadParameter(f"{where}: too large a number")
-        if TopicPartition(topic, partition) in offsets[group]:
-            raise typer.BadParameter(f"{where}: the partition is there twice")
-        offsets[group][TopicPartition(topic, partition)] = offset
-    for group, found in offsets.items():
-        if not found:
-            raise typer.BadParameter(f"{file} has nothing of group {group}")
-    return offsets
-
-
-def _targets(target: ResetTarget | Path, group_ids: Iterable[str]) -> dict[str, ResetTarget]:
+def _targets(
+    client: OffsetClient, target: Target, named: Sequence[str], *, all_groups: bool
+) -> dict[str, ResetTarget]:
+    """By group. A file says for itself which all groups are."""
     if isinstance(target, Path):
-        return dict(read_csv(target, group_ids))
-    return dict.fromkeys(group_ids, target)
+        return dict(read_csv(target, None if all_groups else named))
+    return dict.fromkeys(chosen_groups(client, named, all_groups=all_groups), target)
 
 
-def _one_target(*targets: ResetTarget | Path | None) -> ResetTarget | Path:
-    given = [target for target in targets if target is not None]
+def _one_target(**targets: Target | None) -> Target:
+    given = [target for target in targets.values() if target is not None]
     if len(given) != 1:
         raise typer.BadParameter(
             "say where to, once: --to-offset, --shift-by, --to-earliest, --to-latest,"
@@ -228,28 +226,45 @@ def _check_chosen_once(*are_given: bool) -> None:
         raise typer.BadParameter("say either --topic, --all-topics or --from-file")
 
 
-def _parse_bound(text: str) -> tuple[TopicPartition, Bounds]:
-    found = _BOUND.fullmatch(text)
-    if found is None:
-        raise typer.BadParameter(f"{text!r} is not TOPIC:PARTITION=FIRST..END")
-    topic, partition, earliest, latest = found.groups()
-    bounds = Bounds(
-        _number(earliest, text) if earliest else None, _number(latest, text) if latest else None
-    )
-    return TopicPartition(topic, _number(partition, text)), bounds
+def _print(done: Done, terminal: Terminal, *, export: bool, is_one: bool) -> None:
+    """The changes; exported, a file as Kafka's tool has it, with the group unless it is one."""
+    if export:
+        terminal.lines(_csv_lines(done, is_one=is_one))
+    elif done:
+        terminal.rows(CHANGE_COLUMNS, _change_rows(done))
+    changes = [change for _, answer in done for change in answer.changes]
+    if changes:
+        terminal.note(_summary(changes))
 
 
-def _numbers(text: str, where: str) -> list[int]:
-    return [_number(each, where) for each in text.split(",")]
+def _csv_lines(done: Done, *, is_one: bool) -> Iterator[str]:
+    line = StringIO()
+    writer = csv.writer(line, lineterminator="")
+    for group_id, answer in done:
+        for change in answer.changes:
+            where = change.topic_partition
+            cells = (where.topic, where.partition, change.after)
+            writer.writerow(cells if is_one else (group_id, *cells))
+            yield line.getvalue()
+            line.seek(0)
+            line.truncate()
 
 
-def _number(text: str, where: str) -> int:
-    if not (text.isascii() and text.isdigit()) or len(text) > len(str(INT64_MAX)):
-        raise typer.BadParameter(f"{where}: {text!r} is no whole number")
-    return int(text)
+def _summary(changes: Sequence[OffsetChange]) -> str:
+    """How many offsets go back, to be read again, and how many skip what was not read."""
+    shifts = [change.after - change.before for change in changes if change.before is not None]
+    back, ahead = [-each for each in shifts if each < 0], [each for each in shifts if each > 0]
+    parts = [
+        (len(back), f"back, by {sum(back)} in all"),
+        (len(ahead), f"ahead, by {sum(ahead)} in all"),
+        (len(shifts) - len(back) - len(ahead), "unchanged"),
+        (len(changes) - len(shifts), "new"),
+    ]
+    told = "; ".join(f"{count} {what}" for count, what in parts if count)
+    return f"{len(changes)} {'offset' if len(changes) == 1 else 'offsets'}: {told}"
 
 
-def _change_rows(done: Iterable[tuple[str, ResetOffsets]]) -> Iterator[Row]:
+def _change_rows(done: Done) -> Iterator[Row]:
     for group_id, answer in done:
         for change in answer.changes:
             yield {

@@ -1,11 +1,18 @@
-"""`offsetd groups list|describe|delete|update|remove-members`; `group_changes` has the others."""
+"""`offsetd groups list|delete|update|remove-members`; the others have modules of their own."""
 
 from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import typer
 
-from offsetd_clients.cli import group_changes, history
+from offsetd_clients import (
+    DeletedGroup,
+    GroupState,
+    GroupType,
+    MemberToRemove,
+    RemovedMembers,
+)
+from offsetd_clients.cli import group_changes, group_description, history
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -16,39 +23,10 @@ from offsetd_clients.cli.connection import (
 )
 from offsetd_clients.cli.durations import parse_retention, retention_text
 from offsetd_clients.cli.each_group import each_group, report_failures
-from offsetd_clients.cli.offsets import FETCH_COLUMNS, fetch_rows
-from offsetd_clients.cli.options import GroupsArgument
+from offsetd_clients.cli.options import GroupArgument, GroupsArgument
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal
-from offsetd_clients.membership_values import MemberToRemove, RemovedMembers
-from offsetd_clients.values import DeletedGroup, Group, GroupState, GroupType
 
 LIST_COLUMNS = ("group", "type", "state", "protocol_type", "retention")
-GROUP_COLUMNS = (
-    "group",
-    "type",
-    "state",
-    "protocol_type",
-    "protocol",
-    "generation",
-    "leader_id",
-    "members",
-    "offsets",
-    "log_partition",
-    "state_time",
-    "retention",
-    "lease_holder",
-    "lease_epoch",
-    "lease_expire_time",
-)
-MEMBER_COLUMNS = (
-    "group",
-    "member_id",
-    "instance_id",
-    "client_id",
-    "client_host",
-    "topics",
-    "assignment",
-)
 DELETE_COLUMNS = ("group", "offsets", "revision")
 UPDATE_COLUMNS = ("group", "retention", "revision")
 REMOVE_COLUMNS = ("group", "member_id", "instance_id", "removed", "problem")
@@ -58,7 +36,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
     """Adds `groups` with its subcommands."""
     groups = typer.Typer(help="Groups and their offsets.", no_args_is_help=True)
     _register_list(groups, terminal)
-    _register_describe(groups, terminal)
+    group_description.register(groups, terminal)
     _register_delete(groups, terminal)
     _register_update(groups, terminal)
     _register_remove_members(groups, terminal)
@@ -83,7 +61,13 @@ def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print the groups, sorted by id."""
+        """Print the groups, sorted by id.
+
+        Examples:
+            offsetd groups list
+            offsetd groups list --prefix billing- --state empty     # nobody is in them
+            offsetd groups list -o jsonl | jq -r .group
+        """
         with connected(address, timeout, terminal) as client:
             listings = client.list_groups(states=states, types=types, group_id_prefix=prefix)
             by_id = sorted(listings, key=lambda listing: listing.group_id)
@@ -102,39 +86,6 @@ def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
             )
 
 
-def _register_describe(groups: typer.Typer, terminal: Terminal) -> None:
-    @groups.command("describe")
-    def describe(
-        group_ids: GroupsArgument,
-        *,
-        members: Annotated[
-            bool, typer.Option("--members", help="A line for each member instead.")
-        ] = False,
-        offsets: Annotated[
-            bool, typer.Option("--offsets", help="A line for each offset instead.")
-        ] = False,
-        address: AddressOption = ADDRESS_DEFAULT,
-        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
-    ) -> None:
-        """Print what is known of groups, of their members, or of their offsets.
-
-        An offset's expire time is when it goes, as things are, unless it is committed again.
-        """
-        if members and offsets:
-            raise typer.BadParameter("--members and --offsets exclude each other")
-        with connected(address, timeout, terminal) as client:
-            found, failures = each_group(group_ids, client.get_group)
-            described = [group for _, group in found]
-            fetched = client.fetch_many(group.group_id for group in described if offsets)
-        if described and members:
-            terminal.rows(MEMBER_COLUMNS, _member_rows(described))
-        elif described and offsets:
-            terminal.rows(FETCH_COLUMNS, fetch_rows(fetched))
-        elif described:
-            terminal.rows(GROUP_COLUMNS, map(_group_row, described))
-        report_failures(failures, found, address, terminal)
-
-
 def _register_delete(groups: typer.Typer, terminal: Terminal) -> None:
     @groups.command("delete")
     def delete(
@@ -149,7 +100,12 @@ def _register_delete(groups: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Delete empty groups with their offsets, one after the other."""
+        """Delete empty groups with their offsets, one after the other.
+
+        Examples:
+            offsetd groups delete billing-trial --dry-run
+            offsetd groups delete billing-trial billing-old --reason "retired"
+        """
         with connected(address, timeout, terminal) as client:
             deleted, failures = each_group(
                 group_ids,
@@ -187,7 +143,13 @@ def _register_update(groups: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Set how long the offsets of groups are kept."""
+        """Set how long the offsets of groups are kept.
+
+        Examples:
+            offsetd groups update billing --retention never
+            offsetd groups update billing audit --retention 90d
+            offsetd groups update billing --retention default
+        """
         try:
             parsed = parse_retention(retention)
         except ValueError as error:
@@ -223,7 +185,7 @@ def _register_update(groups: typer.Typer, terminal: Terminal) -> None:
 def _register_remove_members(groups: typer.Typer, terminal: Terminal) -> None:
     @groups.command("remove-members")
     def remove_members(
-        group_id: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
+        group_id: GroupArgument,
         *,
         member_ids: Annotated[
             list[str] | None,
@@ -244,6 +206,10 @@ def _register_remove_members(groups: typer.Typer, terminal: Terminal) -> None:
         """Remove members from a group, so that others take over what they read.
 
         A consumer that is still there joins again. Exits with 3 if only some could be removed.
+
+        Examples:
+            offsetd groups remove-members billing --instance host-1
+            offsetd groups remove-members billing --all --reason "host replaced"
         """
         named = [MemberToRemove(member_id=each) for each in member_ids or ()]
         named += [MemberToRemove(instance_id=each) for each in instance_ids or ()]
@@ -287,37 +253,3 @@ def _removed_rows(group_id: str, answer: RemovedMembers, *, dry_run: bool) -> It
             "removed": error is None and not dry_run,
             "problem": error.reason or str(error) if error else None,
         }
-
-
-def _group_row(group: Group) -> Row:
-    return {
-        "group": group.group_id,
-        "type": str(group.type),
-        "state": str(group.state),
-        "protocol_type": group.protocol_type or None,
-        "protocol": group.protocol or None,
-        "generation": group.generation,
-        "leader_id": group.leader_id or None,
-        "members": len(group.members),
-        "offsets": group.offset_count,
-        "log_partition": group.log_partition,
-        "state_time": group.state_time,
-        "retention": retention_text(group.retention),
-        "lease_holder": group.lease.holder if group.lease else None,
-        "lease_epoch": group.lease.epoch if group.lease else None,
-        "lease_expire_time": group.lease.expire_time if group.lease else None,
-    }
-
-
-def _member_rows(groups: Iterable[Group]) -> Iterator[Row]:
-    for group in groups:
-        for member in group.members:
-            yield {
-                "group": group.group_id,
-                "member_id": member.member_id,
-                "instance_id": member.instance_id or None,
-                "client_id": member.client_id,
-                "client_host": member.client_host,
-                "topics": member.topics,
-                "assignment": [str(assigned) for assigned in member.assignment],
-            }

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from offsetd_clients.cli.completion import complete_group_id
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -13,9 +14,10 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.group_reset import parse_time
+from offsetd_clients.cli.dry_runs import told_dry_run
 from offsetd_clients.cli.offsets import INT64_MAX
 from offsetd_clients.cli.options import GroupArgument, ReasonOption, TopicsOption
+from offsetd_clients.cli.reset_targets import parse_time
 from offsetd_clients.cli.terminal import OutputFormat, Row, Terminal, printable, time_text
 from offsetd_clients.history_values import OffsetEvent, RestoredOffset
 from offsetd_clients.sync.watch import OffsetWatch
@@ -46,7 +48,10 @@ def register_watch(app: typer.Typer, terminal: Terminal) -> None:
     @app.command("watch")
     def watch(
         group_ids: Annotated[
-            list[str] | None, typer.Argument(metavar="[GROUP]…", help="Only these groups.")
+            list[str] | None,
+            typer.Argument(
+                metavar="GROUP", help="Only this group.", autocompletion=complete_group_id
+            ),
         ] = None,
         *,
         prefix: Annotated[
@@ -60,7 +65,13 @@ def register_watch(app: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print commits and deletions as they come, until Ctrl-C, which prints where to go on."""
+        """Print commits and deletions as they come, until Ctrl-C, which prints where to go on.
+
+        Examples:
+            offsetd watch
+            offsetd watch billing --topic orders -o jsonl
+            offsetd watch billing --from oldest | head
+        """
         with connected(address, timeout, terminal) as client:
             from_oldest = since == "oldest"
             watching = client.watch_offsets(
@@ -70,13 +81,13 @@ def register_watch(app: typer.Typer, terminal: Terminal) -> None:
                 token="" if from_oldest else since,
                 from_oldest=from_oldest,
             )
-            try:
-                _print_events(watching, terminal)
-            except KeyboardInterrupt:
-                watching.cancel()
-            finally:
-                if watching.token:
-                    terminal.note(f"go on with: --from {watching.token}")
+            with terminal.when_reader_leaves(watching.cancel):
+                try:
+                    _print_events(watching, terminal)
+                finally:
+                    # Who went away has not read all that was printed: that token skips something.
+                    if watching.token and not terminal.reader_is_gone:
+                        terminal.note(f"go on with: --from {watching.token}")
 
 
 def register_groups(groups: typer.Typer, terminal: Terminal) -> None:
@@ -102,7 +113,13 @@ def _register_history(groups: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print commits and deletions of a group, as far back as the log has all of them."""
+        """Print commits and deletions of a group, as far back as the log has all of them.
+
+        Examples:
+            offsetd groups history billing
+            offsetd groups history billing --from 2026-11-20T21:00 --to 2026-11-20T22:00
+            offsetd groups history billing --oldest-first -o csv
+        """
         first = None if since is None else parse_time(since)
         last = None if until is None else parse_time(until)
         with connected(address, timeout, terminal) as client:
@@ -115,6 +132,7 @@ def _register_history(groups: typer.Typer, terminal: Terminal) -> None:
 def _register_restore(groups: typer.Typer, terminal: Terminal) -> None:
     @groups.command("restore")
     def restore(
+        ctx: typer.Context,
         group_id: GroupArgument,
         *,
         to_datetime: Annotated[
@@ -134,6 +152,10 @@ def _register_restore(groups: typer.Typer, terminal: Terminal) -> None:
         """Make a group's offsets what they were: those of now are lost, and found in the history.
 
         A reset is undone by the revision before its own.
+
+        Examples:
+            offsetd groups restore billing --to-datetime 2026-11-20T21:06:15.341
+            offsetd groups restore billing --to-revision 17 --execute --reason "undo the reset"
         """
         target = _target(to_datetime, to_revision)
         with connected(address, timeout, terminal) as client:
@@ -144,7 +166,7 @@ def _register_restore(groups: typer.Typer, terminal: Terminal) -> None:
             if not done.changes:
                 terminal.note("nothing to change: the offsets are as they were then")
             elif not execute:
-                terminal.note("dry run: nothing was changed; --execute does it")
+                told_dry_run(ctx, terminal)
 
 
 def _target(time: str | None, revision: int | None) -> datetime | int:
@@ -157,17 +179,19 @@ def _target(time: str | None, revision: int | None) -> datetime | int:
 
 def _print_events(watching: OffsetWatch, terminal: Terminal) -> None:
     if terminal.output_format is OutputFormat.TABLE:
-        for batch in watching.batches():
-            terminal.lines(map(_event_line, batch.events))
-            terminal.flush()
+        terminal.lines(map(_event_line, _flushed_events(watching, terminal)))
     else:
-        terminal.rows(EVENT_COLUMNS, _flushed_rows(watching, terminal))
+        terminal.rows(EVENT_COLUMNS, map(_event_row, _flushed_events(watching, terminal)))
 
 
-def _flushed_rows(watching: OffsetWatch, terminal: Terminal) -> Iterator[Row]:
-    for batch in watching.batches():
-        yield from map(_event_row, batch.events)
-        terminal.flush()
+def _flushed_events(watching: OffsetWatch, terminal: Terminal) -> Iterator[OffsetEvent]:
+    """Events until Ctrl-C, or until nobody reads them; all that came at once is flushed at once."""
+    try:
+        for batch in watching.batches():
+            yield from batch.events
+            terminal.flush()
+    except KeyboardInterrupt:
+        watching.cancel()
 
 
 def _event_row(event: OffsetEvent) -> Row:

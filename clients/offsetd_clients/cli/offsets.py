@@ -14,6 +14,7 @@ from offsetd_clients.cli.connection import (
     connected,
 )
 from offsetd_clients.cli.durations import parse_duration
+from offsetd_clients.cli.options import GroupArgument, GroupsArgument
 from offsetd_clients.cli.terminal import Row, Terminal
 from offsetd_clients.values import CommittedOffset, OffsetToCommit, Revision, TopicPartition
 
@@ -40,6 +41,13 @@ PositionsArgument = Annotated[
         metavar="TOPIC:PARTITION=OFFSET", help="Where to go on from, as in orders:0=42."
     ),
 ]
+MetadataOption = Annotated[
+    str, typer.Option(metavar="TEXT", help="Text to store with each offset.")
+]
+LeaderEpochOption = Annotated[
+    int | None,
+    typer.Option(min=0, max=INT32_MAX, metavar="EPOCH", help="The leader epoch of each offset."),
+]
 ExpectedOffsetOption = Annotated[
     int | None,
     typer.Option(
@@ -64,6 +72,12 @@ EpochOption = Annotated[
     int | None,
     typer.Option(min=0, max=INT64_MAX, metavar="EPOCH", help="That of the group's lease."),
 ]
+EndOffsetOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=INT64_MAX, metavar="OFFSET", help="Where each partition ends, for lag."
+    ),
+]
 RetentionOption = Annotated[
     timedelta | None,
     typer.Option(
@@ -77,18 +91,11 @@ def register_commit(app: typer.Typer, terminal: Terminal) -> None:
 
     @app.command("commit")
     def commit(
-        group: Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")],
+        group: GroupArgument,
         positions: PositionsArgument,
         *,
-        metadata: Annotated[
-            str, typer.Option(metavar="TEXT", help="Text to store with each offset.")
-        ] = "",
-        leader_epoch: Annotated[
-            int | None,
-            typer.Option(
-                min=0, max=INT32_MAX, metavar="EPOCH", help="The leader epoch of each offset."
-            ),
-        ] = None,
+        metadata: MetadataOption = "",
+        leader_epoch: LeaderEpochOption = None,
         expect: ExpectedOffsetOption = None,
         must_not_exist: Annotated[
             bool, typer.Option("--must-not-exist", help="Commit only if none is stored.")
@@ -97,6 +104,7 @@ def register_commit(app: typer.Typer, terminal: Terminal) -> None:
             bool, typer.Option("--monotonic", help="Commit only if no offset goes back.")
         ] = False,
         epoch: EpochOption = None,
+        end_offset: EndOffsetOption = None,
         retention: RetentionOption = None,
         dry_run: Annotated[
             bool, typer.Option("--dry-run", help="Show what is stored now; commit nothing.")
@@ -104,7 +112,13 @@ def register_commit(app: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Commit offsets of a group: all of them or, on any error, none."""
+        """Commit offsets of a group: all of them or, on any error, none.
+
+        Examples:
+            offsetd commit billing orders:0=42 orders:1=7
+            offsetd commit billing orders:0=43 --expected-offset 42     # unless somebody was faster
+            offsetd commit billing orders:0=43 --end-offset 50          # so that its lag is known
+        """
         if expect is not None and must_not_exist:
             raise typer.BadParameter("--expected-offset and --must-not-exist exclude each other")
         offsets = {
@@ -115,6 +129,7 @@ def register_commit(app: typer.Typer, terminal: Terminal) -> None:
                 expected_offset=expect,
                 must_not_exist=must_not_exist,
                 monotonic=monotonic,
+                end_offset=end_offset,
             )
             for topic_partition, offset in _parse_positions(positions).items()
         }
@@ -134,7 +149,7 @@ def register_fetch(app: typer.Typer, terminal: Terminal) -> None:
 
     @app.command("fetch")
     def fetch(
-        groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="A group's id.")],
+        groups: GroupsArgument,
         *,
         topics: Annotated[
             list[str], typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable.")
@@ -146,7 +161,13 @@ def register_fetch(app: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print the stored offsets of groups. A group without any prints nothing."""
+        """Print the stored offsets of groups. A group without any prints nothing.
+
+        Examples:
+            offsetd fetch billing
+            offsetd fetch billing --topic orders -o csv
+            offsetd fetch billing audit -o jsonl | jq -c '[.topic, .partition, .offset]'
+        """
         with connected(address, timeout, terminal) as client:
             offsets_of = client.fetch_many(groups, require_stable=stable)
         terminal.rows(FETCH_COLUMNS, fetch_rows(offsets_of, topics))

@@ -3,7 +3,10 @@
 import csv
 import json
 import os
+import select
+import stat
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -113,6 +116,41 @@ class Terminal:
         """Hands what is buffered to the system. Called once, at the end."""
         self._write("", flush=True)
 
+    @property
+    def reader_is_gone(self) -> bool:
+        """Whether what is printed goes nowhere any more."""
+        return self._stdout_is_gone
+
+    @contextmanager
+    def when_reader_leaves(self, call: Callable[[], None]) -> Iterator[None]:
+        """Calls, from a thread, once nobody reads stdout any more, where that is a pipe.
+
+        So that who waits for something to print need not wait for it to end.
+        """
+        if not _is_pipe(self._stdout):
+            yield
+            return
+        is_over, woken = threading.Event(), os.pipe()
+
+        def wait() -> None:
+            poller = select.poll()
+            poller.register(self._stdout.fileno(), 0)  # For errors alone.
+            poller.register(woken[0], select.POLLIN)
+            poller.poll()
+            if not is_over.is_set():
+                self._stdout_is_gone = True
+                call()
+
+        thread = threading.Thread(target=wait, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            os.close(woken[1])
+            thread.join()
+            os.close(woken[0])
+
     def output_failed(self, error: OSError) -> NoReturn:
         """Ends the command: stdout does not take what is printed."""
         self._forget_stdout()
@@ -199,6 +237,13 @@ def _let_go(stream: TextIO) -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
     os.close(null)
+
+
+def _is_pipe(stream: TextIO) -> bool:
+    try:
+        return stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):  # It is closed, or in memory.
+        return False
 
 
 def _is_terminal(stream: TextIO) -> bool:

@@ -27,6 +27,9 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         """Compile the kernels for this machine.
 
         They are kept in the user's cache folder, where the server finds them.
+
+        Examples:
+            offsetd kernels warm
         """
         from offsetd_storage.kernels import registry  # noqa: PLC0415  The help needs no compiler.
 

@@ -56,6 +56,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
     group = typer.Typer(help="The log in a data folder, without a server.", no_args_is_help=True)
     app.add_typer(group, name="log")
     _register_looks(group, terminal)
+    _register_verify(group, terminal)
     _register_clean(group, terminal)
     _register_retain(group, terminal)
     _register_recreate(group, terminal)
@@ -75,6 +76,10 @@ def _register_looks(group: typer.Typer, terminal: Terminal) -> None:
         was written since the last round, up to where the next one may go, from when on the first
         tombstones can go, what retention would take away, and until when a timestamp from the
         future blocks it. What a round would save is said by clean --dry-run.
+
+        Examples:
+            offsetd log describe --data-dir offsetd-data
+            offsetd log describe --partition 9 --cleaning -o json
         """
         from offsetd_coordinator.commands import log_looks  # noqa: PLC0415
 
@@ -90,11 +95,17 @@ def _register_looks(group: typer.Typer, terminal: Terminal) -> None:
         """Print every batch and record.
 
         The lines are those of Kafka's DumpLogSegments, whatever --output says.
+
+        Examples:
+            offsetd log dump --data-dir offsetd-data --partition 9
+            offsetd log dump --offsets-decoder | grep billing
         """
         from offsetd_coordinator.commands import log_looks  # noqa: PLC0415
 
         log_looks.dump(terminal, data_dir, topic, partition, decode_offsets=offsets_decoder)
 
+
+def _register_verify(group: typer.Typer, terminal: Terminal) -> None:
     @group.command("verify")
     def verify(
         data_dir: FolderOption = DEFAULT_FOLDER,
@@ -106,6 +117,10 @@ def _register_looks(group: typer.Typer, terminal: Terminal) -> None:
         Where each group lies is checked too. Prints file, position and reason of everything that is
         wrong, and exits with 1 if there is anything damaged. A batch from the future, which holds
         back retention, is a warning: it is as it was written, and there is nothing to repair.
+
+        Examples:
+            offsetd log verify --data-dir offsetd-data
+            offsetd log verify --partition 9 -o json
         """
         from offsetd_coordinator.commands import log_looks  # noqa: PLC0415
 
@@ -128,6 +143,10 @@ def _register_clean(group: typer.Typer, terminal: Terminal) -> None:
         clean it is, and the folder is closed. Numbers are of the segments that may be cleaned: the
         one that takes appends may not. Settings are those of serve, log.cleaner.* and a topic's
         (delete.retention.ms, ...). Exits with 3 if only some partitions could be cleaned.
+
+        Examples:
+            offsetd log clean --data-dir offsetd-data --dry-run
+            offsetd log clean --roll-active --set delete.retention.ms=0
         """
         from offsetd_coordinator.commands import log_clean  # noqa: PLC0415
 
@@ -158,6 +177,10 @@ def _register_retain(group: typer.Typer, terminal: Terminal) -> None:
         older than retention.ms; of a topic that is only compacted, just the first. Settings that
         were changed while a server ran count; --set goes before them. Exits with 3 if only some
         partitions could be looked at.
+
+        Examples:
+            offsetd log retain --topic __offsetd_audit --dry-run
+            offsetd log retain --topic __offsetd_audit --set retention.ms=86400000
         """
         from offsetd_coordinator.commands import log_retain  # noqa: PLC0415
 
@@ -178,6 +201,9 @@ def _register_recreate(group: typer.Typer, terminal: Terminal) -> None:
         For a topic that nobody needs any more, and for a partition that is quarantined and cannot
         be brought back. Its folder may be missing. It goes on at the offset at which it ended, so
         that no offset is given to another record. Without --partition it is partition 0 alone.
+
+        Examples:
+            offsetd log recreate --topic __consumer_offsets --partition 9 --dry-run
         """
         from offsetd_coordinator.commands import log_recreate  # noqa: PLC0415
 

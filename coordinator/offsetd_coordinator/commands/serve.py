@@ -48,6 +48,12 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         A setting comes from --set, else the environment (OFFSETD_SEGMENT_MS for segment.ms), else
         the file of --config, else its default; --list-settings prints them all. SIGTERM and SIGINT
         drain and stop it; a second one stops it at once.
+
+        Examples:
+            offsetd serve
+            offsetd serve --data-dir offsets --listen 127.0.0.1:7272 --set history.ms=86400000
+            offsetd serve --config offsetd.toml
+            offsetd serve --list-settings -o csv
         """
         if list_settings:
             _print_settings(terminal)

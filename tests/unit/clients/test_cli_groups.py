@@ -1,66 +1,19 @@
 """offsetd_clients.cli.groups, run in this process."""
 
-import sys
 from collections.abc import Callable
 from datetime import timedelta
-from io import StringIO
 from textwrap import dedent
 from typing import Any
 
-import attrs
 import pytest
+from cli_calls import Ended, offsetd_of
 from google.rpc.status_pb2 import Status
-from offsetd.v1 import group_service_pb2, offset_service_pb2, types_pb2
-from offsetd_clients.cli.application import run
-from offsetd_clients.cli.terminal import Terminal
-
-
-@attrs.frozen
-class Ended:
-    code: int
-    stdout: str
-    stderr: str
+from offsetd.v1 import group_service_pb2, types_pb2
 
 
 @pytest.fixture
 def offsetd(fake_server: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
-    monkeypatch.setenv("OFFSETD_ADDRESS", fake_server.address)
-
-    def call(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["offsetd", *arguments])
-        stdout, stderr = StringIO(), StringIO()
-        code = run(Terminal(stdout, stderr))
-        return Ended(code, stdout.getvalue(), stderr.getvalue())
-
-    return call
-
-
-def a_group() -> group_service_pb2.GetGroupResponse:
-    group = group_service_pb2.Group(
-        group_id="workers",
-        type="GROUP_TYPE_CLASSIC",
-        state="GROUP_STATE_STABLE",
-        protocol_type="consumer",
-        protocol="range",
-        generation=4,
-        leader_id="m-1",
-        log_partition=12,
-        offset_count=3,
-        members=[
-            group_service_pb2.GroupMember(
-                member_id="m-1",
-                client_id="app",
-                client_host="/10.0.0.7",
-                topics=["orders", "clicks"],
-                assignment=[
-                    types_pb2.TopicPartition(topic="orders", partition=0),
-                    types_pb2.TopicPartition(topic="orders", partition=1),
-                ],
-            )
-        ],
-    )
-    group.state_time.FromMilliseconds(1_795_208_775_341)
-    return group_service_pb2.GetGroupResponse(group=group)
+    return offsetd_of(fake_server.address, monkeypatch)
 
 
 def test_list_prints_groups_and_passes_the_filters_on(
@@ -122,45 +75,6 @@ def test_list_sorts_what_comes_in_the_logs_order(
     assert [line.split(",")[0] for line in ended.stdout.splitlines()[1:]] == list("abczé")
 
 
-def test_describe_prints_a_line_for_each_group(
-    fake_server: Any, offsetd: Callable[..., Ended]
-) -> None:
-    fake_server.will_answer("GetGroup", a_group())
-    ended = offsetd("groups", "describe", "workers", "-o", "csv")
-    assert ended == Ended(
-        0,
-        "group,type,state,protocol_type,protocol,generation,leader_id,members,offsets,"
-        "log_partition,state_time,retention,lease_holder,lease_epoch,lease_expire_time\n"
-        "workers,classic,stable,consumer,range,4,m-1,1,3,12,2026-11-20T21:06:15.341Z,,,,\n",
-        "",
-    )
-
-
-def test_describe_prints_a_line_for_each_member(
-    fake_server: Any, offsetd: Callable[..., Ended]
-) -> None:
-    fake_server.will_answer("GetGroup", a_group())
-    ended = offsetd("groups", "describe", "workers", "--members")
-    header, line = ended.stdout.splitlines()
-    assert header == (
-        "GROUP    MEMBER-ID  INSTANCE-ID  CLIENT-ID  CLIENT-HOST  TOPICS         ASSIGNMENT"
-    )
-    assert line == (
-        "workers  m-1        -            app        /10.0.0.7    orders,clicks  orders:0,orders:1"
-    )
-
-
-def test_describe_of_some_groups_that_exist_is_partly_done(
-    fake_server: Any, offsetd: Callable[..., Ended], failed: Callable[..., Status]
-) -> None:
-    absent = failed("NOT_FOUND", "GROUP_ID_NOT_FOUND", "group app does not exist")
-    fake_server.will_answer("GetGroup", absent, a_group())
-    ended = offsetd("groups", "describe", "app", "workers", "-o", "jsonl")
-    assert ended.code == 3
-    assert ended.stdout.startswith('{"group": "workers",')
-    assert ended.stderr == ("error: group app: GROUP_ID_NOT_FOUND: group app does not exist\n")
-
-
 def test_delete_goes_on_after_a_group_that_is_not_empty(
     fake_server: Any, offsetd: Callable[..., Ended], failed: Callable[..., Status]
 ) -> None:
@@ -200,7 +114,9 @@ def test_a_dry_run_of_delete_only_validates(
     assert fake_server.requests[0].validate_only
 
 
-@pytest.mark.parametrize("command", [("describe",), ("describe", "--members"), ("delete",)])
+@pytest.mark.parametrize(
+    "command", [("describe",), ("describe", "--members"), ("describe", "--state"), ("delete",)]
+)
 @pytest.mark.parametrize("output_format", ["table", "json", "csv"])
 def test_where_no_group_was_found_only_that_is_said(
     fake_server: Any,
@@ -213,22 +129,6 @@ def test_where_no_group_was_found_only_that_is_said(
         fake_server.will_answer(method, failed("NOT_FOUND", "GROUP_ID_NOT_FOUND", "no group"))
     ended = offsetd("groups", *command, "nope", "-o", output_format)
     assert ended == Ended(1, "", "error: group nope: GROUP_ID_NOT_FOUND: no group\n")
-
-
-def test_describe_prints_the_retention_and_the_lease(
-    fake_server: Any, offsetd: Callable[..., Ended]
-) -> None:
-    answer = a_group()
-    answer.group.retention.duration.FromMilliseconds(90_000)
-    answer.group.lease.holder = "nightly"
-    answer.group.lease.epoch = 7
-    answer.group.lease.expire_time.FromMilliseconds(1_795_208_775_341)
-    fake_server.will_answer("GetGroup", answer)
-    ended = offsetd("groups", "describe", "workers", "-o", "jsonl")
-    assert ended.stdout.endswith(
-        '"retention": "90s", "lease_holder": "nightly", "lease_epoch": 7,'
-        ' "lease_expire_time": "2026-11-20T21:06:15.341Z"}\n'
-    )
 
 
 @pytest.mark.parametrize(
@@ -277,29 +177,6 @@ def test_a_retention_that_is_none_is_wrong_use(
     ended = offsetd("groups", "update", "a", f"--retention={text}")
     assert ended.code == 2
     assert fake_server.requests == []
-
-
-def test_describe_prints_a_line_for_each_offset_and_when_it_goes(
-    fake_server: Any, offsetd: Callable[..., Ended]
-) -> None:
-    offset = offset_service_pb2.CommittedOffset(topic="orders", partition=1, offset=42, revision=7)
-    offset.commit_time.FromMilliseconds(1_795_208_775_341)
-    offset.expire_time.FromMilliseconds(1_795_813_575_341)
-    answer = offset_service_pb2.FetchOffsetsResponse(
-        groups=[offset_service_pb2.GroupOffsets(group_id="workers", offsets=[offset])]
-    )
-    fake_server.will_answer("GetGroup", a_group())
-    fake_server.will_answer("FetchOffsets", answer)
-    ended = offsetd("groups", "describe", "workers", "--offsets", "-o", "csv")
-    assert ended == Ended(
-        0,
-        "group,topic,partition,offset,end_offset,leader_epoch,commit_time,expire_time,revision,"
-        "metadata\n"
-        "workers,orders,1,42,,,2026-11-20T21:06:15.341Z,2026-11-27T21:06:15.341Z,7,\n",
-        "",
-    )
-    ended = offsetd("groups", "describe", "workers", "--offsets", "--members")
-    assert ended.code == 2
 
 
 REMOVED = group_service_pb2.LeftMember(member_id="m-1")

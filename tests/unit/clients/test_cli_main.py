@@ -66,7 +66,7 @@ def test_wrong_use_is_exit_code_2_and_told_on_stderr(arguments: tuple[str, ...])
 def test_every_command_is_listed_with_its_first_line() -> None:
     ended = offsetd("--help")
     assert ended.returncode == 0
-    commands = ended.stdout.partition("Commands:\n")[2].splitlines()
+    commands = ended.stdout.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     names = [line.split()[0] for line in commands if not line.startswith("   ")]
     assert names == ["admin", "commit", "fetch", "groups", "kernels", "log", "serve", "watch"]
 

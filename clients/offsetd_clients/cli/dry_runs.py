@@ -1,0 +1,54 @@
+"""What a command says that only showed what it would do."""
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+
+from offsetd_clients.cli.terminal import Terminal
+
+EXECUTE = "--execute"
+DRY_RUN = "--dry-run"
+
+
+def told_dry_run(ctx: typer.Context, terminal: Terminal) -> None:
+    """Says that nothing was changed, and the command that does it: the same one, executed."""
+    terminal.note(f"dry run: nothing was changed. This does it:\n  {executing_line(ctx)}")
+
+
+def executing_line(ctx: typer.Context) -> str:
+    """The line that was called, quoted for a shell, with `--execute`; not what it was piped to.
+
+    What came from the environment is not in it: it is still there when the line is run.
+    """
+    arguments: list[str] = []
+    options: list[str] = []
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        source = ctx.get_parameter_source(name)
+        if source is None or source.name != "COMMANDLINE":
+            continue
+        value = ctx.params[name]
+        if parameter.param_type_name == "argument":
+            arguments += _texts(value)
+        elif DRY_RUN not in parameter.opts and EXECUTE not in parameter.opts:
+            options += _option(parameter, value)
+    if any(argument.startswith("-") for argument in arguments):
+        words = [*options, EXECUTE, "--", *arguments]
+    else:
+        words = [*arguments, *options, EXECUTE]
+    return shlex.join([*ctx.command_path.split(" "), *words])
+
+
+def _option(parameter: Any, value: object) -> Iterator[str]:
+    name = max(parameter.opts, key=len)
+    if parameter.is_flag:
+        yield name
+        return
+    for text in _texts(value):
+        yield from (name, text)
+
+
+def _texts(value: object) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)]

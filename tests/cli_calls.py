@@ -1,0 +1,38 @@
+"""The command line run in this process, against whatever server a test has."""
+
+from __future__ import annotations
+
+import sys
+from io import StringIO
+from typing import TYPE_CHECKING
+
+import attrs
+from offsetd_clients.cli.application import run
+from offsetd_clients.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+
+@attrs.frozen
+class Ended:
+    """What a command left behind."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+def offsetd_of(address: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
+    """Calls `offsetd` with some arguments; neither of its streams is a terminal."""
+    monkeypatch.setenv("OFFSETD_ADDRESS", address)
+
+    def call(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["offsetd", *arguments])
+        stdout, stderr = StringIO(), StringIO()
+        code = run(Terminal(stdout, stderr))
+        return Ended(code, stdout.getvalue(), stderr.getvalue())
+
+    return call
