@@ -37,11 +37,13 @@ class MembershipCalls(Calls):
         session_timeout_s: float = 45.0,
         rebalance_timeout_s: float = 300.0,
         reason: str = "",
+        takes_member_id: bool = True,
     ) -> JoinedGroup:
         """Joins, and waits until the next generation begins: at the longest `rebalance_timeout_s`.
 
         `protocols`: what the member says under each assignor that it knows, the preferred one
-        first. A new member is told its id first and joins with it, without the caller's doing.
+        first. A new member is told its id first and joins with it, without the caller's doing;
+        unless `takes_member_id` is false: then this raises `MemberIdRequired`.
         """
         request = membership_messages.join_request(
             group_id,
@@ -58,6 +60,8 @@ class MembershipCalls(Calls):
         try:
             response = await self._call("JoinGroup", request, wait_s=wait_s)
         except MemberIdRequired as required:
+            if not takes_member_id:
+                raise
             request.member_id = required.member_id
             response = await self._call("JoinGroup", request, wait_s=wait_s)
         return membership_messages.joined_group(group_id, instance_id, response)
