@@ -1,0 +1,205 @@
+"""What was done of a plan: a file beside it, so that a step that was killed goes on where it was.
+
+Each line has a CRC-32 and is fsynced before what it tells of is answered for. A last line that is
+torn was never answered for: it is passed over, and cut off by the next writer. One process at a
+time has the journal.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import zlib
+from enum import StrEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import attrs
+
+from offsetd_clients.migration.values import MigrationError
+
+
+class Step(StrEnum):
+    """What may be done with a group of a plan."""
+
+    RUN = "run"
+    CUTOVER = "cutover"
+    ROLLBACK = "rollback"
+    UNDO = "undo"
+
+
+class JournalBusy(MigrationError):
+    """Another process works with the plan."""
+
+
+class BadJournal(MigrationError):
+    """A line within the file is damaged, or the file belongs to another plan."""
+
+
+@attrs.frozen(kw_only=True)
+class Entry:
+    """The newest word on a group: a step that was begun, or is done.
+
+    `position` is where its line stands; `details` has what was begun with (the images before), and
+    `result` what came of it.
+    """
+
+    step: Step
+    group_id: str
+    attempt: int
+    is_done: bool
+    details: Any = None
+    result: Any = None
+
+
+class Journal:
+    """The entries of one plan. Of each group only where its newest lines stand is held."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        """For `open`."""
+        self.path = path
+        self._descriptor = descriptor
+        self._begun: dict[str, dict[Step, int]] = {}
+        self._done: dict[str, dict[Step, int]] = {}
+        self._newest: dict[str, Step] = {}
+        self._end = 0
+
+    @classmethod
+    def open(cls, plan_path: Path, plan_id: str) -> "Journal":
+        """`PLAN.journal`, made if it is not there. Raises JournalBusy, BadJournal, OSError."""
+        path = plan_path.with_name(f"{plan_path.name}.journal")
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        journal = cls(path, descriptor)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise JournalBusy(f"{path}: another process works with this plan") from None
+            journal._load(plan_id)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return journal
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        os.close(self._descriptor)
+
+    def latest(self, step: Step, group_id: str) -> Entry | None:
+        """The newest attempt of a step, or None: it was never begun."""
+        begun_at = self._begun.get(group_id, {}).get(step)
+        if begun_at is None:
+            return None
+        begun = self._read(begun_at)
+        done_at = self._done.get(group_id, {}).get(step, -1)
+        is_done = done_at > begun_at
+        return Entry(
+            step=step,
+            group_id=group_id,
+            attempt=begun["attempt"],
+            is_done=is_done,
+            details=begun["details"],
+            result=self._read(done_at)["result"] if is_done else None,
+        )
+
+    def newest_step(self, group_id: str) -> Step | None:
+        """What was begun last with a group."""
+        return self._newest.get(group_id)
+
+    def begin(self, step: Step, group_id: str, details: Any) -> Entry:
+        """Durably: the step is begun, with these details, as a new attempt."""
+        before = self.latest(step, group_id)
+        attempt = before.attempt + 1 if before else 1
+        at = self._append({"step": step, "group": group_id, "attempt": attempt, "details": details})
+        self._note({"step": step, "group": group_id, "details": None}, at)
+        return Entry(step=step, group_id=group_id, attempt=attempt, is_done=False, details=details)
+
+    def finish(self, entry: Entry, result: Any) -> None:
+        """Durably: it is done."""
+        at = self._append({"step": entry.step, "group": entry.group_id, "result": result})
+        self._note({"step": entry.step, "group": entry.group_id, "result": result}, at)
+
+    def _load(self, plan_id: str) -> None:
+        position = 0
+        with open(self._descriptor, "rb", closefd=False) as file:
+            for line in file:
+                document = _document(line)
+                if document is None:
+                    if file.read(1):
+                        raise BadJournal(f"{self.path}: damaged at byte {position}")
+                    break  # Torn: whoever wrote it was killed, and had not said that it is done.
+                if position == 0:
+                    if document.get("plan_id") != plan_id:
+                        raise BadJournal(f"{self.path} is that of another plan: move it away")
+                else:
+                    self._note(document, position)
+                position += len(line)
+        os.ftruncate(self._descriptor, position)
+        self._end = position
+        if position == 0:
+            self._append({"plan_id": plan_id})
+            _sync(self.path.parent)
+
+    def _note(self, document: dict[str, Any], position: int) -> None:
+        step, group_id = Step(document["step"]), document["group"]
+        if "details" in document:
+            self._begun.setdefault(group_id, {})[step] = position
+            self._newest[group_id] = step
+        else:
+            self._done.setdefault(group_id, {})[step] = position
+
+    def _append(self, document: dict[str, Any]) -> int:
+        text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+        line = b"%08x %s\n" % (zlib.crc32(text), text)
+        position = self._end
+        os.lseek(self._descriptor, position, os.SEEK_SET)
+        written = 0
+        while written < len(line):
+            written += os.write(self._descriptor, line[written:])
+        os.fsync(self._descriptor)
+        self._end += len(line)
+        return position
+
+    def _read(self, position: int) -> dict[str, Any]:
+        with open(self._descriptor, "rb", closefd=False) as file:
+            file.seek(position)
+            document = _document(file.readline())
+        if document is None:
+            raise BadJournal(f"{self.path}: damaged at byte {position}")
+        return document
+
+
+def request_id_of(plan_id: str, entry: Entry) -> str:
+    """The same for the same attempt, also after a kill; another for another attempt."""
+    named = "\0".join((plan_id, entry.step, entry.group_id, str(entry.attempt)))
+    return "migrate-" + hashlib.sha256(named.encode()).hexdigest()[:40]
+
+
+def _document(line: bytes) -> dict[str, Any] | None:
+    """What a line says; None if it is torn or damaged."""
+    if not line.endswith(b"\n") or line[8:9] != b" ":
+        return None
+    text = line[9:-1]
+    try:
+        if int(line[:8], 16) != zlib.crc32(text):
+            return None
+        document = json.loads(text)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

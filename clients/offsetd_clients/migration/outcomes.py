@@ -1,0 +1,64 @@
+"""What a step came to, group by group."""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Protocol, TypeVar
+
+import attrs
+
+from offsetd_clients.migration.values import FoundOffset, MigrationError
+
+
+class Outcome(StrEnum):
+    """What became of a group in a step."""
+
+    MIGRATED = "migrated"
+    WOULD_MIGRATE = "would-migrate"  # A dry run.
+    ALREADY = "already"  # Nothing was left to be done.
+    CUT_OVER = "cut-over"
+    WOULD_CUT_OVER = "would-cut-over"
+    ROLLED_BACK = "rolled-back"
+    WOULD_ROLL_BACK = "would-roll-back"
+    UNDONE = "undone"
+    WOULD_UNDO = "would-undo"
+    REFUSED = "refused"
+
+
+@attrs.frozen(kw_only=True)
+class GroupOutcome:
+    """`offset_count` is how many were, or would be, written; `problem` says why it was refused."""
+
+    group_id: str
+    source_group_id: str
+    outcome: Outcome
+    offset_count: int = 0
+    problem: str = ""
+
+
+class MigrationStopped(MigrationError):
+    """What stands in the way is not one group's: nothing more was tried. `__cause__` says what."""
+
+
+class _HasOffsets(Protocol):
+    @property
+    def offsets(self) -> tuple[FoundOffset, ...]: ...
+
+
+SomeGroup = TypeVar("SomeGroup", bound=_HasOffsets)
+
+_CHUNK_GROUPS_MAX = 64
+_CHUNK_OFFSETS_MAX = 5000
+
+
+def in_chunks(groups: Iterable[SomeGroup]) -> Iterator[list[SomeGroup]]:
+    """Groups, a few at a time: as many as one call may ask for, and memory may hold."""
+    chunk: list[SomeGroup] = []
+    count = 0
+    for group in groups:
+        chunk.append(group)
+        count += len(group.offsets)
+        if len(chunk) == _CHUNK_GROUPS_MAX or count >= _CHUNK_OFFSETS_MAX:
+            yield chunk
+            chunk, count = [], 0
+    if chunk:
+        yield chunk

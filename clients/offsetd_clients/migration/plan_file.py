@@ -1,0 +1,299 @@
+"""The plan: a file that says, group by group, what is to be moved.
+
+Lines of JSON: a header, one line a group or problem, and at the end what all lines before add up
+to, with their SHA-256. It is written whole or not at all, and read group by group.
+`docs/formats/migration-plan.md` describes it.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import attrs
+
+from offsetd_clients.migration.selection import Selection
+from offsetd_clients.migration.values import (
+    FoundGroup,
+    FoundOffset,
+    MigrationError,
+    PlannedGroup,
+    Problem,
+    ProblemKind,
+    Source,
+    SourceDescription,
+    without_doubles,
+)
+
+FORMAT = "offsetd-migration-plan"
+VERSION = 1
+_OFFSET_FIELDS = tuple(field.name for field in attrs.fields(FoundOffset))
+
+# Called with how many groups are done, and the last one's name.
+PlanReport = Callable[[int, str], None]
+
+
+class BadPlan(MigrationError):
+    """The file is no whole plan of a version that is known; says where."""
+
+
+@attrs.frozen(kw_only=True)
+class PlanSummary:
+    """What a plan adds up to. `problem_count` is that of groups' problems, too."""
+
+    group_count: int
+    offset_count: int
+    problem_count: int
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """A plan whose checksum was found good. Groups are read from the file as they are asked for."""
+
+    path: Path
+    plan_id: str
+    created_ms: int
+    source: SourceDescription
+    selection: Selection
+    summary: PlanSummary
+
+    @classmethod
+    def open(cls, path: Path) -> "Plan":
+        """Reads the file once, to its end. Raises BadPlan, OSError."""
+        header = _read_header(path)
+        summary = _checked_summary(path)
+        try:
+            return cls(
+                path=path,
+                plan_id=header["plan_id"],
+                created_ms=header["created_ms"],
+                source=SourceDescription(**header["source"]),
+                selection=_selection_of(header["selection"]),
+                summary=summary,
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise BadPlan(f"{path}: line 1 is no header: {error}") from None
+
+    def groups(self) -> Iterator[PlannedGroup]:
+        """Each group, in the order in which they were found. Raises BadPlan, OSError."""
+        for number, line in _lines_within(self.path):
+            if "group" in line:
+                yield _group_of(line["group"], self.path, number)
+
+    def problems(self) -> Iterator[Problem]:
+        """All of them, those of groups among them."""
+        for number, line in _lines_within(self.path):
+            if "problem" in line:
+                yield _problem_of(line["problem"])
+            else:
+                yield from _group_of(line["group"], self.path, number).problems
+
+
+def write_plan(
+    path: Path,
+    source: Source,
+    selection: Selection,
+    *,
+    created_ms: int,
+    seen: Callable[[PlannedGroup | Problem], None] = lambda _: None,
+) -> PlanSummary:
+    """Writes what a source has; `seen` is called with each line's value.
+
+    The file is there as a whole, durably, or not at all. Raises SourceFailed, OSError.
+    """
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("wb") as out:
+            summary = _write(_Hashed(out.write), source, selection, created_ms, seen)
+            out.flush()
+            os.fsync(out.fileno())
+        part.replace(path)
+        _sync_folder(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+    return summary
+
+
+def planned_groups(source: Source, selection: Selection) -> Iterator[PlannedGroup | Problem]:
+    """What a plan of this source has, without a file."""
+    targets: dict[str, str] = {}
+    for found in source.groups():
+        if isinstance(found, Problem):
+            if found.group_id is None or selection.takes(found.group_id):
+                yield found
+        elif selection.takes(found.group_id):
+            yield from _planned(found, selection, targets)
+
+
+def _planned(
+    found: FoundGroup, selection: Selection, targets: dict[str, str]
+) -> Iterator[PlannedGroup | Problem]:
+    group_id = selection.target(found.group_id)
+    if group_id in targets:
+        yield Problem(
+            kind=ProblemKind.DUPLICATE,
+            where=found.group_id,
+            detail=f"{targets[group_id]!r} is moved to {group_id!r}, too",
+            group_id=found.group_id,
+        )
+        return
+    chosen = [each for each in found.offsets if selection.takes_topic(each.topic)]
+    offsets, doubles = without_doubles(chosen, found.group_id)
+    problems = (*found.problems, *doubles)
+    if not offsets and not problems and found.offsets:
+        return  # Of other topics only.
+    targets[group_id] = found.group_id
+    yield PlannedGroup(
+        source_group_id=found.group_id,
+        group_id=group_id,
+        offsets=offsets,
+        owners=found.owners,
+        problems=problems,
+    )
+
+
+class _Hashed:
+    """Writes lines, and knows the hash of all of them."""
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
+        self._hash = hashlib.sha256()
+
+    def line(self, document: dict[str, Any]) -> None:
+        text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+        content = text.encode() + b"\n"
+        self._hash.update(content)
+        self._write(content)
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+
+def _write(
+    out: _Hashed,
+    source: Source,
+    selection: Selection,
+    created_ms: int,
+    seen: Callable[[PlannedGroup | Problem], None],
+) -> PlanSummary:
+    chosen = attrs.asdict(selection, filter=lambda field, _: not field.name.startswith("_"))
+    out.line(
+        {
+            "format": FORMAT,
+            "version": VERSION,
+            "plan_id": str(uuid4()),
+            "created_ms": created_ms,
+            "source": attrs.asdict(source.description),
+            "selection": chosen,
+        }
+    )
+    groups = offsets = problems = 0
+    for each in planned_groups(source, selection):
+        if isinstance(each, Problem):
+            problems += 1
+            out.line({"problem": attrs.asdict(each)})
+        else:
+            groups += 1
+            offsets += len(each.offsets)
+            problems += len(each.problems)
+            out.line({"group": _group_document(each)})
+        seen(each)
+    summary = PlanSummary(group_count=groups, offset_count=offsets, problem_count=problems)
+    out.line({"end": attrs.asdict(summary), "sha256": out.digest})
+    return summary
+
+
+def _group_document(group: PlannedGroup) -> dict[str, Any]:
+    offsets = [[getattr(each, name) for name in _OFFSET_FIELDS] for each in group.offsets]
+    return {
+        "source_group": group.source_group_id,
+        "group": group.group_id,
+        "owners": group.owners,
+        "problems": [attrs.asdict(each) for each in group.problems],
+        "offsets": offsets,
+    }
+
+
+def _group_of(document: dict[str, Any], path: Path, number: int) -> PlannedGroup:
+    try:
+        owners = document["owners"]
+        return PlannedGroup(
+            source_group_id=document["source_group"],
+            group_id=document["group"],
+            owners=None if owners is None else tuple(owners),
+            problems=tuple(map(_problem_of, document["problems"])),
+            offsets=tuple(
+                FoundOffset(**dict(zip(_OFFSET_FIELDS, row, strict=True)))
+                for row in document["offsets"]
+            ),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadPlan(f"{path}: line {number} is no group: {error}") from None
+
+
+def _selection_of(document: dict[str, Any]) -> Selection:
+    renames = dict(document.pop("renames"))
+    return Selection(
+        **{name: tuple(patterns) for name, patterns in document.items()}, renames=renames
+    )
+
+
+def _problem_of(document: dict[str, Any]) -> Problem:
+    return Problem(**{**document, "kind": ProblemKind(document["kind"])})
+
+
+def _read_header(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        header = _parsed(file.readline(), path, 1)
+    if header.get("format") != FORMAT:
+        raise BadPlan(f"{path}: line 1 does not say that this is a plan")
+    if header.get("version") != VERSION:
+        raise BadPlan(f"{path}: a plan of version {header.get('version')}; {VERSION} is known")
+    return header
+
+
+def _checked_summary(path: Path) -> PlanSummary:
+    digest = hashlib.sha256()
+    before, number = b"", 0
+    with path.open("rb") as file:
+        for line in file:
+            digest.update(before)
+            before, number = line, number + 1
+    end = _parsed(before, path, number)
+    if "end" not in end:
+        raise BadPlan(f"{path}: line {number} is not its end: the file was cut")
+    if end.get("sha256") != digest.hexdigest():
+        raise BadPlan(f"{path}: the checksum is not that of its lines: it was changed")
+    return PlanSummary(**end["end"])
+
+
+def _lines_within(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            document = _parsed(line, path, number)
+            if "end" in document:
+                return
+            if number > 1:
+                yield number, document
+
+
+def _parsed(line: bytes, path: Path, number: int) -> dict[str, Any]:
+    try:
+        document = json.loads(line)
+    except ValueError as error:
+        raise BadPlan(f"{path}: line {number} is no JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise BadPlan(f"{path}: line {number} is no object")
+    return document
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

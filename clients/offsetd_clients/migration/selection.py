@@ -1,0 +1,74 @@
+"""Which groups and topics are moved, and under what names."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from offsetd_clients.migration.values import MigrationError
+
+
+class BadSelection(MigrationError):
+    """A pattern or a renaming that is none."""
+
+
+def _patterns(texts: Sequence[str]) -> tuple[re.Pattern[str], ...]:
+    try:
+        return tuple(re.compile(text) for text in texts)
+    except re.error as error:
+        raise BadSelection(f"{error.pattern!r} is no regular expression: {error}") from None
+
+
+@attrs.frozen(kw_only=True)
+class Selection:
+    """Regular expressions that whole names must match; none to include are all.
+
+    What is excluded is out, included or not. `renames` has the groups that get another id.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    include_topics: tuple[str, ...] = ()
+    exclude_topics: tuple[str, ...] = ()
+    renames: Mapping[str, str] = attrs.field(factory=dict)
+    _compiled: tuple[tuple[re.Pattern[str], ...], ...] = attrs.field(
+        init=False, eq=False, repr=False
+    )
+
+    def __attrs_post_init__(self) -> None:
+        texts = (self.include, self.exclude, self.include_topics, self.exclude_topics)
+        object.__setattr__(self, "_compiled", tuple(map(_patterns, texts)))
+        if "" in self.renames or "" in self.renames.values():
+            raise BadSelection("a group's id is not empty")
+
+    def takes(self, group_id: str) -> bool:
+        """Whether a group of the source, by its id there, is moved."""
+        return _is_taken(group_id, *self._compiled[:2])
+
+    def takes_topic(self, topic: str) -> bool:
+        """Whether offsets of a topic are."""
+        return _is_taken(topic, *self._compiled[2:])
+
+    def target(self, group_id: str) -> str:
+        """The id that a group of the source gets here."""
+        return self.renames.get(group_id, group_id)
+
+
+def parse_renames(texts: Sequence[str]) -> dict[str, str]:
+    """From `OLD=NEW`, split at the last `=`. Raises BadSelection."""
+    renames: dict[str, str] = {}
+    for text in texts:
+        old, sign, new = text.rpartition("=")
+        if not (sign and old and new):
+            raise BadSelection(f"{text!r} is not OLD=NEW")
+        if renames.setdefault(old, new) != new:
+            raise BadSelection(f"group {old!r} gets two names")
+    return renames
+
+
+def _is_taken(
+    name: str, include: tuple[re.Pattern[str], ...], exclude: tuple[re.Pattern[str], ...]
+) -> bool:
+    if any(pattern.fullmatch(name) for pattern in exclude):
+        return False
+    return not include or any(pattern.fullmatch(name) for pattern in include)

@@ -1,0 +1,150 @@
+"""offsetd as the place that offsets are moved to."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+import attrs
+
+from offsetd_clients import (
+    Bounds,
+    CommitConflict,
+    CommittedOffset,
+    Group,
+    GroupNotFound,
+    GroupRefused,
+    InvalidRequest,
+    OffsetClient,
+    OffsetdError,
+    OffsetFormat,
+    OffsetsDamaged,
+    Retention,
+    Revision,
+    TopicPartition,
+)
+from offsetd_clients.migration.values import FoundOffset
+
+Stored = dict[TopicPartition, CommittedOffset]
+
+# What stands against one group and no other; all else ends a step.
+GROUPS_OWN = (CommitConflict, GroupNotFound, GroupRefused, InvalidRequest, OffsetsDamaged)
+
+
+@attrs.frozen
+class Put:
+    """An offset to be stored where `expected_revision` is; None: where nothing is."""
+
+    found: FoundOffset
+    expected_revision: int | None
+
+
+class Target:
+    """Reads and writes groups here. `reason` goes into the audit log with each change."""
+
+    def __init__(self, client: OffsetClient, *, reason: str = "") -> None:
+        self.client = client
+        self._reason = reason
+
+    def stored(self, group_ids: Iterable[str]) -> dict[str, Stored]:
+        """What is stored of each. Raises OffsetdError."""
+        return self.client.fetch_many(group_ids)
+
+    def bounds(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        """What the partitions have, as the Kafka cluster says that the server knows."""
+        return dict(self.client.fetch_bounds(partitions)) if partitions else {}
+
+    def group(self, group_id: str) -> Group | None:
+        """The group, if there is one."""
+        try:
+            return self.client.get_group(group_id)
+        except GroupNotFound:
+            return None
+
+    def set_retention(self, group_id: str, retention: Retention, request_id: str) -> None:
+        """Sets how long the group's offsets are kept; the group may be a new one."""
+        self.client.update_group(
+            group_id,
+            retention=retention,
+            allow_missing=True,
+            reason=self._reason,
+            request_id=request_id,
+        )
+
+    def put(
+        self,
+        group_id: str,
+        puts: Sequence[Put],
+        *,
+        request_id: str | None = None,
+        validate_only: bool = False,
+        is_audited: bool = True,
+    ) -> Revision | None:
+        """Stores all of them in one batch, with their commit times, or none.
+
+        Returns the last one's position, in the order of topic and partition; None with
+        `validate_only`. Raises one of `GROUPS_OWN`, or another OffsetdError.
+        """
+        content = "".join(_line(group_id, put) for put in puts).encode()
+        [imported] = self.client.import_offsets(
+            content,
+            OffsetFormat.JSONL,
+            keep_commit_times=True,
+            is_unaudited=not is_audited,
+            validate_only=validate_only,
+            reason=self._reason if is_audited else "",
+            request_id=request_id,
+        )
+        if imported.error is not None:
+            raise imported.error
+        return imported.revision
+
+    def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
+        """Deletes offsets that the group has."""
+        self.client.delete_offsets(group_id, partitions, reason=self._reason)
+
+    def delete_group(self, group_id: str) -> None:
+        """Deletes the group, if there is one."""
+        try:
+            self.client.delete_group(group_id, reason=self._reason)
+        except GroupNotFound:
+            return
+
+
+def is_groups_own(error: OffsetdError) -> bool:
+    """Whether other groups may fare better."""
+    return isinstance(error, GROUPS_OWN)
+
+
+def revisions_of(revision: Revision, partitions: Sequence[TopicPartition]) -> Iterator[int]:
+    """The log offset of each record of a `put`, whose last one's is `revision`."""
+    return iter(range(revision.log_offset - len(partitions) + 1, revision.log_offset + 1))
+
+
+def milliseconds(time: datetime) -> int:
+    """Of a time, since 1970."""
+    return round(time.timestamp() * 1000)
+
+
+def time_of(milliseconds_since_1970: int | None) -> datetime | None:
+    """The time in UTC."""
+    if milliseconds_since_1970 is None:
+        return None
+    return datetime.fromtimestamp(milliseconds_since_1970 / 1000, UTC)
+
+
+def _line(group_id: str, put: Put) -> str:
+    found = put.found
+    line: dict[str, object] = {
+        "group": group_id,
+        "topic": found.topic,
+        "partition": found.partition,
+        "offset": found.offset,
+        "leader_epoch": found.leader_epoch,
+        "metadata": found.metadata,
+        "commit_timestamp_ms": found.commit_time_ms,
+    }
+    if put.expected_revision is None:
+        line["must_not_exist"] = True
+    else:
+        line["expected_revision"] = put.expected_revision
+    return json.dumps(line, ensure_ascii=False) + "\n"
