@@ -28,7 +28,8 @@ class Channel:
         if self._closed:
             raise closed_before()
         try:
-            return self._method(name)(request, timeout=timeout_s)
+            asked = iter(request) if METHODS[name].client_streaming else request
+            return self._method(name)(asked, timeout=timeout_s)
         except grpc.RpcError as error:
             raise self._error_of(error) from error
         except ValueError:  # How gRPC says that the channel was closed a moment ago.
