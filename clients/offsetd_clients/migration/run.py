@@ -1,6 +1,6 @@
 """The run: what a plan has is stored here, group by group, each as a whole or not at all."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -22,6 +22,7 @@ _REFUSED_LISTED_MAX = 3
 class RunOptions:
     """`overwrite`: what stands here in these states is replaced. `allow_partial`: what was found
     of groups with problems is moved. `retention` is set for each group, if `sets_retention`.
+    `objection` says, of a group that is about to be moved, why it must not be (empty: it may).
     """
 
     execute: bool = False
@@ -30,6 +31,7 @@ class RunOptions:
     check_bounds: bool = False
     sets_retention: bool = True
     retention: Retention = "never"
+    objection: Callable[[PlannedGroup], str] = lambda _: ""
 
 
 def run(
@@ -70,10 +72,12 @@ class _Runner:
         is_stored = all(each.stored is not None for each in found)
         if entry and entry.is_done and is_stored and not self._is_taken_back(group.group_id):
             return _outcome(group, Outcome.ALREADY)
+        chosen = [each for each in found if each.state is not State.EQUAL]
         problem = refusal(group, found, self.options)
+        if not problem and chosen:
+            problem = self.options.objection(group)
         if problem:
             return _outcome(group, Outcome.REFUSED, problem=problem)
-        chosen = [each for each in found if each.state is not State.EQUAL]
         try:
             return self._store(group, entry, chosen, stored)
         except OffsetdError as error:

@@ -1,0 +1,272 @@
+"""A running Kafka cluster: its groups and their offsets, through librdkafka's admin client.
+
+What that client cannot do is told, and not made up for: it takes one group a call, has no commit
+times, deletes no offsets, and reads past the end of metadata that another client than librdkafka
+wrote. And it dies of a coordinator that is just loading (librdkafka's issue 5040), so every group
+is described first: that call says in time that its coordinator does not answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+)
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from offsetd_clients import Bounds, OffsetToCommit, TopicPartition
+from offsetd_clients.migration.values import SourceFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from concurrent.futures import Future
+
+CALLS_MAX: Final = 64
+"""How many calls are under way at once."""
+
+TIMEOUT_S_DEFAULT: Final = 30.0
+_SLACK_S: Final = 10.0  # librdkafka keeps to its own timeout; this is for where it does not.
+_READS_MAX: Final = 10  # Of metadata that does not decode: what lies behind it changes.
+_EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_WITHOUT_MEMBERS: Final = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
+
+
+# Nobody answers, whatever is asked.
+_UNREACHABLE: Final = (
+    KafkaError._TIMED_OUT,  # librdkafka's own errors are named so
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+)
+
+
+class ClusterFailed(SourceFailed):
+    """The cluster does not answer as it should, for what is asked or at all."""
+
+    def __init__(self, text: str, *, is_unreachable: bool = False) -> None:
+        super().__init__(text)
+        self.is_unreachable = is_unreachable
+
+
+@attrs.frozen(kw_only=True)
+class ClusterOffset:
+    """An offset as the cluster has it.
+
+    `metadata` is not to be trusted: behind what another client wrote there may be bytes of chance.
+    """
+
+    topic_partition: TopicPartition
+    offset: int
+    leader_epoch: int | None
+    metadata: str
+
+
+@attrs.frozen(kw_only=True)
+class ClusterGroup:
+    """A group and its offsets, sorted; `members` say who is in it, and are empty if nobody is.
+
+    `problem` says why it could not be read, whole or in part.
+    """
+
+    group_id: str
+    members: tuple[str, ...] = ()
+    offsets: tuple[ClusterOffset, ...] = ()
+    problem: str = ""
+
+
+class KafkaCluster:
+    """One cluster. `config` is librdkafka's; each call is given up after `timeout_s` seconds."""
+
+    def __init__(self, config: Mapping[str, Any], *, timeout_s: float = TIMEOUT_S_DEFAULT) -> None:
+        """Connects when first used. Raises ClusterFailed for a config that librdkafka refuses."""
+        self.address = str(config.get("bootstrap.servers", ""))
+        self._timeout_s = timeout_s
+        try:
+            self._admin = AdminClient({"log_level": 0, **config})
+        except KafkaException as error:
+            raise ClusterFailed(f"librdkafka: {error.args[0].str()}") from error
+
+    def group_ids(self) -> list[str]:
+        """All groups of consumers, sorted. Raises ClusterFailed, also if one broker is silent."""
+        listed = self._result(self._admin.list_consumer_groups(request_timeout=self._timeout_s))
+        if listed.errors:
+            errors = sorted({each.str() for each in listed.errors})
+            raise ClusterFailed(
+                f"{self.address}: not all groups are told of: {', '.join(errors)}"
+                f" ({len(listed.errors)} brokers)"
+            )
+        return sorted(each.group_id for each in listed.valid)
+
+    def read(self, group_ids: Iterable[str]) -> Iterator[ClusterGroup]:
+        """Yields each of the groups, in their order; one that does not exist has nothing.
+
+        Up to `CALLS_MAX` of them are asked for at once. Raises ClusterFailed where nobody answers.
+        """
+        count = 0
+        for some in _batches(group_ids, CALLS_MAX):
+            described = self._described(some, count)
+            count += len(some)
+            readable = [each for each in some if not described[each].problem]
+            offsets = self._offsets(readable)
+            for group_id in some:
+                group = described[group_id]
+                if group_id in offsets:
+                    found, problem = offsets[group_id]
+                    group = attrs.evolve(group, offsets=tuple(found), problem=problem)
+                yield group
+
+    def set_offsets(self, group_id: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
+        """Commits for a group without members. Raises ClusterFailed; some may then be written.
+
+        Kafka takes them one by one, so what it has afterwards is to be read.
+        """
+        to_commit = [
+            KafkaTopicPartition(
+                where.topic,
+                where.partition,
+                each.offset,
+                each.metadata,
+                -1 if each.leader_epoch is None else each.leader_epoch,
+            )
+            for where, each in offsets.items()
+        ]
+        request = ConsumerGroupTopicPartitions(group_id, to_commit)
+        futures = self._admin.alter_consumer_group_offsets(
+            [request], request_timeout=self._timeout_s
+        )
+        answered = self._result(futures[group_id])
+        refused = [each for each in answered.topic_partitions if each.error]
+        if refused:
+            first = refused[0]
+            raise ClusterFailed(
+                f"{len(refused)} of {len(to_commit)} offsets are refused, first that of"
+                f" {first.topic}:{first.partition}: {first.error.str()}"
+            )
+
+    def bounds(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[TopicPartition, Bounds], dict[TopicPartition, str]]:
+        """What each partition has; and those of which that cannot be told, and why."""
+        bounds: dict[TopicPartition, Bounds] = {}
+        problems: dict[TopicPartition, str] = {}
+        for some in _batches(partitions, 1000):
+            found: list[dict[TopicPartition, int]] = []
+            for spec in (_EARLIEST, _LATEST):
+                wanted = {KafkaTopicPartition(each.topic, each.partition): spec for each in some}
+                answers = self._admin.list_offsets(wanted, request_timeout=self._timeout_s)
+                found.append({})
+                for at, future in answers.items():
+                    where = TopicPartition(at.topic, at.partition)
+                    try:
+                        found[-1][where] = self._result(future).offset
+                    except ClusterFailed as error:
+                        problems[where] = str(error)
+            earliest, latest = found
+            bounds |= {
+                each: Bounds(earliest[each], latest[each])
+                for each in some
+                if each in earliest and each in latest
+            }
+        return bounds, problems
+
+    def _described(self, group_ids: Sequence[str], count: int) -> dict[str, ClusterGroup]:
+        """The groups without their offsets; `count` is how many were read before them."""
+        futures = self._admin.describe_consumer_groups(
+            list(group_ids), request_timeout=self._timeout_s
+        )
+        groups: dict[str, ClusterGroup] = {}
+        unreachable: list[ClusterFailed] = []
+        for group_id, future in futures.items():
+            try:
+                groups[group_id] = _described(group_id, self._result(future))
+            except ClusterFailed as error:
+                groups[group_id] = ClusterGroup(group_id=group_id, problem=str(error))
+                unreachable += [error] if error.is_unreachable else []
+        if len(unreachable) == len(groups):
+            raise ClusterFailed(f"{unreachable[0]}; {count} groups were read before")
+        return groups
+
+    def _offsets(self, group_ids: Sequence[str]) -> dict[str, tuple[list[ClusterOffset], str]]:
+        """What is stored of each group, and what could not be read of it."""
+        found: dict[str, tuple[list[ClusterOffset], str]] = {}
+        left = list(group_ids)
+        for _ in range(_READS_MAX):
+            futures = {each: self._ask_for_offsets(each) for each in left}
+            left = []
+            for group_id, future in futures.items():
+                try:
+                    found[group_id] = _stored(self._result(future).topic_partitions)
+                except ClusterFailed as error:
+                    found[group_id] = [], str(error)
+                except UnicodeDecodeError:
+                    left.append(group_id)
+        for group_id in left:
+            found[group_id] = (
+                [],
+                "librdkafka cannot read its metadata; a copy of its folders can be",
+            )
+        return found
+
+    def _ask_for_offsets(self, group_id: str) -> Future[Any]:
+        futures: dict[str, Future[Any]] = self._admin.list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group_id)], request_timeout=self._timeout_s
+        )
+        return futures[group_id]
+
+    def _result(self, future: Future[Any]) -> Any:
+        try:
+            return future.result(self._timeout_s + _SLACK_S)
+        except TimeoutError as error:
+            raise ClusterFailed(f"{self.address}: no answer", is_unreachable=True) from error
+        except KafkaException as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: KafkaException) -> ClusterFailed:
+        found = error.args[0]
+        return ClusterFailed(
+            f"{self.address}: {found.name()}: {found.str()}",
+            is_unreachable=found.code() in _UNREACHABLE,
+        )
+
+
+def _described(group_id: str, description: Any) -> ClusterGroup:
+    members = tuple(f"{each.client_id} at {each.host}" for each in description.members)
+    if not members and description.state not in _WITHOUT_MEMBERS:
+        members = (f"members: the group is {description.state.name}",)
+    return ClusterGroup(group_id=group_id, members=members)
+
+
+def _stored(answered: Sequence[KafkaTopicPartition]) -> tuple[list[ClusterOffset], str]:
+    refused = [each for each in answered if each.error]
+    offsets = [
+        ClusterOffset(
+            topic_partition=TopicPartition(each.topic, each.partition),
+            offset=each.offset,
+            leader_epoch=each.leader_epoch,
+            metadata=each.metadata or "",
+        )
+        for each in answered
+        if not each.error and each.offset >= 0
+    ]
+    problem = ""
+    if refused:
+        where = f"{refused[0].topic}:{refused[0].partition}"
+        problem = f"{len(refused)} offsets cannot be read, first that of {where}"
+    return sorted(offsets, key=lambda each: each.topic_partition), problem
+
+
+def _batches(values: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    batch: list[Any] = []
+    for value in values:
+        batch.append(value)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
