@@ -1,0 +1,224 @@
+"""What a consumer does in the background: it keeps its part in the group, and commits.
+
+Heartbeats wait for no commit, and commits for no heartbeat: each has work of its own.
+"""
+
+import logging
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from offsetd_clients.aio.client import AsyncOffsetClient
+from offsetd_clients.aio.concurrency import Event, Guard, Lock, Task, spawn
+from offsetd_clients.consumer.errors import fenced_before
+from offsetd_clients.consumer.lease_part import LeasePart
+from offsetd_clients.consumer.member_part import MemberPart
+from offsetd_clients.consumer.part import Part, Phase, Standing
+from offsetd_clients.consumer.positions import Positions
+from offsetd_clients.consumer.settings import ConsumerSettings
+from offsetd_clients.consumer.steps import (
+    Acquire,
+    End,
+    Farewell,
+    Fetch,
+    Heartbeat,
+    Join,
+    Leave,
+    Release,
+    Renew,
+    Step,
+    Sync,
+    Wait,
+)
+from offsetd_clients.errors import ClientClosed, OffsetdError
+from offsetd_clients.membership_values import MemberToRemove
+from offsetd_clients.retry import RetryPolicy
+from offsetd_clients.values import OffsetToCommit, TopicPartition
+
+log = logging.getLogger("offsetd_clients.consumer")
+
+TRIES_IN_SESSION = 3
+"""So many calls that get no answer fit into a session: one may fail."""
+
+
+class AsyncKeeper:
+    """One consumer's. `part` and `positions` are changed under `guard`; `changed` says so."""
+
+    def __init__(
+        self, client: AsyncOffsetClient, group_id: str, settings: ConsumerSettings
+    ) -> None:
+        """Does nothing before `start`."""
+        self.guard = Guard()
+        self.positions = Positions()
+        self.changed = Event()
+        terms = settings.lease
+        self.part: Part = MemberPart(settings) if terms is None else LeasePart(settings, terms)
+        self._client = client
+        self._group_id = group_id
+        self._settings = settings
+        session_s = settings.session_timeout_s if terms is None else terms.ttl_s
+        self._brief = client.with_retry(RetryPolicy(timeout_s=session_s / TRIES_IN_SESSION))
+        self._monotonic_s = RetryPolicy().monotonic_s
+        self._prompt = Event()
+        self._commit_prompt = Event()
+        self._commit_lock = Lock()
+        self._keeping: Task | None = None
+        self._committing: Task | None = None
+
+    def start(self) -> None:
+        """Begins to work, unless it does."""
+        if self._keeping is None:
+            self._keeping = spawn(self._keep, name=f"offsetd keeper of {self._group_id}")
+        if self._committing is None and self._settings.auto_commit_interval_s is not None:
+            self._committing = spawn(self._commit_on, name=f"offsetd commits of {self._group_id}")
+
+    def prompt(self) -> None:
+        """Who iterates has changed the part."""
+        self._prompt.set()
+
+    def prompt_commit(self) -> None:
+        """What there is to commit is not to wait for its turn."""
+        self._commit_prompt.set()
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetToCommit] | None) -> None:
+        """Commits what is processed, or `offsets`. Raises what the server answers.
+
+        One commit at a time: none comes behind a later one.
+        """
+        async with self._commit_lock:
+            with self.guard:
+                standing = self.part.standing
+                batch = self.positions.to_commit() if offsets is None else offsets
+            if not batch:
+                return
+            if standing is None:
+                raise fenced_before()
+            began_s = self._monotonic_s()
+            try:
+                await self._client.commit(
+                    self._group_id, batch, membership=standing.membership, epoch=standing.epoch
+                )
+            except OffsetdError as error:
+                self._note_refused(standing, batch, error)
+                raise
+            with self.guard:
+                self.positions.note_committed(batch)
+                self.part.committed_with(standing, began_s)
+
+    async def end(self, timeout_s: float) -> None:
+        """Leaves the group, and ends. Raises nothing that the server answers."""
+        with self.guard:
+            farewell = self.part.close()
+        self._prompt.set()
+        self._commit_prompt.set()
+        if farewell is not None:
+            await self._take_leave(farewell)
+        for task in (self._keeping, self._committing):
+            if task is not None:
+                await task.join(timeout_s)
+
+    def _note_refused(
+        self,
+        standing: Standing,
+        batch: Mapping[TopicPartition, OffsetToCommit],
+        error: OffsetdError,
+    ) -> None:
+        with self.guard:
+            if error.outcome_unknown:
+                self.positions.note_in_doubt(batch)
+            self.part.refused(standing, error, self._monotonic_s())
+        self.changed.set()
+
+    async def _commit_on(self) -> None:
+        while self.part.phase is not Phase.CLOSED:
+            await self._commit_prompt.wait(self._settings.auto_commit_interval_s)
+            self._commit_prompt.clear()
+            if self.part.phase is Phase.HOLDING:
+                try:
+                    await self.commit(None)
+                except OffsetdError as error:
+                    log.warning("group %s: not committed yet: %s", self._group_id, error)
+
+    async def _keep(self) -> None:
+        try:
+            # So that a wrong address is told soon: a join may wait for long.
+            await self._client.get_server_info()
+            await self._do_steps()
+        except Exception as error:  # noqa: BLE001  (who asks for items is told, whatever it is)
+            with self.guard:
+                self.part.fail(error)
+            self._keeping = None  # Who asks next starts it anew.
+            self.changed.set()
+
+    async def _do_steps(self) -> None:
+        while True:
+            self._prompt.clear()
+            now_s = self._monotonic_s()
+            with self.guard:
+                step = self.part.next_step(now_s)
+            if isinstance(step, End):
+                return
+            if isinstance(step, Wait):
+                until_s = step.until_s
+                await self._prompt.wait(None if until_s is None else max(until_s - now_s, 0.0))
+            elif isinstance(step, Leave | Release):
+                await self._take_leave(step)
+            else:
+                await self._do(step)
+            self.changed.set()
+
+    async def _do(self, step: Step) -> None:
+        began_s = self._monotonic_s()
+        try:
+            answer = await self._called(step)
+        except ClientClosed:
+            raise
+        except OffsetdError as error:
+            log.debug("group %s: %s: %s", self._group_id, type(step).__name__, error)
+            with self.guard:
+                self.part.note_refusal(step, error, began_s, self._monotonic_s())
+        else:
+            with self.guard:
+                self.part.note_answer(step, answer, began_s, self._monotonic_s())
+
+    async def _called(self, step: Step) -> Any:
+        """What the server answers to a step."""
+        settings, group_id = self._settings, self._group_id
+        match step:
+            case Join(member_id, protocols):
+                return await self._client.join_group(
+                    group_id,
+                    protocols,
+                    member_id=member_id,
+                    instance_id=settings.instance_id,
+                    client_id=settings.client_id,
+                    session_timeout_s=settings.session_timeout_s,
+                    rebalance_timeout_s=settings.poll_interval_s_max,
+                    takes_member_id=False,
+                )
+            case Sync(membership, assignments):
+                return await self._client.sync_group(
+                    membership, assignments, wait_s=settings.poll_interval_s_max
+                )
+            case Fetch(topic_partitions):
+                return await self._brief.fetch(group_id, topic_partitions, require_stable=True)
+            case Heartbeat(membership):
+                return await self._brief.heartbeat(membership)
+            case Acquire():
+                assert settings.lease is not None
+                ttl = timedelta(seconds=settings.lease.ttl_s)
+                return await self._brief.acquire_group(group_id, settings.lease.holder, ttl=ttl)
+            case Renew(epoch):
+                return await self._brief.renew_group(group_id, epoch)
+        raise AssertionError(f"{step} is no call")
+
+    async def _take_leave(self, farewell: Farewell) -> None:
+        """The group is told; if it cannot be, the session or the lease ends by itself."""
+        try:
+            if isinstance(farewell, Leave):
+                leaving = [MemberToRemove(member_id=farewell.member_id)]
+                await self._brief.leave_group(self._group_id, leaving)
+            else:
+                await self._brief.release_group(self._group_id, farewell.epoch)
+        except OffsetdError as error:
+            log.warning("group %s was not left in good order: %s", self._group_id, error)

@@ -1,0 +1,90 @@
+"""How a consumer behaves: each setting once, with its default and its bounds."""
+
+import math
+from typing import Any, Literal
+
+import attrs
+
+from offsetd_clients.assignors import ASSIGNORS
+from offsetd_clients.consumer.source import Start
+
+SECONDS_MAX = 86_400.0
+STARTS = ("earliest", "latest", "error")
+
+
+def _check_seconds(_settings: object, attribute: Any, value: float | None) -> None:
+    if value is not None and not (math.isfinite(value) and 0 < value <= SECONDS_MAX):
+        raise ValueError(
+            f"{attribute.name} = {value}: must be seconds, above 0 and at most {SECONDS_MAX:.0f}"
+        )
+
+
+def _check_assignors(_settings: object, _attribute: object, names: tuple[str, ...]) -> None:
+    unknown = [name for name in names if name not in ASSIGNORS]
+    if unknown or not names:
+        raise ValueError(f"assignors = {names}: must be one or more of {', '.join(ASSIGNORS)}")
+
+
+@attrs.frozen(kw_only=True)
+class LeaseTerms:
+    """For a consumer that is to be the only one: it holds the group's lease, and joins nothing.
+
+    `holder` names it; the same name takes its own lease over, so no two that run may share one.
+    Others wait until the lease is released, or `ttl_s` has passed without a sign of its holder.
+    """
+
+    holder: str
+    ttl_s: float = attrs.field(default=30.0, validator=_check_seconds)
+
+
+@attrs.frozen(kw_only=True)
+class ConsumerSettings:
+    """How a consumer behaves. Durations are in seconds, finite and positive.
+
+    `start`: where a partition is begun of which nothing is committed.
+
+    `acknowledgement`: "implicit": asking for the next item says that all before it are processed.
+    "explicit": only `ack` and `commit` of an item do.
+
+    `auto_commit_interval_s`: what is processed is committed so often, and when partitions are
+    revoked, and at the end; None: only by `commit`.
+
+    `assignors`: those that this member knows, the preferred one first; a group takes one that all
+    its members know. `instance_id` makes a static member: it may come back within its session.
+
+    `session_timeout_s`: a member without a sign of life for so long is replaced; a sign is sent
+    each `heartbeat_interval_s`. `poll_interval_s_max`: a consumer that is not asked for items for
+    so long leaves, as it may hang; so long, too, a rebalance waits for it.
+
+    `source_interval_s`: how often the source is asked for its partitions, and for the ends of
+    those that are read. `idle_wait_s`: how long it is left alone when there was nothing to read.
+    `read_items_max`: how many items are read of a partition at a time.
+
+    `lease`: be the only one, under a lease, instead of a member among others.
+    """
+
+    start: Start = "earliest"
+    acknowledgement: Literal["implicit", "explicit"] = attrs.field(
+        default="implicit", validator=attrs.validators.in_(("implicit", "explicit"))
+    )
+    auto_commit_interval_s: float | None = attrs.field(default=5.0, validator=_check_seconds)
+    assignors: tuple[str, ...] = attrs.field(
+        default=("sticky",), converter=tuple, validator=_check_assignors
+    )
+    instance_id: str | None = None
+    client_id: str = "offsetd"
+    session_timeout_s: float = attrs.field(default=45.0, validator=_check_seconds)
+    heartbeat_interval_s: float = attrs.field(default=3.0, validator=_check_seconds)
+    poll_interval_s_max: float = attrs.field(default=300.0, validator=_check_seconds)
+    source_interval_s: float = attrs.field(default=5.0, validator=_check_seconds)
+    idle_wait_s: float = attrs.field(default=0.1, validator=_check_seconds)
+    read_items_max: int = attrs.field(default=500, validator=attrs.validators.ge(1))
+    lease: LeaseTerms | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if not callable(self.start) and self.start not in STARTS:
+            raise ValueError(f"start = {self.start!r}: must be a function, or of {STARTS}")
+        if self.heartbeat_interval_s * 2 > self.session_timeout_s:
+            raise ValueError("heartbeat_interval_s: at most half of session_timeout_s")
+        if self.lease is not None and self.instance_id is not None:
+            raise ValueError("lease, instance_id: a consumer has one or the other")
