@@ -269,6 +269,15 @@ class Unavailable(OffsetdError):
         return self.reason in {"", "STORAGE_FAILED"}
 
 
+class NotCoordinator(Unavailable):
+    """Another server owns the group."""
+
+    @property
+    def address(self) -> str:
+        """Where that is; empty if nobody knows."""
+        return self.details.get("address", "")
+
+
 class UnstableOffsets(Unavailable):
     """A transaction has offsets pending for what was asked."""
 
@@ -323,6 +332,7 @@ BY_REASON: Mapping[str, type[OffsetdError]] = {
     "OFFSET_CONFLICT": OffsetConflict,
     "OFFSET_NOT_MONOTONIC": OffsetNotMonotonic,
     "UNSTABLE_OFFSET_COMMIT": UnstableOffsets,
+    "NOT_COORDINATOR": NotCoordinator,
 }
 # For reasons that need no class of their own, those newer than this client among them.
 BY_CODE: Mapping[str, type[OffsetdError]] = {

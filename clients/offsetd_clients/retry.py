@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -16,6 +17,8 @@ Answer = TypeVar("Answer")
 TIMEOUT_S_MAX = 86_400.0
 # Below this a deadline is not shared out: the tries would be too short for an answer.
 TRY_TIMEOUT_S_MIN = 1.0
+_TIMEOUT_S_MIN = 0.001
+_DOUBLINGS_MAX = 30
 
 
 def _check_seconds(_policy: object, attribute: Any, value: float | None) -> None:
@@ -50,7 +53,7 @@ class RetryPolicy:
         the request, so a late first try is not applied twice. Raises the last attempt's error.
         What lost a comparison, say, is for the caller to decide.
         """
-        tries = _Tries(self)
+        tries = Tries(self)
 
         def attempt_in_time() -> Answer:
             try:
@@ -60,7 +63,7 @@ class RetryPolicy:
                 raise
 
         retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(_is_retriable),
+            retry=tenacity.retry_if_exception(is_tried_again),
             wait=tries.wait_s,
             stop=tries.is_out_of_time,
             sleep=self.sleep,
@@ -70,7 +73,7 @@ class RetryPolicy:
 
     async def call_async(self, attempt: Callable[[float], Awaitable[Answer]]) -> Answer:
         """As `call`, of what is to be awaited."""
-        tries = _Tries(self)
+        tries = Tries(self)
 
         async def attempt_in_time() -> Answer:
             try:
@@ -80,7 +83,7 @@ class RetryPolicy:
                 raise
 
         retrying = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception(_is_retriable),
+            retry=tenacity.retry_if_exception(is_tried_again),
             wait=tries.wait_s,
             stop=tries.is_out_of_time,
             sleep=self.sleep_async,
@@ -88,8 +91,26 @@ class RetryPolicy:
         )
         return await retrying(attempt_in_time)
 
+    def within(self, timeout_s: float) -> "RetryPolicy":
+        """The same with less time."""
+        return attrs.evolve(self, timeout_s=max(min(timeout_s, self.timeout_s), _TIMEOUT_S_MIN))
 
-class _Tries:
+    @property
+    def try_time_s(self) -> float:
+        """How long a try may take, while there is so much left of the deadline."""
+        if self.try_timeout_s is not None:
+            return self.try_timeout_s
+        return max(self.timeout_s / 2, TRY_TIMEOUT_S_MIN)
+
+    def wait_s(self, tries: int, error: OffsetdError) -> float:
+        """How long to wait after so many tries, the last of which ended with `error`."""
+        longest_s = self.wait_initial_s * 2 ** min(tries - 1, _DOUBLINGS_MAX)
+        # All who were sent away at once must not come back at once.
+        spread_s = random.uniform(0, min(longest_s, self.wait_max_s))
+        return spread_s + (error.failure.retry_after_s or 0.0)
+
+
+class Tries:
     """The tries of one call: how long each may take, what went wrong, and when it is enough."""
 
     def __init__(self, policy: RetryPolicy) -> None:
@@ -98,31 +119,30 @@ class _Tries:
         self._failure: OffsetdError | None = None
 
     def next_timeout_s(self) -> float:
+        """How long the next try may take. Raises what went wrong before, where time is up."""
         left_s = self._deadline_s - self._policy.monotonic_s()
         if left_s <= 0 and self._failure is not None:
             raise self._failure  # A wait took longer than asked. This says more than "too late".
-        of_one_s = self._policy.try_timeout_s
-        if of_one_s is None:
-            of_one_s = max(self._policy.timeout_s / 2, TRY_TIMEOUT_S_MIN)
-        return min(left_s, of_one_s)
+        return min(left_s, self._policy.try_time_s)
 
     def note(self, error: OffsetdError) -> None:
+        """What a try ended with."""
         if self._failure is not None and error is not self._failure:
             error.earlier_outcome_unknown = self._failure.outcome_unknown
         self._failure = error
 
     def wait_s(self, state: tenacity.RetryCallState) -> float:
-        policy = self._policy
-        spread = tenacity.wait_random_exponential(policy.wait_initial_s, policy.wait_max_s)(state)
-        asked = self._failure.failure.retry_after_s if self._failure is not None else None
-        # All who were sent away at once must not come back at once.
-        return spread + (asked or 0.0)
+        """For tenacity."""
+        assert self._failure is not None, "a wait comes behind a failure"
+        return self._policy.wait_s(state.attempt_number, self._failure)
 
     def is_out_of_time(self, state: tenacity.RetryCallState) -> bool:
+        """For tenacity: a wait that would pass the deadline is not begun."""
         return self._policy.monotonic_s() + state.upcoming_sleep >= self._deadline_s
 
 
-def _is_retriable(error: BaseException) -> bool:
+def is_tried_again(error: BaseException) -> bool:
+    """Whether another try may help, while there is time."""
     # With the whole deadline spent, `stop` ends it, whatever this says.
     return isinstance(error, DeadlineExceeded) or (
         isinstance(error, OffsetdError) and error.retriable

@@ -131,13 +131,23 @@ def test_a_client_comes_again_when_it_is_told_to(server: ServerProcess, stubs: S
         time.sleep(seconds)
 
     policy = RetryPolicy(timeout_s=WAIT_S, wait_initial_s=0.001, wait_max_s=0.001, sleep=sleep)
-    with OffsetClient(server.address, retry=policy) as client:
+    with OffsetClient(server.address, retry=policy, stream_commits=False) as client:
         for value in range(6):
             client.commit("patient", {ORDERS: value})
         assert client.fetch("patient")[ORDERS].offset == 5
     # Each is told what is left of half a second, and needs no second try.
     assert 0 < len(waited_s) <= 5
     assert max(waited_s) <= 0.502
+
+
+def test_a_clients_stream_sends_a_commit_again_when_it_is_told_to(
+    server: ServerProcess, stubs: Stubs
+) -> None:
+    configure(stubs, group_commit_rate_max=2, group_commit_burst_max=1)
+    with OffsetClient(server.address, retry=RetryPolicy(timeout_s=WAIT_S)) as client:
+        for value in range(6):
+            client.commit("patient stream", {ORDERS: value})
+            assert client.fetch("patient stream")[ORDERS].offset == value
 
 
 def test_what_changes_nothing_is_answered_without_a_record(stubs: Stubs) -> None:

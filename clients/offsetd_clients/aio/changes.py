@@ -112,7 +112,7 @@ class ChangeCalls(Calls):
 
         async def begin(_timeout_s: float) -> tuple[Any, Answers]:
             """The first piece, or None, and the rest; of which each may take its time."""
-            answers = self._channel.stream("ExportOffsets", request, self._retry.timeout_s)
+            answers = self._servers.home.stream("ExportOffsets", request, self._retry.timeout_s)
             return await anext(answers, None), answers
 
         first, answers = await self._retry.call_async(begin)

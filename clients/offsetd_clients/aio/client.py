@@ -1,5 +1,6 @@
 """AsyncOffsetClient: every call."""
 
+import copy
 from types import TracebackType
 from typing import Self
 
@@ -10,6 +11,7 @@ from offsetd_clients.aio.history import HistoryCalls
 from offsetd_clients.aio.leases import LeaseCalls
 from offsetd_clients.aio.membership import MembershipCalls
 from offsetd_clients.aio.offsets import OffsetCalls
+from offsetd_clients.aio.servers import Servers
 from offsetd_clients.aio.transport import Channel
 from offsetd_clients.connection import address_of
 from offsetd_clients.retry import RetryPolicy
@@ -27,11 +29,27 @@ class AsyncOffsetClient(
     be numpy's.
     """
 
-    def __init__(self, address: str | None = None, *, retry: RetryPolicy | None = None) -> None:
-        """Connects when first used. `address`: `host:port`, or what `OFFSETD_ADDRESS` says."""
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        retry: RetryPolicy | None = None,
+        stream_commits: bool = True,
+    ) -> None:
+        """Connects when first used. `address`: `host:port`, or what `OFFSETD_ADDRESS` says.
+
+        `stream_commits`: commits share a stream, as far as the server knows such; else each is a
+        call of its own.
+        """
         self.address = address_of(address)
         self._retry = retry or RetryPolicy()
-        self._channel = Channel(self.address)
+        self._servers = Servers(self.address, self._retry, Channel, stream_commits=stream_commits)
+
+    def with_retry(self, retry: RetryPolicy) -> Self:
+        """This client over the same connection, with another policy for its calls."""
+        other = copy.copy(self)
+        other._retry = retry
+        return other
 
     async def __aenter__(self) -> Self:
         return self
@@ -46,4 +64,4 @@ class AsyncOffsetClient(
 
     async def close(self) -> None:
         """Closes the connection; calls in flight, and all later ones, raise `ClientClosed`."""
-        await self._channel.close()
+        await self._servers.close()

@@ -1,8 +1,9 @@
 """What code that is written once for both clients waits with; here: asyncio's.
 
 `sleep`, `called` (a function of the user's, which here may be a coroutine's), `spawn` (work in the
-background, to be joined), `Lock`, `Event` and `Condition`, whose waits may have a bound. The twin
-in `sync` offers the same names for threads.
+background, to be joined), `Lock`, `Event` and `Condition`, whose waits may have a bound, a `Future`
+and `result_of` it, and `Guard` for state that is changed without waiting, which needs none here.
+The twin in `sync` offers the same names for threads.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 Result = TypeVar("Result")
 
+Future = asyncio.Future
 sleep = asyncio.sleep
 Lock = asyncio.Lock
 
@@ -22,6 +24,26 @@ async def called(function: Callable[..., Result | Awaitable[Result]], *arguments
     if inspect.isawaitable(result):
         return await cast("Awaitable[Result]", result)
     return result
+
+
+def new_future() -> asyncio.Future[Any]:
+    """What somebody waits for, or gives up."""
+    return asyncio.get_running_loop().create_future()
+
+
+def result_of(future: asyncio.Future[Result]) -> Awaitable[Result]:
+    """Waits for what comes of it."""
+    return future
+
+
+class Guard:
+    """Nobody else runs until this one waits."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 class Task:
@@ -47,13 +69,13 @@ class Event(asyncio.Event):
 
     async def wait(self, timeout_s: float | None = None) -> bool:  # type: ignore[override]
         """Whether it is set; at the longest `timeout_s` from now."""
-        if not self.is_set():
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await super().wait()
-            except TimeoutError:
-                return self.is_set()
-        return True
+        if self.is_set() or timeout_s is None:
+            return await super().wait()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await super().wait()
+        except TimeoutError:
+            return self.is_set()
 
 
 class Condition(asyncio.Condition):

@@ -94,4 +94,4 @@ class HistoryCalls(Calls):
             from_oldest=from_oldest,
             progress_interval_s=progress_interval_s,
         )
-        return AsyncOffsetWatch(self._channel, request, self._retry.timeout_s)
+        return AsyncOffsetWatch(self._servers.home, request, self._retry.timeout_s)

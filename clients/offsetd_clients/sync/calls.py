@@ -7,25 +7,21 @@ from uuid import uuid4
 import attrs
 
 from offsetd_clients.retry import RetryPolicy
-from offsetd_clients.sync.transport import Channel
+from offsetd_clients.sync.servers import Servers
 
 
 class Calls:
-    """What every part of a client builds on: a channel, and when a call is made again."""
+    """What every part of a client builds on: servers, and when a call is made again."""
 
-    _channel: Channel
+    _servers: Servers
     _retry: RetryPolicy
 
     def _call(self, name: str, request: Any, *, wait_s: float | None = None) -> Any:
         """The answer. `wait_s`: one that others may keep waiting so long."""
-
-        def attempt(timeout_s: float) -> Any:
-            return self._channel.call(name, request, timeout_s)
-
-        retry = self._retry
+        policy = self._retry
         if wait_s is not None:
-            retry = attrs.evolve(retry, timeout_s=wait_s, try_timeout_s=wait_s)
-        return retry.call(attempt)
+            policy = attrs.evolve(policy, timeout_s=wait_s, try_timeout_s=wait_s)
+        return self._servers.call(name, request, policy)
 
 
 def new_id() -> str:

@@ -1,6 +1,7 @@
 # Made from aio/client.py by .ci/sync_from_aio: change that, then run `make sync`.
 """OffsetClient: every call."""
 
+import copy
 from types import TracebackType
 from typing import Self
 
@@ -13,6 +14,7 @@ from offsetd_clients.sync.history import HistoryCalls
 from offsetd_clients.sync.leases import LeaseCalls
 from offsetd_clients.sync.membership import MembershipCalls
 from offsetd_clients.sync.offsets import OffsetCalls
+from offsetd_clients.sync.servers import Servers
 from offsetd_clients.sync.transport import Channel
 
 
@@ -28,11 +30,27 @@ class OffsetClient(
     be numpy's.
     """
 
-    def __init__(self, address: str | None = None, *, retry: RetryPolicy | None = None) -> None:
-        """Connects when first used. `address`: `host:port`, or what `OFFSETD_ADDRESS` says."""
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        retry: RetryPolicy | None = None,
+        stream_commits: bool = True,
+    ) -> None:
+        """Connects when first used. `address`: `host:port`, or what `OFFSETD_ADDRESS` says.
+
+        `stream_commits`: commits share a stream, as far as the server knows such; else each is a
+        call of its own.
+        """
         self.address = address_of(address)
         self._retry = retry or RetryPolicy()
-        self._channel = Channel(self.address)
+        self._servers = Servers(self.address, self._retry, Channel, stream_commits=stream_commits)
+
+    def with_retry(self, retry: RetryPolicy) -> Self:
+        """This client over the same connection, with another policy for its calls."""
+        other = copy.copy(self)
+        other._retry = retry
+        return other
 
     def __enter__(self) -> Self:
         return self
@@ -47,4 +65,4 @@ class OffsetClient(
 
     def close(self) -> None:
         """Closes the connection; calls in flight, and all later ones, raise `ClientClosed`."""
-        self._channel.close()
+        self._servers.close()

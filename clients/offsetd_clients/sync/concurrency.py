@@ -1,10 +1,12 @@
 """What code that is written once for both clients waits with; here: threads'.
 
 `sleep`, `called` (a function of the user's), `spawn` (work in the background, to be joined),
-`Lock`, `Event` and `Condition`, whose waits may have a bound. The twin in `aio` offers the same
-names for asyncio.
+`Lock`, `Event` and `Condition`, whose waits may have a bound, a `Future` and `result_of` it, and
+`Guard` for state that is changed without waiting. The twin in `aio` offers the same names for
+asyncio.
 """
 
+import concurrent.futures
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +14,8 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
+Future = concurrent.futures.Future
+Guard = threading.Lock
 sleep = time.sleep
 Lock = threading.Lock
 Event = threading.Event
@@ -23,6 +27,18 @@ def called(function: Callable[..., Result], *arguments: Any) -> Result:
     return function(*arguments)
 
 
+def new_future() -> concurrent.futures.Future[Any]:
+    """What somebody waits for. It cannot be cancelled, so that it is settled once."""
+    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
+def result_of(future: concurrent.futures.Future[Result]) -> Result:
+    """Waits for what comes of it."""
+    return future.result()
+
+
 class Task:
     """Work in the background. It is not interrupted: what is to end early heeds an `Event`."""
 
@@ -32,6 +48,8 @@ class Task:
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Waits for its end; whether it has come. Raises nothing that the work raised."""
+        if self._thread is threading.current_thread():
+            return False
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 

@@ -95,4 +95,4 @@ class HistoryCalls(Calls):
             from_oldest=from_oldest,
             progress_interval_s=progress_interval_s,
         )
-        return OffsetWatch(self._channel, request, self._retry.timeout_s)
+        return OffsetWatch(self._servers.home, request, self._retry.timeout_s)

@@ -6,9 +6,11 @@ from datetime import timedelta
 from typing import SupportsIndex
 
 from offsetd_clients import messages
+from offsetd_clients.commit_queue import COMMIT_BYTES_MAX
 from offsetd_clients.membership_messages import note_member
 from offsetd_clients.membership_values import Membership
 from offsetd_clients.sync.calls import Calls, new_id
+from offsetd_clients.sync.concurrency import Future, result_of
 from offsetd_clients.values import (
     CommittedOffset,
     DeletedOffsets,
@@ -46,7 +48,36 @@ class OffsetCalls(Calls):
             retention=retention,
         )
         note_member(request, membership)
+        commits, size = self._servers.commits(group_id), request.ByteSize()
+        if commits.streams and size <= COMMIT_BYTES_MAX:
+            return result_of(commits.hand_in(request, size))
         return messages.revision_of((self._call("CommitOffsets", request)).revision)
+
+    def commit_soon(
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, SupportsIndex | OffsetToCommit],
+        *,
+        membership: Membership | None = None,
+        epoch: SupportsIndex | None = None,
+        retention: timedelta | None = None,
+        request_id: str | None = None,
+    ) -> Future[Revision]:
+        """As `commit`, but returns once the commit is handed in, with the future of its outcome.
+
+        It waits only while 10,000 commits, or 16 MiB of them, have no answer yet. They are sent in
+        their order, also when they have to be sent again; but one that the server puts off (over a
+        limit, say) may come behind a later one: `monotonic` holds against that.
+        """
+        request = messages.commit_request(
+            group_id,
+            offsets,
+            request_id=request_id or new_id(),
+            epoch=epoch,
+            retention=retention,
+        )
+        note_member(request, membership)
+        return self._servers.commits(group_id).hand_in(request, request.ByteSize())
 
     def fetch(
         self,

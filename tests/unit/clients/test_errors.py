@@ -67,7 +67,7 @@ EXPECTED = [
     ("COORDINATOR_LOAD_IN_PROGRESS", "UNAVAILABLE", errors.Unavailable, True, False),
     ("COORDINATOR_NOT_AVAILABLE", "UNAVAILABLE", errors.Unavailable, True, False),
     ("UNSTABLE_OFFSET_COMMIT", "UNAVAILABLE", errors.UnstableOffsets, True, False),
-    ("NOT_COORDINATOR", "UNAVAILABLE", errors.Unavailable, True, False),
+    ("NOT_COORDINATOR", "UNAVAILABLE", errors.NotCoordinator, True, False),
     ("STORAGE_FAILED", "UNAVAILABLE", errors.Unavailable, True, True),
     ("KAFKA_UNAVAILABLE", "UNAVAILABLE", errors.Unavailable, True, False),
     ("REQUEST_TOO_LARGE", "RESOURCE_EXHAUSTED", errors.OverLimit, False, False),

@@ -95,7 +95,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[OffsetWatch
     def watch(*calls: list[Any], **fields: Any) -> tuple[OffsetWatch, Script]:
         client = OffsetClient("127.0.0.1:1", retry=RetryPolicy(timeout_s=5))
         script = Script(*calls)
-        client._channel._methods["WatchOffsets"] = script
+        client._servers.home._methods["WatchOffsets"] = script
         return client.watch_offsets(**fields), script
 
     return watch

@@ -1,0 +1,278 @@
+"""Commits over one stream: whatever waits at one time goes in one message.
+
+Work in the background opens the stream when there is something to send, and opens it again, after
+a wait, where it broke; other work looks to it that nobody waits longer than the retry policy says.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, Protocol
+
+from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest, StreamCommitsRequest
+
+from offsetd_clients.aio.concurrency import Event, Future, Guard, Task, new_future, spawn
+from offsetd_clients.aio.transport import Answers, Channel
+from offsetd_clients.commit_queue import (
+    CommitQueue,
+    HandedIn,
+    Outcome,
+    cut_off,
+    no_answer,
+    not_sent,
+)
+from offsetd_clients.errors import NotCoordinator, OffsetdError, closed_before
+from offsetd_clients.messages import revision_of
+from offsetd_clients.retry import RetryPolicy, is_tried_again
+from offsetd_clients.values import Revision
+
+IDLE_S_MAX = 60.0
+"""So long a stream stays open with nothing to send."""
+_SWEEP_S_MIN = 0.01
+
+HandOn = Callable[[HandedIn, NotCoordinator, str], bool]
+HandBack = Callable[[HandedIn], bool]
+
+
+class Unary(Protocol):
+    """A call for one commit, within so many seconds."""
+
+    async def __call__(self, request: CommitOffsetsRequest, timeout_s: float) -> Any:
+        """The answer, or OffsetdError."""
+
+
+class Commits:
+    """The commits to one server, each with a future. Safe to share as the client is."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        policy: RetryPolicy,
+        *,
+        streams: bool,
+        unary: Unary,
+        hand_on: HandOn,
+        hand_back: HandBack | None,
+    ) -> None:
+        """`unary` is for where streams are no help.
+
+        `hand_on` gives a commit to its group's owner, False if nobody knows who that is;
+        `hand_back` one that cannot be sent from here for now, None if it is to be kept.
+        """
+        self._channel = channel
+        self._policy = policy
+        self._unary = unary
+        self._hand_on = hand_on
+        self._hand_back = hand_back
+        self._guard = Guard()
+        self._queue = CommitQueue(policy)
+        self._queue.streams = streams
+        self._tasks: list[Task] = []
+        self._answers: Answers | None = None
+        self._failures = 0  # Of streams, in a row.
+        self._is_stuck = False  # The stream is being ended, since it does not answer.
+        self._is_swept = False  # Whether `_sweep` will look again by itself.
+        self._closed = False
+        self._wake = Event()  # There is something to send, for whoever sends now.
+        self._sweep_wake = Event()
+        self._room = Event()
+        self._closing = Event()
+
+    @property
+    def streams(self) -> bool:
+        """Whether commits go over a stream, as far as is known."""
+        return self._queue.streams
+
+    async def hand_in(self, request: CommitOffsetsRequest, size: int) -> Future[Revision]:
+        """The future of a commit that will be sent; waits for room while too many are unanswered.
+
+        Raises ClientClosed, and DeadlineExceeded if there is no room for as long as calls may take.
+        """
+        monotonic_s, timeout_s = self._policy.monotonic_s, self._policy.timeout_s
+        commit = HandedIn(request, size, monotonic_s() + timeout_s, new_future())
+        while not self._take(commit, is_bounded=True):
+            left_s = commit.deadline_s - monotonic_s()
+            if left_s <= 0 or not await self._room.wait(left_s):
+                raise not_sent(timeout_s)
+        future: Future[Revision] = commit.future
+        return future
+
+    def adopt(self, commit: HandedIn) -> bool:
+        """Takes a commit that another server is not for; False: this one is closed."""
+        try:
+            return self._take(commit, is_bounded=False)
+        except OffsetdError:
+            return False
+
+    def stop(self) -> None:
+        """Ends it: what is unanswered, and what comes later, raises `ClientClosed`."""
+        with self._guard:
+            self._closed = True
+            outcomes = self._queue.abandon()
+            wake = self._wake
+        self._settle(outcomes)
+        for event in (wake, self._sweep_wake, self._room, self._closing):
+            event.set()
+        if self._answers is not None:
+            self._answers.cancel()
+
+    async def join(self, timeout_s: float) -> None:
+        """Waits until nothing of it runs in the background any more, once it is stopped."""
+        for task in self._tasks:
+            await task.join(timeout_s)
+
+    def _take(self, commit: HandedIn, *, is_bounded: bool) -> bool:
+        with self._guard:
+            if self._closed:
+                raise closed_before()
+            if is_bounded and not self._queue.has_room:
+                self._room.clear()
+                return False
+            self._queue.add(commit)
+            wake = self._wake
+            if not self._tasks:
+                self._tasks = [
+                    spawn(self._guarded, self._send, name="offsetd commits"),
+                    spawn(self._guarded, self._sweep, name="offsetd deadlines"),
+                ]
+            if not self._is_swept:
+                self._is_swept = True
+                self._sweep_wake.set()
+        wake.set()
+        return True
+
+    async def _guarded(self, work: Callable[[], Any]) -> None:
+        try:
+            await work()
+        except Exception:
+            self.stop()  # Whatever it was, nobody is to wait for ever.
+            raise
+
+    async def _send(self) -> None:
+        while await self._has_work():
+            await self._send_alone()
+            if self._queue.streams:
+                await self._stream()
+
+    async def _has_work(self) -> bool:
+        while not self._closed:
+            with self._guard:
+                if self._queue.has_work:
+                    return True
+                wake = self._wake = Event()
+            await wake.wait()
+        return False
+
+    async def _stream(self) -> None:
+        with self._guard:
+            wake = self._wake = Event()
+            self._is_stuck = False
+        error: OffsetdError | None = None
+        try:
+            self._answers = self._channel.stream("StreamCommits", self._messages(wake))
+            async for response in self._answers:
+                self._failures = 0
+                with self._guard:
+                    outcomes = self._queue.take_results(response)
+                self._conclude(outcomes)
+        except OffsetdError as raised:
+            error = raised
+        finally:
+            with self._guard:
+                self._wake = Event()
+            wake.set()  # Ends `_messages`.
+        if not self._closed:
+            await self._mend(error)
+
+    async def _messages(self, wake: Event) -> AsyncIterator[StreamCommitsRequest]:
+        while True:
+            wake.clear()
+            with self._guard:
+                if self._wake is not wake:
+                    return
+                message = self._queue.next_message()
+            if message is not None:
+                yield message
+            elif not await wake.wait(IDLE_S_MAX):
+                return
+
+    async def _mend(self, error: OffsetdError | None) -> None:
+        """What becomes of commits whose stream has ended; waits, if it is to be opened again."""
+        with self._guard:
+            if self._is_stuck:
+                error = no_answer(self._policy.try_time_s)
+            elif error is None and self._queue.has_sent:
+                error = cut_off()
+            if error is None:
+                return
+            self._failures += 1
+            wait_s = self._policy.wait_s(self._failures, error)
+            outcomes = self._queue.stream_ended(error, wait_s)
+            kept = self._hand_back is None or not is_tried_again(error)
+            handed_back = [] if kept else self._queue.take_waiting()
+        self._settle(outcomes)
+        for commit in handed_back:
+            assert self._hand_back is not None
+            if not self._hand_back(commit):
+                self._settle([(commit, commit.failed(closed_before()))])
+        if is_tried_again(error):
+            await self._closing.wait(wait_s)
+
+    async def _send_alone(self) -> None:
+        while not self._closed:
+            with self._guard:
+                commit = self._queue.next_alone()
+            if commit is None:
+                return
+            outcome: Revision | OffsetdError
+            left_s = commit.deadline_s - self._policy.monotonic_s()
+            try:
+                if left_s <= 0:
+                    raise not_sent(self._policy.timeout_s)
+                response = await self._unary(commit.request, left_s)
+                outcome = revision_of(response.revision)
+            except OffsetdError as error:
+                outcome = commit.failed(error)
+            self._settle([(commit, outcome)])
+
+    async def _sweep(self) -> None:
+        while not self._closed:
+            self._sweep_wake.clear()
+            with self._guard:
+                outcomes, is_stuck, wait_s = self._queue.sweep()
+                self._is_swept = wait_s is not None
+                self._is_stuck = self._is_stuck or is_stuck
+                wake = self._wake if self._queue.has_work else None
+            self._settle(outcomes)
+            if is_stuck and self._answers is not None:
+                self._answers.cancel()
+            if wake is not None:
+                wake.set()
+            await self._sweep_wake.wait(None if wait_s is None else max(wait_s, _SWEEP_S_MIN))
+
+    def _conclude(self, outcomes: Iterable[Outcome]) -> None:
+        """Settles what the server says, unless it may go better elsewhere, or later."""
+        self._settle(
+            (commit, outcome)
+            for commit, outcome in outcomes
+            if isinstance(outcome, Revision) or not self._goes_on(commit, outcome)
+        )
+
+    def _goes_on(self, commit: HandedIn, error: OffsetdError) -> bool:
+        if isinstance(error, NotCoordinator) and self._hand_on(
+            commit, error, self._channel.address
+        ):
+            return True
+        with self._guard:
+            is_put_off = not self._closed and self._queue.put_off(commit, error)
+        if is_put_off:
+            self._sweep_wake.set()
+        return is_put_off
+
+    def _settle(self, outcomes: Iterable[Outcome]) -> None:
+        for commit, outcome in outcomes:
+            if commit.future.done():
+                continue  # Somebody gave it up.
+            if type(outcome) is Revision:
+                commit.future.set_result(outcome)
+            else:
+                commit.future.set_exception(outcome)
+        self._room.set()
