@@ -10,6 +10,7 @@ import functools
 import inspect
 import textwrap
 from collections.abc import Callable
+from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points, version
 from typing import Annotated, Any
 
@@ -26,6 +27,7 @@ OWN_COMMANDS = {
     "commit": "offsetd_clients.cli.offsets:register_commit",
     "fetch": "offsetd_clients.cli.offsets:register_fetch",
     "groups": "offsetd_clients.cli.groups:register",
+    "migrate": "offsetd_clients.cli.migrate:register",
     "watch": "offsetd_clients.cli.history:register_watch",
 }
 EXTRA_OF_PACKAGE = {
@@ -85,6 +87,12 @@ def application(terminal: Terminal) -> typer.Typer:
 
         def get_command(self, _ctx: Any, cmd_name: str) -> Any:
             return loaders[cmd_name]() if cmd_name in loaders else None
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            near = get_close_matches(args[0], loaders) if args[0] not in loaders else []
+            if near:
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+            return super().resolve_command(ctx, args)
 
     app = typer.Typer(
         cls=Commands,

@@ -13,6 +13,7 @@ from offsetd_clients.errors import (
     CommitConflict,
     InvalidImport,
     InvalidRequest,
+    OffsetBoundsUnknown,
     OffsetdError,
     PartitionsRefused,
 )
@@ -89,6 +90,8 @@ def explain(error: OffsetdError, address: str) -> str:
     """What failed, in lines for people: the reason's name first, so that it can be looked up."""
     if not error.reason:
         lines = [f"no answer from {address}: {error.code}: {error}"]
+        if error.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
+            lines.append(f"  Is an offsetd there? --address or {ADDRESS_VARIABLE} says where.")
     else:
         lines = [f"{error.reason}: {error}"]
     if isinstance(error, InvalidRequest):
@@ -99,6 +102,8 @@ def explain(error: OffsetdError, address: str) -> str:
         ]
     if isinstance(error, PartitionsRefused):
         lines += map(_partition_line, error.partitions)
+    if isinstance(error, OffsetBoundsUnknown):
+        lines.append("  --bounds TOPIC:P=FIRST..END says what a partition has.")
     if isinstance(error, InvalidImport):
         lines += [f"  line {each.get('line')}: {each.get('problem')}" for each in error.lines]
     if isinstance(error, CommitConflict):

@@ -171,8 +171,10 @@ def _register_import(groups: typer.Typer, terminal: Terminal) -> None:
             file_format = _SUFFIXES.get(file.suffix)
         if file_format is None:
             raise typer.BadParameter("the file's name does not say what it is: give --format")
-        with _told_of_files(terminal):
+        try:
             content = read_file(file)
+        except OSError as error:
+            raise typer.BadParameter(f"{file}: {error.strerror}") from None
         with connected(address, timeout, terminal) as client:
             imported = client.import_offsets(
                 content, file_format, group_id=group, validate_only=dry_run, reason=reason

@@ -86,7 +86,7 @@ def register_watch(app: typer.Typer, terminal: Terminal) -> None:
                     _print_events(watching, terminal)
                 finally:
                     # Who went away has not read all that was printed: that token skips something.
-                    if watching.token and not terminal.reader_is_gone:
+                    if watching.token not in ("", since) and not terminal.reader_is_gone:
                         terminal.note(f"go on with: --from {watching.token}")
 
 
