@@ -97,24 +97,25 @@ class _Runner:
             for each in chosen
         ]
         if not self.options.execute:
-            if puts:
-                self.target.put(group.group_id, puts, validate_only=True)
-            outcome = Outcome.WOULD_MIGRATE if puts else Outcome.ALREADY
-            return _outcome(group, outcome, count=len(puts))
-        if not puts:
-            if entry and not entry.is_done:  # It was stored, and then we were killed.
-                self._finish(entry, stored)
-                return _outcome(group, Outcome.MIGRATED, count=len(entry.details["puts"]))
-            return _outcome(group, Outcome.ALREADY)
+            return self._looked_at(group, puts)
+        if not puts and entry and not entry.is_done and entry.details["puts"]:
+            self._finish(entry, stored)  # It was stored, and then we were killed.
+            return _outcome(group, Outcome.MIGRATED, count=len(entry.details["puts"]))
         self.limit.wait(len(puts))
         entry = self._begun(group, entry, chosen)
         request_id = request_id_of(self.plan.plan_id, entry)
-        if self.options.sets_retention:
+        if self.options.sets_retention and group.offsets:
             self.target.set_retention(group.group_id, self.options.retention, request_id)
-        revision = self.target.put(group.group_id, puts, request_id=request_id)
-        assert revision is not None, "something was written"
-        self.journal.finish(entry, {"revision": revision.log_offset})
-        return _outcome(group, Outcome.MIGRATED, count=len(puts))
+        revision = self.target.put(group.group_id, puts, request_id=request_id) if puts else None
+        self.journal.finish(entry, {"revision": revision and revision.log_offset})
+        return _outcome(group, Outcome.MIGRATED if puts else Outcome.ALREADY, count=len(puts))
+
+    def _looked_at(self, group: PlannedGroup, puts: Sequence[Put]) -> GroupOutcome:
+        """The server says whether it would take them."""
+        if puts:
+            self.target.put(group.group_id, puts, validate_only=True)
+        outcome = Outcome.WOULD_MIGRATE if puts else Outcome.ALREADY
+        return _outcome(group, outcome, count=len(puts))
 
     def _begun(
         self, group: PlannedGroup, entry: Entry | None, chosen: Sequence[Difference]

@@ -50,9 +50,12 @@ def _undone(
     stored: Stored,
     execute: bool,
 ) -> GroupOutcome:
+    newest = journal.newest_step(group.group_id)
     last = journal.latest(Step.UNDO, group.group_id)
-    if last is not None and last.is_done and journal.newest_step(group.group_id) is Step.UNDO:
+    if last is not None and last.is_done and newest is Step.UNDO:
         return _outcome(group, Outcome.ALREADY)
+    if newest is Step.CUTOVER:
+        return _outcome(group, Outcome.REFUSED, problem="it was cut over: roll that back first")
     left, changed = _left(_written(entry), stored)
     if changed:
         named = ", ".join(map(str, changed[:3]))
@@ -73,6 +76,8 @@ def _undone(
 
 def _written(entry: Entry) -> list[_Written]:
     puts = entry.details["puts"]
+    if not puts:
+        return []
     first = entry.result["revision"] - len(puts) + 1
     return [
         _Written(TopicPartition(topic, partition), revision, before)
