@@ -33,7 +33,14 @@ def _zookeeper() -> Callable[[typer.Typer, Terminal], None]:
     return migrate_zookeeper.register
 
 
+def _kafka() -> Callable[[typer.Typer, Terminal], None]:
+    from offsetd_clients.cli import migrate_kafka  # noqa: PLC0415  # the extra may be missing
+
+    return migrate_kafka.register
+
+
 _STORES: dict[str, Callable[[], Callable[[typer.Typer, Terminal], None]]] = {
+    "kafka": _kafka,
     "zookeeper": _zookeeper,
 }
 """By the name of their extra."""

@@ -7,7 +7,7 @@ from typing import Any
 import attrs
 
 from offsetd_clients import Bounds, CommittedOffset, OffsetdError, Retention, TopicPartition
-from offsetd_clients.migration.differences import Difference, State, differences
+from offsetd_clients.migration.differences import GONE, Difference, State, differences
 from offsetd_clients.migration.journal import Entry, Journal, Step, request_id_of
 from offsetd_clients.migration.outcomes import GroupOutcome, MigrationStopped, Outcome, in_chunks
 from offsetd_clients.migration.plan_file import Plan
@@ -157,6 +157,8 @@ def refusal(group: PlannedGroup, found: Sequence[Difference], options: RunOption
 def difference_text(difference: Difference) -> str:
     """One, for people: `orders:0 is ahead here: 50, not 42`."""
     found, stored = difference.found, difference.stored
+    if difference.bounds == GONE:
+        return f"{found.topic_partition} is not there"
     if difference.state is State.OUT_OF_BOUNDS and difference.bounds is not None:
         earliest, latest = difference.bounds.earliest, difference.bounds.latest
         return f"{found.topic_partition} has no {found.offset}: it has {earliest} to {latest}"

@@ -14,6 +14,7 @@ import attrs
 from offsetd_clients import Bounds, OffsetdError, OffsetToCommit, TopicPartition
 from offsetd_clients.migration.journal import Journal, Step
 from offsetd_clients.migration.kafka.cluster import ClusterFailed, ClusterGroup, KafkaCluster
+from offsetd_clients.migration.kafka.targets import listed
 from offsetd_clients.migration.outcomes import GroupOutcome, MigrationStopped, Outcome, in_chunks
 
 if TYPE_CHECKING:
@@ -24,36 +25,50 @@ if TYPE_CHECKING:
     from offsetd_clients.migration.target import Target
     from offsetd_clients.migration.values import PlannedGroup
 
-_LISTED_MAX: Final = 3
+_OUTCOMES: Final = {
+    Step.ROLLBACK: (Outcome.WOULD_ROLL_BACK, Outcome.ROLLED_BACK),
+    Step.RUN: (Outcome.WOULD_MIGRATE, Outcome.MIGRATED),
+}
 
 
 @attrs.frozen(kw_only=True)
 class Move:
-    """What a group of the cluster is to have. `expected`: what else it may have until then."""
+    """What a group of the cluster is to have. `expected`: what else it may have until then.
+
+    `objection` says why it must not be, if it must not.
+    """
 
     planned: PlannedGroup
     group_id: str
     wanted: Mapping[TopicPartition, OffsetToCommit]
     expected: Mapping[TopicPartition, int]
+    objection: str = ""
 
 
 @attrs.frozen(kw_only=True)
 class BackOptions:
-    """`overwrite`: also what the cluster has and the plan does not know of is replaced."""
+    """`overwrite`: also what the cluster has and the plan does not know of is replaced.
+
+    `step` is ROLLBACK, or RUN for groups that go to the cluster for the first time.
+    """
 
     execute: bool = False
     overwrite: bool = False
+    step: Step = Step.ROLLBACK
 
 
-def moves_back(target: Target) -> Callable[[Sequence[PlannedGroup]], list[Move]]:
+def moves_back(
+    target: Target, *, force: bool = False
+) -> Callable[[Sequence[PlannedGroup]], list[Move]]:
     """The cluster gets what is stored here by now, where it has what the plan found.
 
-    What is stored no more here stays as it is there.
+    What is stored no more here stays as it is there. `force`: also while consumers are alive here.
     """
 
     def moves(groups: Sequence[PlannedGroup]) -> list[Move]:
         try:
             stored = target.stored(each.group_id for each in groups)
+            alive = ["" if force else _alive_here(target, each.group_id) for each in groups]
         except OffsetdError as error:
             raise MigrationStopped("the server does not say what is stored") from error
         return [
@@ -67,8 +82,9 @@ def moves_back(target: Target) -> Callable[[Sequence[PlannedGroup]], list[Move]]
                     for where, found in stored[each.group_id].items()
                 },
                 expected={found.topic_partition: found.offset for found in each.offsets},
+                objection=objection,
             )
-            for each in groups
+            for each, objection in zip(groups, alive, strict=True)
         ]
 
     return moves
@@ -90,6 +106,18 @@ def moves_there(groups: Sequence[PlannedGroup]) -> list[Move]:
         )
         for each in groups
     ]
+
+
+def _alive_here(target: Target, group_id: str) -> str:
+    group = target.group(group_id)
+    if group is None:
+        return ""
+    if group.members:
+        names = [f"{each.client_id} at {each.client_host}" for each in group.members]
+        return f"it has members here: {listed(names)}"
+    if group.lease is not None and group.lease.expire_time is not None:
+        return f"{group.lease.holder} holds its lease here"
+    return ""
 
 
 def write_back(
@@ -121,21 +149,23 @@ class _Writer:
         to_write = {
             where: each for where, each in move.wanted.items() if there.get(where) != each.offset
         }
-        problem = group.problem or self._refusal(move, group, there, to_write)
+        problem = move.objection if to_write else ""
+        problem = problem or group.problem or self._refusal(move, group, there, to_write)
         if problem:
             return _outcome(move, Outcome.REFUSED, problem=problem)
         if not to_write:
             return _outcome(move, Outcome.ALREADY)
+        would, done = _OUTCOMES[self.options.step]
         if not self.options.execute:
-            return _outcome(move, Outcome.WOULD_ROLL_BACK, len(to_write))
+            return _outcome(move, would, len(to_write))
         self.limit.wait(len(to_write))
         before = [[where.topic, where.partition, there.get(where)] for where in to_write]
-        entry = self.journal.begin(Step.ROLLBACK, move.planned.group_id, {"before": before})
+        entry = self.journal.begin(self.options.step, move.planned.group_id, {"before": before})
         problem = self._written(move.group_id, to_write)
         if problem:
             return _outcome(move, Outcome.REFUSED, problem=problem)
         self.journal.finish(entry, None)
-        return _outcome(move, Outcome.ROLLED_BACK, len(to_write))
+        return _outcome(move, done, len(to_write))
 
     def _refusal(
         self,
@@ -148,22 +178,22 @@ class _Writer:
         if not to_write:
             return ""
         if group.members:
-            return f"it has members at {self.cluster.address}: {_listed(group.members)}"
+            return f"it has members at {self.cluster.address}: {listed(group.members)}"
         moved_on = [
             f"{where} is {there[where]} there, not {move.expected.get(where, 'absent')} as planned"
             for where in to_write
             if where in there and there[where] != move.expected.get(where)
         ]
         if moved_on and not self.options.overwrite:
-            return f"{len(moved_on)} offsets: {_listed(moved_on)}"
-        bounds, unknown = self.cluster.bounds(to_write)
-        outside = [f"{where}: {why}" for where, why in unknown.items()]
+            return f"{len(moved_on)} offsets: {listed(moved_on)}"
+        bounds, gone = self.cluster.bounds(to_write)
+        outside = [f"{where} is not there" for where in sorted(gone)]
         outside += [
             f"{where} has no {to_write[where].offset}: it has {has.earliest} to {has.latest}"
             for where, has in bounds.items()
             if not _is_within(to_write[where].offset, has)
         ]
-        return f"{len(outside)} offsets: {_listed(outside)}" if outside else ""
+        return f"{len(outside)} offsets: {listed(outside)}" if outside else ""
 
     def _written(self, group_id: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> str:
         """Writes, and reads again; what is not there as it should be, or nothing."""
@@ -186,11 +216,6 @@ class _Writer:
 
 def _is_within(offset: int, bounds: Bounds) -> bool:
     return (bounds.earliest or 0) <= offset and (bounds.latest is None or offset <= bounds.latest)
-
-
-def _listed(texts: Sequence[str]) -> str:
-    more = len(texts) - _LISTED_MAX
-    return "; ".join(texts[:_LISTED_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _outcome(move: Move, outcome: Outcome, count: int = 0, *, problem: str = "") -> GroupOutcome:
