@@ -126,10 +126,8 @@ def _register_plan(app: typer.Typer, terminal: Terminal) -> None:
 
         offsetd migrate kafka plan --bootstrap-servers kafka1:9092 --file plan.jsonl
         """
-        if bool(folder) + from_here + bool(bootstrap_servers or command_config) != 1:
-            terminal.fail(
-                "say one of --bootstrap-servers, --folder and --from-here", EXIT_WRONG_USE
-            )
+        if folder and from_here:
+            raise typer.BadParameter("--folder and --from-here exclude each other")
         with steps.told(terminal, address), ExitStack() as stack:
             selection = steps.selection_of(
                 include, exclude, include_topic, exclude_topic, rename, renames
