@@ -93,6 +93,7 @@ from offsetd_clients.sync.client import OffsetClient
 from offsetd_clients.sync.watch import OffsetWatch
 from offsetd_clients.values import (
     CommittedOffset,
+    Coordinator,
     DeletedGroup,
     DeletedOffsets,
     ExpirySuspension,
@@ -127,6 +128,7 @@ __all__ = [
     "ConfigSetting",
     "ConfigSource",
     "Conflict",
+    "Coordinator",
     "DeadlineExceeded",
     "DeletedGroup",
     "DeletedOffsets",

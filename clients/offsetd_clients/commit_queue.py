@@ -121,7 +121,7 @@ class CommitQueue:
         message = StreamCommitsRequest()
         now_s = self._policy.monotonic_s()
         waiting, commits, count, size = self._waiting, message.commits, 0, 0
-        while waiting and count < _MESSAGE_COMMITS_MAX and size < self._message_bytes_max:
+        while waiting and count < _MESSAGE_COMMITS_MAX and size <= self._message_bytes_max:
             commit = waiting.popleft()
             if commit.future.done():  # Cancelled: nobody wants it any more.
                 self._count_out(commit)
@@ -189,7 +189,8 @@ class CommitQueue:
             if error.code == "UNIMPLEMENTED":
                 self.streams = False
             elif error.code == "RESOURCE_EXHAUSTED":  # It takes no message as large as that.
-                self._message_bytes_max //= 2
+                size = sum(commit.size for commit in sent)
+                self._message_bytes_max = min(self._message_bytes_max, size) // 2
             if not sent:
                 self._alone.extend(self._waiting)
                 self._waiting.clear()
@@ -219,6 +220,8 @@ class CommitQueue:
         is_stuck = False
         next_s = [due_s for due_s, _ in self._put_off]
         next_s += [commit.deadline_s for commit in self._all()]
+        if next_s:  # What is sent from now on has an answer by then, or is late.
+            next_s.append(now_s + self._policy.try_time_s)
         if self._sent:
             oldest = next(iter(self._sent.values()))
             next_s.append(oldest.sent_s + self._policy.try_time_s)

@@ -24,6 +24,7 @@ from offsetd_clients.errors import (
 )
 from offsetd_clients.values import (
     CommittedOffset,
+    Coordinator,
     DeletedGroup,
     DeletedOffsets,
     ExpirySuspension,
@@ -166,6 +167,19 @@ def get_group_request(group_id: str) -> group_service_pb2.GetGroupRequest:
     """One group."""
     with building("get group"):
         return group_service_pb2.GetGroupRequest(group_id=group_id)
+
+
+def find_coordinator_request(group_id: str) -> admin_service_pb2.FindCoordinatorRequest:
+    """One group's."""
+    with building("find coordinator"):
+        return admin_service_pb2.FindCoordinatorRequest(group_id=group_id)
+
+
+def coordinator_of(response: admin_service_pb2.FindCoordinatorResponse) -> Coordinator:
+    """Who owns a group."""
+    return Coordinator(
+        log_partition=response.log_partition, node_id=response.node_id, address=response.address
+    )
 
 
 def revision_of(message: types_pb2.Revision) -> Revision:

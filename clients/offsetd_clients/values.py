@@ -180,6 +180,15 @@ class Group:
     lease: Lease | None = None
 
 
+@attrs.frozen(kw_only=True)
+class Coordinator:
+    """Who owns a group, and where the log keeps it; `address` is as clients reach the server."""
+
+    log_partition: int
+    node_id: str
+    address: str
+
+
 class ServerState(StrEnum):
     """SERVING is the only state in which offsets are answered."""
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from google.rpc.status_pb2 import Status
-from offsetd.v1 import group_service_pb2, offset_service_pb2, types_pb2
+from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2, types_pb2
 from offsetd_clients import (
     ClientClosed,
+    Coordinator,
     DeletedGroup,
     DeletedOffsets,
     FieldViolation,
@@ -260,6 +261,16 @@ def test_a_group_comes_with_its_members(fake_server: Any, client: OffsetClient) 
     assert (group.type, group.state) == (GroupType.CONSUMER, GroupState.STABLE)
     assert group.members[0].assignment == (ORDERS_1,)
     assert group.state_time is None
+
+
+def test_a_groups_owner_is_told(fake_server: Any, client: OffsetClient) -> None:
+    response = admin_service_pb2.FindCoordinatorResponse(
+        log_partition=12, node_id="n", address="10.0.0.2:7171"
+    )
+    fake_server.will_answer("FindCoordinator", response)
+    owner = client.find_coordinator("g")
+    assert owner == Coordinator(log_partition=12, node_id="n", address="10.0.0.2:7171")
+    assert fake_server.requests[0].group_id == "g"
 
 
 def test_a_try_that_gets_no_answer_leaves_time_for_another(fake_server: Any) -> None:
