@@ -87,6 +87,7 @@ class Terminal:
     def fail(self, text: str, code: int = EXIT_FAILED) -> NoReturn:
         """Prints `error: text` to stderr and ends the command with exit code `code`."""
         message = printable(text, keep="\n")
+        self._flush_before_complaint()
         if _is_terminal(self._stderr):
             Console(file=self._stderr, highlight=False, soft_wrap=True).print(
                 Text.assemble(("error: ", "bold red"), message)
@@ -234,7 +235,13 @@ class Terminal:
         self._stdout_is_gone = True
         _let_go(self._stdout)
 
+    def _flush_before_complaint(self) -> None:
+        """So that what was printed before comes before, where both streams go to one place."""
+        if not self._stdout_is_gone:
+            self.flush()
+
     def _complain(self, text: str) -> None:
+        self._flush_before_complaint()
         try:
             self._stderr.write(text + "\n")
             self._stderr.flush()
