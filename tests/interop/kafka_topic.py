@@ -56,9 +56,13 @@ class KafkaTopic:
 
     def make_anew(self, partitions: int) -> None:
         """Deletes it, and makes another one of its name."""
+        self.delete()
+        self._create(partitions)
+
+    def delete(self) -> None:
+        """Returns when the broker knows it no more."""
         self._admin.delete_topics([self.name])[self.name].result(PATIENCE_SECONDS)
         poll(lambda: self.name not in self._admin.list_topics().topics, PATIENCE_SECONDS)
-        self._create(partitions)
 
     def _create(self, partitions: int) -> None:
         topic = NewTopic(self.name, partitions, 1)

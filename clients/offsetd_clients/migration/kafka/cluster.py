@@ -51,6 +51,7 @@ _NOT_THERE: Final = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError._UNKNOWN_PARTITION,
     KafkaError._UNKNOWN_TOPIC,
+    KafkaError._NOENT,  # Of none of the partitions that are asked about there is anything.
 )
 
 
@@ -99,6 +100,7 @@ class KafkaCluster:
         """Connects when first used. Raises ClusterFailed for a config that librdkafka refuses."""
         self.address = str(config.get("bootstrap.servers", ""))
         self._timeout_s = timeout_s
+        self._is_connected = False
         try:
             self._admin = AdminClient({"log_level": 0, **config})
         except KafkaException as error:
@@ -165,6 +167,10 @@ class KafkaCluster:
         self, partitions: Iterable[TopicPartition]
     ) -> tuple[dict[TopicPartition, Bounds], set[TopicPartition]]:
         """What each partition has, and those that are not there. Raises ClusterFailed."""
+        if not self._is_connected:
+            # Asked for leaders before it is connected, librdkafka asks again only after seconds.
+            self._result(self._admin.describe_cluster(request_timeout=self._timeout_s))
+            self._is_connected = True
         bounds: dict[TopicPartition, Bounds] = {}
         gone: set[TopicPartition] = set()
         for some in _batches(partitions, PARTITIONS_MAX):
