@@ -18,6 +18,7 @@ from mutants.planted import MUTANTS as STORE_MUTANTS
 from mutants.planted import Mutant
 from mutants.planted_administration import ADMINISTRATION_MUTANTS
 from mutants.planted_cleaner import CLEANER_MUTANTS
+from mutants.planted_consumer import CONSUMER_MUTANTS
 from mutants.planted_expiry import EXPIRY_MUTANTS
 from mutants.planted_full_disk import FULL_DISK_MUTANTS
 from mutants.planted_guarantees import GUARANTEE_MUTANTS
@@ -43,6 +44,7 @@ MUTANTS = (
     *LIFE_MUTANTS,
     *GUARD_MUTANTS,
     *HISTORY_MUTANTS,
+    *CONSUMER_MUTANTS,
 )
 
 ROOT = Path(__file__).parents[2]

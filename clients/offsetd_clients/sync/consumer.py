@@ -3,18 +3,18 @@
 
 import logging
 import math
+import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self, SupportsIndex, TypeVar
 
 from offsetd_clients.change_values import Bounds
-from offsetd_clients.consumer.errors import NotAssigned, StartUnknown, fenced_by
+from offsetd_clients.consumer.errors import NotAssigned, StartUnknown, fenced_before, fenced_by
 from offsetd_clients.consumer.part import FENCED, Phase
 from offsetd_clients.consumer.positions import Backlog, Position
 from offsetd_clients.consumer.settings import ConsumerSettings
 from offsetd_clients.consumer.source import Item, Source, checked, checked_counts
 from offsetd_clients.errors import OffsetdError
-from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.sync.client import OffsetClient
 from offsetd_clients.sync.concurrency import called
 from offsetd_clients.sync.consumer_keeper import Keeper
@@ -51,12 +51,13 @@ class Consumer(Generic[Value]):
         on_assigned: Callable[[TopicPartitions], Any] | None = None,
         on_revoked: Callable[[TopicPartitions], Any] | None = None,
         on_lost: Callable[[TopicPartitions], Any] | None = None,
+        monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """Joins when it is first asked for items. The client may be shared, and is not closed."""
         self.group_id = group_id
         self.settings = settings or ConsumerSettings()
         self._source = source
-        self._keeper = Keeper(client, group_id, self.settings)
+        self._keeper = Keeper(client, group_id, self.settings, monotonic_s)
         self._part = self._keeper.part
         self._positions = self._keeper.positions
         self._guard = self._keeper.guard
@@ -67,7 +68,7 @@ class Consumer(Generic[Value]):
         self._is_implicit = self.settings.acknowledgement == "implicit"
         self._is_woken = False
         self._look_s = -math.inf  # When the source is to be looked at.
-        self._monotonic_s = RetryPolicy().monotonic_s
+        self._monotonic_s = monotonic_s
 
     def __enter__(self) -> Self:
         return self
@@ -130,12 +131,12 @@ class Consumer(Generic[Value]):
         elif what is not None:
             offsets = self._offsets_to_commit(what)
         if self._part.phase is Phase.LOST:
-            self._lose()
+            self._lose_or_say_so()
         try:
             self._keeper.commit(offsets)
         except FENCED as error:
             if self._part.phase is Phase.LOST:
-                self._lose()
+                self._lose_or_say_so()
             raise fenced_by(error, ()) from error
 
     def seek(self, topic_partition: TopicPartition, offset: SupportsIndex) -> None:
@@ -350,12 +351,12 @@ class Consumer(Generic[Value]):
             topic_partitions = self._part.topic_partitions
         try:
             self._tell(self._on_revoked, topic_partitions)
-            called(self._source.assign, {})
         finally:
             with self._guard:
                 self._drop()
                 self._part.revoked()
             self._keeper.prompt()
+        called(self._source.assign, {})
         if is_last and problem is not None:
             raise problem
 
@@ -371,6 +372,12 @@ class Consumer(Generic[Value]):
             with self._guard:
                 problem = self._part.let_go()
         raise problem
+
+    def _lose_or_say_so(self) -> None:
+        """For a commit: the user may be told of the loss just now."""
+        if self._positions.processed:
+            self._lose()
+        raise fenced_before()
 
     def _drop(self) -> None:
         self._positions.clear()
