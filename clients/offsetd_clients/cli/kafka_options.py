@@ -34,8 +34,6 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option(
         "--command-config",
-        exists=True,
-        dir_okay=False,
         metavar="FILE",
         help="Settings of librdkafka, lines of NAME=VALUE: how to get in.",
     ),

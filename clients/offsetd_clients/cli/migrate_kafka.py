@@ -63,8 +63,6 @@ FolderOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--folder",
-        exists=True,
-        file_okay=False,
         metavar="DIR",
         help="A copy of a broker's data folder, or of its __consumer_offsets-* alone; repeatable.",
     ),
@@ -124,7 +122,10 @@ def _register_plan(app: typer.Typer, terminal: Terminal) -> None:
         Nothing is changed. Exits with 3 if some groups have problems, which keep them from being
         moved.
 
+        Examples:
         offsetd migrate kafka plan --bootstrap-servers kafka1:9092 --file plan.jsonl
+        offsetd migrate kafka plan --folder broker-1 --folder broker-2 --file plan.jsonl
+        offsetd migrate kafka plan --from-here --include 'billing-.*' --file there.jsonl
         """
         if folder and from_here:
             raise typer.BadParameter("--folder and --from-here exclude each other")
@@ -174,6 +175,10 @@ def _register_diff(app: typer.Typer, terminal: Terminal) -> None:
 
         An offset that its partition does not have, as the cluster says, is out of bounds. Exits
         with 3 if a run would refuse some groups.
+
+        Examples:
+        offsetd migrate kafka diff plan.jsonl
+        offsetd migrate kafka diff plan.jsonl --now -o csv
         """
         with steps.told(terminal, address), ExitStack() as stack:
             plan = Plan.open(plan_file)
@@ -228,6 +233,10 @@ def _register_run(app: typer.Typer, terminal: Terminal) -> None:
         Only where nothing else is stored, unless --overwrite says so, and no group that has members
         or has moved on since. Killed, and run again, it goes on where it was. Exits with 3 if some
         groups were refused.
+
+        Examples:
+        offsetd migrate kafka run plan.jsonl --rate 1000
+        offsetd migrate kafka run plan.jsonl --execute --reason 'off the old cluster'
         """
         try:
             parsed = None if retention == _AS_IS else parse_retention(retention)
@@ -278,7 +287,12 @@ def _register_verify(app: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Check that what the source has of a plan's groups is stored. Exits with 1 if not."""
+        """Check that what the source has of a plan's groups is stored. Exits with 1 if not.
+
+        Examples:
+        offsetd migrate kafka verify plan.jsonl
+        offsetd migrate kafka verify plan.jsonl --as-planned --allow-ahead
+        """
         with steps.told(terminal, address), ExitStack() as stack:
             plan = Plan.open(plan_file)
             client = stack.enter_context(connected(address, timeout, terminal))
@@ -315,6 +329,10 @@ def _register_rollback(app: typer.Typer, terminal: Terminal) -> None:
 
         Refused for groups that have members there, and where the cluster has something else than
         the plan found. What is stored here stays. Exits with 3 if some groups were refused.
+
+        Examples:
+        offsetd migrate kafka rollback plan.jsonl
+        offsetd migrate kafka rollback plan.jsonl --execute
         """
         options = BackOptions(execute=execute, overwrite=overwrite)
         with ExitStack() as stack:
@@ -354,6 +372,9 @@ def _register_undo(app: typer.Typer, terminal: Terminal) -> None:
         """Take back here what a run has stored, as far as nobody wrote to it since.
 
         What was there before is there again; groups that were not there go.
+
+        Examples:
+        offsetd migrate kafka undo plan.jsonl --execute --reason 'not yet'
         """
         with ExitStack() as stack:
             plan, journal = steps.entered(stack, terminal, plan_file, address)

@@ -55,7 +55,7 @@ OUTCOME_COLUMNS = ("group", "source_group", "outcome", "offsets", "problem")
 _PROBLEMS_LISTED_MAX = 20
 
 PlanArgument = Annotated[
-    Path, typer.Argument(metavar="PLAN", exists=True, dir_okay=False, help="The plan's file.")
+    Path, typer.Argument(metavar="PLAN", dir_okay=False, help="The plan's file.")
 ]
 ExecuteOption = Annotated[
     bool, typer.Option("--execute", help="Do it; else it is only shown what would be done.")
