@@ -25,6 +25,8 @@ TopicPartitions = tuple[TopicPartition, ...]
 log = logging.getLogger("offsetd_clients.consumer")
 
 _END_S_MAX = 10.0
+# What is set by a signal's handler in just the wrong moment is seen so late.
+_REST_S_MAX = 1.0
 
 
 class AsyncConsumer(Generic[Value]):
@@ -244,8 +246,8 @@ class AsyncConsumer(Generic[Value]):
             elif now_s >= until_s:
                 return []
             else:
-                rest_s = min(until_s - now_s, self.settings.idle_wait_s if may_give else math.inf)
-                await self._keeper.changed.wait(None if rest_s == math.inf else rest_s)
+                rest_s = self.settings.idle_wait_s if may_give else _REST_S_MAX
+                await self._keeper.changed.wait(min(rest_s, until_s - now_s))
                 self._backlog.look_again()
 
     async def _get_on(self) -> None:

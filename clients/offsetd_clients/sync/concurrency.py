@@ -18,7 +18,6 @@ Future = concurrent.futures.Future
 Guard = threading.Lock
 sleep = time.sleep
 Lock = threading.Lock
-Event = threading.Event
 Condition = threading.Condition
 
 
@@ -37,6 +36,34 @@ def new_future() -> concurrent.futures.Future[Any]:
 def result_of(future: concurrent.futures.Future[Result]) -> Result:
     """Waits for what comes of it."""
     return future.result()
+
+
+class Event:
+    """As `threading.Event`; a signal's handler may set it, whatever it has interrupted."""
+
+    def __init__(self) -> None:
+        # Its lock may be taken again by whoever has it; that of threading's Event may not.
+        self._condition = threading.Condition()
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        """Whether it is."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Whoever waits goes on."""
+        with self._condition:
+            self._is_set = True
+            self._condition.notify_all()
+
+    def clear(self) -> None:
+        """It is not set any more."""
+        self._is_set = False
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether it is set; at the longest `timeout_s` from now."""
+        with self._condition:
+            return self._condition.wait_for(self.is_set, timeout_s)
 
 
 class Task:
