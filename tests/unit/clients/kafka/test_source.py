@@ -241,6 +241,7 @@ def test_a_position_that_went_meanwhile_goes_on_by_the_rule(
     assert [(each.why, each.position, each.offset) for each in resets] == [
         (Why.BEFORE_BEGIN, 5, offset)
     ]
+    assert offsets(source, P0, offset) == []
     fake.arrive(P0, offset)
     assert offsets(source, P0, offset) == [offset]
 
@@ -265,6 +266,7 @@ def test_the_rule_error_is_raised_until_the_partition_is_sought(fake: FakeConsum
     for _ in range(2):
         with pytest.raises(PositionGone):
             source.read(P0, 5, 10)
+    assert offsets(source, P0, 10) == []
     fake.arrive(P0, 10)
     assert offsets(source, P0, 10) == [10]
 
