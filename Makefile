@@ -75,7 +75,7 @@ $(VENV)/.server: pyproject.toml $(CONSTRAINTS) .ci/venv
 	@touch $@
 
 $(VENV)/.test: pyproject.toml $(CONSTRAINTS) .ci/venv
-	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server,kafka]' --group test
+	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server,kafka,zookeeper]' --group test
 	@$(BIN)/offsetd kernels warm
 	@touch $(VENV)/.server $@
 

@@ -1,7 +1,7 @@
 """The plan: a file that says, group by group, what is to be moved.
 
-Lines of JSON: a header, one line a group or problem, and at the end what all lines before add up
-to, with their SHA-256. It is written whole or not at all, and read group by group.
+Lines of JSON: a header, one line a group or problem, what they add up to, and at the end the
+SHA-256 of all lines before. It is written whole or not at all, and read group by group.
 `docs/formats/migration-plan.md` describes it.
 """
 
@@ -203,7 +203,8 @@ def _write(
             out.line({"group": _group_document(each)})
         seen(each)
     summary = PlanSummary(group_count=groups, offset_count=offsets, problem_count=problems)
-    out.line({"end": attrs.asdict(summary), "sha256": out.digest})
+    out.line({"end": attrs.asdict(summary)})
+    out.line({"sha256": out.digest})
     return summary
 
 
@@ -258,17 +259,16 @@ def _read_header(path: Path) -> dict[str, Any]:
 
 def _checked_summary(path: Path) -> PlanSummary:
     digest = hashlib.sha256()
-    before, number = b"", 0
+    summary, last, number = b"", b"", 0
     with path.open("rb") as file:
         for line in file:
-            digest.update(before)
-            before, number = line, number + 1
-    end = _parsed(before, path, number)
-    if "end" not in end:
-        raise BadPlan(f"{path}: line {number} is not its end: the file was cut")
-    if end.get("sha256") != digest.hexdigest():
+            digest.update(last)
+            summary, last, number = last, line, number + 1
+    if "sha256" not in (seal := _parsed(last, path, number)):
+        raise BadPlan(f"{path}: line {number} is not its seal: the file was cut")
+    if seal["sha256"] != digest.hexdigest():
         raise BadPlan(f"{path}: the checksum is not that of its lines: it was changed")
-    return PlanSummary(**end["end"])
+    return PlanSummary(**_parsed(summary, path, number - 1)["end"])
 
 
 def _lines_within(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -1,6 +1,7 @@
 """How a ZooKeeper is reached, and the lock that one migrator at a time holds."""
 
 import json
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,9 @@ from kazoo.handlers.threading import KazooTimeoutError
 from offsetd_clients.migration.outcomes import MigrationStopped
 from offsetd_clients.migration.values import MigrationError, Problem, SourceFailed
 from offsetd_clients.migration.zookeeper.tree import Node, Tree, joined
+
+# What matters of it is raised; else it would talk to the user beside us.
+logging.getLogger("kazoo").addHandler(logging.NullHandler())
 
 STATE_ROOT_DEFAULT = "/offsetd-migration"
 TIMEOUT_S_DEFAULT = 10.0

@@ -21,7 +21,7 @@ from offsetd_clients.migration.values import Problem, ProblemKind, SourceFailed
 Answer = TypeVar("Answer")
 Watch = Callable[[Any], None]
 
-_WINDOW = 256  # Requests that are under way: a round trip's time is shared by so many.
+_WINDOW = 1024  # Requests that are under way: a round trip's time is shared by so many.
 _TRIES = 5
 LOST = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError, SessionExpiredError)
 
@@ -90,6 +90,9 @@ class KazooTree:
             left: list[str] = []
             lost: Exception | None = None
             asked = [(path, ask(path, watch=self._watch)) for path in paths]
+            # Answers come in order: to be woken by each would cost more than to read it.
+            if asked:
+                asked[-1][1].wait(self._wait_s)
             for path, answer in asked:
                 try:
                     yield path, answer.get(timeout=self._wait_s)

@@ -110,13 +110,15 @@ class Regex(OnlyWrittenPlaces):
                     walk.problems.append(names)
                     continue
                 below += [joined(path, name) for name in names]
+            level = []
             for path in below:
                 match = self._pattern.fullmatch(path)
-                if match is not None:
+                if match is not None:  # What lies below an offset is no offset.
                     named = {**self._told, **match.groupdict()}
                     place = _Place(path, named["topic"], named["partition"])
                     walk.places.setdefault(named["group"], []).append(place)
-            level = [path for path in below if path != "/zookeeper"]
+                elif path != "/zookeeper":
+                    level.append(path)
         return walk
 
     def _parsed(self, place: _Place, node: Node) -> FoundOffset:
