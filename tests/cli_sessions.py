@@ -64,6 +64,7 @@ class Running:
     stdout: bytearray
     stderr: bytearray
     _readers: selectors.BaseSelector
+    _ours: list[int]
     _terminal: int | None = None
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
@@ -77,6 +78,13 @@ class Running:
         """Presses keys at its terminal."""
         assert self._terminal is not None
         os.write(self._terminal, keys)
+
+    def stop_reading(self) -> None:
+        """Closes our end of its stdout, as `head` does once it has enough."""
+        [key] = [key for key in self._readers.get_map().values() if key.data is self.stdout]
+        self._readers.unregister(key.fd)
+        self._ours.remove(key.fd)
+        os.close(key.fd)
 
     def ended(self) -> Printed:
         """All that it printed, once it has ended."""
@@ -117,6 +125,16 @@ class Shell:
         with self.started(_words(line), stdin=stdin) as running:
             return running.ended()
 
+    def unread(self, line: str) -> Printed:
+        """Runs `offsetd …` with a stdout that nobody reads any more."""
+        nobody, its = os.pipe()
+        os.close(nobody)
+        ours, errors = os.pipe()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        with self._running(_words(line), [nothing, its, errors], [ours]) as running:
+            ended = running.ended()
+            return Printed(ended.code, "", ended.stdout)
+
     def on_a_terminal(self, line: str) -> Printed:
         """Runs `offsetd …` on a terminal; all that it shows is in `stdout`, lines end by `\\n`."""
         with self.started_on_a_terminal(_words(line)) as running:
@@ -125,7 +143,7 @@ class Shell:
 
     @contextmanager
     def started(self, arguments: Sequence[str], *, stdin: bytes = b"") -> Iterator[Running]:
-        """A command that runs, with pipes."""
+        """A command that runs, with pipes; `running.stop_reading()` closes that of its stdout."""
         pipes = [os.pipe() for _ in range(3)]
         its = [pipes[0][0], pipes[1][1], pipes[2][1]]
         os.write(pipes[0][1], stdin)
@@ -157,7 +175,7 @@ class Shell:
             args=(list(arguments), environment, str(self.folder), list(map(DupFd, its))),
         )
         with selectors.DefaultSelector() as readers:
-            running = Running(process, bytearray(), bytearray(), readers)
+            running = Running(process, bytearray(), bytearray(), readers, list(ours))
             for ours_of_it, kept in zip(ours, (running.stdout, running.stderr), strict=False):
                 readers.register(ours_of_it, selectors.EVENT_READ, kept)
             process.start()
@@ -169,7 +187,7 @@ class Shell:
                 if process.is_alive():
                     process.kill()
                 process.join(PATIENCE_SECONDS)
-                for descriptor in ours:
+                for descriptor in running._ours:
                     os.close(descriptor)
 
 

@@ -1,6 +1,8 @@
 """`offsetd watch` and `offsetd groups history|restore`: what happened, what happens, undone."""
 
+import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated
 
@@ -81,7 +83,7 @@ def register_watch(app: typer.Typer, terminal: Terminal) -> None:
                 token="" if from_oldest else since,
                 from_oldest=from_oldest,
             )
-            with terminal.when_reader_leaves(watching.cancel):
+            with terminal.when_reader_leaves(watching.cancel), _ended_by_ctrl_c(watching):
                 try:
                     _print_events(watching, terminal)
                 finally:
@@ -185,13 +187,25 @@ def _print_events(watching: OffsetWatch, terminal: Terminal) -> None:
 
 
 def _flushed_events(watching: OffsetWatch, terminal: Terminal) -> Iterator[OffsetEvent]:
-    """Events until Ctrl-C, or until nobody reads them; all that came at once is flushed at once."""
-    try:
-        for batch in watching.batches():
-            yield from batch.events
-            terminal.flush()
-    except KeyboardInterrupt:
+    """Events until it is cancelled; all that came at once is flushed at once."""
+    for batch in watching.batches():
+        yield from batch.events
+        terminal.flush()
+
+
+@contextmanager
+def _ended_by_ctrl_c(watching: OffsetWatch) -> Iterator[None]:
+    """Ctrl-C ends it behind what is being printed, and not within; a second one at once."""
+
+    def end(_number: int, _frame: object) -> None:
+        signal.signal(signal.SIGINT, before)
         watching.cancel()
+
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _event_row(event: OffsetEvent) -> Row:
