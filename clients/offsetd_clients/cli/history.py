@@ -86,6 +86,8 @@ def register_watch(app: typer.Typer, terminal: Terminal) -> None:
             with terminal.when_reader_leaves(watching.cancel), _ended_by_ctrl_c(watching):
                 try:
                     _print_events(watching, terminal)
+                except KeyboardInterrupt:  # The second one.
+                    watching.cancel()
                 finally:
                     # Who went away has not read all that was printed: that token skips something.
                     if watching.token not in ("", since) and not terminal.reader_is_gone:
