@@ -18,6 +18,8 @@ SLOW_FILES: Final = (
     "interop/test_broker_on_our_folders.py",
     "unit/clients/test_cli_main.py",
     "interop/test_kafka_cleaner.py",
+    "interop/test_kafka_consumer.py",
+    "interop/test_migrate_kafka.py",
     "sim/test_cleaning_store_crashes.py",
     "fault/test_membership.py",
     "fault/test_history.py",

@@ -4,8 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from offsetd_clients import OffsetClient
-from offsetd_clients.consumer.settings import ConsumerSettings, LeaseTerms
+from offsetd_clients import ConsumerSettings, LeaseTerms, OffsetClient
 from offsetd_clients.kafka import KafkaConsumer
 
 COMMIT_INTERVAL_S = 0.005

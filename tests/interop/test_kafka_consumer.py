@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from interop.kafka_topic import KafkaTopic
-from offsetd_clients import OffsetClient, OffsetToCommit, TopicPartition
-from offsetd_clients.consumer.errors import ConsumerFenced, StartUnknown
-from offsetd_clients.consumer.settings import ConsumerSettings, LeaseTerms
+from offsetd_clients import (
+    ConsumerFenced,
+    ConsumerSettings,
+    LeaseTerms,
+    OffsetClient,
+    OffsetToCommit,
+    StartUnknown,
+    TopicPartition,
+)
 from offsetd_clients.kafka import KafkaConsumer, PositionGone, PositionReset, TopicMissing, Why
 from patience import PATIENCE_SECONDS
 from server_process import ServerProcess, poll

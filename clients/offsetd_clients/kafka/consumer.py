@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Message
 
+from offsetd_clients import Consumer
 from offsetd_clients.kafka.source import GoesOn, KafkaSource
-from offsetd_clients.sync.consumer import Consumer, TopicPartitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from offsetd_clients import OffsetClient
-    from offsetd_clients.consumer.settings import ConsumerSettings
+    from offsetd_clients import ConsumerSettings, OffsetClient, TopicPartition
     from offsetd_clients.kafka.resets import OutOfRangeRule, PositionReset
 
 
@@ -42,9 +41,9 @@ class KafkaConsumer(Consumer[Message]):
         *,
         out_of_range: OutOfRangeRule = "error",
         on_reset: Callable[[PositionReset], object] = lambda _: None,
-        on_assigned: Callable[[TopicPartitions], Any] | None = None,
-        on_revoked: Callable[[TopicPartitions], Any] | None = None,
-        on_lost: Callable[[TopicPartitions], Any] | None = None,
+        on_assigned: Callable[[tuple[TopicPartition, ...]], Any] | None = None,
+        on_revoked: Callable[[tuple[TopicPartition, ...]], Any] | None = None,
+        on_lost: Callable[[tuple[TopicPartition, ...]], Any] | None = None,
         kafka_timeout_s: float = 30.0,
     ) -> None:
         self._kafka = KafkaSource(

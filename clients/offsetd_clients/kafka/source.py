@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from offsetd_clients import Bounds, TopicPartition
-from offsetd_clients.consumer.source import Item
+from offsetd_clients import Bounds, Item, TopicPartition
 from offsetd_clients.kafka.resets import (
     OutOfRangeRule,
     PositionGone,
@@ -241,8 +240,8 @@ class KafkaSource:
 
     def _note_error(self, message: Message, error: KafkaError) -> None:
         match error.code():
-            case KafkaError._PARTITION_EOF:
-                pass
+            case KafkaError._PARTITION_EOF | KafkaError.GROUP_AUTHORIZATION_FAILED:
+                pass  # Kafka has no group of ours: librdkafka only asks where one would be.
             case KafkaError._AUTO_OFFSET_RESET:
                 topic_partition = TopicPartition(message.topic() or "", message.partition() or 0)
                 if topic_partition in self._next:

@@ -218,11 +218,15 @@ def test_what_it_does_not_get_over_is_raised(
         source.read(P0, 0, 10)
 
 
-def test_the_end_of_a_partition_is_no_error(fake: FakeConsumer) -> None:
+@pytest.mark.parametrize("code", [KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED])
+def test_the_end_of_a_partition_and_a_group_that_is_not_used_are_no_errors(
+    fake: FakeConsumer, caplog: pytest.LogCaptureFixture, code: int
+) -> None:
     source = source_of(fake)
     source.assign({P0: None})
-    fake.fail(KafkaError._PARTITION_EOF)
+    fake.fail(code)
     assert offsets(source, P0, 0) == []
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(("rule", "offset"), [("earliest", 10), ("latest", 100)])
