@@ -24,6 +24,7 @@ from offsetd_clients.admin_values import (
     UpdatedConfig,
 )
 from offsetd_clients.aio.client import AsyncOffsetClient
+from offsetd_clients.aio.consumer import AsyncConsumer
 from offsetd_clients.aio.watch import AsyncOffsetWatch
 from offsetd_clients.change_values import (
     AuditEvent,
@@ -37,6 +38,15 @@ from offsetd_clients.change_values import (
     ShiftBy,
     ToOffset,
 )
+from offsetd_clients.consumer.errors import (
+    ConsumerFenced,
+    NotAssigned,
+    PollIntervalExceeded,
+    SourceBroken,
+    StartUnknown,
+)
+from offsetd_clients.consumer.settings import ConsumerSettings, LeaseTerms
+from offsetd_clients.consumer.source import AsyncSource, Item, Source
 from offsetd_clients.errors import (
     ClientClosed,
     CommitConflict,
@@ -45,6 +55,7 @@ from offsetd_clients.errors import (
     EpochFenced,
     FencedInstance,
     FieldViolation,
+    ForkedClient,
     GroupExists,
     GroupNotEmpty,
     GroupNotFound,
@@ -90,6 +101,7 @@ from offsetd_clients.membership_values import (
 )
 from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.sync.client import OffsetClient
+from offsetd_clients.sync.consumer import Consumer
 from offsetd_clients.sync.watch import OffsetWatch
 from offsetd_clients.values import (
     CommittedOffset,
@@ -112,8 +124,10 @@ from offsetd_clients.values import (
 )
 
 __all__ = [
+    "AsyncConsumer",
     "AsyncOffsetClient",
     "AsyncOffsetWatch",
+    "AsyncSource",
     "AuditEvent",
     "BlockedRetention",
     "Bounds",
@@ -128,6 +142,9 @@ __all__ = [
     "ConfigSetting",
     "ConfigSource",
     "Conflict",
+    "Consumer",
+    "ConsumerFenced",
+    "ConsumerSettings",
     "Coordinator",
     "DeadlineExceeded",
     "DeletedGroup",
@@ -137,6 +154,7 @@ __all__ = [
     "ExpirySuspension",
     "FencedInstance",
     "FieldViolation",
+    "ForkedClient",
     "Group",
     "GroupExists",
     "GroupListing",
@@ -153,17 +171,20 @@ __all__ = [
     "InconsistentProtocol",
     "InvalidImport",
     "InvalidRequest",
+    "Item",
     "JoinedGroup",
     "JoinedMember",
     "Lease",
     "LeaseHeld",
     "LeaseRefusal",
+    "LeaseTerms",
     "LogCleaning",
     "LogPartition",
     "LogSegment",
     "MemberIdRequired",
     "MemberToRemove",
     "Membership",
+    "NotAssigned",
     "NotCoordinator",
     "OffsetBoundsUnknown",
     "OffsetChange",
@@ -182,6 +203,7 @@ __all__ = [
     "OverLimit",
     "PartitionsRefused",
     "PolicyViolation",
+    "PollIntervalExceeded",
     "RebalanceInProgress",
     "RemovedMembers",
     "ResetOffsets",
@@ -196,6 +218,9 @@ __all__ = [
     "ServerInfo",
     "ServerState",
     "ShiftBy",
+    "Source",
+    "SourceBroken",
+    "StartUnknown",
     "ToOffset",
     "TopicPartition",
     "Unavailable",

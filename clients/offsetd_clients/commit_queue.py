@@ -34,6 +34,7 @@ BYTES_MAX = 16 * 1024 * 1024
 COMMIT_BYTES_MAX = 256 * 1024
 """A larger commit is better a call of its own: it would hold up the others."""
 _MESSAGE_COMMITS_MAX = 1000
+_BROKEN_IN_ROW_MAX = 3
 _MESSAGE_BYTES_MAX = 256 * 1024
 
 
@@ -277,6 +278,15 @@ def not_sent(timeout_s: float) -> OffsetdError:
     message = f"it could not be sent within {timeout_s:g} s"
     failure = Failure(code="DEADLINE_EXCEEDED", message=message, reason="DEADLINE_SPENT")
     return DeadlineExceeded(failure)
+
+
+def is_broken(error: OffsetdError, failures: int) -> bool:
+    """Whether all that an error says is that the stream ended, after so many failures in a row.
+
+    gRPC has several codes for that; INTERNAL where a message could not be written any more.
+    """
+    of_transport = error.code in {"CANCELLED", "INTERNAL", "UNKNOWN"} and not error.reason
+    return of_transport and failures < _BROKEN_IN_ROW_MAX
 
 
 def cut_off() -> OffsetdError:

@@ -10,6 +10,7 @@ from offsetd_clients.aio.concurrency import Future, result_of
 from offsetd_clients.commit_queue import COMMIT_BYTES_MAX
 from offsetd_clients.membership_messages import note_member
 from offsetd_clients.membership_values import Membership
+from offsetd_clients.owners import SeveralOwners
 from offsetd_clients.values import (
     CommittedOffset,
     DeletedOffsets,
@@ -105,7 +106,13 @@ class OffsetCalls(Calls):
         if not selections:
             return {}
         request = messages.fetch_request(selections, require_stable=require_stable)
-        return messages.fetched_offsets(await self._call("FetchOffsets", request))
+        try:
+            return messages.fetched_offsets(await self._call("FetchOffsets", request))
+        except SeveralOwners:
+            return {
+                group_id: await self.fetch(group_id, require_stable=require_stable)
+                for group_id in selections
+            }
 
     async def delete_offsets(
         self,

@@ -4,6 +4,7 @@ The twin in `sync` offers the same names for threads.
 """
 
 import asyncio
+import os
 from typing import Any, Self
 
 import grpc
@@ -16,6 +17,7 @@ from offsetd_clients.errors import (
     closed_before,
     closed_while_waiting,
     error_of,
+    forked,
 )
 from offsetd_clients.messages import call_failure
 from offsetd_clients.methods import METHODS
@@ -31,6 +33,7 @@ class Channel:
         """Connects when first used."""
         self.address = address
         self._closed = False
+        self._process = os.getpid()
         self._channel: grpc.aio.Channel | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._methods: dict[str, Any] = {}
@@ -54,10 +57,16 @@ class Channel:
     async def close(self) -> None:
         """Closes the connection; calls in flight, and all later ones, raise `ClientClosed`."""
         self._closed = True
-        if self._channel is not None:
+        if self._channel is not None and os.getpid() == self._process:
             await self._channel.close()
 
+    def check_process(self) -> None:
+        """Raises ForkedClient in a child of the process that made it."""
+        if os.getpid() != self._process:
+            raise forked(self._process)
+
     def _method(self, name: str) -> Any:
+        self.check_process()
         if self._closed:
             raise closed_before()
         if self._loop is not asyncio.get_running_loop():

@@ -15,6 +15,7 @@ from offsetd_clients.commit_queue import (
     HandedIn,
     Outcome,
     cut_off,
+    is_broken,
     no_answer,
     not_sent,
 )
@@ -121,6 +122,7 @@ class Commits:
             task.join(timeout_s)
 
     def _take(self, commit: HandedIn, *, is_bounded: bool) -> bool:
+        self._channel.check_process()
         with self._guard:
             if self._closed:
                 raise closed_before()
@@ -200,10 +202,12 @@ class Commits:
         with self._guard:
             if self._is_stuck:
                 error = no_answer(self._policy.try_time_s)
-            elif error is None and self._queue.has_sent:
+            elif error is None:
+                if not self._queue.has_sent:
+                    return
                 error = cut_off()
-            if error is None:
-                return
+            elif is_broken(error, self._failures):
+                error = cut_off()
             self._failures += 1
             wait_s = self._policy.wait_s(self._failures, error)
             outcomes = self._queue.stream_ended(error, wait_s)

@@ -9,6 +9,7 @@ from offsetd_clients import messages
 from offsetd_clients.commit_queue import COMMIT_BYTES_MAX
 from offsetd_clients.membership_messages import note_member
 from offsetd_clients.membership_values import Membership
+from offsetd_clients.owners import SeveralOwners
 from offsetd_clients.sync.calls import Calls, new_id
 from offsetd_clients.sync.concurrency import Future, result_of
 from offsetd_clients.values import (
@@ -106,7 +107,13 @@ class OffsetCalls(Calls):
         if not selections:
             return {}
         request = messages.fetch_request(selections, require_stable=require_stable)
-        return messages.fetched_offsets(self._call("FetchOffsets", request))
+        try:
+            return messages.fetched_offsets(self._call("FetchOffsets", request))
+        except SeveralOwners:
+            return {
+                group_id: self.fetch(group_id, require_stable=require_stable)
+                for group_id in selections
+            }
 
     def delete_offsets(
         self,

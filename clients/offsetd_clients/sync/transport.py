@@ -3,12 +3,19 @@
 The twin in `aio` offers the same names for asyncio.
 """
 
+import os
 from typing import Any, Self
 
 import grpc
 
 from offsetd_clients.connection import CHANNEL_OPTIONS
-from offsetd_clients.errors import OffsetdError, closed_before, closed_while_waiting, error_of
+from offsetd_clients.errors import (
+    OffsetdError,
+    closed_before,
+    closed_while_waiting,
+    error_of,
+    forked,
+)
 from offsetd_clients.messages import call_failure
 from offsetd_clients.methods import METHODS
 
@@ -20,13 +27,12 @@ class Channel:
         """Connects when first used."""
         self.address = address
         self._closed = False
+        self._process = os.getpid()
         self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
         self._methods: dict[str, Any] = {}
 
     def call(self, name: str, request: Any, timeout_s: float) -> Any:
         """The answer to a request; to several, which are iterated, where the method takes such."""
-        if self._closed:
-            raise closed_before()
         try:
             asked = iter(request) if METHODS[name].client_streaming else request
             return self._method(name)(asked, timeout=timeout_s)
@@ -39,8 +45,6 @@ class Channel:
 
     def stream(self, name: str, request: Any, timeout_s: float | None = None) -> "Answers":
         """The answers of a method that has many; None: however long that takes."""
-        if self._closed:
-            raise closed_before()
         try:
             return Answers(self, self._method(name)(request, timeout=timeout_s))
         except ValueError:
@@ -51,9 +55,18 @@ class Channel:
     def close(self) -> None:
         """Closes the connection; calls in flight, and all later ones, raise `ClientClosed`."""
         self._closed = True
-        self._channel.close()
+        if os.getpid() == self._process:
+            self._channel.close()
+
+    def check_process(self) -> None:
+        """Raises ForkedClient in a child of the process that made it."""
+        if os.getpid() != self._process:
+            raise forked(self._process)
 
     def _method(self, name: str) -> Any:
+        self.check_process()
+        if self._closed:
+            raise closed_before()
         callee = self._methods.get(name)
         if callee is None:
             method = METHODS[name]

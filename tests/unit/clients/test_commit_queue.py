@@ -280,3 +280,23 @@ def test_all_are_given_up_once(queue: CommitQueue) -> None:
     assert [failure.outcome_unknown for _, failure in outcomes] == [True, False]
     assert queue.abandon() == []
     assert not queue.has_work
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "failures", "expected"),
+    [
+        ("INTERNAL", "", 0, True),
+        ("INTERNAL", "", 2, True),
+        ("INTERNAL", "", 3, False),
+        ("INTERNAL", "INTERNAL", 0, False),
+        ("CANCELLED", "", 0, True),
+        ("UNKNOWN", "", 0, True),
+        ("UNIMPLEMENTED", "", 0, False),
+        ("UNAUTHENTICATED", "", 0, False),
+    ],
+)
+def test_a_stream_that_just_ended_is_opened_again_but_not_for_ever(
+    code: str, reason: str, failures: int, expected: bool
+) -> None:
+    failed = error_of(Failure(code=code, message="no", reason=reason))
+    assert commit_queue.is_broken(failed, failures) is expected
