@@ -27,6 +27,7 @@ from mutants.planted_history import HISTORY_MUTANTS
 from mutants.planted_leases import LEASE_MUTANTS
 from mutants.planted_lives import LIFE_MUTANTS
 from mutants.planted_membership import MEMBERSHIP_MUTANTS
+from mutants.planted_migration import MIGRATION_MUTANTS
 from mutants.planted_swaps import SWAP_MUTANTS
 from mutants.planted_upkeep import UPKEEP_MUTANTS
 
@@ -44,6 +45,7 @@ MUTANTS = (
     *LIFE_MUTANTS,
     *GUARD_MUTANTS,
     *HISTORY_MUTANTS,
+    *MIGRATION_MUTANTS,
     *CONSUMER_MUTANTS,
 )
 
