@@ -23,14 +23,17 @@ _NUMBERS: Final = count(1)
 
 
 class KafkaTopic:
-    """A new topic, named unlike all others of this run."""
+    """A new topic, named unlike all others of this run; or one that is there."""
 
-    def __init__(self, address: str, partitions: int = 1, *, name: str = "") -> None:
+    def __init__(
+        self, address: str, partitions: int = 1, *, name: str = "", is_new: bool = True
+    ) -> None:
         self.name = name or f"topic-{next(_NUMBERS)}"
         self.address = address
         self._admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
         self._producer = Producer({"bootstrap.servers": address, "log_level": 0})
-        self._create(partitions)
+        if is_new:
+            self._create(partitions)
 
     def at(self, partition: int) -> TopicPartition:
         return TopicPartition(self.name, partition)

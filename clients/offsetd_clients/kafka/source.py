@@ -11,6 +11,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from offsetd_clients import Bounds, Item, TopicPartition
 from offsetd_clients.kafka.resets import (
+    RULES,
     OutOfRangeRule,
     PositionGone,
     PositionReset,
@@ -59,6 +60,8 @@ class KafkaSource:
         timeout_s: float = 30.0,
         make_consumer: Callable[[dict[str, Any]], Consumer] = Consumer,
     ) -> None:
+        if out_of_range not in RULES:
+            raise ValueError(f"out_of_range = {out_of_range!r}: must be of {', '.join(RULES)}")
         self._topics = sorted(set(topics))
         self._rule = out_of_range
         self._on_reset = on_reset

@@ -341,6 +341,11 @@ def test_the_end_of_a_partition_that_is_read_is_the_one_that_fetches_told(
     assert source.bounds(P0) == Bounds(None, 120)
 
 
+def test_a_rule_that_is_none_is_refused(fake: FakeConsumer) -> None:
+    with pytest.raises(ValueError, match="earliest, latest, error"):
+        source_of(fake, out_of_range="beginning")
+
+
 def test_librdkafka_is_let_go_in_the_end(fake: FakeConsumer) -> None:
     source_of(fake).close()
     assert fake.is_closed
