@@ -64,6 +64,7 @@ from offsetd_clients.errors import (
     HistoryCompacted,
     IllegalGeneration,
     InconsistentProtocol,
+    InsecureToken,
     InvalidImport,
     InvalidRequest,
     LeaseHeld,
@@ -100,6 +101,7 @@ from offsetd_clients.membership_values import (
     RemovedMembers,
 )
 from offsetd_clients.retry import RetryPolicy
+from offsetd_clients.security import TlsOptions
 from offsetd_clients.sync.client import OffsetClient
 from offsetd_clients.sync.consumer import Consumer
 from offsetd_clients.sync.watch import OffsetWatch
@@ -169,6 +171,7 @@ __all__ = [
     "IllegalGeneration",
     "ImportedGroup",
     "InconsistentProtocol",
+    "InsecureToken",
     "InvalidImport",
     "InvalidRequest",
     "Item",
@@ -221,6 +224,7 @@ __all__ = [
     "Source",
     "SourceBroken",
     "StartUnknown",
+    "TlsOptions",
     "ToOffset",
     "TopicPartition",
     "Unavailable",

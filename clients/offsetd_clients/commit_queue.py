@@ -50,15 +50,23 @@ class HandedIn:
         "request",
         "sent_s",
         "size",
+        "timeout_s",
         "tries",
     )
 
     def __init__(
-        self, request: CommitOffsetsRequest, size: int, deadline_s: float, future: Any
+        self,
+        request: CommitOffsetsRequest,
+        size: int,
+        *,
+        now_s: float,
+        timeout_s: float,
+        future: Any,
     ) -> None:
         self.request = request
         self.size = size
-        self.deadline_s = deadline_s
+        self.timeout_s = timeout_s
+        self.deadline_s = now_s + timeout_s
         self.future = future
         self.is_sent = False
         self.sent_s = 0.0
@@ -261,10 +269,10 @@ class CommitQueue:
 
     def _too_late(self, commit: HandedIn) -> OffsetdError:
         if commit.is_sent:
-            return commit.failed(no_answer(self._policy.timeout_s))
+            return commit.failed(no_answer(commit.timeout_s))
         if commit.failure is not None:
             return commit.failure  # It says more than "too late".
-        return commit.failed(not_sent(self._policy.timeout_s))
+        return commit.failed(not_sent(commit.timeout_s))
 
 
 def no_answer(timeout_s: float) -> OffsetdError:

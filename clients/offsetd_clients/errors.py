@@ -107,6 +107,16 @@ def forked(made_by: int) -> ForkedClient:
     return ForkedClient(Failure(code="FAILED_PRECONDITION", message=message))
 
 
+class InsecureToken(OffsetdError):
+    """A token is not sent where others could read it."""
+
+
+def insecure_token(address: str) -> InsecureToken:
+    """The error of a client with a token and without TLS."""
+    message = f"a token is not sent to {address} without TLS, unless token_without_tls is set"
+    return InsecureToken(Failure(code="FAILED_PRECONDITION", message=message))
+
+
 class InvalidRequest(OffsetdError):
     """The request breaks a rule; nothing happened, and `field_violations` says which rule."""
 

@@ -50,7 +50,7 @@ class OffsetCalls(Calls):
         note_member(request, membership)
         commits, size = self._servers.commits(group_id), request.ByteSize()
         if commits.streams and size <= COMMIT_BYTES_MAX:
-            return await result_of(await commits.hand_in(request, size))
+            return await result_of(await commits.hand_in(request, size, self._retry.timeout_s))
         return messages.revision_of((await self._call("CommitOffsets", request)).revision)
 
     async def commit_soon(
@@ -77,7 +77,9 @@ class OffsetCalls(Calls):
             retention=retention,
         )
         note_member(request, membership)
-        return await self._servers.commits(group_id).hand_in(request, request.ByteSize())
+        return await self._servers.commits(group_id).hand_in(
+            request, request.ByteSize(), self._retry.timeout_s
+        )
 
     async def fetch(
         self,

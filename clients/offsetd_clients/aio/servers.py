@@ -8,9 +8,9 @@ from offsetd_clients.aio.concurrency import Guard
 from offsetd_clients.aio.transport import Channel
 from offsetd_clients.commit_queue import HandedIn
 from offsetd_clients.errors import (
-    ClientClosed,
     ForkedClient,
     NotCoordinator,
+    OffsetdError,
     Unavailable,
     closed_before,
 )
@@ -132,5 +132,5 @@ class Servers:
     def _adopt(self, address: str, commit: HandedIn) -> bool:
         try:
             return self._commits_at(address).adopt(commit)
-        except ClientClosed:
+        except OffsetdError:  # Closed, or not safe to tell a token to.
             return False

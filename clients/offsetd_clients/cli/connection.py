@@ -1,13 +1,16 @@
 """How commands reach a server: the options they share, and what they say when a call fails."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_WRONG_USE, Terminal
+from offsetd_clients.cli.user_files import read_file
 from offsetd_clients.connection import ADDRESS_DEFAULT, ADDRESS_VARIABLE
 from offsetd_clients.errors import (
     CommitConflict,
@@ -18,10 +21,16 @@ from offsetd_clients.errors import (
     PartitionsRefused,
 )
 from offsetd_clients.retry import TIMEOUT_S_MAX, RetryPolicy
+from offsetd_clients.security import TlsOptions
 from offsetd_clients.sync.client import OffsetClient
 
 TIMEOUT_S_DEFAULT = 10.0
 
+TOKEN_VARIABLE = "OFFSETD_TOKEN"  # noqa: S105  # Its name.
+TLS_VARIABLE = "OFFSETD_TLS"
+"""`true`: TLS by gRPC's own list of authorities, where none of the following is set."""
+TLS_PREFIX = "OFFSETD_TLS_"
+"""Then CA, CERTIFICATE or KEY (each the path of a PEM file), or SERVER_NAME."""
 
 # gRPC's names for addresses of other kinds.
 _SCHEME = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock):.+")
@@ -74,11 +83,34 @@ __all__ = [
 @contextmanager
 def connected(address: str, timeout_s: float, terminal: Terminal) -> Iterator[OffsetClient]:
     """A client for the length of a command; a call that fails ends the command."""
-    with OffsetClient(address, retry=RetryPolicy(timeout_s=timeout_s)) as client:
+    try:
+        client = OffsetClient(
+            address,
+            retry=RetryPolicy(timeout_s=timeout_s),
+            tls=_tls(),
+            token=os.environ.get(TOKEN_VARIABLE) or None,
+        )
+    except (OSError, ValueError) as error:
+        terminal.fail(f"TLS: {error}", EXIT_WRONG_USE)
+    except OffsetdError as error:
+        terminal.fail(str(error), EXIT_WRONG_USE)
+    with client:
         try:
             yield client
         except OffsetdError as error:
             terminal.fail(explain(error, address), exit_code(error))
+
+
+def _tls() -> TlsOptions | None:
+    """TLS, if the environment says anything of it. Raises OSError and ValueError."""
+    ca, certificate, key = (
+        read_file(Path(path)) if (path := os.environ.get(TLS_PREFIX + part)) else None
+        for part in ("CA", "CERTIFICATE", "KEY")
+    )
+    server_name = os.environ.get(f"{TLS_PREFIX}SERVER_NAME") or None
+    if os.environ.get(TLS_VARIABLE) != "true" and not (ca or certificate or key or server_name):
+        return None
+    return TlsOptions(ca=ca, certificate=certificate, key=key, server_name=server_name)
 
 
 def exit_code(error: OffsetdError) -> int:

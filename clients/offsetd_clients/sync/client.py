@@ -7,6 +7,7 @@ from typing import Self
 
 from offsetd_clients.connection import address_of
 from offsetd_clients.retry import RetryPolicy
+from offsetd_clients.security import Security, TlsOptions, Token
 from offsetd_clients.sync.admin import AdminCalls
 from offsetd_clients.sync.changes import ChangeCalls
 from offsetd_clients.sync.groups import GroupCalls
@@ -36,15 +37,26 @@ class OffsetClient(
         *,
         retry: RetryPolicy | None = None,
         stream_commits: bool = True,
+        tls: TlsOptions | None = None,
+        token: Token | None = None,
+        token_without_tls: bool = False,
     ) -> None:
         """Connects when first used. `address`: `host:port`, or what `OFFSETD_ADDRESS` says.
 
         `stream_commits`: commits share a stream, as far as the server knows such; else each is a
-        call of its own.
+        call of its own. `token` goes with each call (`authorization: Bearer …`), where a stream is
+        one; a function is asked for it each time. Raises `InsecureToken` if it were to go to
+        another machine without TLS.
         """
         self.address = address_of(address)
         self._retry = retry or RetryPolicy()
-        self._servers = Servers(self.address, self._retry, Channel, stream_commits=stream_commits)
+        security = Security(tls=tls, token=token, token_without_tls=token_without_tls)
+        self._servers = Servers(
+            self.address,
+            self._retry,
+            lambda at: Channel(at, security),
+            stream_commits=stream_commits,
+        )
 
     def with_retry(self, retry: RetryPolicy) -> Self:
         """This client over the same connection, with another policy for its calls."""

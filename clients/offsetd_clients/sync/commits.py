@@ -5,6 +5,7 @@ Work in the background opens the stream when there is something to send, and ope
 a wait, where it broke; other work looks to it that nobody waits longer than the retry policy says.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
@@ -71,7 +72,7 @@ class Commits:
         self._answers: Answers | None = None
         self._failures = 0  # Of streams, in a row.
         self._is_stuck = False  # The stream is being ended, since it does not answer.
-        self._is_swept = False  # Whether `_sweep` will look again by itself.
+        self._next_sweep_s = math.inf  # By the policy's clock.
         self._closed = False
         self._wake = Event()  # There is something to send, for whoever sends now.
         self._sweep_wake = Event()
@@ -83,13 +84,18 @@ class Commits:
         """Whether commits go over a stream, as far as is known."""
         return self._queue.streams
 
-    def hand_in(self, request: CommitOffsetsRequest, size: int) -> Future[Revision]:
+    def hand_in(
+        self, request: CommitOffsetsRequest, size: int, timeout_s: float
+    ) -> Future[Revision]:
         """The future of a commit that will be sent; waits for room while too many are unanswered.
 
-        Raises ClientClosed, and DeadlineExceeded if there is no room for as long as calls may take.
+        Raises ClientClosed, and DeadlineExceeded if there is no room within `timeout_s`, which is
+        also what the future has.
         """
-        monotonic_s, timeout_s = self._policy.monotonic_s, self._policy.timeout_s
-        commit = HandedIn(request, size, monotonic_s() + timeout_s, new_future())
+        monotonic_s = self._policy.monotonic_s
+        commit = HandedIn(
+            request, size, now_s=monotonic_s(), timeout_s=timeout_s, future=new_future()
+        )
         while not self._take(commit, is_bounded=True):
             left_s = commit.deadline_s - monotonic_s()
             if left_s <= 0 or not self._room.wait(left_s):
@@ -136,8 +142,8 @@ class Commits:
                     spawn(self._guarded, self._send, name="offsetd commits"),
                     spawn(self._guarded, self._sweep, name="offsetd deadlines"),
                 ]
-            if not self._is_swept:
-                self._is_swept = True
+            if commit.deadline_s < self._next_sweep_s:
+                self._next_sweep_s = commit.deadline_s
                 self._sweep_wake.set()
         wake.set()
         return True
@@ -231,7 +237,7 @@ class Commits:
             left_s = commit.deadline_s - self._policy.monotonic_s()
             try:
                 if left_s <= 0:
-                    raise not_sent(self._policy.timeout_s)
+                    raise not_sent(commit.timeout_s)
                 response = self._unary(commit.request, left_s)
                 outcome = revision_of(response.revision)
             except OffsetdError as error:
@@ -243,7 +249,8 @@ class Commits:
             self._sweep_wake.clear()
             with self._guard:
                 outcomes, is_stuck, wait_s = self._queue.sweep()
-                self._is_swept = wait_s is not None
+                now_s = self._policy.monotonic_s()
+                self._next_sweep_s = math.inf if wait_s is None else now_s + wait_s
                 self._is_stuck = self._is_stuck or is_stuck
                 wake = self._wake if self._queue.has_work else None
             self._settle(outcomes)

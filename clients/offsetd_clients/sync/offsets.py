@@ -51,7 +51,7 @@ class OffsetCalls(Calls):
         note_member(request, membership)
         commits, size = self._servers.commits(group_id), request.ByteSize()
         if commits.streams and size <= COMMIT_BYTES_MAX:
-            return result_of(commits.hand_in(request, size))
+            return result_of(commits.hand_in(request, size, self._retry.timeout_s))
         return messages.revision_of((self._call("CommitOffsets", request)).revision)
 
     def commit_soon(
@@ -78,7 +78,9 @@ class OffsetCalls(Calls):
             retention=retention,
         )
         note_member(request, membership)
-        return self._servers.commits(group_id).hand_in(request, request.ByteSize())
+        return self._servers.commits(group_id).hand_in(
+            request, request.ByteSize(), self._retry.timeout_s
+        )
 
     def fetch(
         self,

@@ -6,9 +6,9 @@ from typing import Any
 
 from offsetd_clients.commit_queue import HandedIn
 from offsetd_clients.errors import (
-    ClientClosed,
     ForkedClient,
     NotCoordinator,
+    OffsetdError,
     Unavailable,
     closed_before,
 )
@@ -133,5 +133,5 @@ class Servers:
     def _adopt(self, address: str, commit: HandedIn) -> bool:
         try:
             return self._commits_at(address).adopt(commit)
-        except ClientClosed:
+        except OffsetdError:  # Closed, or not safe to tell a token to.
             return False

@@ -18,24 +18,34 @@ from offsetd_clients.errors import (
 )
 from offsetd_clients.messages import call_failure
 from offsetd_clients.methods import METHODS
+from offsetd_clients.security import Security
 
 
 class Channel:
     """Calls methods of one server by their names in `METHODS`. Every failure is `OffsetdError`."""
 
-    def __init__(self, address: str) -> None:
-        """Connects when first used."""
+    def __init__(self, address: str, security: Security) -> None:
+        """Connects when first used. Raises InsecureToken."""
+        security.check(address)
         self.address = address
         self._closed = False
         self._process = os.getpid()
-        self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._security = security
+        tls = security.tls
+        self._channel = (
+            grpc.insecure_channel(address, CHANNEL_OPTIONS)
+            if tls is None
+            else grpc.secure_channel(
+                address, tls.credentials(), (*CHANNEL_OPTIONS, *tls.channel_options())
+            )
+        )
         self._methods: dict[str, Any] = {}
 
     def call(self, name: str, request: Any, timeout_s: float) -> Any:
         """The answer to a request; to several, which are iterated, where the method takes such."""
         try:
             asked = iter(request) if METHODS[name].client_streaming else request
-            return self._method(name)(asked, timeout=timeout_s)
+            return self._method(name)(asked, timeout=timeout_s, metadata=self._security.metadata())
         except grpc.RpcError as error:
             raise self._error_of(error) from error
         except ValueError:  # How gRPC says that the channel was closed a moment ago.
@@ -46,7 +56,10 @@ class Channel:
     def stream(self, name: str, request: Any, timeout_s: float | None = None) -> "Answers":
         """The answers of a method that has many; None: however long that takes."""
         try:
-            return Answers(self, self._method(name)(request, timeout=timeout_s))
+            call = self._method(name)(
+                request, timeout=timeout_s, metadata=self._security.metadata()
+            )
+            return Answers(self, call)
         except ValueError:
             if self._closed:
                 raise closed_before() from None

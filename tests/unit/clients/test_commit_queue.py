@@ -54,7 +54,7 @@ def queue(clock: Clock) -> CommitQueue:
 def handed_in(name: str, *, clock: Clock | None = None, future: Any = None, size: int = 10) -> Any:
     request = offset_service_pb2.CommitOffsetsRequest(group_id=name)
     now_s = clock.now_s if clock is not None else 1000.0
-    return HandedIn(request, size, now_s + TIMEOUT_S, future or Awaited())
+    return HandedIn(request, size, now_s=now_s, timeout_s=TIMEOUT_S, future=future or Awaited())
 
 
 def fill(queue: CommitQueue, names: str, clock: Clock | None = None) -> list[HandedIn]:

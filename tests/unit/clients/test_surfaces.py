@@ -11,7 +11,7 @@ from offsetd_clients.methods import METHODS
 PAIRS = [
     (getattr(offsetd_clients, name), getattr(offsetd_clients, name.removeprefix("Async")))
     for name in offsetd_clients.__all__
-    if name.startswith("Async")
+    if getattr(offsetd_clients, name).__module__.startswith("offsetd_clients.aio.")
 ]
 
 
