@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from offsetd_clients.cli.migrate_steps import DIFF_COLUMNS, OUTCOME_COLUMNS, PLAN_COLUMNS
+from offsetd_clients.cli.migrate_zookeeper_move import MIRROR_COLUMNS
 from offsetd_clients.migration.differences import State
 from offsetd_clients.migration.outcomes import Outcome
 
@@ -26,6 +27,7 @@ def test_the_fields_of_each_step_are_those_of_the_page() -> None:
     assert found["`offsetd migrate … plan`"] == PLAN_COLUMNS
     assert found["`offsetd migrate … diff`, `verify`"] == DIFF_COLUMNS
     assert found["`offsetd migrate … run`, `cutover`, `rollback`, `undo`"] == OUTCOME_COLUMNS
+    assert found["`offsetd migrate zookeeper mirror`"] == MIRROR_COLUMNS
 
 
 def test_every_state_and_outcome_is_on_the_page() -> None:
