@@ -10,7 +10,7 @@ import attrs
 import pytest
 from cli_sessions import Shell
 from interop.served_groups import serving_groups
-from offsetd_clients import OffsetClient, TopicPartition
+from offsetd_clients import OffsetClient, OffsetFormat, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,10 +124,23 @@ def test_a_terminal_without_colours_gets_none(
     assert "error: group nobody" in re.sub(r"\x1b\[[0-9;]*m", "", shown.stdout)
 
 
-def test_progress_is_drawn_on_a_terminal_and_nowhere_else(shell: Shell) -> None:
-    line = "offsetd log clean --data-dir data --dry-run"
-    assert shell.piped(line).stderr.count("\r") == 0
-    assert "\x1b[" in shell.on_a_terminal(line).stdout
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("offsetd admin clean --dry-run", "cleaning"),
+        ("offsetd groups export --file offsets.jsonl", "exporting"),
+        ("offsetd groups import offsets.jsonl --dry-run", "importing"),
+    ],
+)
+def test_progress_is_drawn_on_a_terminal_and_nowhere_else(
+    shell: Shell, client: OffsetClient, line: str, shown: str
+) -> None:
+    (shell.folder / "offsets.jsonl").write_bytes(
+        b"".join(client.export_offsets(OffsetFormat.JSONL, ["billing"]))
+    )
+    piped = shell.piped(line)
+    assert (piped.code, shown in piped.stdout + piped.stderr) == (0, False)
+    assert shown in shell.on_a_terminal(line).stdout
 
 
 COMPLETED = [

@@ -18,7 +18,14 @@ from typing import NoReturn, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -32,6 +39,13 @@ TEXT_CELLS_MIN = 12
 # Called with how much is done, how much there is (0: not known), and what is being done.
 ProgressReport = Callable[[int, int, str], None]
 Row = Mapping[str, object]
+
+
+class _Count(MofNCompleteColumn):
+    """How much of how much, where that is known."""
+
+    def render(self, task: Task) -> Text:
+        return Text() if task.total is None else super().render(task)
 
 
 class OutputFormat(StrEnum):
@@ -105,7 +119,12 @@ class Terminal:
         if not _is_terminal(self._stderr):
             yield lambda _done, _total, _what: None
             return
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            _Count(),
+            TimeElapsedColumn(),
+        )
         console = Console(file=self._stderr)
         with Progress(*columns, console=console, transient=True) as bar:
             task = bar.add_task(printable(title), total=None)
