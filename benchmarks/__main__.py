@@ -17,6 +17,7 @@ BENCHMARKS = {
     "start": "an empty server, from exec to SERVING",
     "migration": "100,000 znodes of a ZooKeeper: plan, run and verify",
     "commit_path": "durable commits beside a bare grpc.aio server",
+    "client": "a thousand coroutines that commit through one client, beside a raw stream",
 }
 
 

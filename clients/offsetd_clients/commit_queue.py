@@ -164,16 +164,19 @@ class CommitQueue:
     def take_results(self, response: StreamCommitsResponse) -> list[Outcome]:
         """The outcomes that the stream tells; none of commits whose time was up before."""
         outcomes: list[Outcome] = []
+        pop, size = self._sent.pop, 0
         for result in response.results:
-            commit = self._sent.pop(result.sequence, None)
+            commit = pop(result.sequence, None)
             if commit is None:
                 continue
-            self._count_out(commit)
+            size += commit.size
             if result.HasField("committed"):
                 revision = result.committed.revision
                 outcomes.append((commit, Revision(revision.log_partition, revision.log_offset)))
             else:
                 outcomes.append((commit, commit.failed(error_in(result.error))))
+        self._count -= len(outcomes)
+        self._bytes -= size
         return outcomes
 
     def put_off(self, commit: HandedIn, error: OffsetdError) -> bool:
