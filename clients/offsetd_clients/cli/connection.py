@@ -74,6 +74,7 @@ __all__ = [
     "TIMEOUT_S_DEFAULT",
     "AddressOption",
     "TimeoutOption",
+    "client_of",
     "connected",
     "exit_code",
     "explain",
@@ -84,12 +85,7 @@ __all__ = [
 def connected(address: str, timeout_s: float, terminal: Terminal) -> Iterator[OffsetClient]:
     """A client for the length of a command; a call that fails ends the command."""
     try:
-        client = OffsetClient(
-            address,
-            retry=RetryPolicy(timeout_s=timeout_s),
-            tls=_tls(),
-            token=os.environ.get(TOKEN_VARIABLE) or None,
-        )
+        client = client_of(address, RetryPolicy(timeout_s=timeout_s))
     except (OSError, ValueError) as error:
         terminal.fail(f"TLS: {error}", EXIT_WRONG_USE)
     except OffsetdError as error:
@@ -99,6 +95,12 @@ def connected(address: str, timeout_s: float, terminal: Terminal) -> Iterator[Of
             yield client
         except OffsetdError as error:
             terminal.fail(explain(error, address), exit_code(error))
+
+
+def client_of(address: str | None, retry: RetryPolicy) -> OffsetClient:
+    """With the TLS and the token of the environment. Raises OSError, ValueError, OffsetdError."""
+    token = os.environ.get(TOKEN_VARIABLE) or None
+    return OffsetClient(address, retry=retry, tls=_tls(), token=token)
 
 
 def _tls() -> TlsOptions | None:

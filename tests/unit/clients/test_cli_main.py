@@ -68,7 +68,17 @@ def test_every_command_is_listed_with_its_first_line() -> None:
     assert ended.returncode == 0
     commands = ended.stdout.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     names = [line.split()[0] for line in commands if not line.startswith("   ")]
-    assert names == ["admin", "commit", "fetch", "groups", "kernels", "log", "serve", "watch"]
+    assert names == [
+        "admin",
+        "commit",
+        "fetch",
+        "groups",
+        "kernels",
+        "log",
+        "migrate",
+        "serve",
+        "watch",
+    ]
 
 
 @pytest.mark.parametrize("command", [(), ("log",), ("log", "clean"), ("serve",), ("kernels",)])
