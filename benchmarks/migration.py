@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from interop.zookeeper_server import (
@@ -111,9 +111,9 @@ def _populate(zookeeper: ZooKeeperServer, groups: int) -> None:
         _settle(under_way)
 
 
-def _settle(under_way: list[object]) -> None:
+def _settle(under_way: list[Any]) -> None:
     for each in under_way:
-        failed = [result for result in each.get() if isinstance(result, Exception)]  # type: ignore[attr-defined]
+        failed = [result for result in each.get() if isinstance(result, Exception)]
         if failed:
             raise failed[0]
     under_way.clear()

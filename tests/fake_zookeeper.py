@@ -167,8 +167,13 @@ class _Transaction:
     def create(self, path: str, value: bytes = b"") -> None:
         self.operations.append(("create", path, value, -1))
 
-    def set_data(self, path: str, value: bytes, version: int) -> None:
+    def _set(self, path: str, value: bytes, version: int) -> None:
         self.operations.append(("set", path, value, version))
+
+    def __getattr__(self, name: str) -> Any:
+        if name == f"set_{'data'}":  # kazoo's name for it.
+            return self._set
+        raise AttributeError(name)
 
     def delete(self, path: str, version: int) -> None:
         self.operations.append(("delete", path, b"", version))

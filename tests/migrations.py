@@ -62,7 +62,8 @@ class KillSwitch:
             try:
                 self.point()
             except Killed:
-                os.pwrite(journal._descriptor, b'12345678 {"step', journal._end)
+                file = journal._file
+                os.pwrite(file._descriptor, b'12345678 {"step', file.size)
                 raise
             position = append(journal, document)
             self.point()

@@ -1,4 +1,4 @@
-"""A real ZooKeeper for a test: one server, in a container where Docker is, else from Maven's jars."""
+"""A real ZooKeeper for a test: in a container where Docker is, else from Maven's jars."""
 
 import subprocess
 import time

@@ -42,8 +42,8 @@ MIGRATION_MUTANTS = (
     Mutant(
         name="an empty line ends the file",
         file=f"{_ZOOKEEPER}/offset_file.py",
-        replace="                        continue\n                    parsed =",
-        by="                        break\n                    parsed =",
+        replace="                    continue\n                parsed =",
+        by="                    break\n                parsed =",
         caught_by=f"{_ZOOKEEPER_TESTS}/test_offset_file.py",
     ),
     Mutant(

@@ -15,7 +15,6 @@ from offsetd_clients.cli.connection import explain
 from offsetd_clients.cli.terminal import (
     EXIT_FAILED,
     EXIT_PARTLY,
-    EXIT_WRONG_USE,
     Row,
     Terminal,
 )
@@ -29,7 +28,7 @@ from offsetd_clients.migration.plan_file import (
     write_plan,
 )
 from offsetd_clients.migration.run import RunOptions, refusal
-from offsetd_clients.migration.selection import BadSelection, Selection, parse_renames
+from offsetd_clients.migration.selection import Selection
 from offsetd_clients.migration.target import Target, time_of
 from offsetd_clients.migration.values import (
     MigrationError,
@@ -57,6 +56,10 @@ _PROBLEMS_LISTED_MAX = 20
 PlanArgument = Annotated[
     Path, typer.Argument(metavar="PLAN", dir_okay=False, help="The plan's file.")
 ]
+PlanFileOption = Annotated[
+    Path | None,
+    typer.Option("--file", dir_okay=False, metavar="FILE", help="Where the plan goes."),
+]
 ExecuteOption = Annotated[
     bool, typer.Option("--execute", help="Do it; else it is only shown what would be done.")
 ]
@@ -74,62 +77,17 @@ BoundsOption = Annotated[
         "server knows (kafka.bootstrap.servers).",
     ),
 ]
-IncludeOption = Annotated[
-    list[str] | None,
-    typer.Option("--include", metavar="REGEX", help="Only groups whose id matches; repeatable."),
-]
-ExcludeOption = Annotated[
-    list[str] | None,
-    typer.Option("--exclude", metavar="REGEX", help="No groups whose id matches; repeatable."),
-]
-IncludeTopicsOption = Annotated[
-    list[str] | None,
-    typer.Option("--include-topic", metavar="REGEX", help="Only topics that match; repeatable."),
-]
-ExcludeTopicsOption = Annotated[
-    list[str] | None,
-    typer.Option("--exclude-topic", metavar="REGEX", help="No topics that match; repeatable."),
-]
-RenameOption = Annotated[
-    list[str] | None,
-    typer.Option("--rename", metavar="OLD=NEW", help="A group's id here; repeatable."),
-]
-RenamesOption = Annotated[
-    Path | None,
-    typer.Option("--renames", metavar="FILE", dir_okay=False, help="Lines of OLD=NEW."),
-]
 
 
 @contextmanager
 def told(terminal: Terminal, address: str) -> Iterator[None]:
-    """What ends a step is one line: wrong use is 2, all else 1."""
+    """What ends a step is one line."""
     try:
         yield
-    except BadSelection as error:
-        terminal.fail(str(error), EXIT_WRONG_USE)
     except MigrationError as error:
         terminal.fail(_with_cause(error, address), EXIT_FAILED)
     except OSError as error:
         terminal.fail(str(error), EXIT_FAILED)
-
-
-def selection_of(
-    include: list[str] | None,
-    exclude: list[str] | None,
-    include_topics: list[str] | None,
-    exclude_topics: list[str] | None,
-    renames: list[str] | None,
-    renames_file: Path | None,
-) -> Selection:
-    """What the options choose. Raises BadSelection, OSError."""
-    lines = renames_file.read_text().splitlines() if renames_file else []
-    return Selection(
-        include=tuple(include or ()),
-        exclude=tuple(exclude or ()),
-        include_topics=tuple(include_topics or ()),
-        exclude_topics=tuple(exclude_topics or ()),
-        renames=parse_renames([*(line for line in lines if line.strip()), *(renames or ())]),
-    )
 
 
 def holder() -> str:

@@ -20,10 +20,17 @@ from offsetd_clients.cli.connection import (
     connected,
 )
 from offsetd_clients.cli.durations import parse_retention
+from offsetd_clients.cli.migrate_selection import with_selection
+from offsetd_clients.cli.option_groups import with_options
 from offsetd_clients.cli.options import ReasonOption
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Terminal
 from offsetd_clients.cli.user_files import write_file
-from offsetd_clients.cli.zookeeper_options import ZooKeeperChoice, with_zookeeper
+from offsetd_clients.cli.zookeeper_options import (
+    LayoutChoice,
+    ZooKeeperChoice,
+    with_layout,
+    with_zookeeper,
+)
 from offsetd_clients.migration.differences import State
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.rates import RateLimit
@@ -33,8 +40,6 @@ from offsetd_clients.migration.target import Target
 from offsetd_clients.migration.undo import undo
 from offsetd_clients.migration.values import Source
 from offsetd_clients.migration.zookeeper.connection import Marks
-from offsetd_clients.migration.zookeeper.layouts import LAYOUTS
-from offsetd_clients.migration.zookeeper.layouts.layout import LayoutOptions
 from offsetd_clients.migration.zookeeper.offset_file import KIND as FILE_KIND
 from offsetd_clients.migration.zookeeper.offset_file import OffsetFile, lines_of
 from offsetd_clients.migration.zookeeper.source import ZooKeeperSource
@@ -61,13 +66,14 @@ def register(migrate: typer.Typer, terminal: Terminal) -> None:
 def _register_plan(app: typer.Typer, terminal: Terminal) -> None:
     @app.command("plan")
     @with_zookeeper
+    @with_layout
+    @with_selection
     def plan(
         *,
         zookeeper: ZooKeeperChoice,
-        file: Annotated[
-            Path | None,
-            typer.Option("--file", dir_okay=False, metavar="FILE", help="Where the plan goes."),
-        ] = None,
+        layout_choice: LayoutChoice,
+        selection: Selection,
+        file: steps.PlanFileOption = None,
         from_file: Annotated[
             Path | None,
             typer.Option(
@@ -78,84 +84,48 @@ def _register_plan(app: typer.Typer, terminal: Terminal) -> None:
                 help="A file of ExportZkOffsets, and no ZooKeeper.",
             ),
         ] = None,
-        layout: Annotated[
-            str, typer.Option(metavar="NAME", help=f"One of {', '.join(LAYOUTS)}.")
-        ] = "kafka08",
-        root: Annotated[
-            str, typer.Option(metavar="PATH", help="Where the layout begins, if not as usual.")
-        ] = "",
-        topic: Annotated[
-            str, typer.Option(metavar="TOPIC", help="For layouts whose values name none.")
-        ] = "",
-        group: Annotated[
-            str, typer.Option(metavar="GROUP", help="For a single znode of all partitions.")
-        ] = "",
-        last_processed: Annotated[
-            bool, typer.Option("--last-processed", help="Values are not the next offsets.")
-        ] = False,
-        path_pattern: Annotated[
-            str,
-            typer.Option(
-                metavar="REGEX",
-                help="Of the layout regex: whole paths, with (?P<group>…), (?P<topic>…) and "
-                "(?P<partition>…).",
-            ),
-        ] = "",
-        value_pattern: Annotated[
-            str, typer.Option(metavar="REGEX", help="Whole values, with (?P<offset>…).")
-        ] = "",
         again: Annotated[
             bool, typer.Option("--again", help="Also groups that are marked as moved.")
         ] = False,
-        include: steps.IncludeOption = None,
-        exclude: steps.ExcludeOption = None,
-        include_topic: steps.IncludeTopicsOption = None,
-        exclude_topic: steps.ExcludeTopicsOption = None,
-        rename: steps.RenameOption = None,
-        renames: steps.RenamesOption = None,
     ) -> None:
         """Print the groups that ZooKeeper has, and write the plan of what is to be moved.
 
         Nothing is changed. Exits with 3 if some groups have problems, which keep them from being
         moved.
 
-        offsetd migrate zookeeper plan --hosts zk1:2181/kafka --file plan.jsonl --exclude 'test-.*'
+        Examples:
+            offsetd migrate zookeeper plan --hosts zk1:2181/kafka --file plan.jsonl
+            offsetd migrate zookeeper plan --hosts zk1:2181 --layout storm --root /kafkastorm
+            offsetd migrate zookeeper plan --from-file exported --file plan.jsonl
         """
-        options = LayoutOptions(
-            root=root,
-            topic=topic,
-            group=group,
-            is_last=last_processed,
-            path_pattern=path_pattern,
-            value_pattern=value_pattern,
-        )
         with steps.told(terminal, ""), ExitStack() as stack:
-            selection = steps.selection_of(
-                include, exclude, include_topic, exclude_topic, rename, renames
-            )
+            source: Source
             if from_file is not None:
-                source: Source = OffsetFile(path=from_file)
+                source = OffsetFile(path=from_file)
             else:
-                marks = Marks(layout=layout, layout_root=root, state_root=zookeeper.state_root)
-                source = _source(
-                    stack, zookeeper, layout, options, None if again else marks, selection
-                )
+                source = _source(stack, zookeeper, layout_choice, selection, again=again)
             steps.plan_step(terminal, source, selection, file)
 
 
 def _source(
     stack: ExitStack,
     choice: ZooKeeperChoice,
-    layout: str,
-    options: LayoutOptions,
-    marks: Marks | None,
+    layout: LayoutChoice,
     selection: Selection,
+    *,
+    again: bool,
 ) -> ZooKeeperSource:
     zookeeper = choice.zookeeper()
     client = stack.enter_context(zookeeper.connected(read_only=True))
     tree = KazooTree(client, wait_s=zookeeper.timeout_s)
+    marks = Marks(layout=layout.name, layout_root=layout.options.root, state_root=choice.state_root)
     return ZooKeeperSource.of(
-        tree, zookeeper.hosts, layout, options, marks=marks, takes=selection.takes
+        tree,
+        zookeeper.hosts,
+        layout.name,
+        layout.options,
+        marks=None if again else marks,
+        takes=selection.takes,
     )
 
 
@@ -177,6 +147,9 @@ def _register_diff(app: typer.Typer, terminal: Terminal) -> None:
         """Print how what is stored here stands to a plan: missing, ahead, behind, conflict.
 
         Exits with 3 if a run would refuse some groups.
+
+        Examples:
+            offsetd migrate zookeeper diff plan.jsonl --hosts zk1:2181/kafka
         """
         with steps.told(terminal, address), ExitStack() as stack:
             plan = Plan.open(plan_file)
@@ -201,32 +174,13 @@ def _source_now(stack: ExitStack, zookeeper: ZooKeeperChoice, plan: Plan) -> Sou
 def _register_run(app: typer.Typer, terminal: Terminal) -> None:
     @app.command("run")
     @with_zookeeper
+    @with_run_options
     def run_(
         plan_file: steps.PlanArgument,
         *,
         zookeeper: ZooKeeperChoice,
-        execute: steps.ExecuteOption = False,
-        overwrite: Annotated[
-            list[State] | None,
-            typer.Option(
-                "--overwrite",
-                metavar="STATE",
-                help="Replace what stands here: behind, ahead, conflict; repeatable.",
-            ),
-        ] = None,
-        allow_partial: steps.PartialOption = False,
-        check_bounds: steps.BoundsOption = False,
-        retention: Annotated[
-            str,
-            typer.Option(
-                metavar="TIME",
-                help="How long the groups' offsets are kept here: as in 90d, never, default for as "
-                "long as the server says, or as-is. ZooKeeper never forgot.",
-            ),
-        ] = "never",
-        rate: Annotated[
-            float | None, typer.Option(min=1, metavar="N", help="Offsets a second, at most.")
-        ] = None,
+        options: RunOptions,
+        rate: RateOption = None,
         reason: ReasonOption = "",
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
@@ -235,19 +189,11 @@ def _register_run(app: typer.Typer, terminal: Terminal) -> None:
 
         Only where nothing else is stored, unless --overwrite says so. Killed, and run again, it
         goes on where it was. Exits with 3 if some groups were refused.
+
+        Examples:
+            offsetd migrate zookeeper run plan.jsonl
+            offsetd migrate zookeeper run plan.jsonl --execute --reason "off ZooKeeper"
         """
-        try:
-            parsed = None if retention == _AS_IS else parse_retention(retention)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
-        options = RunOptions(
-            execute=execute,
-            overwrite=frozenset(overwrite or ()),
-            allow_partial=allow_partial,
-            check_bounds=check_bounds,
-            sets_retention=retention != _AS_IS,
-            retention=parsed,
-        )
         with ExitStack() as stack:
             plan, journal = steps.entered(stack, terminal, plan_file, address)
             stack.enter_context(zookeeper.locked_if_any(plan))
@@ -256,9 +202,67 @@ def _register_run(app: typer.Typer, terminal: Terminal) -> None:
             outcomes = run(plan, journal, target, options, RateLimit(rate))
             steps.outcome_step(
                 *(terminal, "moving", outcomes, plan.summary.group_count),
-                execute=execute,
+                execute=options.execute,
                 address=address,
             )
+
+
+def _run_options(
+    *,
+    execute: bool,
+    overwrite: list[State] | None,
+    allow_partial: bool,
+    check_bounds: bool,
+    retention: str,
+) -> RunOptions:
+    try:
+        parsed = None if retention == _AS_IS else parse_retention(retention)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return RunOptions(
+        execute=execute,
+        overwrite=frozenset(overwrite or ()),
+        allow_partial=allow_partial,
+        check_bounds=check_bounds,
+        sets_retention=retention != _AS_IS,
+        retention=parsed,
+    )
+
+
+with_run_options = with_options(
+    "options",
+    _run_options,
+    {
+        "execute": (steps.ExecuteOption, False),
+        "overwrite": (
+            Annotated[
+                list[State] | None,
+                typer.Option(
+                    metavar="STATE",
+                    help="Replace what stands here: behind, ahead, conflict; repeatable.",
+                ),
+            ],
+            None,
+        ),
+        "allow_partial": (steps.PartialOption, False),
+        "check_bounds": (steps.BoundsOption, False),
+        "retention": (
+            Annotated[
+                str,
+                typer.Option(
+                    metavar="TIME",
+                    help="How long the groups' offsets are kept here: as in 90d, never, default "
+                    "for as long as the server says, or as-is. ZooKeeper never forgot.",
+                ),
+            ],
+            "never",
+        ),
+    },
+)
+RateOption = Annotated[
+    float | None,
+    typer.Option("--rate", min=1, metavar="N", help="Offsets a second, at most."),
+]
 
 
 def _register_verify(app: typer.Typer, terminal: Terminal) -> None:
@@ -277,7 +281,11 @@ def _register_verify(app: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Check that what ZooKeeper has of a plan's groups is stored here. Exits with 1 if not."""
+        """Check that what ZooKeeper has of a plan's groups is stored here. Exits with 1 if not.
+
+        Examples:
+            offsetd migrate zookeeper verify plan.jsonl --hosts zk1:2181/kafka
+        """
         with steps.told(terminal, address), ExitStack() as stack:
             plan = Plan.open(plan_file)
             client = stack.enter_context(connected(address, timeout, terminal))
@@ -300,6 +308,9 @@ def _register_undo(app: typer.Typer, terminal: Terminal) -> None:
         """Take back here what a run has stored, as far as nobody wrote to it since.
 
         What was there before is there again; groups that were not there go.
+
+        Examples:
+            offsetd migrate zookeeper undo plan.jsonl --hosts zk1:2181/kafka --execute
         """
         with ExitStack() as stack:
             plan, journal = steps.entered(stack, terminal, plan_file, address)
@@ -337,6 +348,9 @@ def _register_export(app: typer.Typer, terminal: Terminal) -> None:
         """Write the plan's groups as a file for Kafka's ImportZkOffsets.
 
         Exits with 3 if a name fits no znode's path: all others are in the file.
+
+        Examples:
+            offsetd migrate zookeeper export plan.jsonl --file offsets.txt
         """
         problems: list[str] = []
         with steps.told(terminal, address), ExitStack() as stack:

@@ -72,6 +72,9 @@ def _register_mirror(app: typer.Typer, terminal: Terminal) -> None:
 
         Who wrote last counts, so a rewind is followed, too. Nothing is written to ZooKeeper, and no
         audit record for each commit. Exits with 3 if some groups could not be followed.
+
+        Examples:
+            offsetd migrate zookeeper mirror plan.jsonl --hosts zk1:2181/kafka
         """
         options = MirrorOptions(
             disagreement_max=disagreement_max, interval_s=interval, allow_partial=allow_partial
@@ -141,6 +144,9 @@ def _register_cutover(app: typer.Typer, terminal: Terminal) -> None:
 
         Refused while consumers are alive in ZooKeeper, or write there meanwhile. Exits with 3 if
         some groups were refused.
+
+        Examples:
+            offsetd migrate zookeeper cutover plan.jsonl --hosts zk1:2181/kafka --execute
         """
         options = CutoverOptions(
             execute=execute,
@@ -193,6 +199,9 @@ def _register_rollback(app: typer.Typer, terminal: Terminal) -> None:
 
         Each znode only if nobody wrote it since; what stood there is kept in the plan's journal.
         What is stored here stays: `undo`, or `offsetd groups delete`, take it away.
+
+        Examples:
+            offsetd migrate zookeeper rollback plan.jsonl --hosts zk1:2181/kafka --execute
         """
         options = RollbackOptions(execute=execute, to_plan=to_plan, force=force)
         with ExitStack() as stack:

@@ -1,8 +1,6 @@
 """Which ZooKeeper, and how its offsets are laid out: options that several commands have alike."""
 
-import functools
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +10,7 @@ import typer
 from kazoo.client import KazooClient
 
 from offsetd_clients.cli.migrate_steps import holder
+from offsetd_clients.cli.option_groups import with_options
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.values import MigrationError
 from offsetd_clients.migration.zookeeper.connection import (
@@ -22,8 +21,8 @@ from offsetd_clients.migration.zookeeper.connection import (
     ZooKeeper,
     migrator_lock,
 )
-from offsetd_clients.migration.zookeeper.layouts import layout_of
-from offsetd_clients.migration.zookeeper.layouts.layout import Layout
+from offsetd_clients.migration.zookeeper.layouts import LAYOUTS, layout_of
+from offsetd_clients.migration.zookeeper.layouts.layout import Layout, LayoutOptions
 from offsetd_clients.migration.zookeeper.source import (
     KIND,
     ZooKeeperSource,
@@ -107,51 +106,6 @@ class Session:
     marks: Marks
 
 
-def with_zookeeper(callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives a command the options that make up its argument `zookeeper`."""
-
-    @functools.wraps(callback)
-    def command(
-        *args: Any,
-        hosts: str | None,
-        auth: list[str] | None,
-        tls: bool,
-        ca: Path | None,
-        certificate: Path | None,
-        key: Path | None,
-        session_timeout: float,
-        state_root: str,
-        **kwargs: Any,
-    ) -> Any:
-        choice = ZooKeeperChoice(
-            hosts=hosts,
-            auth=tuple(map(_credential, auth or ())),
-            ca_file=ca,
-            certificate_file=certificate,
-            key_file=key,
-            is_tls=tls,
-            session_timeout_s=session_timeout,
-            state_root=state_root,
-        )
-        return callback(*args, zookeeper=choice, **kwargs)
-
-    signature = inspect.signature(callback)
-    own = [each for name, each in signature.parameters.items() if name != "zookeeper"]
-    given = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
-        )
-        for name, (annotation, default) in _OPTIONS.items()
-    ]
-    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*own, *given]
-    )
-    annotations = {name: annotation for name, (annotation, _) in _OPTIONS.items()}
-    command.__annotations__ = {**callback.__annotations__, **annotations}
-    del command.__annotations__["zookeeper"]
-    return command
-
-
 def _credential(text: str) -> tuple[str, str]:
     scheme, colon, credential = text.partition(":")
     if not (scheme and colon):
@@ -169,7 +123,30 @@ def _checked_timeout(value: float) -> float:
     return value
 
 
-_OPTIONS: dict[str, tuple[Any, Any]] = {
+def _zookeeper(
+    *,
+    hosts: str | None,
+    auth: list[str] | None,
+    tls: bool,
+    ca: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    session_timeout: float,
+    state_root: str,
+) -> ZooKeeperChoice:
+    return ZooKeeperChoice(
+        hosts=hosts,
+        auth=tuple(map(_credential, auth or ())),
+        ca_file=ca,
+        certificate_file=certificate,
+        key_file=key,
+        is_tls=tls,
+        session_timeout_s=session_timeout,
+        state_root=state_root,
+    )
+
+
+_ZOOKEEPER_OPTIONS: dict[str, tuple[Any, Any]] = {
     "hosts": (
         Annotated[
             str | None,
@@ -237,3 +214,45 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         STATE_ROOT_DEFAULT,
     ),
 }
+
+
+def _text_option(metavar: str, text: str) -> tuple[Any, Any]:
+    return Annotated[str, typer.Option(metavar=metavar, help=text)], ""
+
+
+_LAYOUT_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "layout": (
+        Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(LAYOUTS)}.")],
+        "kafka08",
+    ),
+    "root": _text_option("PATH", "Where the layout begins, if not as usual."),
+    "topic": _text_option("TOPIC", "For layouts whose values name none."),
+    "group": _text_option("GROUP", "For a single znode of all partitions."),
+    "last_processed": (
+        Annotated[bool, typer.Option(help="Values are not the next offsets.")],
+        False,
+    ),
+    "path_pattern": _text_option(
+        "REGEX",
+        "Of the layout regex: whole paths, with (?P<group>…), (?P<topic>…) and (?P<partition>…).",
+    ),
+    "value_pattern": _text_option("REGEX", "Whole values, with (?P<offset>…)."),
+}
+
+
+@attrs.frozen
+class LayoutChoice:
+    """A layout by its name, and its options."""
+
+    name: str
+    options: LayoutOptions
+
+
+def _layout(*, layout: str, last_processed: bool, **options: str) -> LayoutChoice:
+    return LayoutChoice(layout, LayoutOptions(is_last=last_processed, **options))
+
+
+with_zookeeper = with_options("zookeeper", _zookeeper, _ZOOKEEPER_OPTIONS)
+"""Gives a command the options that make up its argument `zookeeper`."""
+with_layout = with_options("layout_choice", _layout, _LAYOUT_OPTIONS)
+"""The same for `layout_choice`."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import attrs
 
+from offsetd_clients.migration.files import read_lines
 from offsetd_clients.migration.values import (
     FoundGroup,
     FoundOffset,
@@ -41,22 +42,21 @@ class OffsetFile:
         seen: set[str] = set()
         group = _Lines("")
         try:
-            with self.path.open("rb") as file:
-                for number, line in enumerate(file, 1):
-                    text = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
-                    if not text.strip():
-                        continue
-                    parsed = _parsed(text, f"{self.path}:{number}")
-                    if parsed.group_id is None:
-                        assert isinstance(parsed, Problem), "an offset has a group"
-                        yield parsed
-                        continue
-                    if parsed.group_id != group.group_id:
-                        if group.group_id:
-                            yield group.found()
-                        seen.add(group.group_id)
-                        group = _Lines(parsed.group_id, is_again=parsed.group_id in seen)
-                    group.lines.append(parsed)
+            for number, line in enumerate(read_lines(self.path), 1):
+                text = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+                if not text.strip():
+                    continue
+                parsed = _parsed(text, f"{self.path}:{number}")
+                if parsed.group_id is None:
+                    assert isinstance(parsed, Problem), "an offset has a group"
+                    yield parsed
+                    continue
+                if parsed.group_id != group.group_id:
+                    if group.group_id:
+                        yield group.found()
+                    seen.add(group.group_id)
+                    group = _Lines(parsed.group_id, is_again=parsed.group_id in seen)
+                group.lines.append(parsed)
         except OSError as error:
             raise SourceFailed(str(error)) from error
         if group.group_id:
