@@ -128,12 +128,16 @@ def test_a_killed_consumer_has_committed_nothing_that_it_did_not_process(
     while sum(map(len, done.values())) < 6000:
         command = [sys.executable, WORKER, server.address, topic.address, topic.name, processed]
         with subprocess.Popen(command) as worker:
-            kill_at = _lines(processed) + 1500
-            poll(lambda: _lines(processed) >= kill_at or _is_whole(processed), PATIENCE_SECONDS)  # noqa: B023
+            _wait_for_lines(processed, _lines(processed) + 1500)
             os.kill(worker.pid, signal.SIGKILL)
         done = _processed(processed)
         for where, stored in client.fetch(topic.name).items():
             assert set(range(stored.offset)) <= done.get(where.partition, set())
+
+
+def _wait_for_lines(path: Path, count: int) -> None:
+    """Until there are so many, or all."""
+    poll(lambda: _lines(path) >= count or _is_whole(path), PATIENCE_SECONDS)
 
 
 def _lines(path: Path) -> int:

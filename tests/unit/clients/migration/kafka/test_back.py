@@ -102,10 +102,14 @@ def cluster_as_planned() -> FakeCluster:
 def rolled_back(
     plan: Plan, cluster: FakeCluster, target: FakeTarget, **options: Any
 ) -> dict[str, GroupOutcome]:
+    ours: Any = target
+    return written(plan, cluster, moves_back(ours), **options)
+
+
+def written(plan: Plan, cluster: Any, moves: Any, **options: Any) -> dict[str, GroupOutcome]:
     chosen = BackOptions(**{"execute": True, **options})
-    moves = moves_back(target)  # type: ignore[arg-type]
     with Journal.open(plan.path, plan.plan_id) as journal:
-        outcomes = write_back(plan, journal, cluster, moves, chosen, RateLimit(None))  # type: ignore[arg-type]
+        outcomes = write_back(plan, journal, cluster, moves, chosen, RateLimit(None))
         return {each.source_group_id: each for each in outcomes}
 
 
@@ -170,11 +174,8 @@ def test_what_the_cluster_lost_since_is_written_and_what_moved_there_only_if_it_
 def test_groups_of_ours_go_only_where_nothing_else_is(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, a="new")
     cluster = FakeCluster(groups={"a": {P0: 1}, "b": {P0: 29}})
-    with Journal.open(plan.path, plan.plan_id) as journal:
-        options = BackOptions(execute=True, step=Step.RUN)
-        moved = write_back(plan, journal, cluster, moves_there, options, RateLimit(None))  # type: ignore[arg-type]
-        outcomes = {each.group_id: each for each in moved}
-    assert (outcomes["new"].outcome, outcomes["b"].outcome) == (Outcome.MIGRATED, Outcome.REFUSED)
+    outcomes = written(plan, cluster, moves_there, step=Step.RUN)
+    assert (outcomes["a"].outcome, outcomes["b"].outcome) == (Outcome.MIGRATED, Outcome.REFUSED)
     assert outcomes["b"].problem == "1 offsets: t:0 is 29 there, not absent as planned"
     assert cluster.groups == {"a": {P0: 1}, "b": {P0: 29}, "new": {P0: 10, P1: 20}}
 

@@ -169,8 +169,7 @@ def test_members_are_told_and_a_group_that_rebalances_has_some(
 def test_what_is_refused_of_one_group_is_told_with_it_and_the_others_are_read(
     admin: FakeAdmin, cluster: KafkaCluster
 ) -> None:
-    bad = stored(1, 5)
-    bad = SimpleNamespace(topic="t", partition=1, offset=5, error=KafkaError(29))  # type: ignore[assignment]
+    bad = SimpleNamespace(topic="t", partition=1, offset=5, error=KafkaError(29))
     admin.groups = {"a": FORBIDDEN, "b": [stored(0, 1), bad], "c": [stored(0, 2)]}
     a, b, c = cluster.read(["a", "b", "c"])
     assert "GROUP_AUTHORIZATION_FAILED" in a.problem
