@@ -16,7 +16,7 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.dry_runs import told_dry_run
+from offsetd_clients.cli.dry_runs import OnlyShowOption, check_dry_or_not, told_dry_run
 from offsetd_clients.cli.offsets import INT64_MAX
 from offsetd_clients.cli.options import GroupArgument, ReasonOption, TopicsOption
 from offsetd_clients.cli.reset_targets import parse_time
@@ -146,6 +146,7 @@ def _register_restore(groups: typer.Typer, terminal: Terminal) -> None:
         force: Annotated[
             bool, typer.Option("--force", help="Also while the group has members or a lease.")
         ] = False,
+        dry_run: OnlyShowOption = False,
         execute: Annotated[
             bool, typer.Option("--execute", help="Do it; else it is only shown.")
         ] = False,
@@ -162,6 +163,7 @@ def _register_restore(groups: typer.Typer, terminal: Terminal) -> None:
             offsetd groups restore billing --to-revision 17 --execute --reason "undo the reset"
         """
         target = _target(to_datetime, to_revision)
+        check_dry_or_not(dry_run=dry_run, execute=execute)
         with connected(address, timeout, terminal) as client:
             done = client.restore_group(
                 group_id, target, force=force, validate_only=not execute, reason=reason
