@@ -1,6 +1,6 @@
 """`offsetd migrate kafka plan|diff|run|verify|rollback|undo`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ from typing import Annotated
 import attrs
 import typer
 
-from offsetd_clients import OffsetClient
+from offsetd_clients import OffsetClient, Retention
 from offsetd_clients.cli import migrate_steps as steps
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
@@ -18,18 +18,12 @@ from offsetd_clients.cli.connection import (
     connected,
 )
 from offsetd_clients.cli.durations import parse_retention
-from offsetd_clients.cli.kafka_options import (
-    KAFKA_TIMEOUT_S_DEFAULT,
-    BootstrapOption,
-    ConfigOption,
-    KafkaTimeoutOption,
-    cluster_of,
-    some_cluster,
-)
+from offsetd_clients.cli.kafka_options import KafkaChoice, some_cluster, with_kafka
+from offsetd_clients.cli.migrate_selection import with_selection
 from offsetd_clients.cli.options import ReasonOption
 from offsetd_clients.cli.terminal import Terminal
 from offsetd_clients.migration.differences import State
-from offsetd_clients.migration.journal import Step
+from offsetd_clients.migration.journal import Journal, Step
 from offsetd_clients.migration.kafka.back import (
     BackOptions,
     moves_back,
@@ -46,9 +40,11 @@ from offsetd_clients.migration.kafka.targets import (
     objection_by_plan,
     objection_of,
 )
+from offsetd_clients.migration.outcomes import GroupOutcome
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.rates import RateLimit
 from offsetd_clients.migration.run import RunOptions, run
+from offsetd_clients.migration.selection import Selection
 from offsetd_clients.migration.target import Target
 from offsetd_clients.migration.undo import undo
 from offsetd_clients.migration.values import MigrationError, PlannedGroup, Source
@@ -66,6 +62,36 @@ FolderOption = Annotated[
         metavar="DIR",
         help="A copy of a broker's data folder, or of its __consumer_offsets-* alone; repeatable.",
     ),
+]
+FromHereOption = Annotated[
+    bool, typer.Option("--from-here", help="Groups of offsetd, to be written to a cluster.")
+]
+MetadataOption = Annotated[
+    bool,
+    typer.Option(
+        "--metadata",
+        help="Take a cluster's metadata, too: bytes of chance may follow what was not written by "
+        "librdkafka.",
+    ),
+]
+OverwriteOption = Annotated[
+    list[State] | None,
+    typer.Option(
+        "--overwrite",
+        metavar="STATE",
+        help="Replace what is stored: behind, ahead, conflict; repeatable.",
+    ),
+]
+RetentionOption = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME",
+        help="How long the groups' offsets are kept here: as in 90d, never, default for as long as "
+        "the server says, or as-is.",
+    ),
+]
+RateOption = Annotated[
+    float | None, typer.Option(min=1, metavar="N", help="Offsets a second, at most.")
 ]
 
 
@@ -86,34 +112,16 @@ def register(migrate: typer.Typer, terminal: Terminal) -> None:
 
 def _register_plan(app: typer.Typer, terminal: Terminal) -> None:
     @app.command("plan")
+    @with_selection
+    @with_kafka
     def plan(
         *,
-        file: Annotated[
-            Path | None,
-            typer.Option("--file", dir_okay=False, metavar="FILE", help="Where the plan goes."),
-        ] = None,
-        bootstrap_servers: BootstrapOption = None,
-        command_config: ConfigOption = None,
-        kafka_timeout: KafkaTimeoutOption = KAFKA_TIMEOUT_S_DEFAULT,
+        kafka: KafkaChoice,
+        selection: Selection,
+        file: steps.PlanFileOption = None,
         folder: FolderOption = None,
-        from_here: Annotated[
-            bool,
-            typer.Option("--from-here", help="Groups of offsetd, to be written to a cluster."),
-        ] = False,
-        metadata: Annotated[
-            bool,
-            typer.Option(
-                "--metadata",
-                help="Take a cluster's metadata, too: bytes of chance may follow what was not "
-                "written by librdkafka.",
-            ),
-        ] = False,
-        include: steps.IncludeOption = None,
-        exclude: steps.ExcludeOption = None,
-        include_topic: steps.IncludeTopicsOption = None,
-        exclude_topic: steps.ExcludeTopicsOption = None,
-        rename: steps.RenameOption = None,
-        renames: steps.RenamesOption = None,
+        from_here: FromHereOption = False,
+        metadata: MetadataOption = False,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
@@ -130,9 +138,6 @@ def _register_plan(app: typer.Typer, terminal: Terminal) -> None:
         if folder and from_here:
             raise typer.BadParameter("--folder and --from-here exclude each other")
         with steps.told(terminal, address), ExitStack() as stack:
-            selection = steps.selection_of(
-                include, exclude, include_topic, exclude_topic, rename, renames
-            )
             source: Source
             if folder:
                 source = FolderSource(folder, note=terminal.note)
@@ -140,9 +145,8 @@ def _register_plan(app: typer.Typer, terminal: Terminal) -> None:
                 client = stack.enter_context(connected(address, timeout, terminal))
                 source = HereSource(client, takes=selection.takes)
             else:
-                cluster = cluster_of(bootstrap_servers, command_config, kafka_timeout, None)
                 source = ClusterSource(
-                    some_cluster(cluster), takes=selection.takes, with_metadata=metadata
+                    some_cluster(kafka.cluster()), takes=selection.takes, with_metadata=metadata
                 )
                 stack.callback(_note_metadata, terminal, source)
             steps.plan_step(terminal, source, selection, file)
@@ -158,16 +162,15 @@ def _note_metadata(terminal: Terminal, source: ClusterSource) -> None:
 
 def _register_diff(app: typer.Typer, terminal: Terminal) -> None:
     @app.command("diff")
+    @with_kafka
     def diff(
         plan_file: steps.PlanArgument,
         *,
+        kafka: KafkaChoice,
         now: Annotated[
             bool, typer.Option("--now", help="The source as it is now, not as the plan has it.")
         ] = False,
         all_: Annotated[bool, typer.Option("--all", help="Also what is equal.")] = False,
-        bootstrap_servers: BootstrapOption = None,
-        command_config: ConfigOption = None,
-        kafka_timeout: KafkaTimeoutOption = KAFKA_TIMEOUT_S_DEFAULT,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
@@ -183,7 +186,7 @@ def _register_diff(app: typer.Typer, terminal: Terminal) -> None:
         with steps.told(terminal, address), ExitStack() as stack:
             plan = Plan.open(plan_file)
             client = stack.enter_context(connected(address, timeout, terminal))
-            sides = _Sides.of(plan, client, bootstrap_servers, command_config, kafka_timeout)
+            sides = _Sides(plan, client, kafka.cluster(plan))
             steps.diff_step(
                 terminal,
                 plan,
@@ -196,34 +199,17 @@ def _register_diff(app: typer.Typer, terminal: Terminal) -> None:
 
 def _register_run(app: typer.Typer, terminal: Terminal) -> None:
     @app.command("run")
+    @with_kafka
     def run_(
         plan_file: steps.PlanArgument,
         *,
+        kafka: KafkaChoice,
         execute: steps.ExecuteOption = False,
-        overwrite: Annotated[
-            list[State] | None,
-            typer.Option(
-                "--overwrite",
-                metavar="STATE",
-                help="Replace what is stored: behind, ahead, conflict; repeatable.",
-            ),
-        ] = None,
+        overwrite: OverwriteOption = None,
         allow_partial: steps.PartialOption = False,
         force: ForceOption = False,
-        retention: Annotated[
-            str,
-            typer.Option(
-                metavar="TIME",
-                help="How long the groups' offsets are kept here: as in 90d, never, default for as "
-                "long as the server says, or as-is.",
-            ),
-        ] = _AS_IS,
-        rate: Annotated[
-            float | None, typer.Option(min=1, metavar="N", help="Offsets a second, at most.")
-        ] = None,
-        bootstrap_servers: BootstrapOption = None,
-        command_config: ConfigOption = None,
-        kafka_timeout: KafkaTimeoutOption = KAFKA_TIMEOUT_S_DEFAULT,
+        retention: RetentionOption = _AS_IS,
+        rate: RateOption = None,
         reason: ReasonOption = "",
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
@@ -238,52 +224,47 @@ def _register_run(app: typer.Typer, terminal: Terminal) -> None:
         offsetd migrate kafka run plan.jsonl --rate 1000
         offsetd migrate kafka run plan.jsonl --execute --reason 'off the old cluster'
         """
-        try:
-            parsed = None if retention == _AS_IS else parse_retention(retention)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
+        options = RunOptions(
+            execute=execute,
+            overwrite=frozenset(overwrite or ()),
+            allow_partial=allow_partial,
+            sets_retention=retention != _AS_IS,
+            retention=_parsed(retention),
+        )
         with ExitStack() as stack:
             plan, journal = steps.entered(stack, terminal, plan_file, address)
             client = stack.enter_context(connected(address, timeout, terminal))
-            sides = _Sides.of(plan, client, bootstrap_servers, command_config, kafka_timeout)
-            if plan.source.kind == HERE_KIND:
-                back = BackOptions(execute=execute, overwrite=bool(overwrite), step=Step.RUN)
-                outcomes = write_back(
-                    plan, journal, some_cluster(sides.cluster), moves_there, back, RateLimit(rate)
-                )
-            else:
-                options = RunOptions(
-                    execute=execute,
-                    overwrite=frozenset(overwrite or ()),
-                    allow_partial=allow_partial,
-                    check_bounds=sides.cluster is not None,
-                    sets_retention=retention != _AS_IS,
-                    retention=parsed,
-                    objection=_none if force else sides.objection(),
-                )
-                target = sides.target(steps.reason_of(plan, reason))
-                outcomes = run(plan, journal, target, options, RateLimit(rate))
+            sides = _Sides(plan, client, kafka.cluster(plan))
             steps.outcome_step(
-                *(terminal, "moving", outcomes, plan.summary.group_count),
+                terminal,
+                "moving",
+                sides.run(journal, options, RateLimit(rate), reason=reason, force=force),
+                plan.summary.group_count,
                 execute=execute,
                 address=address,
             )
 
 
+def _parsed(retention: str) -> Retention:
+    try:
+        return None if retention == _AS_IS else parse_retention(retention)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 def _register_verify(app: typer.Typer, terminal: Terminal) -> None:
     @app.command("verify")
+    @with_kafka
     def verify(
         plan_file: steps.PlanArgument,
         *,
+        kafka: KafkaChoice,
         as_planned: Annotated[
             bool, typer.Option("--as-planned", help="The plan, not its source as it is now.")
         ] = False,
         allow_ahead: Annotated[
             bool, typer.Option("--allow-ahead", help="Consumers that have moved may be further.")
         ] = False,
-        bootstrap_servers: BootstrapOption = None,
-        command_config: ConfigOption = None,
-        kafka_timeout: KafkaTimeoutOption = KAFKA_TIMEOUT_S_DEFAULT,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
@@ -296,16 +277,18 @@ def _register_verify(app: typer.Typer, terminal: Terminal) -> None:
         with steps.told(terminal, address), ExitStack() as stack:
             plan = Plan.open(plan_file)
             client = stack.enter_context(connected(address, timeout, terminal))
-            sides = _Sides.of(plan, client, bootstrap_servers, command_config, kafka_timeout)
+            sides = _Sides(plan, client, kafka.cluster(plan))
             source = None if as_planned else sides.source(terminal)
             steps.verify_step(terminal, plan, sides.target(), source, allow_ahead=allow_ahead)
 
 
 def _register_rollback(app: typer.Typer, terminal: Terminal) -> None:
     @app.command("rollback")
+    @with_kafka
     def rollback(
         plan_file: steps.PlanArgument,
         *,
+        kafka: KafkaChoice,
         execute: steps.ExecuteOption = False,
         overwrite: Annotated[
             bool,
@@ -316,12 +299,7 @@ def _register_rollback(app: typer.Typer, terminal: Terminal) -> None:
         force: Annotated[
             bool, typer.Option("--force", help="Also while consumers are alive here.")
         ] = False,
-        rate: Annotated[
-            float | None, typer.Option(min=1, metavar="N", help="Offsets a second, at most.")
-        ] = None,
-        bootstrap_servers: BootstrapOption = None,
-        command_config: ConfigOption = None,
-        kafka_timeout: KafkaTimeoutOption = KAFKA_TIMEOUT_S_DEFAULT,
+        rate: RateOption = None,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
@@ -343,7 +321,7 @@ def _register_rollback(app: typer.Typer, terminal: Terminal) -> None:
                     " no offsets: kafka-consumer-groups.sh --delete-offsets does"
                 )
             client = stack.enter_context(connected(address, timeout, terminal))
-            sides = _Sides.of(plan, client, bootstrap_servers, command_config, kafka_timeout)
+            sides = _Sides(plan, client, kafka.cluster(plan))
             outcomes = write_back(
                 plan,
                 journal,
@@ -398,18 +376,6 @@ class _Sides:
     client: OffsetClient
     cluster: KafkaCluster | None
 
-    @classmethod
-    def of(
-        cls,
-        plan: Plan,
-        client: OffsetClient,
-        bootstrap_servers: str | None,
-        command_config: Path | None,
-        timeout_s: float,
-    ) -> "_Sides":
-        """By the options. Raises MigrationError, OSError."""
-        return cls(plan, client, cluster_of(bootstrap_servers, command_config, timeout_s, plan))
-
     def target(self, reason: str = "") -> Target:
         if self.plan.source.kind == HERE_KIND:
             return ClusterTarget(self.client, some_cluster(self.cluster))
@@ -432,7 +398,25 @@ class _Sides:
             case kind:
                 raise MigrationError(f"the plan is of {kind}, not of Kafka")
 
-    def objection(self) -> Callable[[PlannedGroup], str]:
+    def run(
+        self, journal: Journal, options: RunOptions, limit: RateLimit, *, reason: str, force: bool
+    ) -> Iterator[GroupOutcome]:
+        """What becomes of each group, here or at the cluster. Raises MigrationError."""
+        if self.plan.source.kind == HERE_KIND:
+            back = BackOptions(
+                execute=options.execute, overwrite=bool(options.overwrite), step=Step.RUN
+            )
+            cluster = some_cluster(self.cluster)
+            return write_back(self.plan, journal, cluster, moves_there, back, limit)
+        options = attrs.evolve(
+            options,
+            check_bounds=self.cluster is not None,
+            objection=_none if force else self._objection(),
+        )
+        target = self.target(steps.reason_of(self.plan, reason))
+        return run(self.plan, journal, target, options, limit)
+
+    def _objection(self) -> Callable[[PlannedGroup], str]:
         """Why a group is not to be moved now."""
         if self.plan.source.kind == CLUSTER_KIND:
             return objection_of(some_cluster(self.cluster))

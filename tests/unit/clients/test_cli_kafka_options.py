@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from offsetd_clients.cli.kafka_options import cluster_of, parse_config, some_cluster
+from offsetd_clients.cli.kafka_options import KafkaChoice, parse_config, some_cluster
 from offsetd_clients.migration.plan_file import Plan, PlanSummary
 from offsetd_clients.migration.selection import Selection
 from offsetd_clients.migration.values import MigrationError, SourceDescription
@@ -42,7 +42,8 @@ def test_the_option_goes_before_the_file_and_that_before_the_plan(
     file = tmp_path / "client.properties"
     file.write_text(f"bootstrap.servers={in_file}\n" if in_file else "")
     plan = plan_of(kind, tmp_path) if kind else None
-    cluster = cluster_of(option, file, 30.0, plan)
+    choice = KafkaChoice(bootstrap_servers=option, config_file=file, timeout_s=30.0)
+    cluster = choice.cluster(plan)
     assert (cluster and cluster.address) == expected
     if expected is None:
         with pytest.raises(MigrationError, match="--bootstrap-servers"):
