@@ -18,6 +18,7 @@ from mutants.planted import MUTANTS as STORE_MUTANTS
 from mutants.planted import Mutant
 from mutants.planted_administration import ADMINISTRATION_MUTANTS
 from mutants.planted_cleaner import CLEANER_MUTANTS
+from mutants.planted_command_line import COMMAND_LINE_MUTANTS
 from mutants.planted_consumer import CONSUMER_MUTANTS
 from mutants.planted_expiry import EXPIRY_MUTANTS
 from mutants.planted_full_disk import FULL_DISK_MUTANTS
@@ -47,6 +48,7 @@ MUTANTS = (
     *HISTORY_MUTANTS,
     *MIGRATION_MUTANTS,
     *CONSUMER_MUTANTS,
+    *COMMAND_LINE_MUTANTS,
 )
 
 ROOT = Path(__file__).parents[2]
