@@ -25,6 +25,7 @@ from mutants.planted_full_disk import FULL_DISK_MUTANTS
 from mutants.planted_guarantees import GUARANTEE_MUTANTS
 from mutants.planted_guards import GUARD_MUTANTS
 from mutants.planted_history import HISTORY_MUTANTS
+from mutants.planted_kafka import KAFKA_MUTANTS
 from mutants.planted_leases import LEASE_MUTANTS
 from mutants.planted_lives import LIFE_MUTANTS
 from mutants.planted_membership import MEMBERSHIP_MUTANTS
@@ -47,6 +48,7 @@ MUTANTS = (
     *GUARD_MUTANTS,
     *HISTORY_MUTANTS,
     *MIGRATION_MUTANTS,
+    *KAFKA_MUTANTS,
     *CONSUMER_MUTANTS,
     *COMMAND_LINE_MUTANTS,
 )
