@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, SupportsIndex, TypeVar
 
 from offsetd_clients.aio.client import AsyncOffsetClient
-from offsetd_clients.aio.concurrency import called
+from offsetd_clients.aio.concurrency import called, sleep
 from offsetd_clients.aio.consumer_keeper import AsyncKeeper
 from offsetd_clients.change_values import Bounds
 from offsetd_clients.consumer.errors import NotAssigned, StartUnknown, fenced_before, fenced_by
@@ -25,6 +25,7 @@ TopicPartitions = tuple[TopicPartition, ...]
 log = logging.getLogger("offsetd_clients.consumer")
 
 _END_S_MAX = 10.0
+_TURN_S = 0.01
 # What is set by a signal's handler in just the wrong moment is seen so late.
 _REST_S_MAX = 1.0
 
@@ -69,6 +70,7 @@ class AsyncConsumer(Generic[Value]):
         self._is_implicit = self.settings.acknowledgement == "implicit"
         self._is_woken = False
         self._look_s = -math.inf  # When the source is to be looked at.
+        self._turn_s = -math.inf  # When others are to get a turn.
         self._monotonic_s = monotonic_s
 
     async def __aenter__(self) -> Self:
@@ -202,7 +204,7 @@ class AsyncConsumer(Generic[Value]):
     def _at_once(self, items_max: int) -> list[Item[Any]]:
         """Items that are there already, if nothing else is to be done first."""
         now_s = self._monotonic_s()
-        if self._is_woken or now_s >= self._look_s:
+        if self._is_woken or now_s >= self._look_s or now_s >= self._turn_s:
             return []
         with self._guard:
             if self._is_implicit:
@@ -232,6 +234,8 @@ class AsyncConsumer(Generic[Value]):
     async def _gathered(self, items_max: int, until_s: float) -> list[Item[Any]]:
         """Does what is to be done until there are items, or it is time."""
         while True:
+            await sleep(0)  # With asyncio, whoever hardly waits keeps others from running.
+            self._turn_s = self._monotonic_s() + _TURN_S
             self._keeper.changed.clear()
             if self._is_woken:
                 self._is_woken = False

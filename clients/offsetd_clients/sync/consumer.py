@@ -16,7 +16,7 @@ from offsetd_clients.consumer.settings import ConsumerSettings
 from offsetd_clients.consumer.source import Item, Source, checked, checked_counts
 from offsetd_clients.errors import OffsetdError
 from offsetd_clients.sync.client import OffsetClient
-from offsetd_clients.sync.concurrency import called
+from offsetd_clients.sync.concurrency import called, sleep
 from offsetd_clients.sync.consumer_keeper import Keeper
 from offsetd_clients.values import CommittedOffset, OffsetToCommit, TopicPartition
 
@@ -26,6 +26,7 @@ TopicPartitions = tuple[TopicPartition, ...]
 log = logging.getLogger("offsetd_clients.consumer")
 
 _END_S_MAX = 10.0
+_TURN_S = 0.01
 # What is set by a signal's handler in just the wrong moment is seen so late.
 _REST_S_MAX = 1.0
 
@@ -70,6 +71,7 @@ class Consumer(Generic[Value]):
         self._is_implicit = self.settings.acknowledgement == "implicit"
         self._is_woken = False
         self._look_s = -math.inf  # When the source is to be looked at.
+        self._turn_s = -math.inf  # When others are to get a turn.
         self._monotonic_s = monotonic_s
 
     def __enter__(self) -> Self:
@@ -203,7 +205,7 @@ class Consumer(Generic[Value]):
     def _at_once(self, items_max: int) -> list[Item[Any]]:
         """Items that are there already, if nothing else is to be done first."""
         now_s = self._monotonic_s()
-        if self._is_woken or now_s >= self._look_s:
+        if self._is_woken or now_s >= self._look_s or now_s >= self._turn_s:
             return []
         with self._guard:
             if self._is_implicit:
@@ -233,6 +235,8 @@ class Consumer(Generic[Value]):
     def _gathered(self, items_max: int, until_s: float) -> list[Item[Any]]:
         """Does what is to be done until there are items, or it is time."""
         while True:
+            sleep(0)  # With asyncio, whoever hardly waits keeps others from running.
+            self._turn_s = self._monotonic_s() + _TURN_S
             self._keeper.changed.clear()
             if self._is_woken:
                 self._is_woken = False
