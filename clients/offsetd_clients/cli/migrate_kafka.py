@@ -278,7 +278,9 @@ def _register_verify(app: typer.Typer, terminal: Terminal) -> None:
             plan = Plan.open(plan_file)
             client = stack.enter_context(connected(address, timeout, terminal))
             sides = _Sides(plan, client, kafka.cluster(plan))
-            source = None if as_planned else sides.source(terminal)
+            # Copies of folders do not change: the plan says what they have.
+            is_copy = plan.source.kind == FOLDERS_KIND
+            source = None if as_planned or is_copy else sides.source(terminal)
             steps.verify_step(terminal, plan, sides.target(), source, allow_ahead=allow_ahead)
 
 
