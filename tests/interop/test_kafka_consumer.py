@@ -328,7 +328,7 @@ class Member(threading.Thread):
             settings=settings(
                 lease=None,
                 heartbeat_interval_s=0.1,
-                session_timeout_s=20.0,
+                session_timeout_s=60.0,
                 # Only what is revoked is committed.
                 auto_commit_interval_s=1000.0,
             ),
