@@ -9,43 +9,29 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 import pytest_asyncio
+from consumer_twins import QUICK, WAIT_S, Lines, Twin
 from offsetd_clients import (
-    AsyncOffsetClient,
-    Bounds,
+    ConsumerFenced,
     GroupState,
+    Item,
+    LeaseTerms,
+    NotAssigned,
     OffsetClient,
     OffsetToCommit,
-    RetryPolicy,
-    TopicPartition,
-    Unavailable,
-)
-from offsetd_clients.aio.consumer import AsyncConsumer
-from offsetd_clients.consumer.errors import (
-    ConsumerFenced,
-    NotAssigned,
     PollIntervalExceeded,
     SourceBroken,
     StartUnknown,
+    TopicPartition,
+    Unavailable,
 )
-from offsetd_clients.consumer.settings import ConsumerSettings, LeaseTerms
-from offsetd_clients.consumer.source import Item, Source
-from offsetd_clients.sync.consumer import Consumer
 from ports import free_ports
 from server_process import ServerProcess, poll
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-WAIT_S = 60
 SETTINGS = {"group.initial.rebalance.delay.ms": 50, "group.min.session.timeout.ms": 500}
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
-QUICK = ConsumerSettings(
-    auto_commit_interval_s=0.1,
-    session_timeout_s=10.0,
-    heartbeat_interval_s=0.1,
-    source_interval_s=0.1,
-    idle_wait_s=0.01,
-)
 MANUAL = attrs.evolve(QUICK, auto_commit_interval_s=None)
 
 
@@ -54,147 +40,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path_factory.mktemp("data"), settings=SETTINGS) as process:
         yield process.wait_until_serving()
         process.stop_well()
-
-
-class Lines(Source[str]):
-    """Partitions in memory: each a list, of which the offset is the index."""
-
-    def __init__(self, **topics: list[int]) -> None:
-        self.ends = {
-            TopicPartition(topic, partition): count
-            for topic, counts in topics.items()
-            for partition, count in enumerate(counts)
-        }
-        self.earliest = 0
-        self.latest_is_known = True
-        self.problem: Exception | None = None
-        self.assigned: list[set[TopicPartition]] = []
-        self.starts: dict[TopicPartition, int] = {}
-
-    def partition_counts(self) -> dict[str, int]:
-        counts: dict[str, int] = {}
-        for each in self.ends:
-            counts[each.topic] = counts.get(each.topic, 0) + 1
-        return counts
-
-    def read(self, topic_partition: TopicPartition, offset: int, items_max: int) -> list[Item[str]]:
-        if self.problem is not None:
-            problem, self.problem = self.problem, None
-            raise problem
-        end = min(self.ends.get(topic_partition, 0), offset + items_max)
-        return [
-            Item(topic_partition, each, each + 1, f"{topic_partition}@{each}", leader_epoch=7)
-            for each in range(max(offset, self.earliest), end)
-        ]
-
-    def bounds(self, topic_partition: TopicPartition) -> Bounds:
-        end = self.ends.get(topic_partition) if self.latest_is_known else None
-        return Bounds(self.earliest, end)
-
-    def assign(self, committed: Any) -> dict[TopicPartition, int]:
-        self.assigned.append(set(committed))
-        return {each: start for each, start in self.starts.items() if each in committed}
-
-
-class Waiting:
-    """A consumer of either kind, as of asyncio: that of threads is asked in a thread."""
-
-    def __init__(self, consumer: Any) -> None:
-        self.it = consumer
-
-    async def next(self) -> Item[str] | None:
-        """None: the iteration has ended."""
-        if isinstance(self.it, Consumer):
-            return await asyncio.to_thread(next, self.it, None)
-        return await anext(self.it, None)
-
-    async def poll(self, items_max: int = 500, timeout_s: float = 0.01) -> list[Item[str]]:
-        return await self._do("poll", items_max, timeout_s=timeout_s)
-
-    async def commit(self, *what: Any) -> None:
-        await self._do("commit", *what)
-
-    async def close(self) -> None:
-        await self._do("close")
-
-    async def take(self, count: int) -> list[str]:
-        """So many items, sorted."""
-        found = [await self.next() for _ in range(count)]
-        return sorted(each.value for each in found if each is not None)
-
-    async def go_on(self) -> None:
-        """Asks until that raises."""
-        async with asyncio.timeout(WAIT_S):
-            while True:
-                await self.poll(1)
-
-    async def until_assigned(self, *topic_partitions: TopicPartition) -> list[Item[str]]:
-        """Asks until it has these; what it was given meanwhile."""
-        found: list[Item[str]] = []
-        async with asyncio.timeout(WAIT_S):
-            while self.it.assignment != set(topic_partitions):
-                found += await self.poll()
-        return found
-
-    async def _do(self, name: str, *arguments: Any, **options: Any) -> Any:
-        method = getattr(self.it, name)
-        if isinstance(self.it, Consumer):
-            return await asyncio.to_thread(method, *arguments, **options)
-        return await method(*arguments, **options)
-
-
-class Twin:
-    """Makes consumers of one kind, each with what it was told, and ends them all."""
-
-    def __init__(self, kind: str, address: str, group: str) -> None:
-        self.kind = kind
-        self.address = address
-        self.group = group
-        self.told: list[tuple[str, ...]] = []
-        self._clients: list[Any] = []
-        self._consumers: list[Waiting] = []
-
-    def client(self, address: str | None = None, timeout_s: float = 30.0) -> Any:
-        kinds = {"aio": AsyncOffsetClient, "sync": OffsetClient}
-        client = kinds[self.kind](address or self.address, retry=RetryPolicy(timeout_s=timeout_s))
-        self._clients.append(client)
-        return client
-
-    def consumer(
-        self,
-        source: Source[str],
-        settings: ConsumerSettings = QUICK,
-        *,
-        name: str = "",
-        client: Any = None,
-        **options: Any,
-    ) -> Waiting:
-        kinds: dict[str, Any] = {"aio": AsyncConsumer, "sync": Consumer}
-
-        def note(what: str) -> Any:
-            return lambda partitions: self.told.append((name, what, *map(str, sorted(partitions))))
-
-        consumer = kinds[self.kind](
-            client or self.client(),
-            self.group,
-            source,
-            settings,
-            **{f"on_{what}": note(what) for what in ("assigned", "revoked", "lost")} | options,
-        )
-        self._consumers.append(Waiting(consumer))
-        return self._consumers[-1]
-
-    async def end(self) -> None:
-        for consumer in self._consumers:
-            try:
-                await consumer.close()
-            except ConsumerFenced:
-                continue
-        for client in self._clients:
-            if isinstance(client, AsyncOffsetClient):
-                await client.close()
-            else:
-                client.close()
 
 
 @pytest_asyncio.fixture(params=["aio", "sync"])
@@ -507,10 +352,8 @@ async def test_one_may_be_closed_while_it_waits_to_be_let_in(
     await first.take(1)
     second = twin.consumer(Lines(a=[100]))
     # The first asks for nothing, so that the second waits.
-    waits = lambda: client.get_group(twin.group).state == GroupState.PREPARING_REBALANCE  # noqa: E731
-    async with asyncio.timeout(WAIT_S):
-        while not await asyncio.to_thread(waits):
-            assert await second.poll() == []
+    while client.get_group(twin.group).state != GroupState.PREPARING_REBALANCE:
+        assert await second.poll() == []
     async with asyncio.timeout(WAIT_S):
         await second.close()
     await first.until_assigned(A0)

@@ -241,6 +241,8 @@ class AsyncConsumer(Generic[Value]):
                 self._is_woken = False
                 return []
             await self._get_on()
+            if self._part.phase not in (Phase.ENTERING, Phase.HOLDING):
+                continue  # There is more to do at once.
             if items := self._at_once(items_max):
                 return items
             now_s = self._monotonic_s()
