@@ -63,16 +63,17 @@ class Move:
             target = cast("Target", self.target)
             return by_id(run(plan, journal, target, options, RateLimit(None)))
 
-    def mirror(self, **options: Any) -> Mirror:
+    def mirror(self, *, has_run: bool = True, **options: Any) -> Mirror:
         following = Mirror(
             self.tree,
             self._layout(),
+            marks_of(self.plan.source),
             cast("Target", self.target),
             MirrorOptions(**options),
             cast("Any", FreeLock()),
         )
         for group in self.plan.groups():
-            following.follow(group, lambda _: True)
+            following.follow(group, lambda _: True, has_run=has_run)
         return following
 
     def cut_over(self, **options: Any) -> dict[str, GroupOutcome]:

@@ -26,6 +26,27 @@ MIGRATION_MUTANTS = (
         caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",
     ),
     Mutant(
+        name="a group that was cut over is mirrored over what is stored here",
+        file=f"{_ZOOKEEPER}/mirror.py",
+        replace="        if self._marks.read(self._tree, [source]):\n",
+        by="        if False:\n",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",
+    ),
+    Mutant(
+        name="a retention of a group's own is overwritten",
+        file=f"{_MIGRATION}/run.py",
+        replace="group.offsets and not has_own:\n",
+        by="group.offsets:\n",
+        caught_by=f"{_TESTS}/test_run.py",
+    ),
+    Mutant(
+        name="without a cluster to ask every offset is within its bounds",
+        file=f"{_MIGRATION}/target.py",
+        replace="        if not found and not self._knows_cluster():\n",
+        by="        if False:\n",
+        caught_by=f"{_TESTS}/test_target.py",
+    ),
+    Mutant(
         name="an offset outside its partition is moved as if it were inside",
         file=f"{_MIGRATION}/differences.py",
         replace="    if bounds is not None and not _is_within(found.offset, bounds):\n",

@@ -18,6 +18,7 @@ from offsetd_clients.cli.connection import (
 from offsetd_clients.cli.options import ReasonOption
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal
 from offsetd_clients.cli.zookeeper_options import ZooKeeperChoice, with_zookeeper
+from offsetd_clients.migration.journal import Step
 from offsetd_clients.migration.target import Target
 from offsetd_clients.migration.zookeeper.cutover import Cutover, CutoverOptions
 from offsetd_clients.migration.zookeeper.mirror import (
@@ -29,7 +30,7 @@ from offsetd_clients.migration.zookeeper.mirror import (
 from offsetd_clients.migration.zookeeper.rollback import Rollback, RollbackOptions
 from offsetd_clients.migration.zookeeper.tree import KazooTree
 
-MIRROR_COLUMNS = ("group", "source_group", "stored", "left", "problem")
+MIRROR_COLUMNS = ("group", "source_group", "stored", "left", "has_moved", "problem")
 
 DisagreementOption = Annotated[
     int,
@@ -80,13 +81,17 @@ def _register_mirror(app: typer.Typer, terminal: Terminal) -> None:
             disagreement_max=disagreement_max, interval_s=interval, allow_partial=allow_partial
         )
         with ExitStack() as stack:
-            plan, _ = steps.entered(stack, terminal, plan_file, address)
+            plan, journal = steps.entered(stack, terminal, plan_file, address)
             session = stack.enter_context(zookeeper.locked(plan))
             client = stack.enter_context(connected(address, timeout, terminal))
             tree = KazooTree(session.client, wait_s=zookeeper.session_timeout_s)
-            following = Mirror(tree, session.layout, Target(client), options, session.lock)
+            following = Mirror(
+                *(tree, session.layout, session.marks, Target(client), options, session.lock)
+            )
             for group in plan.groups():
-                following.follow(group, plan.selection.takes_topic)
+                ran = journal.latest(Step.RUN, group.group_id)
+                has_run = ran is not None and ran.is_done
+                following.follow(group, plan.selection.takes_topic, has_run=has_run)
             try:
                 with terminal.progress("following") as report, _until_signal(following):
                     following.catch_up(report)
@@ -231,5 +236,6 @@ def _followed_row(followed: Followed) -> Row:
         "source_group": followed.source_group_id,
         "stored": followed.stored_count,
         "left": followed.left_count,
+        "has_moved": followed.has_moved,
         "problem": followed.stopped or None,
     }

@@ -229,7 +229,7 @@ _LAYOUT_OPTIONS: dict[str, tuple[Any, Any]] = {
     "topic": _text_option("TOPIC", "For layouts whose values name none."),
     "group": _text_option("GROUP", "For a single znode of all partitions."),
     "last_processed": (
-        Annotated[bool, typer.Option(help="Values are not the next offsets.")],
+        Annotated[bool, typer.Option("--last-processed", help="Values are not the next offsets.")],
         False,
     ),
     "path_pattern": _text_option(

@@ -9,7 +9,13 @@ import attrs
 from offsetd_clients import Bounds, CommittedOffset, OffsetdError, Retention, TopicPartition
 from offsetd_clients.migration.differences import GONE, Difference, State, differences
 from offsetd_clients.migration.journal import Entry, Journal, Step, request_id_of
-from offsetd_clients.migration.outcomes import GroupOutcome, MigrationStopped, Outcome, in_chunks
+from offsetd_clients.migration.outcomes import (
+    GroupOutcome,
+    MigrationStopped,
+    Outcome,
+    counted,
+    in_chunks,
+)
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.rates import RateLimit
 from offsetd_clients.migration.target import Put, Stored, Target, is_groups_own, milliseconds
@@ -21,7 +27,8 @@ _REFUSED_LISTED_MAX = 3
 @attrs.frozen(kw_only=True)
 class RunOptions:
     """`overwrite`: what stands here in these states is replaced. `allow_partial`: what was found
-    of groups with problems is moved. `retention` is set for each group, if `sets_retention`.
+    of groups with problems is moved. `retention` is set for each group that has none of its own, if
+    `sets_retention`.
     `objection` says, of a group that is about to be moved, why it must not be (empty: it may).
     """
 
@@ -104,7 +111,9 @@ class _Runner:
         self.limit.wait(len(puts))
         entry = self._begun(group, entry, chosen)
         request_id = request_id_of(self.plan.plan_id, entry)
-        if self.options.sets_retention and group.offsets:
+        existed = entry.details["existed"]
+        has_own = existed is not None and existed["retention"] is not None
+        if self.options.sets_retention and group.offsets and not has_own:
             self.target.set_retention(group.group_id, self.options.retention, request_id)
         revision = self.target.put(group.group_id, puts, request_id=request_id) if puts else None
         self.journal.finish(entry, {"revision": revision and revision.log_offset})
@@ -142,7 +151,7 @@ class _Runner:
 def refusal(group: PlannedGroup, found: Sequence[Difference], options: RunOptions) -> str:
     """Why a group is not moved, for people; empty: it is."""
     if group.problems and not options.allow_partial:
-        return f"{len(group.problems)} problems: {_listed(map(str, group.problems))}"
+        return f"{counted(group.problems, 'problem')}: {_listed(map(str, group.problems))}"
     against = [
         each
         for each in found
@@ -150,7 +159,7 @@ def refusal(group: PlannedGroup, found: Sequence[Difference], options: RunOption
         or (each.state not in (State.MISSING, State.EQUAL) and each.state not in options.overwrite)
     ]
     if against:
-        return f"{len(against)} offsets: {_listed(map(difference_text, against))}"
+        return f"{counted(against, 'offset')}: {_listed(map(difference_text, against))}"
     return ""
 
 

@@ -8,7 +8,13 @@ import attrs
 
 from offsetd_clients import OffsetdError, Retention, TopicPartition
 from offsetd_clients.migration.journal import Entry, Journal, Step
-from offsetd_clients.migration.outcomes import GroupOutcome, MigrationStopped, Outcome, in_chunks
+from offsetd_clients.migration.outcomes import (
+    GroupOutcome,
+    MigrationStopped,
+    Outcome,
+    counted,
+    in_chunks,
+)
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.run import image_of
 from offsetd_clients.migration.target import Put, Stored, Target, is_groups_own
@@ -59,7 +65,7 @@ def _undone(
     left, changed = _left(_written(entry), stored)
     if changed:
         named = ", ".join(map(str, changed[:3]))
-        problem = f"{len(changed)} offsets were written since the run, as {named}"
+        problem = f"{counted(changed, 'offset')} written since the run, as {named}"
         return _outcome(group, Outcome.REFUSED, problem=problem)
     if not execute:
         return _outcome(group, Outcome.WOULD_UNDO, len(left))

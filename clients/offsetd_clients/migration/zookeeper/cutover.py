@@ -12,7 +12,12 @@ from kazoo.exceptions import KazooException
 
 from offsetd_clients import OffsetdError
 from offsetd_clients.migration.journal import Journal, Step, request_id_of
-from offsetd_clients.migration.outcomes import GroupOutcome, MigrationStopped, Outcome
+from offsetd_clients.migration.outcomes import (
+    GroupOutcome,
+    MigrationStopped,
+    Outcome,
+    counted,
+)
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.target import Target, is_groups_own
 from offsetd_clients.migration.values import FoundGroup, FoundOffset, PlannedGroup
@@ -20,6 +25,7 @@ from offsetd_clients.migration.zookeeper.connection import HeldLock, Marks, sync
 from offsetd_clients.migration.zookeeper.layouts.layout import Layout
 from offsetd_clients.migration.zookeeper.mirror import (
     DISAGREEMENT_MAX_DEFAULT,
+    NOT_RUN,
     Move,
     disagreement_text,
     moves_of,
@@ -76,7 +82,9 @@ class Cutover:
         if mark is not None:
             return self._marked(group, mark.get("plan_id"))
         ran = self.journal.latest(Step.RUN, group.group_id)
-        if ran is not None and self.journal.newest_step(group.group_id) is Step.UNDO:
+        if ran is None or not ran.is_done:
+            return outcome_of(group, Outcome.REFUSED, problem=NOT_RUN)
+        if self.journal.newest_step(group.group_id) is Step.UNDO:
             return outcome_of(group, Outcome.REFUSED, problem="its run was undone: run it again")
         synced(self.client, "/")
         [found] = self.layout.read(tree, [group.source_group_id])
@@ -126,9 +134,9 @@ class Cutover:
 
     def _refusal(self, found: FoundGroup) -> str:
         if found.problems and not self.options.allow_partial:
-            return f"{len(found.problems)} problems, as {found.problems[0]}"
+            return f"{counted(found.problems, 'problem')}, as {found.problems[0]}"
         if found.owners and not self.options.force:
-            return f"{len(found.owners)} owners are alive, as {found.owners[0]}"
+            return f"{counted(found.owners, 'owner')} alive, as {found.owners[0]}"
         if found.owners is None and not (self.options.assume_stopped or self.options.force):
             return "this layout does not tell who is alive: say --assume-stopped if nobody is"
         return ""

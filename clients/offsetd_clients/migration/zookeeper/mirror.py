@@ -25,11 +25,12 @@ from offsetd_clients.migration.target import (
     revisions_of,
 )
 from offsetd_clients.migration.values import FoundGroup, FoundOffset, PlannedGroup
-from offsetd_clients.migration.zookeeper.connection import HeldLock
+from offsetd_clients.migration.zookeeper.connection import HeldLock, Marks
 from offsetd_clients.migration.zookeeper.layouts.layout import Layout
 from offsetd_clients.migration.zookeeper.tree import KazooTree
 
 DISAGREEMENT_MAX_DEFAULT = 10_000
+NOT_RUN = "it was not stored here yet: run first"
 
 
 class Move(StrEnum):
@@ -80,13 +81,21 @@ def _is_newer(found: FoundOffset, stored: CommittedOffset, last: Mirrored | None
 
 @attrs.define
 class Followed:
-    """A group as it goes. `stopped` says why it is followed no further; empty: it is."""
+    """A group as it goes. `stopped` says why it is followed no further; empty: it is.
+
+    `has_moved`: it was cut over, and lives here.
+    """
 
     source_group_id: str
     group_id: str
     stored_count: int = 0
     left_count: int = 0
     stopped: str = ""
+    has_moved: bool = False
+
+    @property
+    def is_followed(self) -> bool:
+        return not (self.stopped or self.has_moved)
 
 
 @attrs.frozen(kw_only=True)
@@ -105,12 +114,14 @@ class Mirror:
         self,
         tree: KazooTree,
         layout: Layout,
+        marks: Marks,
         target: Target,
         options: MirrorOptions,
         lock: HeldLock,
     ) -> None:
         self._tree = tree
         self._layout = layout
+        self._marks = marks
         self._target = target
         self._options = options
         self._lock = lock
@@ -127,10 +138,12 @@ class Mirror:
         """All that are followed, by their ids at the source."""
         return self._groups
 
-    def follow(self, group: PlannedGroup, takes_topic: Callable[[str], bool]) -> None:
-        """From now on this group, too."""
+    def follow(
+        self, group: PlannedGroup, takes_topic: Callable[[str], bool], *, has_run: bool
+    ) -> None:
+        """This group, too; but none that was not run, as nobody has set how long it is kept."""
         source = group.source_group_id
-        self._groups[source] = Followed(source, group.group_id)
+        self._groups[source] = Followed(source, group.group_id, stopped="" if has_run else NOT_RUN)
         self._topics[source] = takes_topic
         self._changed[source] = None
 
@@ -153,14 +166,14 @@ class Mirror:
             changed, self._changed = list(self._changed), {}
         for done, source in enumerate(changed, 1):
             followed = self._groups[source]
-            if not followed.stopped:
+            if followed.is_followed:
                 self._lock.check()
                 self._pass(followed)
             report(done, len(changed), followed.group_id)
 
     def watch(self, report: Callable[[int, int, str], None]) -> None:
         """Passes, for as long as `end` was not called and any group is followed."""
-        while not self._is_ended and not all(each.stopped for each in self._groups.values()):
+        while not self._is_ended and any(each.is_followed for each in self._groups.values()):
             self.catch_up(report)
             with self._condition:
                 if not self._changed and not self._is_ended:
@@ -177,8 +190,12 @@ class Mirror:
             self._condition.notify()
 
     def _pass(self, followed: Followed) -> None:
-        tree = self._tree.watched_by(self._watches[followed.source_group_id])
-        [found] = self._layout.read(tree, [followed.source_group_id])
+        source = followed.source_group_id
+        if self._marks.read(self._tree, [source]):
+            followed.has_moved = True  # What comes there by now is a straggler's.
+            return
+        tree = self._tree.watched_by(self._watches[source])
+        [found] = self._layout.read(tree, [source])
         if found.problems and not self._options.allow_partial:
             followed.stopped = str(found.problems[0])
             return
@@ -186,7 +203,7 @@ class Mirror:
             stored = self._target.stored([followed.group_id])[followed.group_id]
             self._store(followed, found, stored)
         except CommitConflict:
-            self._note(followed.source_group_id)  # Somebody was quicker: it is looked at again.
+            self._note(source)  # Somebody was quicker: it is looked at again.
         except OffsetdError as error:
             if not is_groups_own(error):
                 raise MigrationStopped(f"at group {followed.group_id!r}") from error

@@ -14,7 +14,12 @@ from kazoo.exceptions import KazooException
 
 from offsetd_clients import OffsetdError
 from offsetd_clients.migration.journal import Entry, Journal, Step
-from offsetd_clients.migration.outcomes import GroupOutcome, MigrationStopped, Outcome
+from offsetd_clients.migration.outcomes import (
+    GroupOutcome,
+    MigrationStopped,
+    Outcome,
+    counted,
+)
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.target import Stored, Target
 from offsetd_clients.migration.values import FoundGroup, FoundOffset, PlannedGroup, Problem
@@ -99,12 +104,12 @@ class Rollback:
         if self.options.force:
             return ""
         if found.owners:
-            return f"{len(found.owners)} owners are alive in ZooKeeper, as {found.owners[0]}"
+            return f"{counted(found.owners, 'owner')} alive in ZooKeeper, as {found.owners[0]}"
         here = self.target.group(group.group_id)
         if here is not None and here.members:
-            return f"{len(here.members)} members are alive here, as {here.members[0].member_id}"
+            return f"{counted(here.members, 'member')} alive here, as {here.members[0].member_id}"
         if found.problems:
-            return f"{len(found.problems)} problems, as {found.problems[0]}"
+            return f"{counted(found.problems, 'problem')}, as {found.problems[0]}"
         return ""
 
     def _writes(

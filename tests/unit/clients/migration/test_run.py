@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +75,15 @@ def test_groups_are_stored_with_their_commit_times_and_those_with_problems_are_n
     assert target.retentions == {"a": "never", "b": "never"}
     assert set(of_all(ran(plan, target)).values()) == {Outcome.ALREADY, Outcome.REFUSED}
     assert len(target.request_ids) == 2
+
+
+def test_a_group_that_has_a_retention_of_its_own_keeps_it(tmp_path: Path) -> None:
+    plan, target = plan_of(tmp_path), FakeTarget()
+    target.retentions = {"a": timedelta(days=3), "b": None}
+    ran(plan, target)
+    assert target.retentions == {"a": timedelta(days=3), "b": "never"}
+    undone(plan, target)
+    assert target.retentions == {"a": timedelta(days=3), "b": None}
 
 
 def test_a_dry_run_changes_nothing_and_says_what_would_be(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def test_what_was_written_last_is_moved_and_the_group_is_marked(tmp_path: Path) 
 @pytest.mark.parametrize("path", ["/consumers/g/ids/c-1", "/consumers/g/owners/t/0"])
 def test_it_is_refused_while_owners_are_alive_unless_forced(tmp_path: Path, path: str) -> None:
     move = Move(tmp_path, FakeZooKeeper({**NODES, path: "c-1"})).make_plan()
+    move.run()
     outcomes = move.cut_over()
     assert outcomes["g"].outcome is Outcome.REFUSED
     assert "alive" in outcomes["g"].problem
@@ -56,6 +57,7 @@ def test_where_a_layout_does_not_tell_who_is_alive_somebody_has_to_say_so(tmp_pa
     zookeeper = FakeZooKeeper({"/p/g": "0:5"})
     options = {"root": "/p", "topic": "t"}
     move = Move(tmp_path, zookeeper, layout="packed", options=options).make_plan()
+    move.run()
     assert "--assume-stopped" in move.cut_over()["g"].problem
     assert move.cut_over(assume_stopped=True)["g"].outcome is Outcome.CUT_OVER
     assert offsets_of(move) == {"g": {"t:0": 5}}
@@ -63,6 +65,7 @@ def test_where_a_layout_does_not_tell_who_is_alive_somebody_has_to_say_so(tmp_pa
 
 def test_a_group_that_somebody_writes_to_meanwhile_is_not_marked(tmp_path: Path) -> None:
     move = Move(tmp_path, FakeZooKeeper(NODES)).make_plan()
+    move.run()
     commit = move.zookeeper.commit
 
     def written_meanwhile(operations: list[tuple[str, str, bytes, int]]) -> list[object]:
@@ -78,6 +81,12 @@ def test_a_group_that_somebody_writes_to_meanwhile_is_not_marked(tmp_path: Path)
     move.zookeeper.commit = commit  # type: ignore[method-assign]
     assert move.cut_over()["g"].outcome is Outcome.CUT_OVER
     assert offsets_of(move)["g"]["t:1"] == 60
+
+
+def test_what_was_not_run_is_not_cut_over(tmp_path: Path) -> None:
+    move = Move(tmp_path, FakeZooKeeper(NODES)).make_plan()
+    assert "run first" in move.cut_over()["g"].problem
+    assert (offsets_of(move), move.zookeeper.value(MARKS[0])) == ({}, None)
 
 
 def test_both_sides_far_apart_are_not_cut_over(tmp_path: Path) -> None:

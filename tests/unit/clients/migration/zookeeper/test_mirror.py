@@ -102,6 +102,22 @@ def test_changes_come_here_and_only_groups_that_have_changed_are_read(tmp_path: 
     assert times["t:0"][2] > times["t:1"][2] > T0_MS  # The znodes'.
 
 
+def test_groups_that_have_moved_or_were_not_run_are_not_followed(tmp_path: Path) -> None:
+    zookeeper = FakeZooKeeper({f"{G}/0": "5"})
+    move = Migration(tmp_path, zookeeper).make_plan()
+    following = move.mirror(has_run=False)
+    following.catch_up(nothing)
+    assert ("run first" in following.groups["g"].stopped, offsets_of(move)) == (True, {})
+    move.run()
+    move.cut_over()
+    zookeeper.set(f"{G}/0", "9")  # A straggler's.
+    following = move.mirror()
+    following.catch_up(nothing)
+    followed = following.groups["g"]
+    assert (followed.has_moved, followed.stopped) == (True, "")
+    assert offsets_of(move) == {"g": {"t:0": 5}}
+
+
 def test_a_group_whose_members_are_here_is_followed_no_further(tmp_path: Path) -> None:
     zookeeper = FakeZooKeeper({f"{G}/0": "5", "/consumers/h/offsets/t/0": "6"})
     move = Migration(tmp_path, zookeeper).make_plan()

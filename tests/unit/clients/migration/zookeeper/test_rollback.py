@@ -115,6 +115,7 @@ def test_what_has_no_znode_and_cannot_get_one_is_refused_whole(tmp_path: Path) -
     options = {"root": "/p", "topic": "t"}
     move = Move(tmp_path, FakeZooKeeper({"/p/g": "0:5"}), layout="packed", options=options)
     move.make_plan()
+    move.run()
     move.cut_over(assume_stopped=True)
     move.target.commit("g", "t", 0, 50)
     assert move.roll_back()["g"].outcome is Outcome.ROLLED_BACK
