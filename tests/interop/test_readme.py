@@ -37,9 +37,9 @@ EXCLUDED: Final = {
     "grpcurl ": "a program of others, which the README only points to",
 }
 # Guides that are run, too, and how many steps they have at the least.
-GUIDES: Final = {"resetting-a-group-safely": 5, "python-client": 2}
+GUIDES: Final = {"resetting-a-group-safely": 5, "python-client": 2, "first-consumer": 6}
 # They go on until they are told to end, by Ctrl-C.
-ENDLESS: Final = ("make serve", ".venv/bin/offsetd watch")
+ENDLESS: Final = ("make serve", ".venv/bin/offsetd watch", ".venv/bin/python docs/examples/")
 
 
 @attrs.frozen
