@@ -198,20 +198,23 @@ def _epilog(examples: str) -> str:
 
 def _with_output_option(callback: Callable[..., Any], terminal: Terminal) -> Callable[..., Any]:
     @functools.wraps(callback)
-    def command(*args: Any, output: OutputFormat, **kwargs: Any) -> Any:
-        terminal.output_format = output
+    def command(*args: Any, called: typer.Context, output: OutputFormat, **kwargs: Any) -> Any:
+        terminal.called, terminal.output_format = called, output
         return callback(*args, **kwargs)
 
     signature = inspect.signature(callback)
-    option = inspect.Parameter(
-        "output",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=OutputFormat.TABLE,
-        annotation=OutputOption,
+    kind = inspect.Parameter.KEYWORD_ONLY
+    added = (
+        inspect.Parameter("called", kind, annotation=typer.Context),
+        inspect.Parameter("output", kind, default=OutputFormat.TABLE, annotation=OutputOption),
     )
     # typer reads the signature; a command that has an `output` of its own fails here, early.
     command.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), option]
+        parameters=[*signature.parameters.values(), *added]
     )
-    command.__annotations__ = {**callback.__annotations__, "output": OutputOption}
+    command.__annotations__ = {
+        **callback.__annotations__,
+        "called": typer.Context,
+        "output": OutputOption,
+    }
     return command

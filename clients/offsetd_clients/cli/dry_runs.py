@@ -20,9 +20,11 @@ def check_dry_or_not(*, dry_run: bool, execute: bool) -> None:
         raise typer.BadParameter(f"{DRY_RUN} and {EXECUTE} exclude each other")
 
 
-def told_dry_run(ctx: typer.Context, terminal: Terminal) -> None:
+def told_dry_run(terminal: Terminal) -> None:
     """Says that nothing was changed, and the command that does it: the same one, executed."""
-    terminal.note(f"dry run: nothing was changed. This does it:\n  {executing_line(ctx)}")
+    assert terminal.called is not None, "within a command"
+    line = executing_line(terminal.called)
+    terminal.note(f"dry run: nothing was changed. This does it:\n  {line}")
 
 
 def executing_line(ctx: typer.Context) -> str:

@@ -116,7 +116,6 @@ def register(groups: typer.Typer, terminal: Terminal) -> None:
 
     @groups.command("reset", help=HELP)
     def reset(
-        ctx: typer.Context,
         group_ids: AnyGroupsArgument = None,
         *,
         to_offset: ToOffsetOption = None,
@@ -160,7 +159,7 @@ def register(groups: typer.Typer, terminal: Terminal) -> None:
             done, failures = each_group(targets, lambda each: plan.carry_out(client, each, targets))
         _print(done, terminal, export=export, is_one=len(targets) == 1 and not all_groups)
         if done and not execute:
-            told_dry_run(ctx, terminal)
+            told_dry_run(terminal)
         report_failures(failures, done, address, terminal)
 
 

@@ -136,7 +136,6 @@ def _register_history(groups: typer.Typer, terminal: Terminal) -> None:
 def _register_restore(groups: typer.Typer, terminal: Terminal) -> None:
     @groups.command("restore")
     def restore(
-        ctx: typer.Context,
         group_id: GroupArgument,
         *,
         to_datetime: Annotated[
@@ -172,7 +171,7 @@ def _register_restore(groups: typer.Typer, terminal: Terminal) -> None:
             if not done.changes:
                 terminal.note("nothing to change: the offsets are as they were then")
             elif not execute:
-                told_dry_run(ctx, terminal)
+                told_dry_run(terminal)
 
 
 def _target(time: str | None, revision: int | None) -> datetime | int:

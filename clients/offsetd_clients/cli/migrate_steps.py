@@ -12,6 +12,7 @@ import typer
 
 from offsetd_clients import OffsetdError
 from offsetd_clients.cli.connection import explain
+from offsetd_clients.cli.dry_runs import told_dry_run
 from offsetd_clients.cli.terminal import (
     EXIT_FAILED,
     EXIT_PARTLY,
@@ -228,7 +229,7 @@ def outcome_step(
         drained(terminal, OUTCOME_COLUMNS, rows())
     terminal.note(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     if not execute:
-        terminal.note("nothing was changed: say --execute to do it")
+        told_dry_run(terminal)
     is_partly = len(refused) < sum(counts.values())
     if stopped:
         code = EXIT_PARTLY if is_partly and execute else EXIT_FAILED

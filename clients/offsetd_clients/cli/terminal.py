@@ -14,7 +14,7 @@ from enum import StrEnum
 from io import StringIO
 from itertools import chain
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -67,6 +67,8 @@ class Terminal:
 
     def __init__(self, stdout: TextIO, stderr: TextIO) -> None:
         self.output_format = OutputFormat.TABLE
+        # Typer's context of the command that prints, where there is one.
+        self.called: Any = None
         self._stdout = stdout
         self._stderr = stderr
         self._stdout_is_gone = False
