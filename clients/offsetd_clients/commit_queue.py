@@ -113,6 +113,11 @@ class CommitQueue:
         return bool(self._waiting or self._alone)
 
     @property
+    def has_any(self) -> bool:
+        """Whether any commit has no outcome yet."""
+        return self._count > 0
+
+    @property
     def has_sent(self) -> bool:
         """Whether answers of the stream are missing."""
         return bool(self._sent)

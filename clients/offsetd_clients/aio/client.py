@@ -6,6 +6,7 @@ from typing import Self
 
 from offsetd_clients.aio.admin import AdminCalls
 from offsetd_clients.aio.changes import ChangeCalls
+from offsetd_clients.aio.concurrency import when_gone
 from offsetd_clients.aio.groups import GroupCalls
 from offsetd_clients.aio.history import HistoryCalls
 from offsetd_clients.aio.leases import LeaseCalls
@@ -16,6 +17,10 @@ from offsetd_clients.aio.transport import Channel
 from offsetd_clients.connection import address_of
 from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.security import Security, TlsOptions, Token
+
+
+class Lifetime:
+    """Of a client, and of those that share its connection."""
 
 
 class AsyncOffsetClient(
@@ -56,9 +61,14 @@ class AsyncOffsetClient(
             lambda at: Channel(at, security),
             stream_commits=stream_commits,
         )
+        self._lifetime = Lifetime()
+        when_gone(self._lifetime, self._servers.retire)
 
     def with_retry(self, retry: RetryPolicy) -> Self:
-        """This client over the same connection, with another policy for its calls."""
+        """This client over the same connection, with another policy for its calls.
+
+        Of commits it is another deadline alone: they share the stream, and its tries.
+        """
         other = copy.copy(self)
         other._retry = retry
         return other

@@ -27,7 +27,7 @@ from offsetd_clients.retry import RetryPolicy, is_tried_again
 from offsetd_clients.values import Revision
 
 IDLE_S_MAX = 60.0
-"""So long a stream stays open with nothing to send."""
+"""So long a stream stays open with nothing to send; so often a client that is gone is noticed."""
 _SWEEP_S_MIN = 0.01
 
 HandOn = Callable[[HandedIn, NotCoordinator, str], bool]
@@ -73,6 +73,7 @@ class Commits:
         self._is_stuck = False  # The stream is being ended, since it does not answer.
         self._next_sweep_s = math.inf  # By the policy's clock.
         self._closed = False
+        self._retired = False
         self._wake = Event()  # There is something to send, for whoever sends now.
         self._sweep_wake = Event()
         self._room = Event()
@@ -108,6 +109,13 @@ class Commits:
             return self._take(commit, is_bounded=False)
         except OffsetdError:
             return False
+
+    def retire(self) -> None:
+        """Has it end by itself, some time after the last commit was answered.
+
+        It takes no lock: the garbage collector may call it in the middle of anything.
+        """
+        self._retired = True
 
     def stop(self) -> None:
         """Ends it: what is unanswered, and what comes later, raises `ClientClosed`."""
@@ -165,8 +173,12 @@ class Commits:
             with self._guard:
                 if self._queue.has_work:
                     return True
+                is_over = self._retired and not self._queue.has_any
                 wake = self._wake = Event()
-            await wake.wait()
+            if is_over:
+                self.stop()
+            else:
+                await wake.wait(IDLE_S_MAX)
         return False
 
     async def _stream(self) -> None:

@@ -10,6 +10,7 @@ from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.security import Security, TlsOptions, Token
 from offsetd_clients.sync.admin import AdminCalls
 from offsetd_clients.sync.changes import ChangeCalls
+from offsetd_clients.sync.concurrency import when_gone
 from offsetd_clients.sync.groups import GroupCalls
 from offsetd_clients.sync.history import HistoryCalls
 from offsetd_clients.sync.leases import LeaseCalls
@@ -17,6 +18,10 @@ from offsetd_clients.sync.membership import MembershipCalls
 from offsetd_clients.sync.offsets import OffsetCalls
 from offsetd_clients.sync.servers import Servers
 from offsetd_clients.sync.transport import Channel
+
+
+class Lifetime:
+    """Of a client, and of those that share its connection."""
 
 
 class OffsetClient(
@@ -57,9 +62,14 @@ class OffsetClient(
             lambda at: Channel(at, security),
             stream_commits=stream_commits,
         )
+        self._lifetime = Lifetime()
+        when_gone(self._lifetime, self._servers.retire)
 
     def with_retry(self, retry: RetryPolicy) -> Self:
-        """This client over the same connection, with another policy for its calls."""
+        """This client over the same connection, with another policy for its calls.
+
+        Of commits it is another deadline alone: they share the stream, and its tries.
+        """
         other = copy.copy(self)
         other._retry = retry
         return other

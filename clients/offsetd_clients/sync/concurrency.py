@@ -1,14 +1,15 @@
 """What code that is written once for both clients waits with; here: threads'.
 
 `sleep`, `called` (a function of the user's), `spawn` (work in the background, to be joined),
-`Lock`, `Event` and `Condition`, whose waits may have a bound, a `Future` and `result_of` it, and
-`Guard` for state that is changed without waiting. The twin in `aio` offers the same names for
-asyncio.
+`Lock`, `Event` and `Condition`, whose waits may have a bound, a `Future` and `result_of` it,
+`Guard` for state that is changed without waiting, and `when_gone`. The twin in `aio` offers the
+same names for asyncio.
 """
 
 import concurrent.futures
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -64,6 +65,11 @@ class Event:
         """Whether it is set; at the longest `timeout_s` from now."""
         with self._condition:
             return self._condition.wait_for(self.is_set, timeout_s)
+
+
+def when_gone(owner: object, function: Callable[[], None]) -> None:
+    """Calls a function when nobody has the owner any more. It must not wait, nor know the owner."""
+    weakref.finalize(owner, function).atexit = False
 
 
 class Task:

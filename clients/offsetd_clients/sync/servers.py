@@ -73,6 +73,11 @@ class Servers:
         """Where commits of a group are handed in."""
         return self._commits_at(self._owners.address_of(group_id))
 
+    def retire(self) -> None:
+        """What runs in the background ends by itself, when it has nothing more to do."""
+        for each in list(self._commits.values()):
+            each.retire()
+
     def close(self) -> None:
         """Ends all that is going on; it, and all that comes later, raises `ClientClosed`."""
         try:

@@ -454,3 +454,28 @@ async def test_a_client_that_was_closed_in_a_callback_waits_for_nobody(
     closed = threading.Event()
     future.add_done_callback(lambda _: (client.close(), closed.set()))
     assert await asyncio.to_thread(closed.wait, WAIT_S)
+
+
+async def test_threads_of_a_client_that_nobody_has_any_more_end_when_all_is_answered(
+    fake_server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sync_commits, "IDLE_S_MAX", 0.01)
+    go_on = threading.Event()
+
+    def answer(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        assert go_on.wait(WAIT_S)
+        yield from answer_all(messages, context)
+
+    def threads() -> list[str]:
+        return [each.name for each in threading.enumerate() if each.name.startswith("offsetd ")]
+
+    def hand_in() -> list[Any]:
+        client = OffsetClient(fake_server.address).with_retry(policy())
+        return [client.commit_soon("g", {WHERE: each}) for each in range(3)]
+
+    fake_server.answer_stream = answer
+    futures = await asyncio.to_thread(hand_in)
+    assert len(threads()) == 2
+    go_on.set()
+    assert [await outcome(each) for each in futures] == [Revision(7, each) for each in range(3)]
+    await poll(lambda: not threads())
