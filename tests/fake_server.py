@@ -41,6 +41,8 @@ class FakeServer:
     requests: list[Any] = attrs.field(factory=list)
     timeouts_s: list[float] = attrs.field(factory=list)
     asked: Event = attrs.field(factory=Event)
+    answer_each: Callable[[Any], Message] | None = None
+    """Answers every call, from its request; None: the script does."""
     messages: list[Any] = attrs.field(factory=list)
     answer_stream: Callable[..., Iterator[Message]] | None = None
     """Answers StreamCommits, from an iterator over its messages; None: it is not known."""
@@ -60,7 +62,9 @@ class FakeServer:
         self.requests.append(request)
         self.timeouts_s.append(context.time_remaining())
         self.asked.set()
-        answer = self.script[method].pop(0)
+        answer: Any = self.answer_each and self.answer_each(request)
+        if answer is None:
+            answer = self.script[method].pop(0)
         if callable(answer):
             answer = answer(context)
         if isinstance(answer, Status):
