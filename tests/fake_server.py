@@ -40,6 +40,7 @@ class FakeServer:
     script: dict[str, list[Message | Callable[..., Message]]] = attrs.field(factory=dict)
     requests: list[Any] = attrs.field(factory=list)
     timeouts_s: list[float] = attrs.field(factory=list)
+    metadata: list[dict[str, Any]] = attrs.field(factory=list)
     asked: Event = attrs.field(factory=Event)
     answer_each: Callable[[Any], Message] | None = None
     """Answers every call, from its request; None: the script does."""
@@ -60,6 +61,7 @@ class FakeServer:
 
     def answer(self, method: str, request: Message, context: grpc.ServicerContext) -> Message:
         self.requests.append(request)
+        self.metadata.append(dict(context.invocation_metadata()))
         self.timeouts_s.append(context.time_remaining())
         self.asked.set()
         answer: Any = self.answer_each and self.answer_each(request)

@@ -26,8 +26,8 @@ from offsetd_clients import (
 )
 from offsetd_clients.aio import commits as aio_commits
 from offsetd_clients.sync import commits as sync_commits
+from patience import PATIENCE_SECONDS as WAIT_S
 
-WAIT_S = 60.0
 WHERE = TopicPartition("orders", 0)
 Response = offset_service_pb2.StreamCommitsResponse
 Connect = Callable[..., Any]

@@ -20,8 +20,8 @@ from offsetd_clients import (
 )
 from offsetd_clients.errors import Failure
 from offsetd_clients.owners import HOPS_MAX, Owners, group_of
+from patience import PATIENCE_SECONDS
 
-WAIT_S = float(os.environ.get("OFFSETD_TEST_PATIENCE_SECONDS", "60"))
 WHERE = TopicPartition("orders", 0)
 REVISION = types_pb2.Revision(log_partition=7, log_offset=1)
 COMMITTED = offset_service_pb2.CommitOffsetsResponse(revision=REVISION)
@@ -30,7 +30,7 @@ Failed = Callable[..., Status]
 
 
 def policy() -> RetryPolicy:
-    return RetryPolicy(timeout_s=WAIT_S, wait_initial_s=0.001, wait_max_s=0.01)
+    return RetryPolicy(timeout_s=PATIENCE_SECONDS, wait_initial_s=0.001, wait_max_s=0.01)
 
 
 def not_here(failed: Failed, address: str = "") -> Status:
