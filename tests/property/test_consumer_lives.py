@@ -123,6 +123,7 @@ async def live(seed: int, steps: list[tuple[str, int]]) -> None:
         await worker.close()
     background.pop().cancel()
     assert world.is_done()
+    assert not world.problems
 
 
 @settings(max_examples=1500 if NIGHTLY else 40)
@@ -150,7 +151,7 @@ def test_new_partitions_are_had_as_soon_as_they_are_seen() -> None:
         )
         worker = Worker(world, slow)
         worker.start()
-        await asyncio.sleep(100.0)
+        await asyncio.sleep(110.0)  # In the middle between two heartbeats.
         assert world.is_done()
         world.add("topic-0", 1, 1)
         await asyncio.sleep(0.9)  # Looked at after 0.2 s; then some calls, of 15 ms at most each.
