@@ -27,6 +27,7 @@ from offsetd_clients import (
     RetryPolicy,
     Revision,
     TopicPartition,
+    commit_queue,
 )
 
 if TYPE_CHECKING:
@@ -170,15 +171,22 @@ async def test_each_commit_has_one_outcome_and_it_is_true(kind: Any, round_: int
 @pytest.mark.parametrize("kind", [OffsetClient, AsyncOffsetClient])
 @pytest.mark.parametrize("round_", range(ROUNDS))
 async def test_commits_are_applied_in_the_order_in_which_they_were_handed_in(
-    kind: Any, round_: int
+    kind: Any, round_: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also those that are too large for a stream."""
+    monkeypatch.setattr(commit_queue, "COMMIT_BYTES_MAX", 200)
     seed = random.SystemRandom().getrandbits(32)
     print(f"seed {seed}")
+    chance = random.Random(seed)
     policy = RetryPolicy(timeout_s=WAIT_S, try_timeout_s=0.3, wait_initial_s=0.001, wait_max_s=0.01)
     with serving() as server:
         drawn = draw(server, seed, [server.address], is_busy=False)
         async with EitherClient(kind(server.address, retry=policy)) as client:
-            futures = [await client.commit_soon("g", {WHERE: each}) for each in range(COMMITS)]
+            futures = []
+            for offset in range(COMMITS):
+                metadata = "x" * 200 if chance.random() < 0.03 else ""
+                to_commit = OffsetToCommit(offset, metadata=metadata)
+                futures.append(await client.commit_soon("g", {WHERE: to_commit}))
             async with asyncio.timeout(WAIT_S):
                 told = [await outcome(each) for each in futures]
     assert drawn.applied == {"g": [*range(COMMITS)]}

@@ -311,6 +311,34 @@ async def test_a_large_commit_is_a_call_of_its_own(
     assert offsets_in(fake_server) == [3]
 
 
+async def test_a_large_commit_ends_the_stream_and_what_comes_behind_it_waits(
+    fake_server: FakeServer, connect: Connect
+) -> None:
+    revision = types_pb2.Revision(log_partition=7, log_offset=1)
+    order: list[str] = []
+
+    def answer(messages: Iterator[Any], _context: Any) -> Iterator[Any]:
+        for message in messages:
+            order.extend(each.commit.group_id for each in message.commits)
+            yield Response(results=map(committed, message.commits))
+
+    def answer_alone(_context: Any) -> Any:
+        order.append("large")
+        return offset_service_pb2.CommitOffsetsResponse(revision=revision)
+
+    fake_server.answer_stream = answer
+    fake_server.will_answer("CommitOffsets", answer_alone, answer_alone)
+    large = {TopicPartition("t" * 200, each): each for each in range(2000)}
+    async with connect(fake_server.address, retry=policy()) as client:
+        futures = [
+            await client.commit_soon(each, large if each == "large" else {WHERE: 1})
+            for each in ("a", "b", "large", "c", "large", "d")
+        ]
+        for future in futures:
+            await outcome(future)
+    assert order == ["a", "b", "large", "c", "large", "d"]
+
+
 async def test_messages_become_smaller_until_the_server_takes_them(
     fake_server: FakeServer, connect: Connect, failed: Callable[..., Status]
 ) -> None:
