@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import attrs
@@ -300,7 +301,9 @@ def test_what_the_source_has_now_may_take_a_rebalance(
 
 
 def lease(epoch: int) -> Lease:
-    return Lease(holder="me", epoch=epoch, ttl=None, grant_time=None, expire_time=None)  # type: ignore[arg-type]
+    return Lease(
+        holder="me", epoch=epoch, ttl=timedelta(seconds=8), grant_time=None, expire_time=None
+    )
 
 
 def leased() -> LeasePart:

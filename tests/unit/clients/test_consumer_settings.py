@@ -29,6 +29,6 @@ def test_what_cannot_work_is_refused(given: dict[str, Any], says: str) -> None:
 
 
 def test_what_can_work_is_taken() -> None:
-    settings = ConsumerSettings(start=lambda _: 7, assignors=["range", "sticky"])  # type: ignore[arg-type]
+    settings = ConsumerSettings(start=lambda _: 7, assignors=("range", "sticky"))
     assert settings.assignors == ("range", "sticky")
     assert ConsumerSettings(auto_commit_interval_s=None).auto_commit_interval_s is None
