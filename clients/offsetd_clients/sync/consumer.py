@@ -9,7 +9,13 @@ from types import TracebackType
 from typing import Any, Generic, Self, SupportsIndex, TypeVar
 
 from offsetd_clients.change_values import Bounds
-from offsetd_clients.consumer.errors import NotAssigned, StartUnknown, fenced_before, fenced_by
+from offsetd_clients.consumer.errors import (
+    ConsumerFenced,
+    NotAssigned,
+    StartUnknown,
+    fenced_before,
+    fenced_by,
+)
 from offsetd_clients.consumer.part import FENCED, Phase
 from offsetd_clients.consumer.positions import Backlog, Position
 from offsetd_clients.consumer.settings import ConsumerSettings
@@ -141,9 +147,11 @@ class Consumer(Generic[Value]):
             self._lose_or_say_so()
         try:
             self._keeper.commit(offsets)
-        except FENCED as error:
+        except (ConsumerFenced, *FENCED) as error:
             if self._part.phase is Phase.LOST:
                 self._lose_or_say_so()
+            if isinstance(error, ConsumerFenced):
+                raise
             raise fenced_by(error, ()) from error
 
     def seek(self, topic_partition: TopicPartition, offset: SupportsIndex) -> None:
