@@ -359,12 +359,13 @@ class AsyncConsumer(Generic[Value]):
             if self.settings.auto_commit_interval_s is not None:
                 await self._keeper.commit(None)
         except OffsetdError as error:
-            log.warning("group %s: revoked before committed: %s", self.group_id, error)
             problem = error
         with self._guard:
             if not self._part.begin_revoke():
                 return  # They were lost.
             topic_partitions = self._part.topic_partitions
+        if problem is not None:
+            log.warning("group %s: revoked before committed: %s", self.group_id, problem)
         try:
             await self._tell(self._on_revoked, topic_partitions)
         finally:
