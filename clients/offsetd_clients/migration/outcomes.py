@@ -1,12 +1,14 @@
 """What a step came to, group by group."""
 
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from enum import StrEnum
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import attrs
 
 from offsetd_clients.migration.values import FoundOffset, MigrationError
+
+_LISTED_MAX: Final = 3
 
 
 class Outcome(StrEnum):
@@ -38,6 +40,12 @@ class GroupOutcome:
 def counted(things: Sized, name: str) -> str:
     """How many, for people: `1 owner`, `2 owners`."""
     return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
+
+
+def listed(texts: Sequence[str]) -> str:
+    """The first few, for people."""
+    more = len(texts) - _LISTED_MAX
+    return "; ".join(texts[:_LISTED_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
 class MigrationStopped(MigrationError):

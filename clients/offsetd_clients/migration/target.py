@@ -23,6 +23,7 @@ from offsetd_clients import (
     TopicPartition,
 )
 from offsetd_clients.migration.differences import GONE
+from offsetd_clients.migration.outcomes import listed
 from offsetd_clients.migration.values import FoundOffset, MigrationError
 
 Stored = dict[TopicPartition, CommittedOffset]
@@ -123,6 +124,22 @@ class Target:
             self.client.delete_group(group_id, reason=self._reason)
         except GroupNotFound:
             return
+
+
+def alive_here(target: Target, group_id: str) -> str:
+    """Who may be writing to the group here now: its members, or who holds its lease; or nobody.
+
+    Raises OffsetdError.
+    """
+    group = target.group(group_id)
+    if group is None:
+        return ""
+    if group.members:
+        names = [f"{each.client_id} at {each.client_host}" for each in group.members]
+        return f"it has members here: {listed(names)}"
+    if group.lease is not None and group.lease.expire_time is not None:
+        return f"{group.lease.holder} holds its lease here"
+    return ""
 
 
 def is_groups_own(error: OffsetdError) -> bool:

@@ -14,8 +14,14 @@ import attrs
 from offsetd_clients import Bounds, OffsetdError, OffsetToCommit, TopicPartition
 from offsetd_clients.migration.journal import Journal, Step
 from offsetd_clients.migration.kafka.cluster import ClusterFailed, ClusterGroup, KafkaCluster
-from offsetd_clients.migration.kafka.targets import listed
-from offsetd_clients.migration.outcomes import GroupOutcome, MigrationStopped, Outcome, in_chunks
+from offsetd_clients.migration.outcomes import (
+    GroupOutcome,
+    MigrationStopped,
+    Outcome,
+    in_chunks,
+    listed,
+)
+from offsetd_clients.migration.target import alive_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,7 +74,7 @@ def moves_back(
     def moves(groups: Sequence[PlannedGroup]) -> list[Move]:
         try:
             stored = target.stored(each.group_id for each in groups)
-            alive = ["" if force else _alive_here(target, each.group_id) for each in groups]
+            alive = ["" if force else alive_here(target, each.group_id) for each in groups]
         except OffsetdError as error:
             raise MigrationStopped("the server does not say what is stored") from error
         return [
@@ -106,18 +112,6 @@ def moves_there(groups: Sequence[PlannedGroup]) -> list[Move]:
         )
         for each in groups
     ]
-
-
-def _alive_here(target: Target, group_id: str) -> str:
-    group = target.group(group_id)
-    if group is None:
-        return ""
-    if group.members:
-        names = [f"{each.client_id} at {each.client_host}" for each in group.members]
-        return f"it has members here: {listed(names)}"
-    if group.lease is not None and group.lease.expire_time is not None:
-        return f"{group.lease.holder} holds its lease here"
-    return ""
 
 
 def write_back(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 from offsetd_clients import Bounds, CommittedOffset, OffsetClient, TopicPartition
 from offsetd_clients.migration.differences import GONE
 from offsetd_clients.migration.kafka.cluster import ClusterFailed
+from offsetd_clients.migration.outcomes import listed
 from offsetd_clients.migration.target import Stored, Target
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
     from offsetd_clients.migration.kafka.cluster import ClusterOffset, KafkaCluster
     from offsetd_clients.migration.values import PlannedGroup
-
-_LISTED_MAX = 3
 
 
 class BoundedTarget(Target):
@@ -93,12 +92,6 @@ def objection_by_plan(planned: PlannedGroup) -> str:
     if planned.owners is None:
         return "whether it has members could not be read"
     return f"it had {listed(planned.owners)}" if planned.owners else ""
-
-
-def listed(texts: Sequence[str]) -> str:
-    """The first few, for people."""
-    more = len(texts) - _LISTED_MAX
-    return "; ".join(texts[:_LISTED_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _committed(found: ClusterOffset) -> CommittedOffset:
