@@ -307,8 +307,9 @@ def _register_rollback(app: typer.Typer, terminal: Terminal) -> None:
     ) -> None:
         """Set a plan's groups at the cluster to what is stored here by now.
 
-        Refused for groups that have members there, and where the cluster has something else than
-        the plan found. What is stored here stays. Exits with 3 if some groups were refused.
+        Refused for groups that no run has moved here or that have members, and where the cluster
+        has something else than the plan found. What is stored here stays. Exits with 3 if some
+        groups were refused.
 
         Examples:
         offsetd migrate kafka rollback plan.jsonl
@@ -328,7 +329,7 @@ def _register_rollback(app: typer.Typer, terminal: Terminal) -> None:
                 plan,
                 journal,
                 some_cluster(sides.cluster),
-                moves_back(Target(client), force=force),
+                moves_back(plan, journal, Target(client), force=force),
                 options,
                 RateLimit(rate),
             )

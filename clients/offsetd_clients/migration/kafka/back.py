@@ -64,12 +64,14 @@ class BackOptions:
 
 
 def moves_back(
-    target: Target, *, force: bool = False
+    plan: Plan, journal: Journal, target: Target, *, force: bool = False
 ) -> Callable[[Sequence[PlannedGroup]], list[Move]]:
-    """The cluster gets what is stored here by now, where it has what the plan found.
+    """The cluster gets what is stored here by now of the groups that a run has moved here.
 
-    What is stored no more here stays as it is there. `force`: also while consumers are alive here.
+    Only topics that the plan takes, and only where the cluster has what the plan found. What is
+    stored no more here stays as it is there. `force`: also while consumers are alive here.
     """
+    takes = plan.selection.takes_topic
 
     def moves(groups: Sequence[PlannedGroup]) -> list[Move]:
         try:
@@ -86,14 +88,27 @@ def moves_back(
                         found.offset, leader_epoch=found.leader_epoch, metadata=found.metadata
                     )
                     for where, found in stored[each.group_id].items()
+                    if takes(where.topic)
                 },
                 expected={found.topic_partition: found.offset for found in each.offsets},
-                objection=objection,
+                objection=_not_moved_here(journal, each.group_id) or somebody,
             )
-            for each, objection in zip(groups, alive, strict=True)
+            for each, somebody in zip(groups, alive, strict=True)
         ]
 
     return moves
+
+
+def _not_moved_here(journal: Journal, group_id: str) -> str:
+    """Why what is stored here is none of the plan's: no run has put it here, or it was undone."""
+    ran = journal.latest(Step.RUN, group_id)
+    if ran is None:
+        return "no run of this plan has moved it here"
+    if not ran.is_done:
+        return "the run of this plan has not moved it here to its end: run it again"
+    if journal.newest_step(group_id) is Step.UNDO:
+        return "its run was undone"
+    return ""
 
 
 def moves_there(groups: Sequence[PlannedGroup]) -> list[Move]:

@@ -99,22 +99,36 @@ def cluster_as_planned() -> FakeCluster:
     return FakeCluster(groups={"a": {P0: 10, P1: 20}, "b": {P0: 30}})
 
 
+def moved_here(plan: Plan, *group_ids: str) -> None:
+    """As a run leaves it."""
+    note(plan, Step.RUN, *(group_ids or [each.group_id for each in plan.groups()]))
+
+
+def note(plan: Plan, step: Step, *group_ids: str, is_done: bool = True) -> None:
+    with Journal.open(plan.path, plan.plan_id) as journal:
+        for group_id in group_ids:
+            entry = journal.begin(step, group_id, None)
+            if is_done:
+                journal.finish(entry, None)
+
+
 def rolled_back(
     plan: Plan, cluster: FakeCluster, target: FakeTarget, **options: Any
 ) -> dict[str, GroupOutcome]:
     ours: Any = target
-    return written(plan, cluster, moves_back(ours), **options)
+    return written(plan, cluster, lambda journal: moves_back(plan, journal, ours), **options)
 
 
 def written(plan: Plan, cluster: Any, moves: Any, **options: Any) -> dict[str, GroupOutcome]:
     chosen = BackOptions(**{"execute": True, **options})
     with Journal.open(plan.path, plan.plan_id) as journal:
-        outcomes = write_back(plan, journal, cluster, moves, chosen, RateLimit(None))
+        outcomes = write_back(plan, journal, cluster, moves(journal), chosen, RateLimit(None))
         return {each.source_group_id: each for each in outcomes}
 
 
 def test_the_cluster_gets_what_is_here_and_keeps_what_is_no_more_here(tmp_path: Path) -> None:
     plan, cluster = plan_of(tmp_path, b="renamed"), cluster_as_planned()
+    moved_here(plan)
     target = target_of(a={P0: 15, TopicPartition("t", 2): 1}, renamed={P0: 35})
     outcomes = rolled_back(plan, cluster, target)
     assert {each.outcome for each in outcomes.values()} == {Outcome.ROLLED_BACK}
@@ -132,6 +146,7 @@ def test_the_cluster_gets_what_is_here_and_keeps_what_is_no_more_here(tmp_path: 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
     plan, cluster = plan_of(tmp_path), cluster_as_planned()
+    moved_here(plan)
     outcomes = rolled_back(plan, cluster, target_of(a={P0: 15}, b={P0: 30}), execute=False)
     assert (outcomes["a"].outcome, outcomes["a"].offset_count) == (Outcome.WOULD_ROLL_BACK, 1)
     assert (outcomes["b"].outcome, cluster.writes) == (Outcome.ALREADY, 0)
@@ -155,15 +170,51 @@ def test_a_group_that_something_stands_against_is_refused_as_a_whole(
     tmp_path: Path, changes: dict[str, Any], problem: str
 ) -> None:
     plan, cluster = plan_of(tmp_path), attrs.evolve(cluster_as_planned(), **changes)
+    moved_here(plan)
     outcomes = rolled_back(plan, cluster, target_of(a={P0: 15, P1: 25}))
     assert (outcomes["a"].outcome, outcomes["a"].problem) == (Outcome.REFUSED, problem)
     assert cluster.writes == 0
+
+
+@pytest.mark.parametrize(
+    ("steps", "problem"),
+    [
+        ((), "no run of this plan has moved it here"),
+        (
+            ((Step.RUN, False),),
+            "the run of this plan has not moved it here to its end: run it again",
+        ),
+        (((Step.RUN, True), (Step.UNDO, True)), "its run was undone"),
+    ],
+)
+def test_what_no_run_has_moved_here_does_not_go_to_the_cluster(
+    tmp_path: Path, steps: tuple[tuple[Step, bool], ...], problem: str
+) -> None:
+    plan, cluster, target = plan_of(tmp_path), cluster_as_planned(), target_of(a={P0: 90})
+    for step, is_done in steps:
+        note(plan, step, "a", is_done=is_done)
+    outcomes = rolled_back(plan, cluster, target)
+    assert (outcomes["a"].outcome, outcomes["a"].problem) == (Outcome.REFUSED, problem)
+    assert cluster.writes == 0
+    note(plan, Step.RUN, "a")
+    assert rolled_back(plan, cluster, target)["a"].outcome is Outcome.ROLLED_BACK
+
+
+def test_topics_that_the_plan_leaves_out_stay_as_they_are_at_the_cluster(tmp_path: Path) -> None:
+    path, other = tmp_path / "plan", TopicPartition("other", 0)
+    write_plan(path, FakeSource(list(GROUPS)), Selection(exclude_topics=("other",)), created_ms=0)
+    plan, cluster = Plan.open(path), cluster_as_planned()
+    moved_here(plan)
+    outcomes = rolled_back(plan, cluster, target_of(a={P0: 15, other: 1}))
+    assert outcomes["a"].offset_count == 1
+    assert cluster.groups["a"] == {P0: 15, P1: 20}
 
 
 def test_what_the_cluster_lost_since_is_written_and_what_moved_there_only_if_it_may_be(
     tmp_path: Path,
 ) -> None:
     plan, target = plan_of(tmp_path), target_of(a={P0: 15}, b={P0: 35})
+    moved_here(plan)
     cluster = FakeCluster(groups={"b": {P0: 31}})
     outcomes = rolled_back(plan, cluster, target)
     assert [each.outcome for each in outcomes.values()] == [Outcome.ROLLED_BACK, Outcome.REFUSED]
@@ -174,7 +225,7 @@ def test_what_the_cluster_lost_since_is_written_and_what_moved_there_only_if_it_
 def test_groups_of_ours_go_only_where_nothing_else_is(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, a="new")
     cluster = FakeCluster(groups={"a": {P0: 1}, "b": {P0: 29}})
-    outcomes = written(plan, cluster, moves_there, step=Step.RUN)
+    outcomes = written(plan, cluster, lambda _: moves_there, step=Step.RUN)
     assert (outcomes["a"].outcome, outcomes["b"].outcome) == (Outcome.MIGRATED, Outcome.REFUSED)
     assert outcomes["b"].problem == "1 offsets: t:0 is 29 there, not absent as planned"
     assert cluster.groups == {"a": {P0: 1}, "b": {P0: 29}, "new": {P0: 10, P1: 20}}
@@ -184,6 +235,7 @@ def test_what_a_broker_refuses_of_a_group_is_told_and_another_try_finishes_it(
     tmp_path: Path,
 ) -> None:
     plan, target = plan_of(tmp_path), target_of(a={P0: 15, P1: 25}, b={P0: 35})
+    moved_here(plan)
     cluster = cluster_as_planned()
     cluster.refused = {P1}
     outcomes = rolled_back(plan, cluster, target)
@@ -196,6 +248,7 @@ def test_what_a_broker_refuses_of_a_group_is_told_and_another_try_finishes_it(
 
 def test_where_nobody_answers_nothing_more_is_tried(tmp_path: Path) -> None:
     plan, cluster = plan_of(tmp_path), cluster_as_planned()
+    moved_here(plan)
     cluster.is_silent = True
     with pytest.raises(MigrationStopped, match="'a'"):
         rolled_back(plan, cluster, target_of(a={P0: 15}, b={P0: 35}))
@@ -209,6 +262,7 @@ def test_killed_between_any_two_offsets_and_run_again_it_ends_in_the_same_state(
         folder = tmp_path / str(moment)
         folder.mkdir()
         plan, cluster = plan_of(folder), cluster_as_planned()
+        moved_here(plan)
         cluster.kills = KillSwitch(moment)
         was_killed = False
         with monkeypatch.context() as patched:
