@@ -229,19 +229,27 @@ class KafkaSource:
         return False
 
     def _receive(self, messages_max: int) -> None:
-        """Takes what has arrived, of whichever partitions."""
+        """Takes what has arrived, of whichever partitions. Raises the first failure among it.
+
+        That is after all is taken: librdkafka gives nothing twice to who goes on afterwards.
+        """
+        failures: list[Exception] = []
         for message in self._consumer.consume(messages_max, timeout=0):
             error = message.error()
             if error is not None:
-                self._note_error(message, error)
+                failure = self._noted(message, error)
+                failures += [failure] if failure else []
                 continue
             topic_partition = TopicPartition(message.topic() or "", message.partition() or 0)
             buffer = self._buffers.get(topic_partition)
             if buffer is not None:
                 buffer.append(message)
                 self._buffered_count += 1
+        if failures:
+            raise failures[0]
 
-    def _note_error(self, message: Message, error: KafkaError) -> None:
+    def _noted(self, message: Message, error: KafkaError) -> Exception | None:
+        """What is to be raised for what librdkafka says; None: it goes on."""
         match error.code():
             case KafkaError._PARTITION_EOF | KafkaError.GROUP_AUTHORIZATION_FAILED:
                 pass  # Kafka has no group of ours: librdkafka only asks where one would be.
@@ -250,11 +258,12 @@ class KafkaSource:
                 if topic_partition in self._next:
                     self._gone.add(topic_partition)
             case KafkaError.UNKNOWN_TOPIC_OR_PART | KafkaError.UNKNOWN_TOPIC_ID:
-                raise TopicMissing(f"Kafka has no topic {message.topic()} any more")
+                return TopicMissing(f"Kafka has no topic {message.topic()} any more")
             case _ if error.fatal() or not _is_passing(error):
-                raise KafkaException(error)
+                return KafkaException(error)
             case _:
                 _LOGGER.warning("Kafka: %s", error.str())
+        return None
 
     def _leave(self, topic_partition: TopicPartition, offset: int) -> NoReturn:
         """Kafka does not have what comes next."""

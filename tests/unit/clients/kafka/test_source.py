@@ -218,6 +218,24 @@ def test_what_it_does_not_get_over_is_raised(
         source.read(P0, 0, 10)
 
 
+def test_what_arrived_behind_a_failure_is_given_to_who_reads_on(fake: FakeConsumer) -> None:
+    source = source_of(fake)
+    source.assign({P0: None, P1: None})
+    source.read(P0, 0, 10)
+    source.read(P1, 0, 10)
+    fake.arrive(P0, 0)
+    fake.fail(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    fake.arrive(P1, 0)
+    fake.fail(KafkaError.UNKNOWN_TOPIC_OR_PART)
+    fake.arrive(P0, 1, 2)
+    with pytest.raises(KafkaException):  # The first one.
+        source.read(P0, 0, 10)
+    fake.arrive(P0, 3)
+    assert offsets(source, P0, 0) == [0, 1, 2]
+    assert offsets(source, P0, 3) == [3]
+    assert offsets(source, P1, 0) == [0]
+
+
 @pytest.mark.parametrize("code", [KafkaError._PARTITION_EOF, KafkaError.GROUP_AUTHORIZATION_FAILED])
 def test_the_end_of_a_partition_and_a_group_that_is_not_used_are_no_errors(
     fake: FakeConsumer, caplog: pytest.LogCaptureFixture, code: int
