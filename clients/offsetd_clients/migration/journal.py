@@ -28,6 +28,10 @@ class Step(StrEnum):
     UNDO = "undo"
 
 
+NOT_MARKED = {"marked": False}
+"""The result of a cutover that came to nothing: the group lives at its source still."""
+
+
 class JournalBusy(MigrationError):
     """Another process works with the plan."""
 
@@ -40,8 +44,7 @@ class BadJournal(MigrationError):
 class Entry:
     """The newest word on a group: a step that was begun, or is done.
 
-    `position` is where its line stands; `details` has what was begun with (the images before), and
-    `result` what came of it.
+    `details` has what was begun with (the images before), and `result` what came of it.
     """
 
     step: Step
@@ -110,6 +113,22 @@ class Journal:
     def newest_step(self, group_id: str) -> Step | None:
         """What was begun last with a group."""
         return self._newest.get(group_id)
+
+    def is_begun_behind(self, step: Step, other: Step, group_id: str) -> bool:
+        """Whether `step` was begun after the newest attempt of `other`."""
+        begun = self._begun.get(group_id, {})
+        return begun.get(step, -1) > begun.get(other, -1)
+
+    def is_cut_over(self, group_id: str) -> bool:
+        """Whether the group may live here only: its newest cutover, if only begun, was not rolled
+        back, and did not come to nothing.
+        """
+        cut_over = self.latest(Step.CUTOVER, group_id)
+        if cut_over is None or cut_over.result == NOT_MARKED:
+            return False
+        back = self.latest(Step.ROLLBACK, group_id)
+        is_back = back is not None and back.is_done
+        return not (is_back and self.is_begun_behind(Step.ROLLBACK, Step.CUTOVER, group_id))
 
     def begin(self, step: Step, group_id: str, details: Any) -> Entry:
         """Durably: the step is begun, with these details, as a new attempt."""

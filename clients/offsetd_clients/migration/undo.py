@@ -1,12 +1,9 @@
 """The way back here: what a run has stored becomes again what it was before."""
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
-import attrs
-
-from offsetd_clients import OffsetdError, Retention, TopicPartition
+from offsetd_clients import Group, OffsetdError, TopicPartition
 from offsetd_clients.migration.journal import Entry, Journal, Step
 from offsetd_clients.migration.outcomes import (
     GroupOutcome,
@@ -16,18 +13,9 @@ from offsetd_clients.migration.outcomes import (
     in_chunks,
 )
 from offsetd_clients.migration.plan_file import Plan
-from offsetd_clients.migration.run import image_of
+from offsetd_clients.migration.run_entries import Written, retention_text, written_by
 from offsetd_clients.migration.target import Put, Stored, Target, is_groups_own
 from offsetd_clients.migration.values import FoundOffset, PlannedGroup
-
-
-@attrs.frozen
-class _Written:
-    """An offset that the run stored: at what revision, and what was there before (an image)."""
-
-    partition: TopicPartition
-    revision: int
-    before: list[Any] | None
 
 
 def undo(
@@ -44,7 +32,7 @@ def undo(
             raise MigrationStopped("the server does not say what is stored") from error
         for group in chunk:
             entry = journal.latest(Step.RUN, group.group_id)
-            if entry is not None and entry.is_done:
+            if entry is not None:
                 yield _undone(journal, target, group, entry, stored[group.group_id], execute)
 
 
@@ -60,91 +48,89 @@ def _undone(
     last = journal.latest(Step.UNDO, group.group_id)
     if last is not None and last.is_done and newest is Step.UNDO:
         return _outcome(group, Outcome.ALREADY)
-    if newest is Step.CUTOVER:
+    if journal.is_cut_over(group.group_id):
         return _outcome(group, Outcome.REFUSED, problem="it was cut over: roll that back first")
-    left, changed = _left(_written(entry), stored)
-    if changed:
-        named = ", ".join(map(str, changed[:3]))
-        problem = f"{counted(changed, 'offset')} written since the run, as {named}"
+    left, problem = _left(entry, stored)
+    if problem:
         return _outcome(group, Outcome.REFUSED, problem=problem)
     if not execute:
         return _outcome(group, Outcome.WOULD_UNDO, len(left))
     begun = journal.begin(Step.UNDO, group.group_id, None)
     try:
-        _take_back(target, group.group_id, entry, left, stored)
+        count, problem = _take_back(target, group.group_id, entry)
     except OffsetdError as error:
         if is_groups_own(error):
             return _outcome(group, Outcome.REFUSED, problem=f"{error.reason}: {error}")
         raise MigrationStopped(f"at group {group.group_id!r}") from error
+    if problem:
+        return _outcome(group, Outcome.REFUSED, problem=problem)
     journal.finish(begun, None)
-    return _outcome(group, Outcome.UNDONE, len(left))
+    return _outcome(group, Outcome.UNDONE, count)
 
 
-def _written(entry: Entry) -> list[_Written]:
-    puts = entry.details["puts"]
-    if not puts:
-        return []
-    first = entry.result["revision"] - len(puts) + 1
-    return [
-        _Written(TopicPartition(topic, partition), revision, before)
-        for revision, (topic, partition, _, before) in enumerate(puts, first)
-    ]
-
-
-def _left(written: list[_Written], stored: Stored) -> tuple[list[_Written], list[TopicPartition]]:
-    """What is still to be taken back, and what somebody else has written."""
-    left, changed = [], []
-    for each in written:
+def _left(entry: Entry, stored: Stored) -> tuple[list[Written], str]:
+    """What is still to be taken back, and why it must not be: somebody else has written."""
+    left: list[Written] = []
+    changed: list[TopicPartition] = []
+    for each in written_by(entry, stored):
         now = stored.get(each.partition)
         if now is not None and now.revision == each.revision:
             left.append(each)
-        elif not _is_as_before(each, stored):
+        elif not each.is_as_before(stored):
             changed.append(each.partition)
-    return left, changed
+    if not changed:
+        return left, ""
+    named = ", ".join(map(str, changed[:3]))
+    return left, f"{counted(changed, 'offset')} written since the run, as {named}"
 
 
-def _is_as_before(each: _Written, stored: Stored) -> bool:
-    now = image_of(stored.get(each.partition))
-    if now is None or each.before is None:
-        return now is each.before
-    return now[:3] == each.before[:3]
+def _take_back(target: Target, group_id: str, entry: Entry) -> tuple[int, str]:
+    """How many offsets were taken back, or why none was.
 
-
-def _take_back(
-    target: Target, group_id: str, entry: Entry, left: list[_Written], stored: Stored
-) -> None:
-    """Twice the same does no harm: a kill in its middle is made good by the next try."""
-    existed = entry.details["existed"]
-    if existed is None and {each.partition for each in left} == set(stored):
+    A deletion expects nothing of what it deletes: so the group is read again right before, and what
+    is committed between these two calls goes with it. Twice the same does no harm: a kill in its
+    middle is made good by the next try.
+    """
+    here = target.group(group_id)
+    stored = target.stored([group_id])[group_id]
+    left, problem = _left(entry, stored)
+    if problem:
+        return 0, problem
+    is_whole = {each.partition for each in left} == set(stored)
+    if entry.details["existed"] is None and is_whole and _has_retention_of_run(here, entry):
         target.delete_group(group_id)
-        return
-    puts = [Put(_found(each), each.revision) for each in left if each.before is not None]
-    if puts:
-        target.put(group_id, puts)
+        return len(left), ""
     gone = [each.partition for each in left if each.before is None]
     if gone:
         target.delete(group_id, gone)
-    if existed is not None:
-        target.set_retention(group_id, _retention(existed["retention"]), request_id="")
+    puts = [
+        Put(_found(each.partition, each.before), each.revision)
+        for each in left
+        if each.before is not None
+    ]
+    if puts:
+        target.put(group_id, puts)
+    if here is not None and entry.details.get("set") and _has_retention_of_run(here, entry):
+        target.set_retention(group_id, None, request_id="")
+    return len(left), ""
 
 
-def _found(each: _Written) -> FoundOffset:
-    assert each.before is not None, "it was there"
-    offset, leader_epoch, metadata, commit_time_ms, _ = each.before
+def _has_retention_of_run(here: Group | None, entry: Entry) -> bool:
+    """Whether a group has the retention that the run has set: it sets one only where none is."""
+    kept = entry.details.get("set") or {"retention": None}
+    return here is None or retention_text(here.retention) in (None, kept["retention"])
+
+
+def _found(partition: TopicPartition, before: list[Any]) -> FoundOffset:
+    offset, leader_epoch, metadata, commit_time_ms, _ = before
     return FoundOffset(
-        topic=each.partition.topic,
-        partition=each.partition.partition,
+        topic=partition.topic,
+        partition=partition.partition,
         offset=offset,
         leader_epoch=leader_epoch,
         metadata=metadata,
         commit_time_ms=commit_time_ms,
     )
-
-
-def _retention(kept: int | str | None) -> Retention:
-    if isinstance(kept, int):
-        return timedelta(milliseconds=kept)
-    return "never" if kept == "never" else None
 
 
 def _outcome(
