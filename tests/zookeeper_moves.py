@@ -11,6 +11,8 @@ from offsetd_clients.migration.plan_file import Plan, write_plan
 from offsetd_clients.migration.rates import RateLimit
 from offsetd_clients.migration.run import RunOptions, run
 from offsetd_clients.migration.selection import Selection
+from offsetd_clients.migration.undo import undo
+from offsetd_clients.migration.zookeeper.connection import STATE_ROOT_DEFAULT
 from offsetd_clients.migration.zookeeper.cutover import Cutover, CutoverOptions
 from offsetd_clients.migration.zookeeper.layouts import layout_of
 from offsetd_clients.migration.zookeeper.layouts.layout import LayoutOptions
@@ -42,6 +44,7 @@ class Move:
     target: FakeTarget = attrs.field(factory=FakeTarget)
     layout: str = "kafka08"
     options: dict[str, Any] = attrs.field(factory=dict)
+    state_root: str = STATE_ROOT_DEFAULT
 
     @property
     def plan(self) -> Plan:
@@ -67,7 +70,7 @@ class Move:
         following = Mirror(
             self.tree,
             self._layout(),
-            marks_of(self.plan.source),
+            marks_of(self.plan.source, self.state_root),
             cast("Target", self.target),
             MirrorOptions(**options),
             cast("Any", FreeLock()),
@@ -88,6 +91,11 @@ class Move:
             chosen = RollbackOptions(**{"execute": True, **options})
             return by_id(Rollback(options=chosen, **self._parts(plan, journal)).groups())
 
+    def undo(self) -> dict[str, GroupOutcome]:
+        plan = self.plan
+        with Journal.open(plan.path, plan.plan_id) as journal:
+            return by_id(undo(plan, journal, cast("Target", self.target), execute=True))
+
     def kill_at(self, at: int) -> KillSwitch:
         """From now on, at the point of that number; 0: at none."""
         self.target.kills = self.zookeeper.kills = KillSwitch(at)
@@ -102,7 +110,7 @@ class Move:
             "journal": journal,
             "client": self.zookeeper,
             "layout": self._layout(),
-            "marks": marks_of(plan.source),
+            "marks": marks_of(plan.source, self.state_root),
             "target": self.target,
             "lock": FreeLock(),
         }

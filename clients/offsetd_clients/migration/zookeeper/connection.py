@@ -19,6 +19,7 @@ from offsetd_clients.migration.zookeeper.tree import (
     Node,
     Tree,
     answered,
+    is_absent,
     is_connected,
     joined,
 )
@@ -145,13 +146,15 @@ class Marks:
         return json.dumps(mark, ensure_ascii=False).encode()
 
     def read(self, tree: Tree, group_ids: list[str]) -> dict[str, dict[str, Any]]:
-        """The marks that there are. Raises SourceFailed."""
+        """The marks that there are. Raises SourceFailed, also where we may not read one."""
         nodes = tree.nodes(map(self.path, group_ids))
         found = {}
         for group_id in group_ids:
             node: Node | Problem = nodes[self.path(group_id)]
             if isinstance(node, Node):
                 found[group_id] = _mark(node)
+            elif not is_absent(node):
+                raise SourceFailed(f"whether group {group_id!r} has moved: {node}")
         return found
 
     def ensure_root(self, client: KazooClient) -> None:

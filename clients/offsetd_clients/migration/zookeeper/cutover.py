@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
 from offsetd_clients import OffsetdError
-from offsetd_clients.migration.journal import Journal, Step, request_id_of
+from offsetd_clients.migration.journal import NOT_MARKED, Entry, Journal, Step, request_id_of
 from offsetd_clients.migration.outcomes import (
     GroupOutcome,
     MigrationStopped,
@@ -77,6 +77,11 @@ class Cutover:
                 yield outcome_of(group, Outcome.REFUSED, problem=f"{error.reason}: {error}")
 
     def _cut_over(self, group: PlannedGroup) -> GroupOutcome:
+        before = self.journal.latest(Step.CUTOVER, group.group_id)
+        if before is not None and self.journal.is_cut_over(group.group_id):
+            problem = other_root(before, self.marks)
+            if problem:
+                return outcome_of(group, Outcome.REFUSED, problem=problem)
         tree = KazooTree(self.client)
         mark = self.marks.read(tree, [group.source_group_id]).get(group.source_group_id)
         if mark is not None:
@@ -107,7 +112,8 @@ class Cutover:
                 self.target.put(group.group_id, puts, validate_only=True)
             return outcome_of(group, Outcome.WOULD_CUT_OVER, count=len(puts))
         versions = {each.place: each.version for each in offsets}
-        entry = self.journal.begin(Step.CUTOVER, group.group_id, {"versions": versions})
+        details = {"versions": versions, "state_root": self.marks.state_root}
+        entry = self.journal.begin(Step.CUTOVER, group.group_id, details)
         if puts:
             request_id = request_id_of(self.plan.plan_id, entry)
             self.target.put(group.group_id, puts, request_id=request_id)
@@ -116,6 +122,7 @@ class Cutover:
         try:
             transaction(self.client, [write], checks=versions)
         except WriteRefused as refused:
+            self.journal.finish(entry, NOT_MARKED)
             problem = f"{refused}: somebody writes there still; try again"
             return outcome_of(group, Outcome.REFUSED, problem=problem)
         except KazooException as error:
@@ -140,6 +147,14 @@ class Cutover:
         if found.owners is None and not (self.options.assume_stopped or self.options.force):
             return "this layout does not tell who is alive: say --assume-stopped if nobody is"
         return ""
+
+
+def other_root(cut_over: Entry, marks: Marks) -> str:
+    """Why a mark is not looked for, for people, if a cutover's is elsewhere; else empty."""
+    root = cut_over.details["state_root"]
+    if root == marks.state_root:
+        return ""
+    return f"its mark is below {root}: say --state-root {root}"
 
 
 def outcome_of(

@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
 from offsetd_clients import OffsetdError
-from offsetd_clients.migration.journal import Entry, Journal, Step
+from offsetd_clients.migration.journal import NOT_MARKED, Entry, Journal, Step
 from offsetd_clients.migration.outcomes import (
     GroupOutcome,
     MigrationStopped,
@@ -24,7 +24,7 @@ from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.target import Stored, Target
 from offsetd_clients.migration.values import FoundGroup, FoundOffset, PlannedGroup, Problem
 from offsetd_clients.migration.zookeeper.connection import HeldLock, Marks, synced
-from offsetd_clients.migration.zookeeper.cutover import outcome_of
+from offsetd_clients.migration.zookeeper.cutover import other_root, outcome_of
 from offsetd_clients.migration.zookeeper.layouts.layout import CannotWriteBack, Layout
 from offsetd_clients.migration.zookeeper.transactions import (
     Write,
@@ -62,7 +62,7 @@ class Rollback:
         """What became of each group that was cut over. Raises MigrationStopped, SourceFailed."""
         for group in self.plan.groups():
             entry = self.journal.latest(Step.CUTOVER, group.group_id)
-            if entry is None:
+            if entry is None or entry.result == NOT_MARKED:
                 continue
             self.lock.check()
             try:
@@ -73,17 +73,16 @@ class Rollback:
                 raise MigrationStopped(f"at group {group.group_id!r}") from error
 
     def _roll_back(self, group: PlannedGroup, cut_over: Entry) -> GroupOutcome:
+        problem = other_root(cut_over, self.marks)
+        if problem:
+            return outcome_of(group, Outcome.REFUSED, problem=problem)
         tree = KazooTree(self.client)
-        mark = self.marks.read(tree, [group.source_group_id]).get(group.source_group_id)
-        begun = self.journal.latest(Step.ROLLBACK, group.group_id)
-        if mark is None or mark.get("plan_id") != self.plan.plan_id:
-            if begun is not None and not begun.is_done and self.options.execute:
-                self.journal.finish(begun, None)  # All was written, and then we were killed.
-            was_cut_over = cut_over.is_done or begun is not None
-            if mark is None and was_cut_over:
-                return outcome_of(group, Outcome.ALREADY)
-            return outcome_of(group, Outcome.REFUSED, problem="it was not cut over by this plan")
         synced(self.client, "/")
+        mark = self.marks.read(tree, [group.source_group_id]).get(group.source_group_id)
+        if mark is None:
+            return self._unmarked(group, cut_over)
+        if mark.get("plan_id") != self.plan.plan_id:
+            return outcome_of(group, Outcome.REFUSED, problem="it was not cut over by this plan")
         [found] = self.layout.read(tree, [group.source_group_id])
         problem = self._refusal(group, found)
         if problem:
@@ -99,6 +98,22 @@ class Rollback:
         transaction(self.client, [*writes, unmark])
         self.journal.finish(entry, None)
         return outcome_of(group, Outcome.ROLLED_BACK, count=len(writes))
+
+    def _unmarked(self, group: PlannedGroup, cut_over: Entry) -> GroupOutcome:
+        """Where there is no mark it was rolled back, or never set, or somebody took it away."""
+        back = self.journal.latest(Step.ROLLBACK, group.group_id)
+        is_newer = self.journal.is_begun_behind(Step.ROLLBACK, Step.CUTOVER, group.group_id)
+        if back is not None and is_newer:
+            if not back.is_done and self.options.execute:
+                self.journal.finish(back, None)  # All was written, and then we were killed.
+            return outcome_of(group, Outcome.ALREADY)
+        if cut_over.is_done:
+            problem = "its mark is gone: cut it over again, and it is set"
+            return outcome_of(group, Outcome.REFUSED, problem=problem)
+        if self.options.execute:
+            self.journal.finish(cut_over, NOT_MARKED)
+        problem = "its cutover was cut off before the mark was set: it lives in ZooKeeper still"
+        return outcome_of(group, Outcome.REFUSED, problem=problem)
 
     def _refusal(self, group: PlannedGroup, found: FoundGroup) -> str:
         if self.options.force:

@@ -78,9 +78,44 @@ def test_a_group_that_somebody_writes_to_meanwhile_is_not_marked(tmp_path: Path)
     assert outcome.outcome is Outcome.REFUSED
     assert f"{G}/1 was written meanwhile" in outcome.problem
     assert move.zookeeper.value(MARKS[0]) is None
+    assert "g" not in move.roll_back()
     move.zookeeper.commit = commit  # type: ignore[method-assign]
     assert move.cut_over()["g"].outcome is Outcome.CUT_OVER
     assert offsets_of(move)["g"]["t:1"] == 60
+
+
+def test_a_run_may_be_undone_after_a_cutover_that_was_refused(tmp_path: Path) -> None:
+    move = Move(tmp_path, FakeZooKeeper(NODES)).make_plan()
+    move.run()
+    commit = move.zookeeper.commit
+
+    def written_meanwhile(operations: list[tuple[str, str, bytes, int]]) -> list[object]:
+        move.zookeeper.set(f"{G}/1", "60")
+        return commit(operations)
+
+    move.zookeeper.commit = written_meanwhile  # type: ignore[method-assign]
+    assert move.cut_over()["g"].outcome is Outcome.REFUSED
+    move.zookeeper.commit = commit  # type: ignore[method-assign]
+    outcomes = move.undo()
+    assert outcomes["g"].outcome is Outcome.UNDONE
+    assert "roll that back first" in outcomes["h"].problem
+    assert offsets_of(move) == {"h": {"t:0": 7}}
+
+
+def test_a_run_may_be_undone_after_a_cutover_that_was_cut_before_its_mark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move = Move(tmp_path, FakeZooKeeper(NODES)).make_plan()
+    move.run()
+    with monkeypatch.context() as patched:
+        move.kill_at(4).watch_journal(patched)  # Right behind its first line.
+        with pytest.raises(Killed):
+            move.cut_over()
+    move.kill_at(0)
+    assert "roll that back first" in move.undo()["g"].problem  # ZooKeeper may have the mark.
+    assert "cut off before the mark" in move.roll_back()["g"].problem
+    assert move.undo()["g"].outcome is Outcome.UNDONE
+    assert offsets_of(move) == {}
 
 
 def test_what_was_not_run_is_not_cut_over(tmp_path: Path) -> None:

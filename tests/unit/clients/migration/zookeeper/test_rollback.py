@@ -6,19 +6,20 @@ import base64
 from itertools import count
 from typing import TYPE_CHECKING
 
+import pytest
 from fake_zookeeper import FakeZooKeeper
 from migrations import Killed
 from offsetd_clients.migration.journal import Journal, Step
 from offsetd_clients.migration.outcomes import Outcome
+from offsetd_clients.migration.values import SourceFailed
 from zookeeper_moves import Move
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
 G = "/consumers/g/offsets/t"
 NODES = {f"{G}/0": "5", f"{G}/1": "6", "/consumers/h/offsets/t/0": "7"}
+MARK = "/offsetd-migration/moved/kafka08%3A%3Ag"
 LATER_MS = 1_900_000_000_000
 
 
@@ -125,6 +126,45 @@ def test_what_has_no_znode_and_cannot_get_one_is_refused_whole(tmp_path: Path) -
     move.target.commit("g", "t", 1, 1, time_ms=LATER_MS)
     assert "t:1 has no znode" in move.roll_back()["g"].problem
     assert move.zookeeper.value("/p/g") == b"0:50"
+
+
+def test_without_its_mark_a_group_is_not_taken_for_rolled_back(tmp_path: Path) -> None:
+    move = cut_over(tmp_path)
+    before = values(move)
+    move.state_root = "/elsewhere"
+    outcomes = [*move.roll_back().values(), *move.cut_over().values()]
+    assert {each.problem for each in outcomes} == {
+        "its mark is below /offsetd-migration: say --state-root /offsetd-migration"
+    }
+    move.state_root = "/offsetd-migration"
+    move.zookeeper.unreadable.add(MARK)
+    with pytest.raises(SourceFailed, match="unreadable"):
+        move.roll_back()
+    move.zookeeper.unreadable.clear()
+    assert values(move) == before
+    move.zookeeper.delete(MARK)
+    outcome = move.roll_back()["g"]
+    assert (outcome.outcome, "its mark is gone" in outcome.problem) == (Outcome.REFUSED, True)
+    assert "cut over" in move.undo()["g"].problem
+    assert move.cut_over()["g"].outcome is Outcome.CUT_OVER
+    assert move.roll_back()["g"].outcome is Outcome.ROLLED_BACK
+    assert {path: value for path, value in values(move).items() if path in BACK} == BACK
+
+
+def test_a_rollback_that_was_cut_is_not_finished_below_another_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move = cut_over(tmp_path)
+    with monkeypatch.context() as patched:
+        move.kill_at(4).watch_journal(patched)  # Right behind its first line.
+        with pytest.raises(Killed):
+            move.roll_back()
+    move.kill_at(0)
+    move.state_root = "/elsewhere"
+    assert "--state-root" in move.roll_back()["g"].problem
+    assert "cut over" in move.undo()["g"].problem
+    move.state_root = "/offsetd-migration"
+    assert move.roll_back()["g"].outcome is Outcome.ROLLED_BACK
 
 
 def test_killed_at_any_point_and_repeated_it_ends_in_the_same_state(
