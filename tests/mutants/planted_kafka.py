@@ -92,8 +92,8 @@ KAFKA_MUTANTS = (
     Mutant(
         name="a group that moved on since the plan is moved as planned",
         file=f"{_MIGRATION}/targets.py",
-        replace="            if now.get(each.topic_partition) != each.offset\n",
-        by="            if each.topic_partition not in now\n",
+        replace="        if now.get(each.topic_partition) != each.offset\n",
+        by="        if each.topic_partition not in now\n",
         caught_by=f"{_MIGRATION_TESTS}/test_targets.py",
     ),
     Mutant(

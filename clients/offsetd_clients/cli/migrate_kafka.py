@@ -410,7 +410,8 @@ class _Sides:
                 execute=options.execute, overwrite=bool(options.overwrite), step=Step.RUN
             )
             cluster = some_cluster(self.cluster)
-            return write_back(self.plan, journal, cluster, moves_there, back, limit)
+            moves = moves_there(Target(self.client), force=force)
+            return write_back(self.plan, journal, cluster, moves, back, limit)
         options = attrs.evolve(
             options,
             check_bounds=self.cluster is not None,

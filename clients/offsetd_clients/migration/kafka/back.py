@@ -14,6 +14,7 @@ import attrs
 from offsetd_clients import Bounds, OffsetdError, OffsetToCommit, TopicPartition
 from offsetd_clients.migration.journal import Journal, Step
 from offsetd_clients.migration.kafka.cluster import ClusterFailed, ClusterGroup, KafkaCluster
+from offsetd_clients.migration.kafka.targets import moved_on
 from offsetd_clients.migration.outcomes import (
     GroupOutcome,
     MigrationStopped,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from offsetd_clients.migration.plan_file import Plan
     from offsetd_clients.migration.rates import RateLimit
-    from offsetd_clients.migration.target import Target
+    from offsetd_clients.migration.target import Stored, Target
     from offsetd_clients.migration.values import PlannedGroup
 
 _OUTCOMES: Final = {
@@ -74,11 +75,7 @@ def moves_back(
     takes = plan.selection.takes_topic
 
     def moves(groups: Sequence[PlannedGroup]) -> list[Move]:
-        try:
-            stored = target.stored(each.group_id for each in groups)
-            alive = ["" if force else alive_here(target, each.group_id) for each in groups]
-        except OffsetdError as error:
-            raise MigrationStopped("the server does not say what is stored") from error
+        stored, alive = _seen_here(target, [each.group_id for each in groups], force=force)
         return [
             Move(
                 planned=each,
@@ -111,22 +108,57 @@ def _not_moved_here(journal: Journal, group_id: str) -> str:
     return ""
 
 
-def moves_there(groups: Sequence[PlannedGroup]) -> list[Move]:
-    """The cluster gets what the plan has, where it has nothing yet."""
-    return [
-        Move(
-            planned=each,
-            group_id=each.group_id,
-            wanted={
-                found.topic_partition: OffsetToCommit(
-                    found.offset, leader_epoch=found.leader_epoch, metadata=found.metadata
-                )
-                for found in each.offsets
-            },
-            expected={},
-        )
+def moves_there(
+    target: Target, *, force: bool = False
+) -> Callable[[Sequence[PlannedGroup]], list[Move]]:
+    """The cluster gets what the plan has, where it has nothing yet.
+
+    `force`: also of groups that consumers are alive in here, or that have moved on here since.
+    """
+
+    def moves(groups: Sequence[PlannedGroup]) -> list[Move]:
+        objections = [""] * len(groups) if force else _used_here(target, groups)
+        return [
+            Move(
+                planned=each,
+                group_id=each.group_id,
+                wanted={
+                    found.topic_partition: OffsetToCommit(
+                        found.offset, leader_epoch=found.leader_epoch, metadata=found.metadata
+                    )
+                    for found in each.offsets
+                },
+                expected={},
+                objection=objection,
+            )
+            for each, objection in zip(groups, objections, strict=True)
+        ]
+
+    return moves
+
+
+def _used_here(target: Target, groups: Sequence[PlannedGroup]) -> list[str]:
+    """Of each group, what shows that somebody uses it here, or has since the plan; or nothing."""
+    stored, alive = _seen_here(target, [each.source_group_id for each in groups])
+    now = [
+        {where: found.offset for where, found in stored[each.source_group_id].items()}
         for each in groups
     ]
+    return [
+        somebody or moved_on(each, offsets, "here")
+        for each, offsets, somebody in zip(groups, now, alive, strict=True)
+    ]
+
+
+def _seen_here(
+    target: Target, group_ids: Sequence[str], *, force: bool = False
+) -> tuple[dict[str, Stored], list[str]]:
+    """What is stored of groups, and who is alive in each, unless `force`: that is not asked."""
+    try:
+        stored = target.stored(group_ids)
+        return stored, ["" if force else alive_here(target, each) for each in group_ids]
+    except OffsetdError as error:
+        raise MigrationStopped("the server does not say what is stored") from error
 
 
 def write_back(

@@ -11,7 +11,7 @@ from offsetd_clients.migration.outcomes import listed
 from offsetd_clients.migration.target import Stored, Target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from offsetd_clients.migration.kafka.cluster import ClusterOffset, KafkaCluster
@@ -77,14 +77,19 @@ def objection_of(cluster: KafkaCluster) -> Callable[[PlannedGroup], str]:
         if group.members:
             return f"it has members: {listed(group.members)}"
         now = {each.topic_partition: each.offset for each in group.offsets}
-        moved = [
-            f"{each.topic_partition} is {now.get(each.topic_partition, 'absent')} there by now"
-            for each in planned.offsets
-            if now.get(each.topic_partition) != each.offset
-        ]
-        return f"plan it again: {listed(moved)}" if moved else ""
+        return moved_on(planned, now, "there")
 
     return objection
+
+
+def moved_on(planned: PlannedGroup, now: Mapping[TopicPartition, int], place: str) -> str:
+    """What a group's source, `place`, has by now that is not what the plan found; or nothing."""
+    moved = [
+        f"{each.topic_partition} is {now.get(each.topic_partition, 'absent')} {place} by now"
+        for each in planned.offsets
+        if now.get(each.topic_partition) != each.offset
+    ]
+    return f"plan it again: {listed(moved)}" if moved else ""
 
 
 def objection_by_plan(planned: PlannedGroup) -> str:

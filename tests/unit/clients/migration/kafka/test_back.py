@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
 from migrations import FakeSource, FakeTarget, Killed, KillSwitch, found
-from offsetd_clients import Bounds, OffsetToCommit, TopicPartition
+from offsetd_clients import Bounds, Lease, OffsetToCommit, TopicPartition
 from offsetd_clients.migration.journal import Journal, Step
 from offsetd_clients.migration.kafka.back import (
     BackOptions,
@@ -112,11 +113,22 @@ def note(plan: Plan, step: Step, *group_ids: str, is_done: bool = True) -> None:
                 journal.finish(entry, None)
 
 
+def target_as_planned() -> FakeTarget:
+    return target_of(a={P0: 10, P1: 20}, b={P0: 30})
+
+
 def rolled_back(
     plan: Plan, cluster: FakeCluster, target: FakeTarget, **options: Any
 ) -> dict[str, GroupOutcome]:
     ours: Any = target
     return written(plan, cluster, lambda journal: moves_back(plan, journal, ours), **options)
+
+
+def moved_there(
+    plan: Plan, cluster: FakeCluster, target: FakeTarget, *, force: bool = False
+) -> dict[str, GroupOutcome]:
+    ours: Any = target
+    return written(plan, cluster, lambda _: moves_there(ours, force=force), step=Step.RUN)
 
 
 def written(plan: Plan, cluster: Any, moves: Any, **options: Any) -> dict[str, GroupOutcome]:
@@ -225,10 +237,53 @@ def test_what_the_cluster_lost_since_is_written_and_what_moved_there_only_if_it_
 def test_groups_of_ours_go_only_where_nothing_else_is(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, a="new")
     cluster = FakeCluster(groups={"a": {P0: 1}, "b": {P0: 29}})
-    outcomes = written(plan, cluster, lambda _: moves_there, step=Step.RUN)
+    outcomes = moved_there(plan, cluster, target_as_planned())
     assert (outcomes["a"].outcome, outcomes["b"].outcome) == (Outcome.MIGRATED, Outcome.REFUSED)
     assert outcomes["b"].problem == "1 offsets: t:0 is 29 there, not absent as planned"
     assert cluster.groups == {"a": {P0: 1}, "b": {P0: 29}, "new": {P0: 10, P1: 20}}
+
+
+def held(target: FakeTarget, group_id: str, monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
+    """Has the group as it is, and `more`."""
+    group = target.group
+    monkeypatch.setattr(
+        FakeTarget,
+        "group",
+        lambda _, asked: attrs.evolve(group(asked), **more if asked == group_id else {}),
+    )
+
+
+LEASE = Lease(
+    holder="the-writer",
+    epoch=1,
+    ttl=timedelta(seconds=10),
+    grant_time=datetime.fromtimestamp(0, UTC),
+    expire_time=datetime.fromtimestamp(10, UTC),
+)
+
+
+def test_a_group_of_ours_that_somebody_holds_goes_nowhere_unless_it_must(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, cluster, target = plan_of(tmp_path, a="new"), FakeCluster(), target_as_planned()
+    held(target, "a", monkeypatch, lease=LEASE)
+    outcomes = moved_there(plan, cluster, target)
+    assert outcomes["a"].problem == "the-writer holds its lease here"
+    assert (outcomes["a"].outcome, outcomes["b"].outcome) == (Outcome.REFUSED, Outcome.MIGRATED)
+    assert cluster.groups == {"b": {P0: 30}}
+    assert moved_there(plan, cluster, target, force=True)["a"].outcome is Outcome.MIGRATED
+    # What is there is not minded.
+    assert moved_there(plan, cluster, target)["a"].outcome is Outcome.ALREADY
+
+
+def test_a_group_of_ours_that_moved_on_since_is_to_be_planned_again(tmp_path: Path) -> None:
+    plan, cluster, target = plan_of(tmp_path), FakeCluster(), target_as_planned()
+    target.commit("a", "t", 0, 11)
+    outcomes = moved_there(plan, cluster, target)
+    assert outcomes["a"].problem == "plan it again: t:0 is 11 here by now"
+    assert (outcomes["a"].outcome, cluster.groups) == (Outcome.REFUSED, {"b": {P0: 30}})
+    assert moved_there(plan, cluster, target, force=True)["a"].outcome is Outcome.MIGRATED
+    assert cluster.groups["a"] == {P0: 10, P1: 20}
 
 
 def test_what_a_broker_refuses_of_a_group_is_told_and_another_try_finishes_it(
