@@ -21,9 +21,30 @@ MIGRATION_MUTANTS = (
     Mutant(
         name="the mirror goes by times although it knows the order of writes",
         file=f"{_ZOOKEEPER}/mirror.py",
-        replace="        return found.order > last.order\n",
-        by="        pass\n",
+        replace="        if not is_newer or stored.revision == last.revision:\n",
+        by="        if False:\n",
         caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",
+    ),
+    Mutant(
+        name="the mirror stores over a later commit of somebody here",
+        file=f"{_ZOOKEEPER}/mirror.py",
+        replace="        if not is_newer or stored.revision == last.revision:\n",
+        by="        if True:\n",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",
+    ),
+    Mutant(
+        name="a group without a mark is taken for rolled back",
+        file=f"{_ZOOKEEPER}/rollback.py",
+        replace='            problem = "its mark is gone: cut it over again, and it is set"\n',
+        by="            return outcome_of(group, Outcome.ALREADY)\n",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_rollback.py",
+    ),
+    Mutant(
+        name="a mark that may not be read is taken for none",
+        file=f"{_ZOOKEEPER}/connection.py",
+        replace="            elif not is_absent(node):\n",
+        by="            elif False:\n",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_rollback.py",
     ),
     Mutant(
         name="a group that was cut over is mirrored over what is stored here",

@@ -2,7 +2,8 @@
 
 Who wrote last counts, be it further back: a rewind is followed, which taking the larger offset
 would undo. What was written last is told by the order of writes in ZooKeeper (mzxid) for as long
-as this process watches, and by times before that: an offset that is moved keeps its znode's mtime.
+as this process watches and nobody else writes here, and by times else: an offset that is moved
+keeps its znode's mtime.
 Where both sides were written, and differ by more than a limit, a group is followed no further.
 """
 
@@ -72,8 +73,13 @@ def decide(
 
 
 def _is_newer(found: FoundOffset, stored: CommittedOffset, last: Mirrored | None) -> bool:
+    """By the order of writes where it tells: as long as what is stored here is what we stored, or
+    where nothing was written there since. Else somebody wrote here, too: by times.
+    """
     if last is not None and last.order is not None and found.order is not None:
-        return found.order > last.order
+        is_newer = found.order > last.order
+        if not is_newer or stored.revision == last.revision:
+            return is_newer
     if found.commit_time_ms is None:
         return False
     return found.commit_time_ms >= milliseconds(stored.commit_time)

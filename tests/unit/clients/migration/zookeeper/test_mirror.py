@@ -61,8 +61,11 @@ def test_by_time_where_nothing_else_is_known(
         # Times that lie: ZooKeeper's clock is slow. The order of its writes does not.
         (9, stored(50, revision=7), Move.STORE),
         (8, stored(50, revision=7), Move.LEAVE),
-        (9, stored(50, revision=8), Move.STORE),  # Somebody wrote here, too, but not far away.
+        # Somebody wrote here, too, but not far away: by times, if there was a write there at all.
+        (9, stored(50, revision=8), Move.LEAVE),
+        (9, stored(50, revision=8, time_ms=BEFORE), Move.STORE),
         (8, stored(50, revision=8), Move.LEAVE),
+        (8, stored(50, revision=8, time_ms=BEFORE), Move.LEAVE),
         (9, stored(500, revision=8), Move.STOP),
         (8, stored(500, revision=8), Move.STOP),
         (9, stored(500, revision=7), Move.STORE),
