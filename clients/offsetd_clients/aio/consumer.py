@@ -256,6 +256,8 @@ class AsyncConsumer(Generic[Value]):
                 return items
             now_s = self._monotonic_s()
             may_give = self._part.may_give(now_s)
+            if may_give and self._backlog.has_items:
+                continue  # It was time for something else: these come before more is read.
             if may_give and not self._backlog.is_idle:
                 await self._read()
             elif now_s >= until_s:

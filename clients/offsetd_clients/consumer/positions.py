@@ -29,6 +29,8 @@ class Positions:
         self.committed: dict[TopicPartition, int] = {}
         self.ends: dict[TopicPartition, int] = {}
         self._given: dict[TopicPartition, Position] = {}
+        # Where partitions go on once all that was given out before is acknowledged.
+        self._going_on: dict[TopicPartition, int] = {}
         # Processed as the last commit had it, and since: what may differ from what is committed.
         self._moved: set[TopicPartition] = set()
 
@@ -55,8 +57,12 @@ class Positions:
 
     def clear(self) -> None:
         """The partitions are others' now."""
-        for each in (self.processed, self.committed, self.ends, self._given, self._moved):
-            each.clear()
+        self.processed.clear()
+        self.committed.clear()
+        self.ends.clear()
+        self._given.clear()
+        self._going_on.clear()
+        self._moved.clear()
 
     def give(self, item: Item[Any]) -> None:
         """An item is handed out."""
@@ -81,6 +87,9 @@ class Positions:
             self._moved.add(topic_partition)
         if given.offset == item.offset_next:
             self._given.pop(topic_partition, None)
+            goes_on = self._going_on.pop(topic_partition, 0)
+            if goes_on > item.offset_next:
+                self.processed[topic_partition] = Position(goes_on)
 
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """A partition goes on at `offset`. Raises NotAssigned."""
@@ -88,8 +97,24 @@ class Positions:
         if offset < 0:
             raise ValueError(f"{topic_partition}: there is no offset {offset}")
         self._given.pop(topic_partition, None)
+        self._going_on.pop(topic_partition, None)
         self.processed[topic_partition] = Position(offset)
         self._moved.add(topic_partition)
+
+    def go_on(self, topic_partition: TopicPartition, offset: int) -> None:
+        """The source has not what is next, and goes on at `offset`. Raises NotAssigned.
+
+        What was given out stays to be acknowledged: only then is what is missing passed. Where the
+        source goes back, it has another history, in which that cannot be acknowledged any more.
+        """
+        processed = self.of(topic_partition)
+        given = self._given.get(topic_partition)
+        if given is None:
+            self.seek(topic_partition, offset)
+        elif given.offset <= offset:
+            self._going_on[topic_partition] = offset
+        else:
+            self.seek(topic_partition, min(processed.offset, offset))
 
     def of(self, topic_partition: TopicPartition) -> Position:
         """What is processed of a partition. Raises NotAssigned."""
@@ -171,6 +196,11 @@ class Backlog:
         if items_max == 1:
             return [items.popleft()] if items else []
         return [items.popleft() for _ in range(min(items_max, len(items)))]
+
+    @property
+    def has_items(self) -> bool:
+        """Whether something was read and is not given out yet."""
+        return bool(self._items)
 
     @property
     def is_idle(self) -> bool:

@@ -75,4 +75,6 @@ class KafkaConsumer(Consumer[Message]):
         try:
             super()._read()
         except GoesOn as elsewhere:
-            self.seek(elsewhere.topic_partition, elsewhere.offset)
+            with self._guard:
+                self._positions.go_on(elsewhere.topic_partition, elsewhere.offset)
+                self._backlog.seek(elsewhere.topic_partition, elsewhere.offset)

@@ -33,7 +33,7 @@ class TopicMissing(LookupError):
 
 
 class GoesOn(Exception):
-    """By the rule, a partition goes on elsewhere: the consumer is to seek there."""
+    """By the rule, a partition goes on elsewhere: the consumer is to read on there."""
 
     def __init__(self, topic_partition: TopicPartition, offset: int) -> None:
         super().__init__(f"{topic_partition} goes on at {offset}")

@@ -145,6 +145,57 @@ def test_a_seek_forgets_what_was_given_out() -> None:
         positions.seek(A, -1)
 
 
+def given_two() -> Positions:
+    """Of A, the items 10 and 11 are given out and not processed."""
+    positions = begun()
+    positions.give(item(A, 10))
+    positions.give(item(A, 11))
+    return positions
+
+
+def test_going_on_elsewhere_waits_for_what_was_given_out() -> None:
+    positions = given_two()
+    positions.go_on(A, 50)
+    assert positions.to_commit() == {}
+    positions.acknowledge(item(A, 10))
+    assert sent(positions) == {A: 11}
+    positions.go_on(A, 70)  # From 50, where it is gone, too.
+    positions.acknowledge(item(A, 11))
+    assert sent(positions) == {A: 70}
+    positions.go_on(A, 80)  # Nothing is given out.
+    assert sent(positions) == {A: 80}
+
+
+def test_what_is_given_out_behind_what_is_missing_takes_it_along() -> None:
+    positions = given_two()
+    positions.go_on(A, 50)
+    positions.give(item(A, 50))
+    positions.give(item(A, 51))
+    positions.acknowledge(item(A, 11))
+    assert sent(positions) == {A: 12}
+    positions.acknowledge(item(A, 51))
+    assert sent(positions) == {A: 52}
+    positions.go_on(A, 60)
+    positions.seek(A, 5)
+    positions.give(item(A, 5))
+    positions.acknowledge(item(A, 5))
+    assert sent(positions) == {A: 6}
+
+
+@pytest.mark.parametrize(("offset", "processed"), [(0, 0), (11, 10)])
+def test_where_it_goes_back_what_was_given_out_is_not_processed(
+    offset: int, processed: int
+) -> None:
+    positions = given_two()
+    positions.go_on(A, offset)
+    assert positions.of(A) == Position(processed)
+    with pytest.raises(NotAssigned):
+        positions.acknowledge(item(A, 11))
+    positions.give(item(A, offset))
+    positions.acknowledge_all()
+    assert sent(positions) == {A: offset + 1}
+
+
 def test_a_commit_brings_the_leader_epoch_of_the_last_item_and_the_end() -> None:
     positions = Positions()
     positions.assign({A: 10, B: 20}, {A: committed(10, 4), B: committed(19, 4)})
@@ -166,7 +217,9 @@ def test_a_backlog_gives_each_partition_its_turn_and_knows_when_there_is_nothing
     assert backlog.is_idle
     backlog.assign({B: 5, A: 0})
     assert backlog.next_read() == (A, 0)
+    assert not backlog.has_items
     backlog.add(A, [item(A, 0), item(A, 1)])
+    assert backlog.has_items
     assert backlog.next_read() == (B, 5)
     backlog.add(B, [])
     assert not backlog.is_idle
