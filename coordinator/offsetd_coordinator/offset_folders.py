@@ -40,12 +40,14 @@ _CHUNK_BYTES: Final = 512 * 1024
 class FolderGroup(NamedTuple):
     """A group as the folders have it, its offsets by topic and partition.
 
-    `has_members`: as of the newest record. None: its records cannot be read.
+    `has_members`: as of the newest record. None: its records cannot be read. `problems` say what
+    may be missing among its offsets.
     """
 
     group_id: str
     has_members: bool | None
     offsets: tuple[FileOffset, ...]
+    problems: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -65,9 +67,9 @@ def read_groups(
     """Yields all groups that have offsets, log partition by log partition.
 
     Several folders are those of several brokers; of a log partition that more than one of them
-    has, the copy that reaches furthest counts. `problem` is told what cannot be read, so that it is
-    missing; `note` what else is to be known. Raises OSError, and ValueError for what is no folder
-    of offsets.
+    has, the copy that reaches furthest counts. `problem` is told what cannot be read, beside the
+    problems that groups have; `note` what else is to be known. Raises OSError, and ValueError for
+    what is no folder of offsets.
     """
     files = OsFiles()
     copies = _copies(files, folders)
@@ -84,11 +86,15 @@ def read_groups(
         state = _furthest(files, copies[partition], config, problem)
         if state is not None:
             log = TopicPartition(OFFSETS_TOPIC, partition)
-            if state.undecodable_records:
-                problem(f"{log}: {state.undecodable_records} records cannot be read")
+            nameless = _nameless(log, state)
+            for each in nameless:
+                problem(each)
             if state.pending:
                 note(f"{log}: {len(state.pending)} offsets of open transactions are left out")
-            yield from _groups(state)
+            for group in _groups(log, state, nameless):
+                if group.has_members is None:
+                    problem(f"{log}: whether group {group.group_id} has members cannot be read")
+                yield group
 
 
 def _copies(files: Files, folders: Sequence[Path]) -> dict[int, list[_Copy]]:
@@ -138,18 +144,33 @@ def _replayed(files: Files, view: LogView, config: LogConfig) -> ReplayedState:
     return state
 
 
-def _groups(state: ReplayedState) -> Iterator[FolderGroup]:
+def _nameless(log: TopicPartition, state: ReplayedState) -> tuple[str, ...]:
+    """What cannot be read and may be of any group of the log partition, if something is."""
+    if not state.nameless_records:
+        return ()
+    return (f"{log}: {state.nameless_records} records cannot be read, of groups unknown",)
+
+
+def _groups(
+    log: TopicPartition, state: ReplayedState, nameless: tuple[str, ...]
+) -> Iterator[FolderGroup]:
     for group_id in sorted(state.offsets.group_ids()):
         records = state.group_records(group_id)
+        offsets = sorted(state.offsets.read_group(group_id))
+        unreadable = [each for each in offsets if not each.is_decodable]
         yield FolderGroup(
             group_id=_text(group_id),
             has_members=records.has_members if records.is_readable else None,
-            offsets=tuple(
-                _file_offset(group_id, each)
-                for each in sorted(state.offsets.read_group(group_id))
-                if each.is_decodable
-            ),
+            offsets=tuple(_file_offset(group_id, each) for each in offsets if each.is_decodable),
+            problems=_problems(log, unreadable) + nameless,
         )
+
+
+def _problems(log: TopicPartition, unreadable: Sequence[CommittedOffset]) -> tuple[str, ...]:
+    if not unreadable:
+        return ()
+    first = f"{_text(unreadable[0].topic)}:{unreadable[0].partition}"
+    return (f"{log}: {len(unreadable)} offsets cannot be read, the first that of {first}",)
 
 
 def _file_offset(group_id: bytes, stored: CommittedOffset) -> FileOffset:

@@ -89,6 +89,7 @@ class ReplayedState:
         self.changes = KnownChanges(window_ms=request_window_ms, count_max=request_ids_max)
         self.unknown_records = 0
         self.undecodable_records = 0
+        self.nameless_records = 0  # Undecodable ones that do not even tell whose they are.
         self._groups: dict[bytes, GroupRecords] = {}
         # Of records whose keys name offsets in other bytes than ours (type 0, of brokers before
         # Kafka 0.9): a tombstone for our key does not reach them, so once compaction has dropped
@@ -186,7 +187,7 @@ class ReplayedState:
                 raise CorruptBatch("no whole batch", position=int(cursor[columns.BATCH_AT]))
             else:
                 if stop == columns.MALFORMED_BATCH:
-                    self.undecodable_records += int(cursor[columns.RECORDS_LEFT])
+                    self._pass_over(int(cursor[columns.RECORDS_LEFT]))
                 else:
                     self._replay_batch(
                         buffer, int(cursor[columns.BATCH_AT]), int(cursor[columns.BATCH_END])
@@ -242,7 +243,7 @@ class ReplayedState:
                 for record in decode_batch(encoded, check_crc=False).records:
                     self._replay_record(record.key, record.value, record.offset, header.producer_id)
         except (CorruptBatch, DecompressionFailed):
-            self.undecodable_records += header.count
+            self._pass_over(header.count)
         self.offsets.counters[columns.OPEN_TRANSACTIONS] = self.pending.producer_count
 
     def _replay_plain(self, batch: Bytes, *, is_merging: bool = False) -> None:
@@ -251,12 +252,17 @@ class ReplayedState:
         cursor[columns.MERGING] = is_merging
         self._replay(batch, 0, batch.size - PADDING_BYTES, cursor)
 
+    def _pass_over(self, record_count: int) -> None:
+        """Counts records that cannot be read, nor whose they are."""
+        self.undecodable_records += record_count
+        self.nameless_records += record_count
+
     def _replay_control(self, batch: RecordBatch) -> None:
         for record in batch.records:
             try:
                 marker = decode_transaction_marker(record.key or b"", record.value)
             except UndecodableRecord:
-                self.undecodable_records += 1
+                self._pass_over(1)
                 continue
             if marker is not None:
                 ended = self.pending.end(batch.producer_id)
@@ -279,7 +285,7 @@ class ReplayedState:
         try:
             decoded = decode_key(key or b"")
         except UndecodableRecord:
-            self.undecodable_records += 1
+            self._pass_over(1)
             return
         match decoded:
             case OffsetKey():

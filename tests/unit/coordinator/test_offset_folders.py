@@ -9,6 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from offsetd_coordinator.offset_folders import FolderGroup, read_groups
+from offsetd_storage.kernels import padded_copy
+from offsetd_storage.kernels.crc32c import crc32c
+from offsetd_storage.kernels.encode import (
+    ATTRIBUTES_AT,
+    BATCH_HEADER_BYTES,
+    BATCH_LENGTH_AT,
+    CRC_AT,
+    LENGTH_EXCLUDES_BYTES,
+)
 from offsetd_storage.record_batch import Record, encode_batch
 from shards import group_key, offset_key, offset_value
 
@@ -130,18 +139,68 @@ def test_a_damaged_copy_is_told_where_another_one_is_read(tmp_path: Path) -> Non
     assert len(told) == 1
 
 
-def test_a_record_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    unreadable = (offset_key("a", "t", 1), UNREADABLE)
-    write_log(tmp_path, 0, batch(0, commit("a", 0, 1), unreadable))
+def problems(groups: Sequence[FolderGroup]) -> dict[str, tuple[str, ...]]:
+    return {each.group_id: each.problems for each in groups}
+
+
+def test_offsets_that_cannot_be_read_are_their_groups_problem_until_committed_again(
+    tmp_path: Path,
+) -> None:
+    write_log(
+        tmp_path,
+        0,
+        batch(0, commit("a", 0, 1), (offset_key("a", "t", 1), UNREADABLE), commit("b", 0, 2)),
+        batch(3, (offset_key("a", "t", 2), UNREADABLE), (offset_key("b", "t", 1), UNREADABLE)),
+        batch(5, commit("b", 1, 3), (offset_key("c", "t", 0), UNREADABLE)),
+    )
     told = Told()
-    assert short(told.read(tmp_path)) == {"a": [1]}
-    assert told == ["__consumer_offsets-0: 1 records cannot be read"]
+    groups = told.read(tmp_path)
+    assert short(groups) == {"a": [1], "b": [2, 3], "c": []}
+    log = "__consumer_offsets-0"
+    assert problems(groups) == {
+        "a": (f"{log}: 2 offsets cannot be read, the first that of t:1",),
+        "b": (),
+        "c": (f"{log}: 1 offsets cannot be read, the first that of t:0",),
+    }
+    assert told == []
+
+
+@pytest.mark.parametrize("made", ["a malformed batch", "a compressed one", "a key"])
+def test_records_that_do_not_tell_whose_they_are_are_a_problem_of_all_groups_of_the_log_partition(
+    tmp_path: Path, made: str
+) -> None:
+    match made:
+        case "a key":
+            bad = batch(1, (b"\0\1\0", b""), commit("b", 0, 2))
+        case "a compressed one":
+            bad = with_records(batch(1, commit("b", 0, 2)), b"no gzip", attributes=1)
+        case _:
+            bad = with_records(batch(1, commit("b", 0, 2)), bytes(20))
+    write_log(tmp_path, 0, batch(0, commit("a", 0, 1)), bad)
+    write_log(tmp_path, 1, batch(0, commit("c", 0, 3)))
+    told = Told()
+    found = problems(told.read(tmp_path))
+    problem = "__consumer_offsets-0: 1 records cannot be read, of groups unknown"
+    assert (list(told), found["a"], found["c"]) == ([problem], (problem,), ())
+    assert found.get("b", (problem,)) == (problem,)
+
+
+def with_records(whole: bytes, records: bytes, *, attributes: int = 0) -> bytes:
+    """A batch with other bytes for its records, and the right checksum."""
+    length = BATCH_HEADER_BYTES - LENGTH_EXCLUDES_BYTES + len(records)
+    counted = attributes.to_bytes(2, "big") + whole[ATTRIBUTES_AT + 2 : BATCH_HEADER_BYTES]
+    checked = counted + records
+    crc = crc32c(padded_copy(checked), 0, len(checked))
+    start = whole[:BATCH_LENGTH_AT] + length.to_bytes(4, "big")
+    return start + whole[len(start) : CRC_AT] + crc.to_bytes(4, "big") + checked
 
 
 def test_members_of_a_group_whose_record_cannot_be_read_are_not_known(tmp_path: Path) -> None:
     write_log(tmp_path, 0, batch(0, commit("a", 0, 1), (group_key("a"), UNREADABLE)))
-    [group] = Told().read(tmp_path)
-    assert group.has_members is None
+    told = Told()
+    [group] = told.read(tmp_path)
+    assert (group.has_members, group.problems) == (None, ())
+    assert told == ["__consumer_offsets-0: whether group a has members cannot be read"]
 
 
 def test_offsets_of_a_transaction_that_has_not_ended_are_left_out(tmp_path: Path) -> None:

@@ -43,7 +43,10 @@ class FolderOffset(Protocol):
 
 
 class FolderGroup(Protocol):
-    """A group as the reader has it; `has_members` None: that cannot be read."""
+    """A group as the reader has it; `has_members` None: that cannot be read.
+
+    `problems` say, as `PLACE: WHAT`, what may be missing among its offsets.
+    """
 
     @property
     def group_id(self) -> str: ...
@@ -51,6 +54,8 @@ class FolderGroup(Protocol):
     def has_members(self) -> bool | None: ...
     @property
     def offsets(self) -> Iterable[FolderOffset]: ...
+    @property
+    def problems(self) -> Iterable[str]: ...
 
 
 class FolderSource:
@@ -109,6 +114,7 @@ def _found(group: FolderGroup) -> FoundGroup:
         group_id=group.group_id,
         offsets=tuple(map(_found_offset, group.offsets)),
         owners=None if group.has_members is None else _MEMBERS_THEN * group.has_members,
+        problems=tuple(_unreadable(each, group.group_id) for each in group.problems),
     )
 
 
@@ -127,5 +133,9 @@ def _found_offset(stored: FolderOffset) -> FoundOffset:
 def _told(problems: list[str]) -> Iterator[Problem]:
     """Takes what was told out of the list."""
     while problems:
-        where, _, detail = problems.pop(0).partition(": ")
-        yield Problem(kind=ProblemKind.UNREADABLE, where=where, detail=detail)
+        yield _unreadable(problems.pop(0))
+
+
+def _unreadable(told: str, group_id: str | None = None) -> Problem:
+    where, _, detail = told.partition(": ")
+    return Problem(kind=ProblemKind.UNREADABLE, where=where, detail=detail, group_id=group_id)

@@ -26,8 +26,12 @@ def stored(offset: int, **more: Any) -> Any:
     return SimpleNamespace(topic="t", partition=0, offset=offset, **{**defaults, **more})
 
 
-def group(group_id: str, *offsets: Any, has_members: bool | None = False) -> Any:
-    return SimpleNamespace(group_id=group_id, has_members=has_members, offsets=offsets)
+def group(
+    group_id: str, *offsets: Any, has_members: bool | None = False, problems: tuple[str, ...] = ()
+) -> Any:
+    return SimpleNamespace(
+        group_id=group_id, has_members=has_members, offsets=offsets, problems=problems
+    )
 
 
 @pytest.fixture
@@ -83,6 +87,20 @@ def test_what_cannot_be_read_comes_between_groups_and_behind_them(
     before, _, behind = source().groups()
     assert before == Problem(kind=ProblemKind.UNREADABLE, where="x-0", detail="torn")
     assert behind == Problem(kind=ProblemKind.UNREADABLE, where="x-1", detail="rotten: at byte 7")
+
+
+def test_what_may_be_missing_of_a_group_is_its_own_problem(reads: Callable[..., None]) -> None:
+    reads(group("a", stored(1), problems=("x-0: 2 offsets cannot be read",)))
+    [found] = source().groups()
+    assert isinstance(found, FoundGroup)
+    assert found.problems == (
+        Problem(
+            kind=ProblemKind.UNREADABLE,
+            where="x-0",
+            detail="2 offsets cannot be read",
+            group_id="a",
+        ),
+    )
 
 
 def test_groups_are_read_again_in_the_order_asked_for(reads: Callable[..., None]) -> None:
