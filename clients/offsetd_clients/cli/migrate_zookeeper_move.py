@@ -94,16 +94,20 @@ def _register_mirror(app: typer.Typer, terminal: Terminal) -> None:
                 following.follow(group, plan.selection.takes_topic, has_run=has_run)
             try:
                 with terminal.progress("following") as report, _until_signal(following):
-                    following.catch_up(report)
-                    terminal.note(f"following {len(following.groups)} groups")
+                    left_count = following.catch_up(report)
+                    if not left_count:
+                        terminal.note(f"following {len(following.groups)} groups")
                     if not once:
                         following.watch(report)
             finally:
                 groups = list(following.groups.values())
                 terminal.rows(MIRROR_COLUMNS, map(_followed_row, groups))
         stopped = [f"group {each.group_id}: {each.stopped}" for each in groups if each.stopped]
+        is_partly = len(stopped) + left_count < len(groups)
+        if left_count:
+            stopped.append(f"ended before {left_count} of {len(groups)} groups were looked at")
         if stopped:
-            code = EXIT_PARTLY if len(stopped) < len(groups) else EXIT_FAILED
+            code = EXIT_PARTLY if is_partly else EXIT_FAILED
             terminal.fail("\n".join(stopped), code)
 
 

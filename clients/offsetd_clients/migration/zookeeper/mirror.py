@@ -159,23 +159,30 @@ class Mirror:
         self._watches[source] = note
 
     def end(self) -> None:
-        """Ends `watch`; for any thread, and for signals."""
+        """Ends `watch`, and a pass; for any thread, and for signals."""
         self._is_ended = True
         threading.Thread(target=self._wake).start()  # A signal may come while the lock is held.
 
-    def catch_up(self, report: Callable[[int, int, str], None]) -> None:
+    def catch_up(self, report: Callable[[int, int, str], None]) -> int:
         """One pass over what has changed; the first one is over all.
 
-        Raises MigrationStopped, SourceFailed.
+        Returns how many groups are left for another one, as `end` was called: else none. Raises
+        MigrationStopped, SourceFailed.
         """
         with self._condition:
             changed, self._changed = list(self._changed), {}
         for done, source in enumerate(changed, 1):
+            if self._is_ended:
+                left = changed[done - 1 :]
+                with self._condition:
+                    self._changed = dict.fromkeys([*left, *self._changed])
+                return len(left)
             followed = self._groups[source]
             if followed.is_followed:
                 self._lock.check()
                 self._pass(followed)
             report(done, len(changed), followed.group_id)
+        return 0
 
     def watch(self, report: Callable[[int, int, str], None]) -> None:
         """Passes, for as long as `end` was not called and any group is followed."""

@@ -105,6 +105,23 @@ def test_changes_come_here_and_only_groups_that_have_changed_are_read(tmp_path: 
     assert times["t:0"][2] > times["t:1"][2] > T0_MS  # The znodes'.
 
 
+def test_a_pass_ends_when_it_is_told_to_and_the_rest_is_left_for_another(tmp_path: Path) -> None:
+    nodes = {f"/consumers/{group}/offsets/t/0": "5" for group in "ghi"}
+    move = Migration(tmp_path, FakeZooKeeper(nodes)).make_plan()
+    following = move.mirror()
+
+    def end_at_second(done: int, _total: int, _what: str) -> None:
+        if done == 2:
+            following.end()
+
+    assert following.catch_up(end_at_second) == 1
+    assert offsets_of(move) == {"g": {"t:0": 5}, "h": {"t:0": 5}}
+    following.watch(nothing)  # It is over, too.
+    assert list(following._changed) == ["i"]
+    assert move.mirror().catch_up(nothing) == 0
+    assert offsets_of(move)["i"] == {"t:0": 5}
+
+
 def test_groups_that_have_moved_or_were_not_run_are_not_followed(tmp_path: Path) -> None:
     zookeeper = FakeZooKeeper({f"{G}/0": "5"})
     move = Migration(tmp_path, zookeeper).make_plan()
