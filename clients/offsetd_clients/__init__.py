@@ -49,6 +49,7 @@ from offsetd_clients.consumer.settings import ConsumerSettings, LeaseTerms
 from offsetd_clients.consumer.source import AsyncSource, Item, Source
 from offsetd_clients.errors import (
     ClientClosed,
+    ClientDefect,
     CommitConflict,
     Conflict,
     DeadlineExceeded,
@@ -83,6 +84,7 @@ from offsetd_clients.errors import (
     PolicyViolation,
     RebalanceInProgress,
     ServerDefect,
+    TokenUnavailable,
     Unavailable,
     UnknownMember,
     UnstableOffsets,
@@ -136,6 +138,7 @@ __all__ = [
     "CleaningRound",
     "CleaningState",
     "ClientClosed",
+    "ClientDefect",
     "ClonedGroup",
     "CommitConflict",
     "CommittedOffset",
@@ -226,6 +229,7 @@ __all__ = [
     "StartUnknown",
     "TlsOptions",
     "ToOffset",
+    "TokenUnavailable",
     "TopicPartition",
     "Unavailable",
     "UncleanablePartition",

@@ -19,9 +19,9 @@ from offsetd_clients.errors import (
     Failure,
     OffsetdError,
     Unavailable,
+    another,
     closed_before,
     closed_while_waiting,
-    error_of,
 )
 from offsetd_clients.messages import error_in
 from offsetd_clients.retry import RetryPolicy, is_tried_again
@@ -220,13 +220,15 @@ class CommitQueue:
                 self._waiting.clear()
             self._alone.extend(sent)
             return []
-        for commit in sent:
-            commit.failed(error_of(error.failure))
+        # What still waits hears of it where that is no doubt about what was never sent.
+        told = sent if error.outcome_unknown else [*sent, *self._waiting]
+        for commit in told:
+            commit.failed(another(error))
         self._waiting.extendleft(reversed(sent))
         next_try_s = self._policy.monotonic_s() + wait_s
         outcomes: list[Outcome] = []
         for commit in self._drop(lambda commit: commit.deadline_s <= next_try_s):
-            failure = commit.failure or commit.failed(error_of(error.failure))
+            failure = commit.failure or commit.failed(another(error))
             outcomes.append((commit, failure))
         return outcomes
 

@@ -117,6 +117,20 @@ def insecure_token(address: str) -> InsecureToken:
     return InsecureToken(Failure(code="FAILED_PRECONDITION", message=message))
 
 
+class TokenUnavailable(OffsetdError):
+    """The function for tokens raised, as `__cause__` says; the call was not made."""
+
+    @property
+    def retriable(self) -> bool:
+        return True
+
+
+def no_token(cause: Exception) -> TokenUnavailable:
+    """The error of a call without the token that it was to have."""
+    message = f"the function for tokens raised {cause!r}"
+    return TokenUnavailable(Failure(code="UNAVAILABLE", message=message))
+
+
 class InvalidRequest(OffsetdError):
     """The request breaks a rule; nothing happened, and `field_violations` says which rule."""
 
@@ -331,6 +345,20 @@ class ServerDefect(OffsetdError):
         return True
 
 
+class ClientDefect(OffsetdError):
+    """This client failed in a way that it does not know: `__cause__` says how."""
+
+    def _own_outcome_unknown(self) -> bool:
+        return True
+
+
+def unforeseen(cause: Exception) -> ClientDefect:
+    """The error of a call that something else than an OffsetdError has ended."""
+    error = ClientDefect(Failure(code="INTERNAL", message=f"the client failed: {cause!r}"))
+    error.__cause__ = cause
+    return error
+
+
 BY_REASON: Mapping[str, type[OffsetdError]] = {
     "GROUP_ID_NOT_FOUND": GroupNotFound,
     "NON_EMPTY_GROUP": GroupNotEmpty,
@@ -372,6 +400,13 @@ def error_of(failure: Failure) -> OffsetdError:
     """The typed error for a failed call."""
     error_class = BY_REASON.get(failure.reason) or BY_CODE.get(failure.code, ServerDefect)
     return error_class(failure)
+
+
+def another(error: OffsetdError) -> OffsetdError:
+    """The same error for another call: what tries before may have done is each call's own."""
+    made = type(error)(error.failure)
+    made.__cause__ = error.__cause__
+    return made
 
 
 def listed(details: Mapping[str, str], name: str) -> tuple[Mapping[str, object], ...]:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import attrs
 import grpc
 
-from offsetd_clients.errors import insecure_token
+from offsetd_clients.errors import insecure_token, no_token
 
 Token: TypeAlias = str | Callable[[], str]
 """What is sent as `authorization: Bearer …` with each call; a function is asked for each."""
@@ -65,10 +65,13 @@ class Security:
             raise insecure_token(address)
 
     def metadata(self) -> tuple[tuple[str, str], ...] | None:
-        """What is sent with a call."""
+        """What is sent with a call. Raises TokenUnavailable if a function does not give it."""
         if self.token is None:
             return None
-        token = self.token if isinstance(self.token, str) else self.token()
+        try:
+            token = self.token if isinstance(self.token, str) else self.token()
+        except Exception as error:
+            raise no_token(error) from error
         return (("authorization", f"Bearer {token}"),)
 
 

@@ -20,7 +20,7 @@ from offsetd_clients.commit_queue import (
     no_answer,
     not_sent,
 )
-from offsetd_clients.errors import NotCoordinator, OffsetdError, closed_before
+from offsetd_clients.errors import NotCoordinator, OffsetdError, closed_before, unforeseen
 from offsetd_clients.messages import revision_of
 from offsetd_clients.retry import RetryPolicy, is_tried_again
 from offsetd_clients.sync.concurrency import Event, Future, Guard, Task, new_future, spawn
@@ -196,6 +196,8 @@ class Commits:
                 self._conclude(outcomes)
         except OffsetdError as raised:
             error = raised
+        except Exception as raised:  # noqa: BLE001  Others go on; if it stays so, each is told.
+            error = unforeseen(raised)
         finally:
             with self._guard:
                 self._wake = Event()
@@ -245,16 +247,19 @@ class Commits:
                 commit = self._queue.next_alone()
             if commit is None:
                 return
-            outcome: Revision | OffsetdError
-            left_s = commit.deadline_s - self._policy.monotonic_s()
-            try:
-                if left_s <= 0:
-                    raise not_sent(commit.timeout_s)
-                response = self._unary(commit.request, left_s)
-                outcome = revision_of(response.revision)
-            except OffsetdError as error:
-                outcome = commit.failed(error)
-            self._settle([(commit, outcome)])
+            self._settle([(commit, self._outcome_alone(commit))])
+
+    def _outcome_alone(self, commit: HandedIn) -> Revision | OffsetdError:
+        left_s = commit.deadline_s - self._policy.monotonic_s()
+        if left_s <= 0:
+            return commit.failed(not_sent(commit.timeout_s))
+        try:
+            response = self._unary(commit.request, left_s)
+            return revision_of(response.revision)
+        except OffsetdError as error:
+            return commit.failed(error)
+        except Exception as error:  # noqa: BLE001  It is this commit's alone.
+            return commit.failed(unforeseen(error))
 
     def _sweep(self) -> None:
         while not self._closed:

@@ -9,10 +9,13 @@ from fake_server import FakeServer, abort, outcome
 from google.rpc.status_pb2 import Status
 from offsetd.v1 import offset_service_pb2, types_pb2
 from offsetd_clients import (
+    ClientDefect,
     RetryPolicy,
     Revision,
     TopicPartition,
 )
+from offsetd_clients.aio import transport as aio_transport
+from offsetd_clients.sync import transport as sync_transport
 from patience import PATIENCE_SECONDS as WAIT_S
 
 WHERE = TopicPartition("orders", 0)
@@ -130,3 +133,22 @@ async def test_messages_become_smaller_until_the_server_takes_them(
         else:
             pytest.fail("messages stay too large")
     assert sum(taken[-500:]) >= 500
+
+
+async def test_a_client_that_fails_in_its_own_way_says_so_and_goes_on(
+    fake_server: FakeServer, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise ValueError("nobody thought of it")
+
+    fake_server.answer_stream = answer_all
+    async with connect(fake_server.address, retry=policy()) as client:
+        with monkeypatch.context() as failing:
+            for module in (aio_transport, sync_transport):
+                failing.setattr(module.Channel, "stream", fail)
+                failing.setattr(module.Channel, "call", fail)
+            with pytest.raises(ClientDefect, match="nobody thought of it") as raised:
+                await outcome(await client.commit_soon("g", {WHERE: 1}))
+        assert isinstance(raised.value.__cause__, ValueError)
+        assert raised.value.outcome_unknown
+        assert await client.commit("g", {WHERE: 2}) == Revision(7, 2)

@@ -14,6 +14,7 @@ from offsetd_clients import (
     RetryPolicy,
     Revision,
     TlsOptions,
+    TokenUnavailable,
     TopicPartition,
 )
 from offsetd_clients.security import Security, is_loopback
@@ -164,3 +165,43 @@ async def test_who_has_no_token_or_an_old_one_is_told(
     fake.word = "two"
     async with connect(address, token="two") as client:
         assert await client.commit("g", {WHERE: 1}) == Revision(7, 1)
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_a_token_that_was_not_there_once_is_asked_for_again(
+    guarded: tuple[Guarded, str], connect: Connect, streams: bool
+) -> None:
+    fake, address = guarded
+    failures = iter([OSError("no route to the issuer")])
+
+    def token() -> str:
+        for failure in failures:
+            raise failure
+        return "one"
+
+    async with connect(address, token=token, stream_commits=streams) as client:
+        future = await client.commit_soon("g", {WHERE: 1})
+        assert await outcome(future) == Revision(7, 1)
+        assert await client.commit("g", {WHERE: 1}) == Revision(7, 1)
+    assert set(fake.told) == {"Bearer one"}
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_a_token_that_is_never_there_is_the_callers_error(
+    guarded: tuple[Guarded, str], connect: Connect, streams: bool
+) -> None:
+    fake, address = guarded
+
+    def token() -> str:
+        raise KeyError("TOKEN")
+
+    options = {"token": token, "stream_commits": streams}
+    async with connect(address, retry=RetryPolicy(timeout_s=0.2), **options) as client:
+        future = await client.commit_soon("g", {WHERE: 1})
+        for failing in (client.commit("g", {WHERE: 1}), outcome(future)):
+            with pytest.raises(TokenUnavailable, match="TOKEN") as raised:
+                await failing
+            assert isinstance(raised.value.__cause__, KeyError)
+            assert raised.value.retriable
+            assert not raised.value.outcome_unknown
+    assert fake.told == []
