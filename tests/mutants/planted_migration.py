@@ -56,8 +56,8 @@ MIGRATION_MUTANTS = (
     Mutant(
         name="a retention of a group's own is overwritten",
         file=f"{_MIGRATION}/run.py",
-        replace="group.offsets and not has_own:\n",
-        by="group.offsets:\n",
+        replace="bool(group.offsets) and not has_own\n",
+        by="bool(group.offsets)\n",
         caught_by=f"{_TESTS}/test_run.py",
     ),
     Mutant(
@@ -160,6 +160,27 @@ MIGRATION_MUTANTS = (
         file=f"{_MIGRATION}/run.py",
         replace='finish(entry, {"revision": revision and revision.log_offset})\n',
         by='latest(entry.step, "")\n',
+        caught_by=f"{_TESTS}/test_run.py",
+    ),
+    Mutant(
+        name="another run hides the images of the one before",
+        file=f"{_MIGRATION}/run.py",
+        replace='            details["carried"] = carried_of(',
+        by='            details["later"] = carried_of(',
+        caught_by=f"{_TESTS}/test_run.py",
+    ),
+    Mutant(
+        name="undoing deletes what somebody wrote since the groups were read",
+        file=f"{_MIGRATION}/undo.py",
+        replace="    stored = target.stored([group_id])[group_id]\n    left,",
+        by="    left,",
+        caught_by=f"{_TESTS}/test_run.py",
+    ),
+    Mutant(
+        name="undoing takes away a retention that somebody has set since",
+        file=f"{_MIGRATION}/undo.py",
+        replace="    return was_set is None or was_set",
+        by="    return was_set is not None and False and was_set",
         caught_by=f"{_TESTS}/test_run.py",
     ),
     Mutant(

@@ -1,12 +1,11 @@
 """The run: what a plan has is stored here, group by group, each as a whole or not at all."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import timedelta
-from typing import Any
+from typing import Any, TypeGuard
 
 import attrs
 
-from offsetd_clients import Bounds, CommittedOffset, OffsetdError, Retention, TopicPartition
+from offsetd_clients import Bounds, Group, OffsetdError, Retention, TopicPartition
 from offsetd_clients.migration.differences import GONE, Difference, State, differences
 from offsetd_clients.migration.journal import Entry, Journal, Step, request_id_of
 from offsetd_clients.migration.outcomes import (
@@ -18,7 +17,14 @@ from offsetd_clients.migration.outcomes import (
 )
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.rates import RateLimit
-from offsetd_clients.migration.target import Put, Stored, Target, is_groups_own, milliseconds
+from offsetd_clients.migration.run_entries import (
+    carried_of,
+    image_of,
+    retention_of,
+    retention_text,
+    written_by,
+)
+from offsetd_clients.migration.target import Put, Stored, Target, is_groups_own
 from offsetd_clients.migration.values import FoundOffset, PlannedGroup
 
 _REFUSED_LISTED_MAX = 3
@@ -103,18 +109,22 @@ class _Runner:
             Put(each.found, None if each.stored is None else each.stored.revision)
             for each in chosen
         ]
+        newest = self.journal.newest_step(group.group_id)
+        if not puts and entry and entry.is_done and newest is not Step.UNDO:
+            return _outcome(group, Outcome.ALREADY)
         if not self.options.execute:
             return self._looked_at(group, puts)
-        if not puts and entry and not entry.is_done and entry.details["puts"]:
+        if not puts and _is_cut_short(entry, newest) and entry.details["puts"]:
             self._finish(entry, stored)  # It was stored, and then we were killed.
             return _outcome(group, Outcome.MIGRATED, count=len(entry.details["puts"]))
         self.limit.wait(len(puts))
-        entry = self._begun(group, entry, chosen)
+        here = self.target.group(group.group_id)
+        entry = self._begun(group, entry, chosen, stored, here)
         request_id = request_id_of(self.plan.plan_id, entry)
-        existed = entry.details["existed"]
-        has_own = existed is not None and existed["retention"] is not None
-        if self.options.sets_retention and group.offsets and not has_own:
-            self.target.set_retention(group.group_id, self.options.retention, request_id)
+        to_set = entry.details["set"]
+        if to_set is not None and self._sets_retention(group, here):
+            retention = retention_of(to_set["retention"])
+            self.target.set_retention(group.group_id, retention, request_id)
         revision = self.target.put(group.group_id, puts, request_id=request_id) if puts else None
         self.journal.finish(entry, {"revision": revision and revision.log_offset})
         return _outcome(group, Outcome.MIGRATED if puts else Outcome.ALREADY, count=len(puts))
@@ -127,15 +137,38 @@ class _Runner:
         return _outcome(group, outcome, count=len(puts))
 
     def _begun(
-        self, group: PlannedGroup, entry: Entry | None, chosen: Sequence[Difference]
+        self,
+        group: PlannedGroup,
+        entry: Entry | None,
+        chosen: Sequence[Difference],
+        stored: Stored,
+        here: Group | None,
     ) -> Entry:
-        """The attempt that a kill has cut, if it was to do the very same; else a new one."""
+        """The attempt that a kill has cut, if it was to do the very same; else a new one.
+
+        A new one goes on with what earlier ones have stored: all of it can be undone.
+        """
         puts = [[*_identity(each.found), image_of(each.stored)] for each in chosen]
-        if entry and not entry.is_done and entry.details["puts"] == puts:
+        newest = self.journal.newest_step(group.group_id)
+        if _is_cut_short(entry, newest) and entry.details["puts"] == puts:
             return entry
-        before = self.target.group(group.group_id)
-        existed = None if before is None else {"retention": retention_text(before.retention)}
-        return self.journal.begin(Step.RUN, group.group_id, {"existed": existed, "puts": puts})
+        details = {
+            "existed": None if here is None else {"retention": retention_text(here.retention)},
+            "set": None,
+            "puts": puts,
+            "carried": [],
+        }
+        if entry is not None and here is not None and not self._is_undone(group.group_id):
+            details["existed"] = entry.details["existed"]
+            details["set"] = entry.details.get("set")
+            details["carried"] = carried_of(written_by(entry, stored), puts)
+        if self._sets_retention(group, here):
+            details["set"] = {"retention": retention_text(self.options.retention)}
+        return self.journal.begin(Step.RUN, group.group_id, details)
+
+    def _sets_retention(self, group: PlannedGroup, here: Group | None) -> bool:
+        has_own = here is not None and here.retention is not None
+        return self.options.sets_retention and bool(group.offsets) and not has_own
 
     def _finish(self, entry: Entry, stored: Stored) -> None:
         written = [
@@ -146,6 +179,16 @@ class _Runner:
 
     def _is_taken_back(self, group_id: str) -> bool:
         return self.journal.newest_step(group_id) in (Step.UNDO, Step.ROLLBACK)
+
+    def _is_undone(self, group_id: str) -> bool:
+        undone = self.journal.latest(Step.UNDO, group_id)
+        is_newer = self.journal.is_begun_behind(Step.UNDO, Step.RUN, group_id)
+        return undone is not None and undone.is_done and is_newer
+
+
+def _is_cut_short(entry: Entry | None, newest: Step | None) -> TypeGuard[Entry]:
+    """Whether a run was killed, and nothing was done since."""
+    return entry is not None and not entry.is_done and newest is Step.RUN
 
 
 def refusal(group: PlannedGroup, found: Sequence[Difference], options: RunOptions) -> str:
@@ -173,26 +216,6 @@ def difference_text(difference: Difference) -> str:
         return f"{found.topic_partition} has no {found.offset}: it has {earliest} to {latest}"
     here = "nothing" if stored is None else stored.offset
     return f"{found.topic_partition} is {difference.state} here: {here}, not {found.offset}"
-
-
-def image_of(stored: CommittedOffset | None) -> list[Any] | None:
-    """What is stored, as a journal keeps it: offset, leader epoch, metadata, commit time."""
-    if stored is None:
-        return None
-    return [
-        stored.offset,
-        stored.leader_epoch,
-        stored.metadata,
-        milliseconds(stored.commit_time),
-        stored.revision,
-    ]
-
-
-def retention_text(retention: Retention) -> int | str | None:
-    """A retention as a journal keeps it: milliseconds, "never", or None."""
-    if isinstance(retention, timedelta):
-        return round(retention.total_seconds() * 1000)
-    return retention
 
 
 def _identity(found: FoundOffset) -> list[Any]:

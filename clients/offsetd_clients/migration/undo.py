@@ -97,7 +97,8 @@ def _take_back(target: Target, group_id: str, entry: Entry) -> tuple[int, str]:
     if problem:
         return 0, problem
     is_whole = {each.partition for each in left} == set(stored)
-    if entry.details["existed"] is None and is_whole and _has_retention_of_run(here, entry):
+    is_runs = entry.details["existed"] is None and not _has_own_retention(here, entry)
+    if left and is_whole and is_runs:
         target.delete_group(group_id)
         return len(left), ""
     gone = [each.partition for each in left if each.before is None]
@@ -110,15 +111,17 @@ def _take_back(target: Target, group_id: str, entry: Entry) -> tuple[int, str]:
     ]
     if puts:
         target.put(group_id, puts)
-    if here is not None and entry.details.get("set") and _has_retention_of_run(here, entry):
+    if here is not None and here.retention is not None and not _has_own_retention(here, entry):
         target.set_retention(group_id, None, request_id="")
     return len(left), ""
 
 
-def _has_retention_of_run(here: Group | None, entry: Entry) -> bool:
-    """Whether a group has the retention that the run has set: it sets one only where none is."""
-    kept = entry.details.get("set") or {"retention": None}
-    return here is None or retention_text(here.retention) in (None, kept["retention"])
+def _has_own_retention(here: Group | None, entry: Entry) -> bool:
+    """Whether a group has a retention that no run has set: a run sets one only where none is."""
+    if here is None or here.retention is None:
+        return False
+    was_set = entry.details.get("set")
+    return was_set is None or was_set["retention"] != retention_text(here.retention)
 
 
 def _found(partition: TopicPartition, before: list[Any]) -> FoundOffset:

@@ -11,7 +11,7 @@ from migrations import T0_MS, FakeSource, FakeTarget, Killed, KillSwitch, found
 from offsetd_clients import Bounds, GroupNotEmpty, TopicPartition, Unavailable
 from offsetd_clients.errors import Failure
 from offsetd_clients.migration.differences import State
-from offsetd_clients.migration.journal import Journal
+from offsetd_clients.migration.journal import Journal, Step
 from offsetd_clients.migration.outcomes import GroupOutcome, MigrationStopped, Outcome
 from offsetd_clients.migration.plan_file import Plan, write_plan
 from offsetd_clients.migration.rates import RateLimit
@@ -21,7 +21,10 @@ from offsetd_clients.migration.undo import undo
 from offsetd_clients.migration.values import FoundGroup, Problem, ProblemKind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
+
+    from offsetd_clients.migration.target import Stored
 
 PROBLEM = Problem(kind=ProblemKind.BAD_VALUE, where="/z", detail="no offset", group_id="bad")
 GROUPS = [
@@ -214,6 +217,123 @@ def test_what_others_stored_beside_a_run_is_left_by_its_undoing(tmp_path: Path) 
     target.commit("a", "other", 0, 1)
     assert undone(plan, target)["a"].outcome is Outcome.UNDONE
     assert target.offsets() == {"a": {"other:0": (1, "", T0_MS)}}
+
+
+def test_a_run_that_has_nothing_to_do_hides_no_earlier_one_from_its_undoing(
+    tmp_path: Path,
+) -> None:
+    plan, target = plan_of(tmp_path), FakeTarget()
+    ran(plan, target)
+    with Journal.open(plan.path, plan.plan_id) as journal:
+        for step in (Step.CUTOVER, Step.ROLLBACK):
+            journal.finish(journal.begin(step, "a", {}), None)
+    assert ran(plan, target)["a"].outcome is Outcome.ALREADY
+    with Journal.open(plan.path, plan.plan_id) as journal:
+        assert journal.newest_step("a") is Step.ROLLBACK
+    assert undone(plan, target)["a"].offset_count == 2
+    assert (target.offsets(), target.retentions) == ({}, {})
+
+
+def test_undoing_takes_back_what_all_runs_have_stored(tmp_path: Path) -> None:
+    plan, target = plan_of(tmp_path), FakeTarget()
+    ran(plan, target)
+    for _ in range(2):
+        target.delete("a", [TopicPartition("t", 1)])
+        assert ran(plan, target)["a"].offset_count == 1
+    outcome = undone(plan, target)["a"]
+    assert (outcome.outcome, outcome.offset_count) == (Outcome.UNDONE, 2)
+    assert (target.offsets(), target.retentions) == ({}, {})
+
+
+def test_what_a_run_found_before_it_is_restored_also_behind_another_run(tmp_path: Path) -> None:
+    plan, target = plan_of(tmp_path), FakeTarget()
+    target.commit("a", "t", 0, 7)
+    ran(plan, target, overwrite=frozenset({State.BEHIND}))
+    target.delete("a", [TopicPartition("t", 1)])
+    ran(plan, target)
+    assert undone(plan, target)["a"].offset_count == 2
+    assert (target.offsets(), target.retentions) == ({"a": {"t:0": (7, "", T0_MS)}}, {"a": None})
+
+
+def test_a_run_behind_an_undoing_carries_nothing_of_what_was_undone(tmp_path: Path) -> None:
+    plan, target = plan_of(tmp_path), FakeTarget()
+    ran(plan, target)
+    undone(plan, target)
+    target.commit("a", "t", 1, 20)
+    assert ran(plan, target)["a"].offset_count == 1
+    assert undone(plan, target)["a"].offset_count == 1
+    assert (target.offsets(), target.retentions) == ({"a": {"t:1": (20, "", T0_MS)}}, {"a": None})
+
+
+def test_what_a_killed_run_has_stored_is_undone_without_and_behind_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for at in count(1):
+        for is_run_again in (False, True):
+            folder = tmp_path / f"{at}-{is_run_again}"
+            folder.mkdir()
+            plan, target = plan_of(folder), FakeTarget()
+            with monkeypatch.context() as patched:
+                target.kills = KillSwitch(at)
+                target.kills.watch_journal(patched)
+                try:
+                    ran(plan, target)
+                except Killed:
+                    pass
+                else:
+                    assert at > 20, "there are some points to be killed at"
+                    return
+            target.kills = KillSwitch()
+            if "a" in target.groups:
+                target.delete("a", [TopicPartition("t", 1)])
+            if is_run_again:
+                ran(plan, target)
+            undone(plan, target)
+            assert target.offsets() == {}
+            assert set(target.retentions.values()) <= {None}
+            ran(plan, target)
+            assert target.offsets() == WHOLE
+
+
+def test_a_retention_that_somebody_has_set_since_is_left_by_an_undoing(tmp_path: Path) -> None:
+    for sets_retention in (True, False):
+        folder = tmp_path / str(sets_retention)
+        folder.mkdir()
+        plan, target = plan_of(folder), FakeTarget()
+        target.retentions = {"a": None}
+        ran(plan, target, sets_retention=sets_retention)
+        target.retentions |= {"a": timedelta(days=3), "b": timedelta(days=4)}
+        assert of_all(undone(plan, target))["b"] is Outcome.UNDONE
+        assert target.offsets() == {}
+        assert target.retentions == {"a": timedelta(days=3), "b": timedelta(days=4)}
+
+
+def test_a_second_run_sets_no_retention_over_one_that_was_set_since(tmp_path: Path) -> None:
+    plan, target = plan_of(tmp_path), FakeTarget()
+    ran(plan, target)
+    target.retentions["a"] = timedelta(days=3)
+    target.delete("a", [TopicPartition("t", 1)])
+    ran(plan, target)
+    assert target.retentions["a"] == timedelta(days=3)
+
+
+@pytest.mark.parametrize(("partition", "outcome"), [(3, Outcome.REFUSED), (5, Outcome.UNDONE)])
+def test_what_is_committed_while_groups_are_undone_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partition: int, outcome: Outcome
+) -> None:
+    plan, target = plan_of(tmp_path), FakeTarget()
+    ran(plan, target)
+    read = FakeTarget.stored
+
+    def stored(self: FakeTarget, group_ids: Iterable[str]) -> dict[str, Stored]:
+        found = read(self, group_ids)
+        if len(found) > 1:  # Many groups: until one's turn comes, some time goes by.
+            self.commit("b", "u", partition, 31)
+        return found
+
+    monkeypatch.setattr(FakeTarget, "stored", stored)
+    assert undone(plan, target)["b"].outcome is outcome
+    assert target.offsets() == {"b": {f"u:{partition}": (31, "", T0_MS)}}
 
 
 def test_an_undoing_killed_at_any_point_and_repeated_ends_in_the_same_state(

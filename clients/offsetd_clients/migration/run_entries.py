@@ -1,0 +1,98 @@
+"""What a run notes of a group in the journal: enough to take back what it stored."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import attrs
+
+from offsetd_clients import CommittedOffset, Retention, TopicPartition
+from offsetd_clients.migration.journal import Entry
+from offsetd_clients.migration.target import Stored, milliseconds
+
+Image = list[Any]
+"""What was stored, as a journal keeps it: offset, leader epoch, metadata, commit time, revision."""
+
+
+@attrs.frozen
+class Written:
+    """An offset that a run stored: at what revision, and what was there before.
+
+    No revision: the run was killed, and something else stands here than it was to store.
+    """
+
+    partition: TopicPartition
+    revision: int | None
+    before: Image | None
+
+    def is_as_before(self, stored: Stored) -> bool:
+        """Whether it is taken back, or was never stored."""
+        now = image_of(stored.get(self.partition))
+        if now is None or self.before is None:
+            return now is self.before
+        return now[:3] == self.before[:3]
+
+
+def written_by(entry: Entry, stored: Stored) -> list[Written]:
+    """All that a run has stored, also by earlier attempts whose work this one went on with."""
+    carried = [
+        Written(TopicPartition(topic, partition), revision, before)
+        for topic, partition, revision, before in entry.details.get("carried", [])
+    ]
+    return [*carried, *(_of_done(entry) if entry.is_done else _of_killed(entry, stored))]
+
+
+def carried_of(written: list[Written], puts: list[list[Any]]) -> list[list[Any]]:
+    """What the next attempt notes of those before it: what it does not store itself."""
+    own = {TopicPartition(topic, partition) for topic, partition, *_ in puts}
+    return [
+        [each.partition.topic, each.partition.partition, each.revision, each.before]
+        for each in written
+        if each.partition not in own
+    ]
+
+
+def image_of(stored: CommittedOffset | None) -> Image | None:
+    """What is stored, as a journal keeps it; None: nothing."""
+    if stored is None:
+        return None
+    return [
+        stored.offset,
+        stored.leader_epoch,
+        stored.metadata,
+        milliseconds(stored.commit_time),
+        stored.revision,
+    ]
+
+
+def retention_text(retention: Retention) -> int | str | None:
+    """A retention as a journal keeps it: milliseconds, "never", or None."""
+    if isinstance(retention, timedelta):
+        return round(retention.total_seconds() * 1000)
+    return retention
+
+
+def retention_of(kept: int | str | None) -> Retention:
+    """The retention of a `retention_text`."""
+    if isinstance(kept, int):
+        return timedelta(milliseconds=kept)
+    return "never" if kept == "never" else None
+
+
+def _of_done(entry: Entry) -> Iterator[Written]:
+    puts = entry.details["puts"]
+    if puts:
+        first = entry.result["revision"] - len(puts) + 1
+        for revision, (topic, partition, _, before) in enumerate(puts, first):
+            yield Written(TopicPartition(topic, partition), revision, before)
+
+
+def _of_killed(entry: Entry, stored: Stored) -> Iterator[Written]:
+    """It has stored all of its puts or none: what stands here as it was to be stored is its own."""
+    for topic, partition, offset, before in entry.details["puts"]:
+        now = stored.get(TopicPartition(topic, partition))
+        is_ours = now is not None and now.offset == offset
+        if now is not None and before is not None and now.revision == before[-1]:
+            is_ours = False
+        revision = now.revision if now is not None and is_ours else None
+        yield Written(TopicPartition(topic, partition), revision, before)
