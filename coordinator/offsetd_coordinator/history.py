@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.kernels import padded_copy
-from offsetd_storage.record_batch import decode_batch
+from offsetd_storage.record_batch import batch_header, decode_batch
 
 from offsetd_coordinator.errors import CoordinatorNotAvailable
 from offsetd_coordinator.history_errors import HistoryCompacted
@@ -265,6 +265,17 @@ def end_of(log: PartitionLog, time_ms: int, end: int) -> int:
     if 0 < oldest >= found:
         raise compacted(oldest)
     return found
+
+
+def end_of_batch(log: PartitionLog, offset: int, end: int) -> int:
+    """Where the batch ends that `offset` lies in: what was written at once was never there in part.
+
+    Raises CorruptBatch, OSError.
+    """
+    for buffer, _ in log.read_chunks(1, offset=offset, offset_limit=end):
+        header = batch_header(buffer.data)
+        return header.last_offset + 1 if header.base_offset <= offset else offset + 1
+    return end
 
 
 def offsets_before(

@@ -18,7 +18,7 @@ from offsetd_coordinator.errors import (
     LogPartitionQuarantined,
     RecordUndecodable,
 )
-from offsetd_coordinator.history import end_of, offsets_before
+from offsetd_coordinator.history import end_of, end_of_batch, offsets_before
 from offsetd_coordinator.kernels.changes import UNREADABLE
 
 if TYPE_CHECKING:
@@ -51,15 +51,15 @@ async def offsets_at(runtime: Runtime, group_id: bytes, time_ms: int) -> dict[Pa
 async def state_at(
     runtime: Runtime, group_id: bytes, *, time_ms: int = -1, revision: int = -1
 ) -> tuple[int, dict[Partition, Change]]:
-    """What a group had committed at a time, or else right behind a log offset, sorted; and before
-    which log offset that was.
+    """What a group had committed at a time, or else behind the batch of a log offset, sorted; and
+    before which log offset that was.
 
     Raises HistoryCompacted where that is not known any more, RecordUndecodable.
     """
     log, end = durable_log(runtime, runtime.partition_of(group_id))
 
     def read() -> tuple[int, dict[Partition, Change]]:
-        limit = end_of(log, time_ms, end) if time_ms >= 0 else min(revision + 1, end)
+        limit = end_of(log, time_ms, end) if time_ms >= 0 else end_of_batch(log, revision, end)
         then = offsets_before(log, limit, end, group_id)
         for (topic, partition), change in then.items():
             if change.kind == UNREADABLE:

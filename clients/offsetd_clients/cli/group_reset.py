@@ -11,7 +11,6 @@ import typer
 
 from offsetd_clients import (
     Bounds,
-    OffsetChange,
     OffsetClient,
     ResetOffsets,
     ResetTo,
@@ -20,6 +19,7 @@ from offsetd_clients import (
     TopicPartition,
 )
 from offsetd_clients.change_messages import ResetTarget
+from offsetd_clients.cli.changed_offsets import summary
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -229,7 +229,7 @@ def _print(done: Done, terminal: Terminal, *, export: bool, is_one: bool) -> Non
         terminal.rows(CHANGE_COLUMNS, _change_rows(done))
     changes = [change for _, answer in done for change in answer.changes]
     if changes:
-        terminal.note(_summary(changes))
+        terminal.note(summary((each.before, each.after) for each in changes))
 
 
 def _csv_lines(done: Done, *, is_one: bool) -> Iterator[str]:
@@ -243,20 +243,6 @@ def _csv_lines(done: Done, *, is_one: bool) -> Iterator[str]:
             yield line.getvalue()
             line.seek(0)
             line.truncate()
-
-
-def _summary(changes: Sequence[OffsetChange]) -> str:
-    """How many offsets go back, to be read again, and how many skip what was not read."""
-    shifts = [change.after - change.before for change in changes if change.before is not None]
-    back, ahead = [-each for each in shifts if each < 0], [each for each in shifts if each > 0]
-    parts = [
-        (len(back), f"back, by {sum(back)} in all"),
-        (len(ahead), f"ahead, by {sum(ahead)} in all"),
-        (len(shifts) - len(back) - len(ahead), "unchanged"),
-        (len(changes) - len(shifts), "new"),
-    ]
-    told = "; ".join(f"{count} {what}" for count, what in parts if count)
-    return f"{len(changes)} {'offset' if len(changes) == 1 else 'offsets'}: {told}"
 
 
 def _change_rows(done: Done) -> Iterator[Row]:

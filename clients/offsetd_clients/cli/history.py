@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from offsetd_clients.cli.changed_offsets import summary
 from offsetd_clients.cli.completion import complete_group_id
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
@@ -170,7 +171,10 @@ def _register_restore(groups: typer.Typer, terminal: Terminal) -> None:
             terminal.rows(RESTORE_COLUMNS, (_restored_row(group_id, each) for each in done.changes))
             if not done.changes:
                 terminal.note("nothing to change: the offsets are as they were then")
-            elif not execute:
+                return
+            moved = ((each.offset_before, each.offset_after) for each in done.changes)
+            terminal.note(summary(moved))
+            if not execute:
                 told_dry_run(terminal)
 
 

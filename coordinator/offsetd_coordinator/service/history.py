@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 PAGE_SIZE_DEFAULT: Final = 1000
 PAGE_SIZE_MAX: Final = 10_000
 _OFFSET_BYTES: Final = 8
+# Whoever asks for what is now may have a clock that is ahead.
+_CLOCKS_APART_MS_MAX: Final = 60_000
 _OFFSET_MAX: Final = (1 << 62) - 1
 
 
@@ -78,13 +80,15 @@ class HistoryService:
         target = received.WhichOneof("target")
         if target is None:
             raise InvalidRequest("target", "a time or a revision has to be given")
+        log, end = durable_log(runtime, runtime.partition_of(group_id))
         if target == "time":
-            limit, then = await state_at(
-                runtime, group_id, time_ms=_read_time(received.time, "time")
-            )
+            time_ms = _read_past(received.time, administration.clock.now_ms())
+            limit, then = await state_at(runtime, group_id, time_ms=time_ms)
         else:
-            revision = _read_revision(received.revision, "revision")
+            revision = _read_written(received.revision, end)
             limit, then = await state_at(runtime, group_id, revision=revision)
+        if not then:
+            await self._check_known(runtime, group_id, log, end)
         request = RestoreOffsets(
             group_id=group_id,
             then=then,
@@ -233,6 +237,24 @@ def _read_time(time: Timestamp, field: str) -> int:
     if not 0 <= time.nanos < 1_000_000_000 or time.ToMilliseconds() < 0:
         raise InvalidRequest(field, "it is before 1970, or no time")
     return time.ToMilliseconds()
+
+
+def _read_past(time: Timestamp, now_ms: int) -> int:
+    time_ms = _read_time(time, "time")
+    if time_ms > now_ms + _CLOCKS_APART_MS_MAX:
+        raise InvalidRequest("time", "it is yet to come")
+    return time_ms
+
+
+def _read_written(revision: int, end: int) -> int:
+    if _read_revision(revision, "revision") >= end:
+        raise InvalidRequest(
+            "revision",
+            "{value} is yet to be written: the log of this group ends before {end}",
+            value=revision,
+            end=end,
+        )
+    return revision
 
 
 def _read_revision(revision: int, field: str) -> int:

@@ -153,7 +153,8 @@ class GroupServiceServicer(object):
         batch where it fits, else several, as for CloneGroup. Members, lease and settings stay as they
         are. FAILED_PRECONDITION while the group has members (NON_EMPTY_GROUP) or its lease is held
         (LEASE_HELD), unless forced. OUT_OF_RANGE (COMPACTED) for what is too old, with
-        `oldest_revision` in the metadata.
+        `oldest_revision` in the metadata. NOT_FOUND (GROUP_ID_NOT_FOUND) for a group that does not
+        exist, and of which the log knows nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

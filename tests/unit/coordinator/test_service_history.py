@@ -42,7 +42,7 @@ async def history(node: ServingNode, **fields: Any) -> history_pb2.ListOffsetHis
 
 
 async def restore(node: ServingNode, **fields: Any) -> history_pb2.RestoreGroupResponse:
-    request = RESTORE(group_id=GROUP, **fields)
+    request = RESTORE(group_id=fields.pop("group_id", GROUP), **fields)
     answer = await HistoryService(node.node).restore_group(request.SerializeToString())
     return history_pb2.RestoreGroupResponse.FromString(answer)
 
@@ -321,10 +321,42 @@ def test_a_repeated_restore_is_not_answered_with_another_groups_changes() -> Non
     run(test())
 
 
-@pytest.mark.parametrize("fields", [{}, {"revision": -1}, {"time": {"seconds": -1}}])
+def test_what_was_committed_at_once_is_not_restored_in_part() -> None:
+    async def test() -> None:
+        async with serving_node() as node:
+            await written(node)
+            whole = await restore(node, revision=1, validate_only=True)
+            part = await restore(node, revision=0, validate_only=True)
+            assert part == whole
+            assert part.restored_before.log_offset == 2
+
+    run(test())
+
+
+def test_a_group_that_nobody_knows_is_not_restored() -> None:
+    async def test() -> None:
+        async with serving_node(partitions=1) as node:
+            await written(node)
+            with pytest.raises(GroupIdNotFound):
+                await restore(node, revision=1, group_id="nobody")
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"revision": -1},
+        {"revision": 5},
+        {"time": {"seconds": -1}},
+        {"time": {"seconds": 4_000_000_000}},
+    ],
+)
 def test_a_restore_to_nowhere_is_refused(fields: dict[str, Any]) -> None:
     async def test() -> None:
         async with serving_node() as node:
+            await written(node)
             with pytest.raises(InvalidRequest):
                 await restore(node, **fields)
 
