@@ -15,6 +15,7 @@ from offsetd_clients.migration.zookeeper.layouts.layout import (
     found_at,
     parse_offset,
     parse_partition,
+    value_of,
 )
 from offsetd_clients.migration.zookeeper.tree import Tree, is_absent, joined, listed
 
@@ -60,7 +61,7 @@ class Kafka08:
 
     def rendered(self, value: bytes, found: FoundOffset, offset: int) -> bytes:
         del value, found  # There is nothing else in it.
-        return str(offset - self._is_last).encode()
+        return str(value_of(offset, is_last=self._is_last)).encode()
 
     def _topics(self, tree: Tree, readings: Iterable[GroupReading]) -> list[list[str]]:
         """The paths of each group's topics. A group without offsets is no error: it has none."""

@@ -83,6 +83,13 @@ def parse_offset(value: bytes, *, is_last: bool = False) -> int:
     return checked_offset(int(text) + is_last)
 
 
+def value_of(offset: int, *, is_last: bool) -> int:
+    """What a znode has for the position `offset`. Raises CannotWriteBack."""
+    if is_last and offset == 0:
+        raise CannotWriteBack("it begins at offset 0, and no last offset says that")
+    return offset - is_last
+
+
 def checked_offset(offset: Any) -> int:
     """`offset`, if it is one. Raises ValueError."""
     if type(offset) is not int or not 0 <= offset <= OFFSET_MAX:

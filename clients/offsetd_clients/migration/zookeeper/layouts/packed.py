@@ -16,6 +16,7 @@ from offsetd_clients.migration.zookeeper.layouts.layout import (
     checked_offset,
     found_at,
     parse_partition,
+    value_of,
 )
 from offsetd_clients.migration.zookeeper.tree import Node, Tree, joined, listed
 
@@ -67,7 +68,7 @@ class Packed(OnlyWrittenPlaces):
         for at, entry in enumerate(entries):
             match = _ENTRY.fullmatch(entry)
             if match is not None and int(match[1]) == found.partition:
-                entries[at] = f"{match[1]}:{offset - self._is_last}"
+                entries[at] = f"{match[1]}:{value_of(offset, is_last=self._is_last)}"
                 return ",".join(entries).encode()
         raise CannotWriteBack(f"partition {found.partition} is no longer in the znode")
 

@@ -19,6 +19,7 @@ from offsetd_clients.migration.zookeeper.layouts.layout import (
     checked_offset,
     found_at,
     parse_partition,
+    value_of,
 )
 from offsetd_clients.migration.zookeeper.tree import Node, Tree, joined
 
@@ -98,7 +99,8 @@ class Regex(OnlyWrittenPlaces):
         if not value or match is None:
             raise CannotWriteBack("a pattern does not say how a new value looks")
         start, end = match.span("offset")
-        return (text[:start] + str(offset - self._is_last) + text[end:]).encode()
+        value = value_of(offset, is_last=self._is_last)
+        return f"{text[:start]}{value}{text[end:]}".encode()
 
     def _walked(self, tree: Tree) -> "_Walk":
         walk = _Walk()

@@ -18,6 +18,7 @@ from offsetd_clients.migration.zookeeper.layouts.layout import (
     found_at,
     json_of,
     rendered_json,
+    value_of,
 )
 from offsetd_clients.migration.zookeeper.layouts.trident import (
     counting_transactions,
@@ -67,7 +68,7 @@ class TridentClient(OnlyWrittenPlaces):
             raise CannotWriteBack(
                 "the transaction is not finished: it would be emitted again as it was"
             )
-        return rendered_json({**document, "lastOffset": offset - 1})
+        return rendered_json({**document, "lastOffset": value_of(offset, is_last=True)})
 
     def _folders(self, tree: Tree, readings: Sequence[GroupReading]) -> list[list[str]]:
         users = [joined(self._root, each.group_id, "user") for each in readings]

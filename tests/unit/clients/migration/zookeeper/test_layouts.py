@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 from fake_zookeeper import FakeZooKeeper
-from offsetd_clients.migration.values import FoundGroup, Problem, ProblemKind, SourceFailed
+from offsetd_clients.migration.values import (
+    FoundGroup,
+    FoundOffset,
+    Problem,
+    ProblemKind,
+    SourceFailed,
+)
 from offsetd_clients.migration.zookeeper.layouts import layout_of
 from offsetd_clients.migration.zookeeper.layouts.layout import (
     BadLayout,
@@ -174,6 +180,30 @@ def test_what_is_written_back_is_read_again(
     assert {group_id: offsets(group) for group_id, group in found.items()} == written
     assert sum(new >= 1000 for group in written.values() for new in group.values())
     assert written.keys() == expected.keys()
+
+
+@pytest.mark.parametrize(
+    ("layout", "options", "before", "after"),
+    [
+        ("kafka08", {"is_last": True}, "5", "0"),
+        ("kafka08", {"is_last": True}, "", "0"),
+        ("packed", {"root": "/p", "topic": "t", "is_last": True}, "0:5", "0:0"),
+        (
+            "regex",
+            {"path_pattern": "/(?P<group>.)/(?P<topic>.)/(?P<partition>.)", "is_last": True},
+            *("5", "0"),
+        ),
+        ("trident-client", {}, TRIDENT_CLIENT % (0, 5, 0), TRIDENT_CLIENT % (0, 0, 0)),
+    ],
+)
+def test_where_the_last_offset_is_written_none_stands_for_offset_0(
+    layout: str, options: dict[str, Any], before: str, after: str
+) -> None:
+    plug_in = layout_of(layout, LayoutOptions(**options))
+    offset = FoundOffset(topic="t", partition=0, offset=6)
+    assert plug_in.rendered(before.encode(), offset, 1) == after.encode()
+    with pytest.raises(CannotWriteBack, match="offset 0"):
+        plug_in.rendered(before.encode(), offset, 0)
 
 
 def _is_unfinished(zookeeper: FakeZooKeeper, place: str) -> bool:
