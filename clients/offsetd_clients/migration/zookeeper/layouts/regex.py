@@ -99,8 +99,8 @@ class Regex(OnlyWrittenPlaces):
         if not value or match is None:
             raise CannotWriteBack("a pattern does not say how a new value looks")
         start, end = match.span("offset")
-        value = value_of(offset, is_last=self._is_last)
-        return f"{text[:start]}{value}{text[end:]}".encode()
+        number = value_of(offset, is_last=self._is_last)
+        return f"{text[:start]}{number}{text[end:]}".encode()
 
     def _walked(self, tree: Tree) -> "_Walk":
         walk = _Walk()
