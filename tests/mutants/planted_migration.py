@@ -144,8 +144,8 @@ MIGRATION_MUTANTS = (
     Mutant(
         name="a run stores over what is stored here",
         file=f"{_MIGRATION}/run.py",
-        replace="        if problem:\n            return _outcome(group, Outcome.REFUSED",
-        by="        if problem and False:\n            return _outcome(group, Outcome.REFUSED",
+        replace="objection(group)\n        if problem:\n",
+        by="objection(group)\n        if problem and False:\n",
         caught_by=f"{_TESTS}/test_run.py",
     ),
     Mutant(
@@ -189,6 +189,13 @@ MIGRATION_MUTANTS = (
         replace="        if now is not None and now.revision == each.revision:\n",
         by="        if now is not None:\n",
         caught_by=f"{_TESTS}/test_run.py",
+    ),
+    Mutant(
+        name="a plan takes the place of one that was begun",
+        file=f"{_MIGRATION}/plan_file.py",
+        replace="    make_room(path)\n",
+        by="",
+        caught_by=f"{_TESTS}/test_plan_file.py",
     ),
     Mutant(
         name="a plan's checksum is not looked at",

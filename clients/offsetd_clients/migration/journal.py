@@ -9,6 +9,7 @@ import hashlib
 import json
 import zlib
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -34,6 +35,10 @@ NOT_MARKED = {"marked": False}
 
 class JournalBusy(MigrationError):
     """Another process works with the plan."""
+
+
+class PlanBegun(MigrationError):
+    """Something of the plan was done: without it, it could not be taken back."""
 
 
 class BadJournal(MigrationError):
@@ -69,11 +74,7 @@ class Journal:
     @classmethod
     def open(cls, plan_path: Path, plan_id: str) -> "Journal":
         """`PLAN.journal`, made if it is not there. Raises JournalBusy, BadJournal, OSError."""
-        path = plan_path.with_name(f"{plan_path.name}.journal")
-        try:
-            file = LockedFile(path)
-        except BlockingIOError:
-            raise JournalBusy(f"{path}: another process works with this plan") from None
+        file = _locked(plan_path)
         journal = cls(file)
         try:
             journal._load(plan_id)
@@ -181,10 +182,41 @@ class Journal:
         return document
 
 
+def make_room(plan_path: Path) -> None:
+    """For another plan in this place: a journal that says of nothing done is removed.
+
+    Raises PlanBegun if it says of something, JournalBusy, OSError.
+    """
+    path = _path_of(plan_path)
+    if not path.exists():
+        return
+    file = _locked(plan_path)
+    try:
+        if len(list(islice(file.lines(), 2))) > 1:
+            raise PlanBegun(
+                f"{plan_path} was begun, as {path} says: name another file, or move both away"
+            )
+        path.unlink()
+    finally:
+        file.close()
+
+
 def request_id_of(plan_id: str, entry: Entry) -> str:
     """The same for the same attempt, also after a kill; another for another attempt."""
     named = "\0".join((plan_id, entry.step, entry.group_id, str(entry.attempt)))
     return "migrate-" + hashlib.sha256(named.encode()).hexdigest()[:40]
+
+
+def _path_of(plan_path: Path) -> Path:
+    return plan_path.with_name(f"{plan_path.name}.journal")
+
+
+def _locked(plan_path: Path) -> LockedFile:
+    path = _path_of(plan_path)
+    try:
+        return LockedFile(path)
+    except BlockingIOError:
+        raise JournalBusy(f"{path}: another process works with this plan") from None
 
 
 def _document(line: bytes) -> dict[str, Any] | None:

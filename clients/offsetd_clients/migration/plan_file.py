@@ -15,6 +15,7 @@ from uuid import uuid4
 import attrs
 
 from offsetd_clients.migration.files import read_lines, write_whole
+from offsetd_clients.migration.journal import make_room
 from offsetd_clients.migration.selection import Selection
 from offsetd_clients.migration.values import (
     FoundGroup,
@@ -102,8 +103,10 @@ def write_plan(
 ) -> PlanSummary:
     """Writes what a source has; `seen` is called with each line's value.
 
-    The file is there as a whole, durably, or not at all. Raises SourceFailed, OSError.
+    The file is there as a whole, durably, or not at all. Raises SourceFailed, OSError; PlanBegun or
+    JournalBusy, before the source is read, if it would replace a plan of which something was done.
     """
+    make_room(path)
     return write_whole(
         path, lambda write: _write(_Hashed(write), source, selection, created_ms, seen)
     )

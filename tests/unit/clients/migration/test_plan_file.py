@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from migrations import FakeSource, found
+from offsetd_clients.migration.journal import Journal, JournalBusy, PlanBegun, Step
 from offsetd_clients.migration.plan_file import BadPlan, Plan, planned_groups, write_plan
 from offsetd_clients.migration.selection import Selection
 from offsetd_clients.migration.values import (
@@ -98,6 +99,32 @@ def test_a_source_that_fails_leaves_no_plan_and_the_one_before_as_it_was(tmp_pat
         write_plan(path, Failing(), Selection(), created_ms=0)
     assert Plan.open(path) == before
     assert [each.name for each in tmp_path.iterdir()] == ["plan"]
+
+
+def test_a_plan_that_was_begun_is_not_replaced_nor_is_its_source_read(tmp_path: Path) -> None:
+    class Unread(FakeSource):
+        def groups(self) -> Iterator[FoundGroup | Problem]:
+            raise AssertionError("it is read")
+
+    path = tmp_path / "plan"
+    before = planned(path, FakeSource(list(GROUPS)))
+    with Journal.open(path, before.plan_id) as journal:
+        with pytest.raises(JournalBusy):
+            write_plan(path, Unread(), Selection(), created_ms=0)
+        journal.begin(Step.RUN, "g1", {})
+    with pytest.raises(PlanBegun, match=r"plan\.journal says: name another file"):
+        write_plan(path, Unread(), Selection(), created_ms=0)
+    assert Plan.open(path) == before
+    with Journal.open(path, before.plan_id) as journal:
+        assert journal.newest_step("g1") is Step.RUN
+
+
+def test_a_plan_that_was_only_looked_at_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "plan"
+    with Journal.open(path, planned(path, FakeSource(list(GROUPS))).plan_id):
+        pass  # A dry run.
+    with Journal.open(path, planned(path, FakeSource(list(GROUPS))).plan_id) as journal:
+        assert journal.newest_step("g1") is None
 
 
 def test_two_groups_do_not_become_one() -> None:
