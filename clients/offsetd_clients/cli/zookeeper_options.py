@@ -40,7 +40,7 @@ class ZooKeeperChoice:
     """What the options say. Without `hosts` it is the plan's."""
 
     hosts: str | None
-    auth: tuple[tuple[str, str], ...]
+    auth: tuple[tuple[str, str], ...] = attrs.field(repr=False)
     ca_file: Path | None
     certificate_file: Path | None
     key_file: Path | None

@@ -45,7 +45,7 @@ class ZooKeeper:
 
     hosts: str
     timeout_s: float = TIMEOUT_S_DEFAULT
-    auth: tuple[tuple[str, str], ...] = ()
+    auth: tuple[tuple[str, str], ...] = attrs.field(default=(), repr=False)
     is_tls: bool = False
     ca_file: str | None = None
     certificate_file: str | None = None
