@@ -21,7 +21,7 @@ from offsetd_clients.migration.outcomes import (
     counted,
 )
 from offsetd_clients.migration.plan_file import Plan
-from offsetd_clients.migration.target import Stored, Target
+from offsetd_clients.migration.target import Stored, Target, alive_here
 from offsetd_clients.migration.values import FoundGroup, FoundOffset, PlannedGroup, Problem
 from offsetd_clients.migration.zookeeper.connection import HeldLock, Marks, synced
 from offsetd_clients.migration.zookeeper.cutover import other_root, outcome_of
@@ -120,9 +120,9 @@ class Rollback:
             return ""
         if found.owners:
             return f"{counted(found.owners, 'owner')} alive in ZooKeeper, as {found.owners[0]}"
-        here = self.target.group(group.group_id)
-        if here is not None and here.members:
-            return f"{counted(here.members, 'member')} alive here, as {here.members[0].member_id}"
+        alive = alive_here(self.target, group.group_id)
+        if alive:
+            return alive
         if found.problems:
             return f"{counted(found.problems, 'problem')}, as {found.problems[0]}"
         return ""

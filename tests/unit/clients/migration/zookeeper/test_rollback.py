@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import base64
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 from fake_zookeeper import FakeZooKeeper
-from migrations import Killed
+from migrations import FakeTarget, Killed
+from offsetd_clients import Lease
 from offsetd_clients.migration.journal import Journal, Step
 from offsetd_clients.migration.outcomes import Outcome
 from offsetd_clients.migration.values import SourceFailed
@@ -16,6 +19,8 @@ from zookeeper_moves import Move
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from offsetd_clients import Group
 
 G = "/consumers/g/offsets/t"
 NODES = {f"{G}/0": "5", f"{G}/1": "6", "/consumers/h/offsets/t/0": "7"}
@@ -104,6 +109,24 @@ def test_it_is_refused_while_anybody_is_alive(tmp_path: Path) -> None:
     move.zookeeper.set("/consumers/g/ids/c-1", "{}")
     assert "alive in ZooKeeper" in move.roll_back()["g"].problem
     assert move.roll_back(force=True)["g"].outcome is Outcome.ROLLED_BACK
+
+
+def test_it_is_refused_while_somebody_holds_the_groups_lease_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move = cut_over(tmp_path)
+    group_of = FakeTarget.group
+    now = datetime.now(UTC)
+    lease = Lease(holder="me", epoch=1, ttl=timedelta(1), grant_time=now, expire_time=now)
+
+    def leased(target: FakeTarget, group_id: str) -> Group | None:
+        group = group_of(target, group_id)
+        return group and attrs.evolve(group, lease=lease)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FakeTarget, "group", leased)
+        assert move.roll_back()["g"].problem == "me holds its lease here"
+        assert move.roll_back(force=True)["g"].outcome is Outcome.ROLLED_BACK
 
 
 def test_groups_that_were_not_cut_over_are_left_alone(tmp_path: Path) -> None:
