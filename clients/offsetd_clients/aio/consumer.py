@@ -154,9 +154,16 @@ class AsyncConsumer(Generic[Value]):
             raise fenced_by(error, ()) from error
 
     def seek(self, topic_partition: TopicPartition, offset: SupportsIndex) -> None:
-        """A partition goes on at `offset`, which is what will be committed. Raises NotAssigned."""
+        """A partition goes on at `offset`, which is what will be committed. Raises NotAssigned.
+
+        It may be one that could not begin, as `StartUnknown`, or an error of the source's, said.
+        """
         position = OffsetToCommit(offset).offset
+        if position < 0:
+            raise ValueError(f"{topic_partition}: there is no offset {position}")
         with self._guard:
+            if self._part.seek(topic_partition, position):
+                return
             self._positions.seek(topic_partition, position)
             self._backlog.seek(topic_partition, position)
 
@@ -313,8 +320,12 @@ class AsyncConsumer(Generic[Value]):
             if self._part.phase is not Phase.ARRIVED:
                 return
             committed = self._part.committed
-            stored = {each: committed.get(each) for each in self._part.topic_partitions}
-        chosen = await called(self._source.assign, stored)
+            sought = dict(self._part.sought)
+            stored = {
+                each: None if each in sought else committed.get(each)
+                for each in self._part.topic_partitions
+            }
+        chosen = {**await called(self._source.assign, stored), **sought}
         starts: dict[TopicPartition, int] = {}
         ends: dict[TopicPartition, Bounds] = {}
         for each, offset in stored.items():
@@ -323,6 +334,7 @@ class AsyncConsumer(Generic[Value]):
         with self._guard:
             if self._part.committed is not committed or not self._part.take():
                 return  # They are given out anew already.
+            starts.update(self._part.sought)  # By what was called meanwhile, too.
             self._positions.assign(starts, committed)
             self._backlog.assign(starts)
             for each, bounds in ends.items():

@@ -76,6 +76,8 @@ class Part(ABC):
         self.phase = Phase.APART
         self.topic_partitions: tuple[TopicPartition, ...] = ()
         self.committed: dict[TopicPartition, CommittedOffset] = {}
+        # Of partitions that arrived: where the user wants them to begin, whatever is committed.
+        self.sought: dict[TopicPartition, int] = {}
         self.standing: Standing | None = None
         # By our own clock, counted from before the last call that the server took as a sign.
         self.alive_until_s = -math.inf
@@ -99,6 +101,13 @@ class Part(ABC):
         self._counts = dict(counts)
         self.phase = Phase.ENTERING
         self._begin_entering()
+
+    def seek(self, topic_partition: TopicPartition, offset: int) -> bool:
+        """Where a partition is to begin that has arrived and is not held; or not, if it has not."""
+        if self.phase is not Phase.ARRIVED or topic_partition not in self.topic_partitions:
+            return False
+        self.sought[topic_partition] = offset
+        return True
 
     def take(self) -> bool:
         """The partitions are held from now on; or not, if they are to be given out anew already."""
@@ -173,6 +182,7 @@ class Part(ABC):
                 self._note_alive(began_s)
         elif isinstance(step, Fetch) and self.phase is Phase.ENTERING and self._is_current(step):
             self.committed = dict(answer)
+            self.sought = {}
             self.phase = Phase.ARRIVED
 
     def note_beat(self, now_s: float) -> None:

@@ -94,8 +94,6 @@ class Positions:
     def seek(self, topic_partition: TopicPartition, offset: int) -> None:
         """A partition goes on at `offset`. Raises NotAssigned."""
         self.of(topic_partition)
-        if offset < 0:
-            raise ValueError(f"{topic_partition}: there is no offset {offset}")
         self._given.pop(topic_partition, None)
         self._going_on.pop(topic_partition, None)
         self.processed[topic_partition] = Position(offset)

@@ -48,8 +48,8 @@ class PositionReset:
 class PositionGone(LookupError):
     """Kafka does not have what was to be read next, and the rule is "error".
 
-    `resets` has each partition that it is so with. `seek` each of them, or make a consumer with
-    another rule; what is committed stays.
+    `resets` has each partition that it is so with. `seek` each of them and go on, or make a
+    consumer with another rule; what is committed stays until then.
     """
 
     def __init__(self, resets: Sequence[PositionReset]) -> None:

@@ -97,6 +97,21 @@ def holding(settings: ConsumerSettings = SETTINGS) -> MemberPart:
     return part
 
 
+def test_what_is_sought_before_partitions_are_held_is_of_these_and_no_later_ones() -> None:
+    part = MemberPart(SETTINGS)
+    assert not part.seek(A0, 5)
+    settled(part)
+    assert part.seek(A0, 5)
+    assert not part.seek(TopicPartition("b", 0), 5)
+    assert part.sought == {A0: 5}
+    part.refused(Standing(membership=membership()), REBALANCE, 0.0)
+    assert not part.seek(A0, 6)
+    settled(part, generation_id=2)
+    assert part.sought == {}
+    assert part.take()
+    assert not part.seek(A0, 5)
+
+
 def test_a_member_joins_syncs_fetches_and_then_holds_its_partitions() -> None:
     part = MemberPart(SETTINGS)
     assert part.next_step(0.0) == Wait(None)

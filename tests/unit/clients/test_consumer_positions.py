@@ -141,8 +141,6 @@ def test_a_seek_forgets_what_was_given_out() -> None:
     assert sent(positions) == {A: 3}
     with pytest.raises(NotAssigned):
         positions.seek(TopicPartition("c", 0), 1)
-    with pytest.raises(ValueError, match="-1"):
-        positions.seek(A, -1)
 
 
 def given_two() -> Positions:
