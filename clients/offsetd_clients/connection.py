@@ -1,9 +1,15 @@
 """Where a server is, and how a channel to it behaves: the same for both clients."""
 
 import os
+import re
 
 ADDRESS_VARIABLE = "OFFSETD_ADDRESS"
 ADDRESS_DEFAULT = "127.0.0.1:7171"
+
+# gRPC's names for addresses of other kinds.
+_SCHEME = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock):.+")
+_HOST_AND_PORT = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]+):(?P<port>[0-9]{1,5})")
+_PORT_MAX = 65535
 
 CHANNEL_OPTIONS = (
     # Retries are ours: they carry one deadline and heed the server's RetryInfo.
@@ -27,5 +33,11 @@ CHANNEL_OPTIONS = (
 
 
 def address_of(address: str | None) -> str:
-    """`address`, else the environment's, else the default."""
-    return address or os.environ.get(ADDRESS_VARIABLE) or ADDRESS_DEFAULT
+    """`address`, else the environment's, else the default. Raises ValueError for what is none."""
+    found = address or os.environ.get(ADDRESS_VARIABLE) or ADDRESS_DEFAULT
+    if not _SCHEME.fullmatch(found):
+        host_and_port = _HOST_AND_PORT.fullmatch(found)
+        # gRPC takes a port modulo 65536.
+        if host_and_port is None or int(host_and_port["port"]) > _PORT_MAX:
+            raise ValueError(f"{found!r} is not HOST:PORT, port 0 to {_PORT_MAX}")
+    return found

@@ -25,6 +25,12 @@ class Conflict:
     offset: int | None
     revision: int | None
 
+    def __str__(self) -> str:
+        stored = "nothing" if self.offset is None else f"offset {self.offset}"
+        if self.revision is not None:
+            stored += f", revision {self.revision}"
+        return f"{self.topic_partition}: {stored} is stored"
+
 
 @attrs.frozen(kw_only=True)
 class Failure:
@@ -272,12 +278,21 @@ class HistoryCompacted(OffsetdError):
         return self.details.get("oldest_token") or None
 
 
+_CONFLICTS_TOLD_MAX = 3
+
+
 class CommitConflict(OffsetdError):
     """A commit's condition does not hold; nothing was stored.
 
     `conflicts` has what is stored, for as many partitions as fit into an answer, of all
-    `details["conflict_count"]`.
+    `details["conflict_count"]`. The text names the first of them.
     """
+
+    def __str__(self) -> str:
+        told = [*map(str, self.conflicts[:_CONFLICTS_TOLD_MAX])]
+        if len(self.conflicts) > len(told):
+            told.append("…")
+        return "; ".join([self.failure.message, *told])
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:

@@ -137,6 +137,8 @@ class Server:
         await self._grpc_server.start()
         self.listening.set()
         _log.info("listening", address=self.node.address, pid=os.getpid())
+        if not is_loopback(self.settings.listen_address):
+            _log.warning("other machines can reach this port, and it asks nobody who they are")
         loaded = await self._load_unless_stopped()
         if loaded is None:
             _log.info("stopped while loading")

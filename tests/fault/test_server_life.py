@@ -169,6 +169,15 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
         assert server.wait_for_exit() == 1
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:0", "0.0.0.0:0"])
+def test_a_port_for_other_machines_is_warned_of(tmp_path: Path, address: str) -> None:
+    with ServerProcess(tmp_path, settings={"listen.address": address}) as server:
+        server.wait_until_serving()
+        assert server.stop() == 0
+    warned = [each for each in server.events if "asks nobody who they are" in each["event"]]
+    assert len(warned) == (address == "0.0.0.0:0")
+
+
 def test_while_it_loads_calls_are_told_to_come_again_and_a_stop_stops_it(tmp_path: Path) -> None:
     # A pipe in the place of a file that recovery reads holds it up for as long as the test wants.
     folder = tmp_path / "data"

@@ -46,6 +46,7 @@ class AsyncOffsetClient(
         token_without_tls: bool = False,
     ) -> None:
         """Connects when first used. `address`: `host:port`, or what `OFFSETD_ADDRESS` says.
+        Raises ValueError for what is neither, nor one of gRPC's names for others (`unix:…`).
 
         `stream_commits`: commits share a stream, as far as the server knows such; else each is a
         call of its own. `token` goes with each call (`authorization: Bearer …`), where a stream is

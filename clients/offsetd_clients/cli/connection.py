@@ -1,7 +1,6 @@
 """How commands reach a server: the options they share, and what they say when a call fails."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ import typer
 
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_WRONG_USE, Terminal
 from offsetd_clients.cli.user_files import read_file
-from offsetd_clients.connection import ADDRESS_DEFAULT, ADDRESS_VARIABLE
+from offsetd_clients.connection import ADDRESS_DEFAULT, ADDRESS_VARIABLE, address_of
 from offsetd_clients.errors import (
     CommitConflict,
     InvalidImport,
@@ -32,15 +31,12 @@ TLS_VARIABLE = "OFFSETD_TLS"
 TLS_PREFIX = "OFFSETD_TLS_"
 """Then CA, CERTIFICATE or KEY (each the path of a PEM file), or SERVER_NAME."""
 
-# gRPC's names for addresses of other kinds.
-_SCHEME = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock):.+")
-_HOST_AND_PORT = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]+):([0-9]{1,5})")
-
 
 def _checked_address(value: str) -> str:
-    if not (_SCHEME.fullmatch(value) or _HOST_AND_PORT.fullmatch(value)):
-        raise typer.BadParameter(f"{value!r} is not HOST:PORT.")
-    return value
+    try:
+        return address_of(value)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}.") from None
 
 
 def _checked_timeout(value: float) -> float:
@@ -127,7 +123,7 @@ def explain(error: OffsetdError, address: str) -> str:
         if error.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
             lines.append(f"  Is an offsetd there? --address or {ADDRESS_VARIABLE} says where.")
     else:
-        lines = [f"{error.reason}: {error}"]
+        lines = [f"{error.reason}: {error.failure.message}"]
     if isinstance(error, InvalidRequest):
         lines += [
             f"  {violation.field}: {violation.description}"
@@ -141,11 +137,7 @@ def explain(error: OffsetdError, address: str) -> str:
     if isinstance(error, InvalidImport):
         lines += [f"  line {each.get('line')}: {each.get('problem')}" for each in error.lines]
     if isinstance(error, CommitConflict):
-        for conflict in error.conflicts:
-            stored = "nothing" if conflict.offset is None else f"offset {conflict.offset}"
-            if conflict.revision is not None:
-                stored += f", revision {conflict.revision}"
-            lines.append(f"  {conflict.topic_partition}: {stored} is stored")
+        lines += [f"  {conflict}" for conflict in error.conflicts]
     return "\n".join(lines)
 
 

@@ -145,6 +145,7 @@ def _register_export(groups: typer.Typer, terminal: Terminal) -> None:
             else:
                 with _told_of_files(terminal), terminal.progress("exporting") as report:
                     write_file(file, _counted(pieces, report))
+                terminal.note(f"written as {file_format.value}: {file}")
 
 
 def _register_import(groups: typer.Typer, terminal: Terminal) -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import attrs
 import pytest
 from offsetd.v1.error_reason_pb2 import ErrorReason
-from offsetd_clients import errors
+from offsetd_clients import TopicPartition, errors
 from offsetd_clients.errors import Failure, error_of
 
 # Reason, gRPC code, class, retriable, outcome unknown.
@@ -111,6 +111,19 @@ def test_a_failure_becomes_the_error_for_its_reason_and_code(
     assert (error.reason, error.code, str(error)) == (reason, code, "it went wrong")
     assert error.retriable is retriable
     assert error.outcome_unknown is outcome_unknown
+
+
+def test_a_conflict_says_what_is_stored_of_the_first_partitions() -> None:
+    stored = [(2, 7), (None, None), (0, 1), (5, 6)]
+    conflicts = tuple(
+        errors.Conflict(topic_partition=TopicPartition("t", each), offset=offset, revision=revision)
+        for each, (offset, revision) in enumerate(stored)
+    )
+    failure = Failure(code="ABORTED", message="lost", reason="OFFSET_CONFLICT", conflicts=conflicts)
+    assert str(error_of(failure)) == (
+        "lost; t:0: offset 2, revision 7 is stored; t:1: nothing is stored; "
+        "t:2: offset 0, revision 1 is stored; …"
+    )
 
 
 def test_what_is_over_a_limit_may_be_tried_again_only_if_the_server_says_when() -> None:
