@@ -36,15 +36,31 @@ class KafkaBounds:
     ) -> dict[Partition, Bounds]:
         """The bounds of these partitions, and of all those of these topics.
 
-        What the cluster does not have is left out. Raises KafkaUnavailable.
+        What the cluster does not have is left out. Raises KafkaUnavailable, also where others have
+        asked before, and have no answer within the deadline.
         """
-        async with self._one_at_a_time:
-            return await asyncio.to_thread(
-                self._bounds, partitions, topics, timeout_s or self._timeout_s
-            )
+        timeout_s = timeout_s or self._timeout_s
+        end_s = time.monotonic() + timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._one_at_a_time.acquire()
+        except TimeoutError as error:
+            raise KafkaUnavailable(
+                "the Kafka cluster has not told others yet what its partitions have"
+            ) from error
+        asked = asyncio.create_task(asyncio.to_thread(self._bounds, partitions, topics, end_s))
+        asked.add_done_callback(self._next)
+        # A thread goes on when a call is cancelled: the next one's turn comes behind it.
+        await asyncio.wait([asked])
+        return asked.result()
+
+    def _next(self, asked: asyncio.Task[dict[Partition, Bounds]]) -> None:
+        self._one_at_a_time.release()
+        if not asked.cancelled():
+            asked.exception()  # Nobody may be there any more to whom it is news.
 
     def _bounds(
-        self, partitions: Collection[Partition], topics: Collection[bytes], timeout_s: float
+        self, partitions: Collection[Partition], topics: Collection[bytes], end_s: float
     ) -> dict[Partition, Bounds]:
         try:
             # Their types are not those of their code.
@@ -55,7 +71,6 @@ class KafkaBounds:
                 "kafka.bootstrap.servers is set, and confluent-kafka is not installed: {cause}",
                 cause=error,
             ) from error
-        end_s = time.monotonic() + timeout_s
         try:
             if self._admin is None:
                 self._admin = kafka_admin.AdminClient(
