@@ -211,6 +211,7 @@ class Commits:
                 if self._wake is not wake:
                     return
                 message, is_over = self._queue.next_message(), self._queue.has_alone
+            self._room.set()  # Behind cancelled commits, which nobody settles.
             if message is not None:
                 yield message
             elif is_over or not await wake.wait(IDLE_S_MAX):
@@ -244,6 +245,7 @@ class Commits:
         while not self._closed:
             with self._guard:
                 commit = self._queue.next_alone()
+            self._room.set()  # As above.
             if commit is None:
                 return
             self._settle([(commit, await self._outcome_alone(commit))])

@@ -212,6 +212,7 @@ class Commits:
                 if self._wake is not wake:
                     return
                 message, is_over = self._queue.next_message(), self._queue.has_alone
+            self._room.set()  # Behind cancelled commits, which nobody settles.
             if message is not None:
                 yield message
             elif is_over or not wake.wait(IDLE_S_MAX):
@@ -245,6 +246,7 @@ class Commits:
         while not self._closed:
             with self._guard:
                 commit = self._queue.next_alone()
+            self._room.set()  # As above.
             if commit is None:
                 return
             self._settle([(commit, self._outcome_alone(commit))])

@@ -12,6 +12,7 @@ from google.rpc.code_pb2 import Code
 from google.rpc.status_pb2 import Status
 from offsetd.v1 import offset_service_pb2
 from offsetd_clients import (
+    AsyncOffsetClient,
     ClientClosed,
     DeadlineExceeded,
     EpochFenced,
@@ -244,6 +245,26 @@ async def test_who_brings_more_than_may_be_unanswered_waits_for_room(
         go_on.set()
         futures.append(await fourth)
         assert [await outcome(each) for each in futures] == [Revision(7, n) for n in range(4)]
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_cancelled_commits_make_room_at_once(
+    fake_server: FakeServer, monkeypatch: pytest.MonkeyPatch, streams: bool
+) -> None:
+    monkeypatch.setattr(commit_queue, "COMMITS_MAX", 3)
+    fake_server.answer_stream = answer_all
+    fake_server.answer_each = lambda _: offset_service_pb2.CommitOffsetsResponse()
+    retry = policy(7200.0)  # Half of that later somebody looks at deadlines, and at room.
+    async with AsyncOffsetClient(
+        fake_server.address, retry=retry, stream_commits=streams
+    ) as client:
+        for each in range(2):  # With the second it is known when that is.
+            await (await client.commit_soon("g", {WHERE: each}))
+        for each in range(3):
+            (await client.commit_soon("g", {WHERE: each})).cancel()
+        async with asyncio.timeout(WAIT_S):
+            future = await client.commit_soon("g", {WHERE: 3})
+            assert isinstance(await future, Revision)
 
 
 async def test_room_that_does_not_come_in_time_is_an_error_of_what_was_never_sent(
