@@ -1,5 +1,6 @@
 """offsetd_clients.security, and what the transports make of it."""
 
+import itertools
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -191,16 +192,21 @@ async def test_a_token_that_is_never_there_is_the_callers_error(
     guarded: tuple[Guarded, str], connect: Connect, streams: bool
 ) -> None:
     fake, address = guarded
+    seconds = itertools.count(step=10)
+    now_s = [next(seconds)]
 
     def token() -> str:
+        now_s.append(next(seconds))
         raise KeyError("TOKEN")
 
-    options = {"token": token, "stream_commits": streams}
-    async with connect(address, retry=RetryPolicy(timeout_s=0.2), **options) as client:
-        future = await client.commit_soon("g", {WHERE: 1})
-        for failing in (client.commit("g", {WHERE: 1}), outcome(future)):
+    policy = RetryPolicy(
+        timeout_s=30, wait_initial_s=0.001, wait_max_s=0.01, monotonic_s=lambda: now_s[-1]
+    )
+    async with connect(address, retry=policy, token=token, stream_commits=streams) as client:
+        for is_soon in (True, False):
+            committed = await client.commit_soon("g", {WHERE: 1}) if is_soon else None
             with pytest.raises(TokenUnavailable, match="TOKEN") as raised:
-                await failing
+                await (outcome(committed) if committed else client.commit("g", {WHERE: 1}))
             assert isinstance(raised.value.__cause__, KeyError)
             assert raised.value.retriable
             assert not raised.value.outcome_unknown
