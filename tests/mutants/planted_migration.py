@@ -110,6 +110,20 @@ MIGRATION_MUTANTS = (
         caught_by=f"{_ZOOKEEPER_TESTS}/test_cutover.py",
     ),
     Mutant(
+        name="a cutover does not look again behind its mark",
+        file=f"{_ZOOKEEPER}/cutover.py",
+        replace="        if not changed:\n",
+        by="        if True:\n",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_cutover.py",
+    ),
+    Mutant(
+        name="a cutover takes the first walk's paths for all that there are",
+        file=f"{_ZOOKEEPER}/cutover.py",
+        replace="        self.layout.forget()\n",
+        by="",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_cutover.py",
+    ),
+    Mutant(
         name="owners that may not be read are taken for none",
         file=f"{_ZOOKEEPER}/layouts/kafka08.py",
         replace=(

@@ -1,10 +1,12 @@
 """The cutover: from here on a group lives here. A mark in ZooKeeper says so.
 
 Refused while consumers are alive there. What they wrote last is moved first, and the mark is set in
-one transaction with a check that no znode of the group was written since it was read.
+one transaction with a check that no znode of the group was written since it was read. That tells
+nothing of new znodes, nor of all at once where they are more than some 2,000, checked in parts: so
+the group is read once more behind the mark, which goes if anything has changed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 from kazoo.client import KazooClient
@@ -37,6 +39,8 @@ from offsetd_clients.migration.zookeeper.transactions import (
     transaction,
 )
 from offsetd_clients.migration.zookeeper.tree import KazooTree
+
+_STRAGGLER = "somebody writes there still; try again"
 
 
 @attrs.frozen(kw_only=True)
@@ -96,8 +100,7 @@ class Cutover:
         problem = self._refusal(found)
         if problem:
             return outcome_of(group, Outcome.REFUSED, problem=problem)
-        offsets = [each for each in found.offsets if self.plan.selection.takes_topic(each.topic)]
-        return self._move(group, offsets)
+        return self._move(group, self._taken(found))
 
     def _move(self, group: PlannedGroup, offsets: Sequence[FoundOffset]) -> GroupOutcome:
         stored = self.target.stored([group.group_id])[group.group_id]
@@ -111,7 +114,7 @@ class Cutover:
             if puts:
                 self.target.put(group.group_id, puts, validate_only=True)
             return outcome_of(group, Outcome.WOULD_CUT_OVER, count=len(puts))
-        versions = {each.place: each.version for each in offsets}
+        versions = _versions(offsets)
         details = {"versions": versions, "state_root": self.marks.state_root}
         entry = self.journal.begin(Step.CUTOVER, group.group_id, details)
         if puts:
@@ -123,12 +126,34 @@ class Cutover:
             transaction(self.client, [write], checks=versions)
         except WriteRefused as refused:
             self.journal.finish(entry, NOT_MARKED)
-            problem = f"{refused}: somebody writes there still; try again"
+            problem = f"{refused}: {_STRAGGLER}"
             return outcome_of(group, Outcome.REFUSED, problem=problem)
         except KazooException as error:
             raise MigrationStopped(f"at group {group.group_id!r}") from error
-        self.journal.finish(entry, None)
+        problem = self._settled(group, entry)
+        if problem:
+            return outcome_of(group, Outcome.REFUSED, problem=problem)
         return outcome_of(group, Outcome.CUT_OVER, count=len(puts))
+
+    def _settled(self, group: PlannedGroup, entry: Entry) -> str:
+        """Behind the mark: the cutover is done, or taken back. Returns why it was taken back."""
+        self.layout.forget()
+        [found] = self.layout.read(KazooTree(self.client), [group.source_group_id])
+        now = _versions(self._taken(found)).items()
+        changed = sorted({path for path, _ in now ^ entry.details["versions"].items()})
+        if not changed:
+            self.journal.finish(entry, None)
+            return ""
+        try:
+            unmark = Write(self.marks.path(group.source_group_id), None, None)
+            transaction(self.client, [unmark])
+        except KazooException as error:
+            raise MigrationStopped(f"at group {group.group_id!r}") from error
+        self.journal.finish(entry, NOT_MARKED)
+        return f"{changed[0]} changed while the group was marked: {_STRAGGLER}"
+
+    def _taken(self, found: FoundGroup) -> list[FoundOffset]:
+        return [each for each in found.offsets if self.plan.selection.takes_topic(each.topic)]
 
     def _marked(self, group: PlannedGroup, plan_id: object) -> GroupOutcome:
         if plan_id != self.plan.plan_id:
@@ -136,7 +161,9 @@ class Cutover:
             return outcome_of(group, Outcome.REFUSED, problem=problem)
         entry = self.journal.latest(Step.CUTOVER, group.group_id)
         if entry is not None and not entry.is_done and self.options.execute:
-            self.journal.finish(entry, None)  # It was marked, and then we were killed.
+            problem = self._settled(group, entry)  # It was marked, and then we were killed.
+            if problem:
+                return outcome_of(group, Outcome.REFUSED, problem=problem)
         return outcome_of(group, Outcome.ALREADY)
 
     def _refusal(self, found: FoundGroup) -> str:
@@ -147,6 +174,10 @@ class Cutover:
         if found.owners is None and not (self.options.assume_stopped or self.options.force):
             return "this layout does not tell who is alive: say --assume-stopped if nobody is"
         return ""
+
+
+def _versions(offsets: Iterable[FoundOffset]) -> dict[str, int | None]:
+    return {each.place: each.version for each in offsets}
 
 
 def other_root(cut_over: Entry, marks: Marks) -> str:

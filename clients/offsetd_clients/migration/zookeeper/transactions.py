@@ -37,7 +37,8 @@ def transaction(
 ) -> None:
     """All or nothing; of more than some 2,000 operations those before the last are, part by part.
 
-    `checks` are versions that other znodes must have. Raises WriteRefused, SourceFailed,
+    `checks` are versions that other znodes must have; only those in the last part still have them
+    when all is done. Raises WriteRefused, SourceFailed,
     KazooException.
     """
     checked = [(path, version) for path, version in (checks or {}).items() if version is not None]

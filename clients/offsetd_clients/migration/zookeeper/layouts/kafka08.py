@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from offsetd_clients.migration.values import FoundGroup, FoundOffset, Problem, ProblemKind
 from offsetd_clients.migration.zookeeper.layouts.layout import (
     GroupReading,
+    HoldsNothing,
     LayoutOptions,
     found_at,
     parse_offset,
@@ -23,7 +24,7 @@ _BYTE_POSITION = re.compile(r"[0-9]+-[0-9]+")
 BYTES_DETAIL = "a position in bytes, of Kafka 0.7: no message offset can be made of it"
 
 
-class Kafka08:
+class Kafka08(HoldsNothing):
     """`root` may be another than `/consumers`, as Spark recipes have it."""
 
     def __init__(self, options: LayoutOptions) -> None:

@@ -52,6 +52,9 @@ class Layout(Protocol):
     def read(self, tree: Tree, group_ids: Sequence[str]) -> list[FoundGroup]:
         """Those groups, in this order, in as few rounds as it takes. Raises SourceFailed."""
 
+    def forget(self) -> None:
+        """What is read from now on is the tree as it is then, with znodes that are new."""
+
     def place_of(self, group_id: str, topic: str, partition: int) -> str | None:
         """Where an offset would be that is not there; None: the layout cannot tell."""
 
@@ -62,7 +65,14 @@ class Layout(Protocol):
         """
 
 
-class OnlyWrittenPlaces:
+class HoldsNothing:
+    """For layouts that look for a group's znodes each time that it is read."""
+
+    def forget(self) -> None:
+        """There is nothing to be forgotten."""
+
+
+class OnlyWrittenPlaces(HoldsNothing):
     """For layouts whose znodes have more than an offset, or where nothing tells their paths."""
 
     def place_of(self, group_id: str, topic: str, partition: int) -> str | None:

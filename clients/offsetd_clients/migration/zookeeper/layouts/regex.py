@@ -1,7 +1,7 @@
 """Any layout with an offset a znode: a pattern of paths says group, topic and partition.
 
-The whole tree below the root is walked, once; paths that do not match are none of ours. Those that
-do are held.
+The whole tree below the root is walked; paths that do not match are none of ours. Those that do are
+held, until they are to be forgotten: a cutover walks the tree again for each group that it marks.
 """
 
 import re
@@ -70,6 +70,10 @@ class Regex(OnlyWrittenPlaces):
         self._walk = walk = self._walked(tree)
         yield from walk.places
         yield from walk.problems
+
+    def forget(self) -> None:
+        """The next that is read begins with another walk."""
+        self._walk = None
 
     def read(self, tree: Tree, group_ids: Sequence[str]) -> list[FoundGroup]:
         self._walk = self._walk or self._walked(tree)

@@ -9,6 +9,7 @@ import pytest
 from fake_zookeeper import FakeZooKeeper
 from migrations import Killed
 from offsetd_clients.migration.outcomes import Outcome
+from offsetd_clients.migration.zookeeper import transactions
 from zookeeper_moves import Move
 
 if TYPE_CHECKING:
@@ -116,6 +117,75 @@ def test_a_run_may_be_undone_after_a_cutover_that_was_cut_before_its_mark(
     assert "cut off before the mark" in move.roll_back()["g"].problem
     assert move.undo()["g"].outcome is Outcome.UNDONE
     assert offsets_of(move) == {}
+
+
+def test_a_znode_that_is_made_while_a_group_is_marked_takes_the_mark_back(tmp_path: Path) -> None:
+    move = Move(tmp_path, FakeZooKeeper(NODES)).make_plan()
+    move.run()
+    _write_at_mark(move, MARKS[0], f"{G}/2")
+    outcomes = move.cut_over()
+    assert f"{G}/2 changed while the group was marked" in outcomes["g"].problem
+    assert outcomes["h"].outcome is Outcome.CUT_OVER
+    assert move.zookeeper.value(MARKS[0]) is None
+    assert move.cut_over()["g"].outcome is Outcome.CUT_OVER
+    assert offsets_of(move)["g"] == {"t:0": 5, "t:1": 6, "t:2": 60}
+
+
+def test_a_group_that_is_too_large_for_one_transaction_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "_OPERATIONS_MAX", 2)
+    move = Move(tmp_path, FakeZooKeeper(NODES)).make_plan()
+    move.run()
+    _write_at_mark(move, MARKS[0], f"{G}/1")
+    assert f"{G}/1 changed while the group was marked" in move.cut_over()["g"].problem
+    assert move.zookeeper.value(MARKS[0]) is None
+    assert move.cut_over()["g"].outcome is Outcome.CUT_OVER
+    assert offsets_of(move)["g"] == {"t:0": 5, "t:1": 60}
+
+
+def test_a_partition_that_is_made_meanwhile_is_seen_where_paths_are_walked(tmp_path: Path) -> None:
+    zookeeper = FakeZooKeeper({"/r/g/t/0": "5", "/r/h/t/0": "6"})
+    options = {"path_pattern": "/r/(?P<group>.)/(?P<topic>.)/(?P<partition>.)"}
+    move = Move(tmp_path, zookeeper, layout="regex", options=options).make_plan()
+    move.run()
+    marks = [f"/offsetd-migration/moved/regex%3A%3A{group}" for group in "gh"]
+    _write_at_mark(move, marks[1], "/r/h/t/1")
+    assert "/r/h/t/1 changed" in move.cut_over(assume_stopped=True)["h"].problem
+    assert list(map(bool, map(move.zookeeper.value, marks))) == [True, False]
+    assert move.cut_over(assume_stopped=True)["h"].outcome is Outcome.CUT_OVER
+    assert offsets_of(move) == {"g": {"t:0": 5}, "h": {"t:0": 6, "t:1": 60}}
+
+
+def test_a_mark_that_a_kill_left_behind_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move = Move(tmp_path, FakeZooKeeper(NODES)).make_plan()
+    move.run()
+    with monkeypatch.context() as patched:
+        move.kill_at(5).watch_journal(patched)  # Right behind the transaction.
+        with pytest.raises(Killed):
+            move.cut_over()
+    move.kill_at(0)
+    assert move.zookeeper.value(MARKS[0])
+    move.zookeeper.set(f"{G}/1", "60")
+    assert "changed while the group was marked" in move.cut_over()["g"].problem
+    assert move.zookeeper.value(MARKS[0]) is None
+    assert move.cut_over()["g"].outcome is Outcome.CUT_OVER
+    assert offsets_of(move)["g"]["t:1"] == 60
+
+
+def _write_at_mark(move: Move, mark: str, path: str) -> None:
+    """Somebody writes right before a mark is set, once."""
+    commit = move.zookeeper.commit
+
+    def written_meanwhile(operations: list[tuple[str, str, bytes, int]]) -> list[object]:
+        kind, marked, *_ = operations[-1]
+        if (kind, marked) == ("create", mark) and move.zookeeper.value(path) != b"60":
+            move.zookeeper.set(path, "60")
+        return commit(operations)
+
+    move.zookeeper.commit = written_meanwhile  # type: ignore[method-assign]
 
 
 def test_what_was_not_run_is_not_cut_over(tmp_path: Path) -> None:
