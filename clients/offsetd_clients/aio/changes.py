@@ -140,7 +140,7 @@ class ChangeCalls(Calls):
         """Commits the offsets of a file, each group as a whole; an error of one stops no other.
 
         `keep_commit_times`: as they are in the file. `is_unaudited`: the audit log keeps nothing of
-        it, as of commits; then there is no `reason`.
+        it, as of commits; then each line has a precondition, and there is no `reason`.
         Raises `InvalidImport`, and then nothing was imported, if a line of it is not good.
         """
         requests = change_messages.import_offsets_requests(

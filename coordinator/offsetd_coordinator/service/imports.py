@@ -202,6 +202,7 @@ class FileImport:
         self._group_id = _group_of_file(options, file_format)
         self._metadata_units_max = metadata_units_max
         # A commit time that lies in the future would be of no use to anybody.
+        self._needs_precondition = options.is_unaudited
         self._kept_until_ms = now_ms if options.keep_commit_times else _NONE_KEPT
         self._topics: dict[bytes, bytes] = {}  # One copy of each.
         self._problems: list[dict[str, object]] = []
@@ -217,6 +218,10 @@ class FileImport:
             put = self._put(line.offset)
         except InvalidField as error:
             self._note_problem(line.number, str(error))
+            return
+        has_precondition = line.offset.must_not_exist or line.offset.expected_revision >= 0
+        if self._needs_precondition and not has_precondition:
+            self._note_problem(line.number, "not audited, it needs a precondition")
             return
         group = self.groups.setdefault(group_id, FileGroup())
         partition = put.topic, put.partition

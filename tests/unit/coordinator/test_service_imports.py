@@ -252,11 +252,25 @@ async def test_a_group_with_expectations_is_one_batch_or_nothing() -> None:
 
 async def test_an_import_that_is_not_audited_leaves_no_record_of_it() -> None:
     async with serving_node() as serving:
-        await import_file(serving, json_line(0, 5), "JSONL", is_unaudited=True)
+        line = json_line(0, 5, must_not_exist=True)
+        await import_file(serving, line, "JSONL", is_unaudited=True)
         assert [each.offset for each in (await serving.fetch("g"))[0].offsets] == [5]
         assert audit_end(serving) == 0
         with pytest.raises(errors.InvalidRequest, match="not audited"):
-            await import_file(serving, json_line(0, 6), "JSONL", is_unaudited=True, reason="why")
+            await import_file(serving, line, "JSONL", is_unaudited=True, reason="why")
+
+
+async def test_an_import_that_is_not_audited_needs_a_precondition_in_each_line() -> None:
+    compares = json_line(0, 5, must_not_exist=True) + json_line(1, 5, expected_revision=0)
+    async with serving_node() as serving:
+        for content, file_format, line in (
+            (compares + json_line(2, 5), "JSONL", 3),
+            (b"g,t,0,5\n", "KAFKA_CSV", 1),
+        ):
+            with pytest.raises(errors.InvalidImport, match="needs a precondition") as refused:
+                await import_file(serving, content, file_format, is_unaudited=True)
+            assert [each["line"] for each in refused.value.listed] == [line]
+        assert [group.offsets for group in await serving.fetch("g")] == [[]]
 
 
 @pytest.mark.parametrize(
