@@ -109,6 +109,7 @@ class FakeTarget:
     retentions: dict[str, Retention] = attrs.field(factory=dict)
     known_bounds: dict[TopicPartition, Bounds] = attrs.field(factory=dict)
     refusals: dict[str, OffsetdError] = attrs.field(factory=dict)
+    server_retention: Retention = "never"
     request_ids: list[str | None] = attrs.field(factory=list)
     revision: int = 0
 
@@ -142,6 +143,9 @@ class FakeTarget:
             state_time=None,
             retention=self.retentions.get(group_id),
         )
+
+    def default_retention(self) -> Retention:
+        return self.server_retention
 
     def set_retention(self, group_id: str, retention: Retention, request_id: str) -> None:
         del request_id

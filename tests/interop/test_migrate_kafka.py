@@ -163,6 +163,7 @@ def test_groups_come_here_with_their_leader_epochs_and_then_verify_finds_no_diff
     assert (groups.here("a"), groups.here("b")) == ({0: 42, 1: 43}, {2: 44})
     stored = groups.client.fetch(groups.id("a"))[groups.topic.at(0)]
     assert (stored.leader_epoch, stored.metadata) == (0, "")
+    assert groups.client.get_group(groups.id("a")).retention == "never"
     assert offsetd("verify", plan).code == 0
     again = offsetd("run", plan, "--execute")
     assert (again.code, [row["outcome"] for row in rows(again)]) == (0, ["already"] * 2)

@@ -86,8 +86,8 @@ RetentionOption = Annotated[
     str,
     typer.Option(
         metavar="TIME",
-        help="How long the groups' offsets are kept here: as in 90d, never, default for as long as "
-        "the server says, or as-is.",
+        help="How long offsets of groups that have no retention here are kept: as in 90d, never, "
+        "default for as long as the server says, or as-is.",
     ),
 ]
 RateOption = Annotated[
@@ -208,7 +208,7 @@ def _register_run(app: typer.Typer, terminal: Terminal) -> None:
         overwrite: OverwriteOption = None,
         allow_partial: steps.PartialOption = False,
         force: ForceOption = False,
-        retention: RetentionOption = _AS_IS,
+        retention: RetentionOption = "never",
         rate: RateOption = None,
         reason: ReasonOption = "",
         address: AddressOption = ADDRESS_DEFAULT,

@@ -1,6 +1,8 @@
 """The run: what a plan has is stored here, group by group, each as a whole or not at all."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Any, TypeGuard
 
 import attrs
@@ -24,7 +26,13 @@ from offsetd_clients.migration.run_entries import (
     retention_text,
     written_by,
 )
-from offsetd_clients.migration.target import Put, Stored, Target, is_groups_own
+from offsetd_clients.migration.target import (
+    Put,
+    Stored,
+    Target,
+    is_groups_own,
+    time_of,
+)
 from offsetd_clients.migration.values import FoundOffset, PlannedGroup
 
 _REFUSED_LISTED_MAX = 3
@@ -36,6 +44,7 @@ class RunOptions:
     of groups with problems is moved. `retention` is set for each group that has none of its own, if
     `sets_retention`.
     `objection` says, of a group that is about to be moved, why it must not be (empty: it may).
+    `now_ms` is the time since 1970.
     """
 
     execute: bool = False
@@ -45,6 +54,7 @@ class RunOptions:
     sets_retention: bool = True
     retention: Retention = "never"
     objection: Callable[[PlannedGroup], str] = lambda _: ""
+    now_ms: Callable[[], int] = lambda: round(time.time() * 1000)
 
 
 def run(
@@ -119,6 +129,9 @@ class _Runner:
             return _outcome(group, Outcome.MIGRATED, count=len(entry.details["puts"]))
         self.limit.wait(len(puts))
         here = self.target.group(group.group_id)
+        problem = self._expired(puts, here)
+        if problem:
+            return _outcome(group, Outcome.REFUSED, problem=problem)
         entry = self._begun(group, entry, chosen, stored, here)
         request_id = request_id_of(self.plan.plan_id, entry)
         to_set = entry.details["set"]
@@ -131,10 +144,35 @@ class _Runner:
 
     def _looked_at(self, group: PlannedGroup, puts: Sequence[Put]) -> GroupOutcome:
         """The server says whether it would take them."""
-        if puts:
-            self.target.put(group.group_id, puts, validate_only=True)
-        outcome = Outcome.WOULD_MIGRATE if puts else Outcome.ALREADY
-        return _outcome(group, outcome, count=len(puts))
+        if not puts:
+            return _outcome(group, Outcome.ALREADY)
+        problem = self._expired(puts, self.target.group(group.group_id))
+        if problem:
+            return _outcome(group, Outcome.REFUSED, problem=problem)
+        self.target.put(group.group_id, puts, validate_only=True)
+        return _outcome(group, Outcome.WOULD_MIGRATE, count=len(puts))
+
+    def _expired(self, puts: Sequence[Put], here: Group | None) -> str:
+        """Which offsets were committed so long ago that they would not be kept; or nothing."""
+        retention = None if here is None else here.retention
+        if retention is None and self.options.sets_retention:
+            retention = self.options.retention
+        if retention is None:
+            retention = self.target.default_retention()
+        if not isinstance(retention, timedelta):
+            return ""
+        kept_since = self.options.now_ms() - round(retention.total_seconds() * 1000)
+        gone = [
+            f"{each.found.topic_partition} is of {time_of(each.found.commit_time_ms)}"
+            for each in puts
+            if each.found.commit_time_ms is not None and each.found.commit_time_ms <= kept_since
+        ]
+        if not gone:
+            return ""
+        return (
+            f"{counted(gone, 'offset')} would expire at once, kept for {retention}:"
+            f" {_listed(iter(gone))}"
+        )
 
     def _begun(
         self,

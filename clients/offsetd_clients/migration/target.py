@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import attrs
 
@@ -29,6 +29,7 @@ from offsetd_clients.migration.values import FoundOffset, MigrationError
 Stored = dict[TopicPartition, CommittedOffset]
 
 _CLUSTER_SETTING = "kafka.bootstrap.servers"
+_RETENTION_SETTING = "offsets.retention.minutes"
 
 # What stands against one group and no other; all else ends a step.
 GROUPS_OWN = (CommitConflict, GroupNotFound, GroupRefused, InvalidRequest, OffsetsDamaged)
@@ -48,6 +49,7 @@ class Target:
     def __init__(self, client: OffsetClient, *, reason: str = "") -> None:
         self.client = client
         self._reason = reason
+        self._default_retention: Retention = None
 
     def stored(self, group_ids: Iterable[str]) -> dict[str, Stored]:
         """What is stored of each. Raises OffsetdError."""
@@ -71,6 +73,14 @@ class Target:
             return self.client.get_group(group_id)
         except GroupNotFound:
             return None
+
+    def default_retention(self) -> Retention:
+        """How long the server keeps offsets of groups that have no retention; asked once."""
+        if self._default_retention is None:
+            [setting] = self.client.describe_config(names=[_RETENTION_SETTING])
+            minutes = int(setting.value)
+            self._default_retention = "never" if minutes < 0 else timedelta(minutes=minutes)
+        return self._default_retention
 
     def set_retention(self, group_id: str, retention: Retention, request_id: str) -> None:
         """Sets how long the group's offsets are kept; the group may be a new one."""

@@ -6,6 +6,7 @@ from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import pytest
 from migrations import T0_MS, FakeSource, FakeTarget, Killed, KillSwitch, found
 from offsetd_clients import Bounds, GroupNotEmpty, TopicPartition, Unavailable
@@ -46,7 +47,7 @@ def plan_of(folder: Path, groups: list[FoundGroup] | None = None) -> Plan:
 
 
 def ran(plan: Plan, target: FakeTarget, **options: Any) -> dict[str, GroupOutcome]:
-    chosen = RunOptions(**{"execute": True, **options})
+    chosen = RunOptions(**{"execute": True, "now_ms": lambda: T0_MS, **options})
     with Journal.open(plan.path, plan.plan_id) as journal:
         outcomes = run(plan, journal, target, chosen, RateLimit(None))  # type: ignore[arg-type]
         return {each.group_id: each for each in outcomes}
@@ -87,6 +88,37 @@ def test_a_group_that_has_a_retention_of_its_own_keeps_it(tmp_path: Path) -> Non
     assert target.retentions == {"a": timedelta(days=3), "b": "never"}
     undone(plan, target)
     assert target.retentions == {"a": timedelta(days=3), "b": None}
+
+
+@pytest.mark.parametrize("execute", [False, True])
+@pytest.mark.parametrize(
+    ("retentions", "options"),
+    [
+        pytest.param({"a": timedelta(days=7)}, {}, id="the group's own"),
+        pytest.param({}, {"retention": timedelta(days=7)}, id="the run's"),
+        pytest.param({}, {"retention": None}, id="the server's, as the run says"),
+        pytest.param({}, {"sets_retention": False}, id="the server's, as it is"),
+    ],
+)
+def test_a_group_of_which_an_offset_would_expire_at_once_is_refused(
+    tmp_path: Path, retentions: dict[str, Any], options: dict[str, Any], *, execute: bool
+) -> None:
+    week_ms = 7 * 24 * 3_600_000
+    groups = [
+        FoundGroup(group_id="a", offsets=(found("t", 0, 1, time_ms=T0_MS), found("t", 1, 2))),
+        FoundGroup(group_id="b", offsets=(found("t", 0, 3, time_ms=T0_MS + 1),)),
+        FoundGroup(group_id="c", offsets=(attrs.evolve(found("t", 0, 4), commit_time_ms=None),)),
+    ]
+    target = FakeTarget(retentions=dict(retentions), server_retention=timedelta(days=7))
+    options |= {"execute": execute, "now_ms": lambda: T0_MS + week_ms}
+    outcomes = ran(plan_of(tmp_path, groups), target, **options)
+    assert outcomes["a"].problem == (
+        "2 offsets would expire at once, kept for 7 days, 0:00:00:"
+        " t:0 is of 2023-11-14 22:13:20+00:00; t:1 is of 2023-11-14 22:13:20+00:00"
+    )
+    done = Outcome.MIGRATED if execute else Outcome.WOULD_MIGRATE
+    assert of_all(outcomes) == {"a": Outcome.REFUSED, "b": done, "c": done}
+    assert "a" not in target.offsets()
 
 
 def test_a_dry_run_changes_nothing_and_says_what_would_be(tmp_path: Path) -> None:

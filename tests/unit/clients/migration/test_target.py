@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import attrs
@@ -16,17 +17,19 @@ HERE, NOWHERE = TopicPartition("t", 0), TopicPartition("gone", 0)
 
 @attrs.define
 class Client:
-    """Knows the bounds of one partition, or no cluster."""
+    """Knows the bounds of one partition, or no cluster; `setting` is what is configured."""
 
-    bootstrap: str
+    setting: str
+    asked: list[str] = attrs.field(factory=list)
 
     def fetch_bounds(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        return {each: Bounds(3, 9) for each in partitions if each == HERE and self.bootstrap}
+        return {each: Bounds(3, 9) for each in partitions if each == HERE and self.setting}
 
     def describe_config(self, *, names: list[str]) -> tuple[ConfigSetting, ...]:
+        self.asked += names
         fields: dict[str, Any] = {field.name: "" for field in attrs.fields(ConfigSetting)}
         fields |= {"source": ConfigSource.DEFAULT, "is_dynamic": False}
-        return tuple(ConfigSetting(**fields | {"name": n, "value": self.bootstrap}) for n in names)
+        return tuple(ConfigSetting(**fields | {"name": n, "value": self.setting}) for n in names)
 
 
 def test_what_the_cluster_does_not_have_has_no_offset_at_all() -> None:
@@ -34,6 +37,14 @@ def test_what_the_cluster_does_not_have_has_no_offset_at_all() -> None:
     assert target.bounds([HERE, NOWHERE]) == {HERE: Bounds(3, 9), NOWHERE: GONE}
     assert target.bounds([NOWHERE]) == {NOWHERE: GONE}
     assert target.bounds([]) == {}
+
+
+@pytest.mark.parametrize(("value", "retention"), [("1440", timedelta(days=1)), ("-1", "never")])
+def test_the_servers_retention_is_asked_for_once(value: str, retention: object) -> None:
+    client = Client(value)
+    target = Target(client)  # type: ignore[arg-type]
+    assert (target.default_retention(), target.default_retention()) == (retention, retention)
+    assert client.asked == ["offsets.retention.minutes"]
 
 
 def test_without_a_cluster_to_ask_nothing_is_taken_for_good() -> None:
