@@ -233,6 +233,13 @@ MIGRATION_MUTANTS = (
         caught_by=_IMPORTS,
     ),
     Mutant(
+        name="any file is imported without an audit record",
+        file="coordinator/offsetd_coordinator/service/imports.py",
+        replace="        if self._needs_precondition and not has_precondition:\n",
+        by="        if False:\n",
+        caught_by=_IMPORTS,
+    ),
+    Mutant(
         name="a commit time of tomorrow is kept",
         file="coordinator/offsetd_coordinator/service/imports.py",
         replace="            min(offset.commit_timestamp_ms, self._kept_until_ms),\n",
