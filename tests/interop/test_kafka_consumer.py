@@ -238,6 +238,22 @@ def test_what_was_committed_and_is_not_there_goes_by_the_rule(
     assert {(each.why, each.offset) for each in resets} == ({(why, goes_on)} if why else set())
 
 
+@pytest.mark.parametrize(("committed", "leader_epoch"), [(3, None), (500, None), (15, 7)])
+def test_what_is_not_there_is_passed_by_a_seek(
+    kept_topic: KafkaTopic, client: OffsetClient, committed: int, leader_epoch: int | None
+) -> None:
+    group_id = f"sought-from-{committed}"
+    where = kept_topic.at(0)
+    client.commit(group_id, {where: OffsetToCommit(committed, leader_epoch=leader_epoch)})
+    with consumer(client, kept_topic, group_id) as reader:
+        with pytest.raises(PositionGone) as gone:
+            taken(reader, 1)
+        for reset in gone.value.resets:
+            reader.seek(reset.topic_partition, reset.earliest)
+        assert [each[1] for each in taken(reader, 2)] == [10, 11]
+    assert client.fetch(group_id)[where].offset == 12
+
+
 @pytest.fixture(scope="module")
 def kept_topic(broker: KafkaBroker) -> KafkaTopic:
     """Of its 20 messages the last 10 are left."""
