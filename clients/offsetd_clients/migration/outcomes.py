@@ -6,7 +6,7 @@ from typing import Final, Protocol, TypeVar
 
 import attrs
 
-from offsetd_clients.migration.values import FoundOffset, MigrationError
+from offsetd_clients.migration.values import FoundOffset, MigrationError, PlannedGroup
 
 _LISTED_MAX: Final = 3
 
@@ -35,6 +35,19 @@ class GroupOutcome:
     outcome: Outcome
     offset_count: int = 0
     problem: str = ""
+
+
+def outcome_of(
+    group: PlannedGroup, outcome: Outcome, *, count: int = 0, problem: str = ""
+) -> GroupOutcome:
+    """What became of a group of a plan."""
+    return GroupOutcome(
+        group_id=group.group_id,
+        source_group_id=group.source_group_id,
+        outcome=outcome,
+        offset_count=count,
+        problem=problem,
+    )
 
 
 def counted(things: Sized, name: str) -> str:

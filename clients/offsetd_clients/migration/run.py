@@ -16,6 +16,7 @@ from offsetd_clients.migration.outcomes import (
     Outcome,
     counted,
     in_chunks,
+    outcome_of,
 )
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.rates import RateLimit
@@ -94,18 +95,18 @@ class _Runner:
         found = differences(group.group_id, group.offsets, stored, bounds)
         is_stored = all(each.stored is not None for each in found)
         if entry and entry.is_done and is_stored and not self._is_taken_back(group.group_id):
-            return _outcome(group, Outcome.ALREADY)
+            return outcome_of(group, Outcome.ALREADY)
         chosen = [each for each in found if each.state is not State.EQUAL]
         problem = refusal(group, found, self.options)
         if not problem and chosen:
             problem = self.options.objection(group)
         if problem:
-            return _outcome(group, Outcome.REFUSED, problem=problem)
+            return outcome_of(group, Outcome.REFUSED, problem=problem)
         try:
             return self._store(group, entry, chosen, stored)
         except OffsetdError as error:
             if is_groups_own(error):
-                return _outcome(group, Outcome.REFUSED, problem=_told(error))
+                return outcome_of(group, Outcome.REFUSED, problem=_told(error))
             raise MigrationStopped(f"at group {group.group_id!r}") from error
 
     def _store(
@@ -121,17 +122,17 @@ class _Runner:
         ]
         newest = self.journal.newest_step(group.group_id)
         if not puts and entry and entry.is_done and newest is not Step.UNDO:
-            return _outcome(group, Outcome.ALREADY)
+            return outcome_of(group, Outcome.ALREADY)
         if not self.options.execute:
             return self._looked_at(group, puts)
         if not puts and _is_cut_short(entry, newest) and entry.details["puts"]:
             self._finish(entry, stored)  # It was stored, and then we were killed.
-            return _outcome(group, Outcome.MIGRATED, count=len(entry.details["puts"]))
+            return outcome_of(group, Outcome.MIGRATED, count=len(entry.details["puts"]))
         self.limit.wait(len(puts))
         here = self.target.group(group.group_id)
         problem = self._expired(puts, here)
         if problem:
-            return _outcome(group, Outcome.REFUSED, problem=problem)
+            return outcome_of(group, Outcome.REFUSED, problem=problem)
         entry = self._begun(group, entry, chosen, stored, here)
         request_id = request_id_of(self.plan.plan_id, entry)
         to_set = entry.details["set"]
@@ -140,17 +141,17 @@ class _Runner:
             self.target.set_retention(group.group_id, retention, request_id)
         revision = self.target.put(group.group_id, puts, request_id=request_id) if puts else None
         self.journal.finish(entry, {"revision": revision and revision.log_offset})
-        return _outcome(group, Outcome.MIGRATED if puts else Outcome.ALREADY, count=len(puts))
+        return outcome_of(group, Outcome.MIGRATED if puts else Outcome.ALREADY, count=len(puts))
 
     def _looked_at(self, group: PlannedGroup, puts: Sequence[Put]) -> GroupOutcome:
         """The server says whether it would take them."""
         if not puts:
-            return _outcome(group, Outcome.ALREADY)
+            return outcome_of(group, Outcome.ALREADY)
         problem = self._expired(puts, self.target.group(group.group_id))
         if problem:
-            return _outcome(group, Outcome.REFUSED, problem=problem)
+            return outcome_of(group, Outcome.REFUSED, problem=problem)
         self.target.put(group.group_id, puts, validate_only=True)
-        return _outcome(group, Outcome.WOULD_MIGRATE, count=len(puts))
+        return outcome_of(group, Outcome.WOULD_MIGRATE, count=len(puts))
 
     def _expired(self, puts: Sequence[Put], here: Group | None) -> str:
         """Which offsets were committed so long ago that they would not be kept; or nothing."""
@@ -268,15 +269,3 @@ def _listed(texts: Iterator[str]) -> str:
 
 def _told(error: OffsetdError) -> str:
     return f"{error.reason}: {error}" if error.reason else str(error)
-
-
-def _outcome(
-    group: PlannedGroup, outcome: Outcome, *, count: int = 0, problem: str = ""
-) -> GroupOutcome:
-    return GroupOutcome(
-        group_id=group.group_id,
-        source_group_id=group.source_group_id,
-        outcome=outcome,
-        offset_count=count,
-        problem=problem,
-    )

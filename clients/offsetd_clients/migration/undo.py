@@ -11,6 +11,7 @@ from offsetd_clients.migration.outcomes import (
     Outcome,
     counted,
     in_chunks,
+    outcome_of,
 )
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.run_entries import Written, retention_text, written_by
@@ -47,25 +48,25 @@ def _undone(
     newest = journal.newest_step(group.group_id)
     last = journal.latest(Step.UNDO, group.group_id)
     if last is not None and last.is_done and newest is Step.UNDO:
-        return _outcome(group, Outcome.ALREADY)
+        return outcome_of(group, Outcome.ALREADY)
     if journal.is_cut_over(group.group_id):
-        return _outcome(group, Outcome.REFUSED, problem="it was cut over: roll that back first")
+        return outcome_of(group, Outcome.REFUSED, problem="it was cut over: roll that back first")
     left, problem = _left(entry, stored)
     if problem:
-        return _outcome(group, Outcome.REFUSED, problem=problem)
+        return outcome_of(group, Outcome.REFUSED, problem=problem)
     if not execute:
-        return _outcome(group, Outcome.WOULD_UNDO, len(left))
+        return outcome_of(group, Outcome.WOULD_UNDO, count=len(left))
     begun = journal.begin(Step.UNDO, group.group_id, None)
     try:
         count, problem = _take_back(target, group.group_id, entry)
     except OffsetdError as error:
         if is_groups_own(error):
-            return _outcome(group, Outcome.REFUSED, problem=f"{error.reason}: {error}")
+            return outcome_of(group, Outcome.REFUSED, problem=f"{error.reason}: {error}")
         raise MigrationStopped(f"at group {group.group_id!r}") from error
     if problem:
-        return _outcome(group, Outcome.REFUSED, problem=problem)
+        return outcome_of(group, Outcome.REFUSED, problem=problem)
     journal.finish(begun, None)
-    return _outcome(group, Outcome.UNDONE, count)
+    return outcome_of(group, Outcome.UNDONE, count=count)
 
 
 def _left(entry: Entry, stored: Stored) -> tuple[list[Written], str]:
@@ -133,16 +134,4 @@ def _found(partition: TopicPartition, before: list[Any]) -> FoundOffset:
         leader_epoch=leader_epoch,
         metadata=metadata,
         commit_time_ms=commit_time_ms,
-    )
-
-
-def _outcome(
-    group: PlannedGroup, outcome: Outcome, count: int = 0, *, problem: str = ""
-) -> GroupOutcome:
-    return GroupOutcome(
-        group_id=group.group_id,
-        source_group_id=group.source_group_id,
-        outcome=outcome,
-        offset_count=count,
-        problem=problem,
     )

@@ -21,6 +21,7 @@ from offsetd_clients.migration.outcomes import (
     Outcome,
     in_chunks,
     listed,
+    outcome_of,
 )
 from offsetd_clients.migration.target import alive_here
 
@@ -193,20 +194,20 @@ class _Writer:
         problem = move.objection if to_write else ""
         problem = problem or group.problem or self._refusal(move, group, there, to_write)
         if problem:
-            return _outcome(move, Outcome.REFUSED, problem=problem)
+            return outcome_of(move.planned, Outcome.REFUSED, problem=problem)
         if not to_write:
-            return _outcome(move, Outcome.ALREADY)
+            return outcome_of(move.planned, Outcome.ALREADY)
         would, done = _OUTCOMES[self.options.step]
         if not self.options.execute:
-            return _outcome(move, would, len(to_write))
+            return outcome_of(move.planned, would, count=len(to_write))
         self.limit.wait(len(to_write))
         before = [[where.topic, where.partition, there.get(where)] for where in to_write]
         entry = self.journal.begin(self.options.step, move.planned.group_id, {"before": before})
         problem = self._written(move.group_id, to_write)
         if problem:
-            return _outcome(move, Outcome.REFUSED, problem=problem)
+            return outcome_of(move.planned, Outcome.REFUSED, problem=problem)
         self.journal.finish(entry, None)
-        return _outcome(move, done, len(to_write))
+        return outcome_of(move.planned, done, count=len(to_write))
 
     def _refusal(
         self,
@@ -257,13 +258,3 @@ class _Writer:
 
 def _is_within(offset: int, bounds: Bounds) -> bool:
     return (bounds.earliest or 0) <= offset and (bounds.latest is None or offset <= bounds.latest)
-
-
-def _outcome(move: Move, outcome: Outcome, count: int = 0, *, problem: str = "") -> GroupOutcome:
-    return GroupOutcome(
-        group_id=move.planned.group_id,
-        source_group_id=move.planned.source_group_id,
-        outcome=outcome,
-        offset_count=count,
-        problem=problem,
-    )

@@ -19,6 +19,7 @@ from offsetd_clients.migration.outcomes import (
     MigrationStopped,
     Outcome,
     counted,
+    outcome_of,
 )
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.target import Target, is_groups_own
@@ -186,16 +187,3 @@ def other_root(cut_over: Entry, marks: Marks) -> str:
     if root == marks.state_root:
         return ""
     return f"its mark is below {root}: say --state-root {root}"
-
-
-def outcome_of(
-    group: PlannedGroup, outcome: Outcome, *, count: int = 0, problem: str = ""
-) -> GroupOutcome:
-    """What became of a group."""
-    return GroupOutcome(
-        group_id=group.group_id,
-        source_group_id=group.source_group_id,
-        outcome=outcome,
-        offset_count=count,
-        problem=problem,
-    )

@@ -19,12 +19,13 @@ from offsetd_clients.migration.outcomes import (
     MigrationStopped,
     Outcome,
     counted,
+    outcome_of,
 )
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.target import Stored, Target, alive_here
 from offsetd_clients.migration.values import FoundGroup, FoundOffset, PlannedGroup, Problem
 from offsetd_clients.migration.zookeeper.connection import HeldLock, Marks, synced
-from offsetd_clients.migration.zookeeper.cutover import other_root, outcome_of
+from offsetd_clients.migration.zookeeper.cutover import other_root
 from offsetd_clients.migration.zookeeper.layouts.layout import CannotWriteBack, Layout
 from offsetd_clients.migration.zookeeper.transactions import (
     Write,
