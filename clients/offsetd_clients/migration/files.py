@@ -64,6 +64,10 @@ class LockedFile:
         """Lets others have it."""
         os.close(self._descriptor)
 
+    def remove(self) -> None:
+        """The file is gone; nobody else had it meanwhile."""
+        self.path.unlink()
+
     def lines(self) -> Iterator[bytes]:
         """All lines, with their ends; the last one may have none."""
         with open(self._descriptor, "rb", closefd=False) as file:

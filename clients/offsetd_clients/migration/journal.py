@@ -187,16 +187,13 @@ def make_room(plan_path: Path) -> None:
 
     Raises PlanBegun if it says of something, JournalBusy, OSError.
     """
-    path = _path_of(plan_path)
-    if not path.exists():
-        return
     file = _locked(plan_path)
     try:
         if len(list(islice(file.lines(), 2))) > 1:
             raise PlanBegun(
-                f"{plan_path} was begun, as {path} says: name another file, or move both away"
+                f"{plan_path} was begun, as {file.path} says: name another file, or move both away"
             )
-        path.unlink()
+        file.remove()
     finally:
         file.close()
 
@@ -207,12 +204,8 @@ def request_id_of(plan_id: str, entry: Entry) -> str:
     return "migrate-" + hashlib.sha256(named.encode()).hexdigest()[:40]
 
 
-def _path_of(plan_path: Path) -> Path:
-    return plan_path.with_name(f"{plan_path.name}.journal")
-
-
 def _locked(plan_path: Path) -> LockedFile:
-    path = _path_of(plan_path)
+    path = plan_path.with_name(f"{plan_path.name}.journal")
     try:
         return LockedFile(path)
     except BlockingIOError:
