@@ -43,7 +43,7 @@ KAFKA_MUTANTS = (
         name="a position that is gone is not asked for again",
         file=f"{_KAFKA}/source.py",
         replace="                if topic_partition in self._next:\n"
-        "                    self._gone.add(topic_partition)\n",
+        "                    self._gone[topic_partition] = message.offset()\n",
         by="                pass\n",
         caught_by=f"{_KAFKA_TESTS}/test_source.py",
     ),

@@ -73,7 +73,9 @@ class KafkaSource:
         # Of each partition that librdkafka fetches: what is asked for next.
         self._next: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, tuple[int, int]] = {}
-        self._gone: set[TopicPartition] = set()
+        # Where librdkafka found nothing to go on with; and what was asked for once more since.
+        self._gone: dict[TopicPartition, int | None] = {}
+        self._begun_anew: set[TopicPartition] = set()
         # Of partitions that were just assigned, for who asks next.
         self._seen_bounds: dict[TopicPartition, tuple[int, int]] = {}
 
@@ -137,13 +139,14 @@ class KafkaSource:
         if topic_partition not in self._buffers or self._next[topic_partition] != offset:
             self._begin(topic_partition, offset)
             self._next[topic_partition] = offset
+            self._begun_anew.discard(topic_partition)
         if not self._buffers[topic_partition] and self._buffered_count < items_max:
             self._receive(items_max)
         if self._is_older_than_committed(topic_partition, offset):
-            self._gone.add(topic_partition)
+            self._gone[topic_partition] = offset
             self._let_go(topic_partition)
         if not self._buffers.get(topic_partition) and topic_partition in self._gone:
-            self._leave(topic_partition, offset)
+            self._leave_or_begin_anew(topic_partition, offset)
         buffer = self._buffers[topic_partition]
         messages = [buffer.popleft() for _ in range(min(items_max, len(buffer)))]
         self._buffered_count -= len(messages)
@@ -193,6 +196,7 @@ class KafkaSource:
     def _forget_all(self) -> None:
         for each in (self._buffers, self._next, self._epochs, self._gone, self._seen_bounds):
             each.clear()
+        self._begun_anew.clear()
         self._buffered_count = 0
 
     def _begin(self, topic_partition: TopicPartition, offset: int) -> None:
@@ -203,7 +207,7 @@ class KafkaSource:
             [_at(topic_partition, offset, leader_epoch if committed == offset else -1)]
         )
         self._buffers[topic_partition] = deque()
-        self._gone.discard(topic_partition)
+        self._gone.pop(topic_partition, None)
 
     def _let_go(self, topic_partition: TopicPartition) -> None:
         """Has librdkafka fetch it no more; what has arrived is dropped."""
@@ -256,7 +260,7 @@ class KafkaSource:
             case KafkaError._AUTO_OFFSET_RESET:
                 topic_partition = TopicPartition(message.topic() or "", message.partition() or 0)
                 if topic_partition in self._next:
-                    self._gone.add(topic_partition)
+                    self._gone[topic_partition] = message.offset()
             case KafkaError.UNKNOWN_TOPIC_OR_PART | KafkaError.UNKNOWN_TOPIC_ID:
                 return TopicMissing(f"Kafka has no topic {message.topic()} any more")
             case _ if error.fatal() or not _is_passing(error):
@@ -264,6 +268,17 @@ class KafkaSource:
             case _:
                 _LOGGER.warning("Kafka: %s", error.str())
         return None
+
+    def _leave_or_begin_anew(self, topic_partition: TopicPartition, offset: int) -> None:
+        """librdkafka says that Kafka does not have what comes next, or what came next before.
+
+        An error outlives the assignment that it is of. Where it is of another offset, it may be
+        such a late one, or there is a gap: it is asked once more, and then believed.
+        """
+        if self._gone[topic_partition] == offset or topic_partition in self._begun_anew:
+            self._leave(topic_partition, offset)
+        self._begin(topic_partition, offset)
+        self._begun_anew.add(topic_partition)
 
     def _leave(self, topic_partition: TopicPartition, offset: int) -> NoReturn:
         """Kafka does not have what comes next."""

@@ -101,8 +101,8 @@ class FakeConsumer:
     def arrive(self, at: TopicPartition, *offsets: int, epoch: int | None = 0) -> None:
         self.arrived += [FakeMessage(at, offset, epoch) for offset in offsets]
 
-    def fail(self, code: int, at: TopicPartition = P0, **flags: bool) -> None:
-        self.arrived.append(FakeMessage(at, problem=KafkaError(code, **flags)))
+    def fail(self, code: int, at: TopicPartition = P0, number: int = 0) -> None:
+        self.arrived.append(FakeMessage(at, number, problem=KafkaError(code)))
 
 
 @pytest.fixture
@@ -256,7 +256,7 @@ def test_a_position_that_went_meanwhile_goes_on_by_the_rule(
     source.assign({P0: None})
     source.read(P0, 5, 10)
     fake.bounds[P0] = (10, 100)
-    fake.fail(KafkaError._AUTO_OFFSET_RESET)
+    fake.fail(KafkaError._AUTO_OFFSET_RESET, number=5)
     with pytest.raises(GoesOn) as elsewhere:
         source.read(P0, 5, 10)
     assert (elsewhere.value.topic_partition, elsewhere.value.offset) == (P0, offset)
@@ -272,11 +272,36 @@ def test_what_had_arrived_is_given_before_a_position_is_found_gone(fake: FakeCon
     source = source_of(fake, out_of_range="earliest")
     source.assign({P0: None})
     fake.arrive(P0, 0, 1)
-    fake.fail(KafkaError._AUTO_OFFSET_RESET)
+    fake.fail(KafkaError._AUTO_OFFSET_RESET, number=2)
     fake.bounds[P0] = (50, 100)
     assert offsets(source, P0, 0) == [0, 1]
     with pytest.raises(GoesOn):
         source.read(P0, 2, 10)
+
+
+def test_an_error_of_the_position_before_a_seek_is_not_of_that_behind_it(
+    fake: FakeConsumer,
+) -> None:
+    source = source_of(fake, out_of_range="latest")
+    source.assign({P0: None})
+    source.read(P0, 10, 10)
+    source.read(P0, 20, 10)
+    fake.fail(KafkaError._AUTO_OFFSET_RESET, number=10)  # Late: it outlives the assignment.
+    assert offsets(source, P0, 20) == []
+    assert fake.fetched[P0] == (20, -1)
+    fake.arrive(P0, 20)
+    assert offsets(source, P0, 20) == [20]
+
+
+def test_an_error_of_another_offset_is_believed_when_it_comes_again(fake: FakeConsumer) -> None:
+    source = source_of(fake, out_of_range="earliest")
+    source.assign({P0: None})
+    fake.bounds[P0] = (10, 100)
+    fake.fail(KafkaError._AUTO_OFFSET_RESET, number=-1001)
+    assert offsets(source, P0, 5) == []
+    fake.fail(KafkaError._AUTO_OFFSET_RESET, number=-1001)
+    with pytest.raises(GoesOn):
+        source.read(P0, 5, 10)
 
 
 def test_the_rule_error_is_raised_until_the_partition_is_sought(fake: FakeConsumer) -> None:
@@ -284,7 +309,7 @@ def test_the_rule_error_is_raised_until_the_partition_is_sought(fake: FakeConsum
     source.assign({P0: None})
     source.read(P0, 5, 10)
     fake.bounds[P0] = (10, 100)
-    fake.fail(KafkaError._AUTO_OFFSET_RESET)
+    fake.fail(KafkaError._AUTO_OFFSET_RESET, number=5)
     for _ in range(2):
         with pytest.raises(PositionGone):
             source.read(P0, 5, 10)
