@@ -34,10 +34,14 @@ CHANNEL_OPTIONS = (
 
 def address_of(address: str | None) -> str:
     """`address`, else the environment's, else the default. Raises ValueError for what is none."""
-    found = address or os.environ.get(ADDRESS_VARIABLE) or ADDRESS_DEFAULT
-    if not _SCHEME.fullmatch(found):
-        host_and_port = _HOST_AND_PORT.fullmatch(found)
+    return checked_address(address or os.environ.get(ADDRESS_VARIABLE) or ADDRESS_DEFAULT)
+
+
+def checked_address(address: str) -> str:
+    """The same. Raises ValueError for what gRPC cannot take as one, or takes as another."""
+    if not _SCHEME.fullmatch(address):
+        host_and_port = _HOST_AND_PORT.fullmatch(address)
         # gRPC takes a port modulo 65536.
         if host_and_port is None or int(host_and_port["port"]) > _PORT_MAX:
-            raise ValueError(f"{found!r} is not HOST:PORT, port 0 to {_PORT_MAX}")
-    return found
+            raise ValueError(f"{address!r} is not HOST:PORT, port 0 to {_PORT_MAX}")
+    return address

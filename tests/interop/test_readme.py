@@ -76,7 +76,9 @@ class Reader:
         self._folder = folder
         self._wrapper = wrapper
         self._left: list[subprocess.Popen[str]] = []
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("OFFSETD_")}
+        # Neither what is set for offsetd nor what `make test` was told.
+        apart = ("OFFSETD_", "MAKE", "MFLAGS")
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(apart)}
         path = f"{folder / '.venv' / 'bin'}:{os.environ['PATH']}"
         self._environment = {**inherited, "PATH": path}
 

@@ -10,7 +10,7 @@ import typer
 
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_WRONG_USE, Terminal
 from offsetd_clients.cli.user_files import read_file
-from offsetd_clients.connection import ADDRESS_DEFAULT, ADDRESS_VARIABLE, address_of
+from offsetd_clients.connection import ADDRESS_DEFAULT, ADDRESS_VARIABLE, checked_address
 from offsetd_clients.errors import (
     CommitConflict,
     InvalidImport,
@@ -34,7 +34,7 @@ TLS_PREFIX = "OFFSETD_TLS_"
 
 def _checked_address(value: str) -> str:
     try:
-        return address_of(value)
+        return checked_address(value)
     except ValueError as error:
         raise typer.BadParameter(f"{error}.") from None
 
