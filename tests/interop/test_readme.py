@@ -77,7 +77,7 @@ class Reader:
         self._wrapper = wrapper
         self._left: list[subprocess.Popen[str]] = []
         # Neither what is set for offsetd nor what `make test` was told.
-        apart = ("OFFSETD_", "MAKE", "MFLAGS")
+        apart = ("OFFSETD_", "MAKE", "MFLAGS", "ARGS")
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(apart)}
         path = f"{folder / '.venv' / 'bin'}:{os.environ['PATH']}"
         self._environment = {**inherited, "PATH": path}
