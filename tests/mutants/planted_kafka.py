@@ -85,7 +85,7 @@ KAFKA_MUTANTS = (
     Mutant(
         name="a rollback to what a partition has not",
         file=f"{_MIGRATION}/back.py",
-        replace="            if not _is_within(to_write[where].offset, has)\n",
+        replace="            if not is_within(to_write[where].offset, has)\n",
         by="            if has is None\n",
         caught_by=f"{_MIGRATION_TESTS}/test_back.py",
     ),

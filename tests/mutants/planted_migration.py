@@ -70,7 +70,7 @@ MIGRATION_MUTANTS = (
     Mutant(
         name="an offset outside its partition is moved as if it were inside",
         file=f"{_MIGRATION}/differences.py",
-        replace="    if bounds is not None and not _is_within(found.offset, bounds):\n",
+        replace="    if bounds is not None and not is_within(found.offset, bounds):\n",
         by="    if bounds is not None and stored is not None and False:\n",
         caught_by=f"{_TESTS}/test_differences.py",
     ),

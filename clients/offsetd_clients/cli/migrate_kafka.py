@@ -8,7 +8,7 @@ from typing import Annotated
 import attrs
 import typer
 
-from offsetd_clients import OffsetClient, Retention
+from offsetd_clients import OffsetClient
 from offsetd_clients.cli import migrate_steps as steps
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
@@ -17,7 +17,6 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.durations import parse_retention
 from offsetd_clients.cli.kafka_options import KafkaChoice, some_cluster, with_kafka
 from offsetd_clients.cli.migrate_selection import with_selection
 from offsetd_clients.cli.options import ReasonOption
@@ -48,8 +47,6 @@ from offsetd_clients.migration.selection import Selection
 from offsetd_clients.migration.target import Target
 from offsetd_clients.migration.undo import undo
 from offsetd_clients.migration.values import MigrationError, PlannedGroup, Source
-
-_AS_IS = "as-is"
 
 ForceOption = Annotated[
     bool,
@@ -89,9 +86,6 @@ RetentionOption = Annotated[
         help="How long offsets of groups that have no retention here are kept: as in 90d, never, "
         "default for as long as the server says, or as-is.",
     ),
-]
-RateOption = Annotated[
-    float | None, typer.Option(min=1, metavar="N", help="Offsets a second, at most.")
 ]
 
 
@@ -209,7 +203,7 @@ def _register_run(app: typer.Typer, terminal: Terminal) -> None:
         allow_partial: steps.PartialOption = False,
         force: ForceOption = False,
         retention: RetentionOption = "never",
-        rate: RateOption = None,
+        rate: steps.RateOption = None,
         reason: ReasonOption = "",
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
@@ -224,12 +218,11 @@ def _register_run(app: typer.Typer, terminal: Terminal) -> None:
         offsetd migrate kafka run plan.jsonl --rate 1000
         offsetd migrate kafka run plan.jsonl --execute --reason 'off the old cluster'
         """
-        options = RunOptions(
+        options = steps.run_options(
             execute=execute,
-            overwrite=frozenset(overwrite or ()),
+            overwrite=overwrite,
             allow_partial=allow_partial,
-            sets_retention=retention != _AS_IS,
-            retention=_parsed(retention),
+            retention=retention,
         )
         with ExitStack() as stack:
             plan, journal = steps.entered(stack, terminal, plan_file, address)
@@ -243,13 +236,6 @@ def _register_run(app: typer.Typer, terminal: Terminal) -> None:
                 execute=execute,
                 address=address,
             )
-
-
-def _parsed(retention: str) -> Retention:
-    try:
-        return None if retention == _AS_IS else parse_retention(retention)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def _register_verify(app: typer.Typer, terminal: Terminal) -> None:
@@ -301,7 +287,7 @@ def _register_rollback(app: typer.Typer, terminal: Terminal) -> None:
         force: Annotated[
             bool, typer.Option("--force", help="Also while consumers are alive here.")
         ] = False,
-        rate: RateOption = None,
+        rate: steps.RateOption = None,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:

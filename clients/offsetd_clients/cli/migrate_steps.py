@@ -13,6 +13,7 @@ import typer
 from offsetd_clients import OffsetdError
 from offsetd_clients.cli.connection import explain
 from offsetd_clients.cli.dry_runs import told_dry_run
+from offsetd_clients.cli.durations import parse_retention
 from offsetd_clients.cli.terminal import (
     EXIT_FAILED,
     EXIT_PARTLY,
@@ -53,6 +54,7 @@ DIFF_COLUMNS = (
 )
 OUTCOME_COLUMNS = ("group", "source_group", "outcome", "offsets", "problem")
 _PROBLEMS_LISTED_MAX = 20
+_RETENTION_AS_IS = "as-is"
 
 PlanArgument = Annotated[
     Path, typer.Argument(metavar="PLAN", dir_okay=False, help="The plan's file.")
@@ -70,6 +72,10 @@ PartialOption = Annotated[
         "--allow-partial", help="Also groups with problems: what was found of them is moved."
     ),
 ]
+RateOption = Annotated[
+    float | None,
+    typer.Option("--rate", min=1, metavar="N", help="Offsets a second, at most."),
+]
 BoundsOption = Annotated[
     bool,
     typer.Option(
@@ -78,6 +84,30 @@ BoundsOption = Annotated[
         "server knows (kafka.bootstrap.servers).",
     ),
 ]
+
+
+def run_options(
+    *,
+    execute: bool,
+    overwrite: list[State] | None,
+    allow_partial: bool,
+    retention: str,
+    check_bounds: bool = False,
+) -> RunOptions:
+    """What the options of a `run` come to; `retention` may also be `as-is`."""
+    is_set = retention != _RETENTION_AS_IS
+    try:
+        parsed = parse_retention(retention) if is_set else None
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return RunOptions(
+        execute=execute,
+        overwrite=frozenset(overwrite or ()),
+        allow_partial=allow_partial,
+        check_bounds=check_bounds,
+        sets_retention=is_set,
+        retention=parsed,
+    )
 
 
 @contextmanager

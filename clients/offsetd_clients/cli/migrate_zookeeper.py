@@ -19,7 +19,6 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.durations import parse_retention
 from offsetd_clients.cli.migrate_selection import with_selection
 from offsetd_clients.cli.option_groups import with_options
 from offsetd_clients.cli.options import ReasonOption
@@ -45,8 +44,6 @@ from offsetd_clients.migration.zookeeper.offset_file import KIND as FILE_KIND
 from offsetd_clients.migration.zookeeper.offset_file import OffsetFile, lines_of
 from offsetd_clients.migration.zookeeper.source import ZooKeeperSource
 from offsetd_clients.migration.zookeeper.tree import KazooTree
-
-_AS_IS = "as-is"
 
 
 def register(migrate: typer.Typer, terminal: Terminal) -> None:
@@ -181,7 +178,7 @@ def _register_run(app: typer.Typer, terminal: Terminal) -> None:
         *,
         zookeeper: ZooKeeperChoice,
         options: RunOptions,
-        rate: RateOption = None,
+        rate: steps.RateOption = None,
         reason: ReasonOption = "",
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
@@ -220,31 +217,9 @@ def _while_locked(
         check_lock()
 
 
-def _run_options(
-    *,
-    execute: bool,
-    overwrite: list[State] | None,
-    allow_partial: bool,
-    check_bounds: bool,
-    retention: str,
-) -> RunOptions:
-    try:
-        parsed = None if retention == _AS_IS else parse_retention(retention)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    return RunOptions(
-        execute=execute,
-        overwrite=frozenset(overwrite or ()),
-        allow_partial=allow_partial,
-        check_bounds=check_bounds,
-        sets_retention=retention != _AS_IS,
-        retention=parsed,
-    )
-
-
 with_run_options = with_options(
     "options",
-    _run_options,
+    steps.run_options,
     {
         "execute": (steps.ExecuteOption, False),
         "overwrite": (
@@ -272,10 +247,6 @@ with_run_options = with_options(
         ),
     },
 )
-RateOption = Annotated[
-    float | None,
-    typer.Option("--rate", min=1, metavar="N", help="Offsets a second, at most."),
-]
 
 
 def _register_verify(app: typer.Typer, terminal: Terminal) -> None:

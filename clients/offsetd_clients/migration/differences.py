@@ -60,7 +60,7 @@ def differences(
 
 
 def _state(found: FoundOffset, stored: CommittedOffset | None, bounds: Bounds | None) -> State:
-    if bounds is not None and not _is_within(found.offset, bounds):
+    if bounds is not None and not is_within(found.offset, bounds):
         return State.OUT_OF_BOUNDS
     if stored is None:
         return State.MISSING
@@ -70,7 +70,7 @@ def _state(found: FoundOffset, stored: CommittedOffset | None, bounds: Bounds | 
     return State.EQUAL if is_same else State.CONFLICT
 
 
-def _is_within(offset: int, bounds: Bounds) -> bool:
+def is_within(offset: int, bounds: Bounds) -> bool:
     """What lies outside is said, never moved to the nearest end: that skips, or reads again."""
     return (bounds.earliest is None or bounds.earliest <= offset) and (
         bounds.latest is None or offset <= bounds.latest

@@ -16,6 +16,7 @@ from offsetd_clients.migration.outcomes import (
     Outcome,
     counted,
     in_chunks,
+    listed,
     outcome_of,
 )
 from offsetd_clients.migration.plan_file import Plan
@@ -35,8 +36,6 @@ from offsetd_clients.migration.target import (
     time_of,
 )
 from offsetd_clients.migration.values import FoundOffset, PlannedGroup
-
-_REFUSED_LISTED_MAX = 3
 
 
 @attrs.frozen(kw_only=True)
@@ -171,8 +170,7 @@ class _Runner:
         if not gone:
             return ""
         return (
-            f"{counted(gone, 'offset')} would expire at once, kept for {retention}:"
-            f" {_listed(iter(gone))}"
+            f"{counted(gone, 'offset')} would expire at once, kept for {retention}: {listed(gone)}"
         )
 
     def _begun(
@@ -233,7 +231,7 @@ def _is_cut_short(entry: Entry | None, newest: Step | None) -> TypeGuard[Entry]:
 def refusal(group: PlannedGroup, found: Sequence[Difference], options: RunOptions) -> str:
     """Why a group is not moved, for people; empty: it is."""
     if group.problems and not options.allow_partial:
-        return f"{counted(group.problems, 'problem')}: {_listed(map(str, group.problems))}"
+        return f"{counted(group.problems, 'problem')}: {listed([*map(str, group.problems)])}"
     against = [
         each
         for each in found
@@ -241,7 +239,7 @@ def refusal(group: PlannedGroup, found: Sequence[Difference], options: RunOption
         or (each.state not in (State.MISSING, State.EQUAL) and each.state not in options.overwrite)
     ]
     if against:
-        return f"{counted(against, 'offset')}: {_listed(map(difference_text, against))}"
+        return f"{counted(against, 'offset')}: {listed([*map(difference_text, against)])}"
     return ""
 
 
@@ -259,12 +257,6 @@ def difference_text(difference: Difference) -> str:
 
 def _identity(found: FoundOffset) -> list[Any]:
     return [found.topic, found.partition, found.offset]
-
-
-def _listed(texts: Iterator[str]) -> str:
-    listed = list(texts)
-    more = len(listed) - _REFUSED_LISTED_MAX
-    return "; ".join(listed[:_REFUSED_LISTED_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _told(error: OffsetdError) -> str:

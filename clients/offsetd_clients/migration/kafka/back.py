@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from offsetd_clients import Bounds, OffsetdError, OffsetToCommit, TopicPartition
+from offsetd_clients import OffsetdError, OffsetToCommit, TopicPartition
+from offsetd_clients.migration.differences import is_within
 from offsetd_clients.migration.journal import Journal, Step
 from offsetd_clients.migration.kafka.cluster import ClusterFailed, ClusterGroup, KafkaCluster
 from offsetd_clients.migration.kafka.targets import moved_on
@@ -233,7 +234,7 @@ class _Writer:
         outside += [
             f"{where} has no {to_write[where].offset}: it has {has.earliest} to {has.latest}"
             for where, has in bounds.items()
-            if not _is_within(to_write[where].offset, has)
+            if not is_within(to_write[where].offset, has)
         ]
         return f"{len(outside)} offsets: {listed(outside)}" if outside else ""
 
@@ -254,7 +255,3 @@ class _Writer:
         if group.problem or not missing:
             return group.problem or problem
         return f"{len(missing)} of {len(offsets)} offsets are not written: {problem}"
-
-
-def _is_within(offset: int, bounds: Bounds) -> bool:
-    return (bounds.earliest or 0) <= offset and (bounds.latest is None or offset <= bounds.latest)
