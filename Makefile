@@ -31,7 +31,7 @@ KERNEL_TESTS = tests/unit/storage/test_scan.py tests/unit/storage/test_segment_s
 	tests/unit/coordinator/test_replayed_state.py tests/property/test_shard_replay.py \
 	tests/unit/coordinator/test_expiry_sweep.py tests/unit/coordinator/test_put_batches.py \
 	tests/unit/coordinator/test_keyed_hash.py tests/unit/coordinator/test_slots.py \
-	tests/unit/coordinator/test_utf8.py tests/unit/coordinator/test_plain_records.py \
+	tests/unit/storage/test_utf8.py tests/unit/coordinator/test_plain_records.py \
 	tests/unit/storage/cleaner/test_keep.py tests/unit/storage/cleaner/test_offset_map.py \
 	tests/unit/storage/cleaner/test_clean.py tests/property/test_cleaned_records.py
 
