@@ -1,4 +1,4 @@
-"""What Kafka's own dump tool printed of `__consumer_offsets`, as rows of the pipeline's raw table."""
+"""What Kafka's own dump tool printed of `__consumer_offsets`, as rows of the raw table."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 _PAIR = re.compile(r"(\w+): (\S+)")
 _TIMES = {"CreateTime": "create", "LogAppendTime": "append"}
+_CONTENT = (
+    *("record_type", "group", "topic", "partition", "offset", "leader_epoch", "metadata"),
+    *("commit_time", "expire_time"),
+)
 _OFFSET_TYPES = ("0", "1")
 
 
@@ -65,9 +69,7 @@ def _record_columns(line: str) -> dict[str, Any]:
         "value_size": None if value_size < 0 else value_size,
         "is_tombstone": value_size < 0,
     }
-    nothing = dict.fromkeys(
-        "record_type group topic partition offset leader_epoch metadata commit_time expire_time".split()
-    )
+    nothing = dict.fromkeys(_CONTENT)
     if not content:
         return row | nothing  # A control record.
     key_text, _, payload = content.partition(" payload: ")

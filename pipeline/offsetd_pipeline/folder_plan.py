@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -17,7 +18,7 @@ from offsetd_storage.store_config import OFFSETS_TOPIC
 from pyspark.sql.datasource import InputPartition
 
 from offsetd_pipeline.kernels.fields import GROUP_SIZE, GROUP_START
-from offsetd_pipeline.segments import Segment, read_segment
+from offsetd_pipeline.segments import Segment, SegmentFiles, read_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,8 +46,9 @@ class LogPlan:
     figures: LogFigures
 
     @property
-    def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self.segments)
+    def is_live(self) -> bool:
+        """Whether a server may clean it: then it is read by one task, which holds its files."""
+        return self.figures.segment_base_offset is not None
 
 
 class Piece(NamedTuple):
@@ -81,15 +83,23 @@ def plan_folder(
     if not logs:
         raise FolderMismatch(f"{folder} has no partition of {OFFSETS_TOPIC}")
     return view, [
-        plan_log(files, view, log) for log in logs if is_wanted(log.topic_partition.partition)
+        _plan(files, view, log) for log in logs if is_wanted(log.topic_partition.partition)
     ]
 
 
-def plan_log(files: Files, view: FolderView, log: LogView) -> LogPlan:
-    """What of a log can be read now. Raises FolderChanged while it is being cleaned."""
-    (segments, log_start_offset), figures = seen_with_figures(
-        files, view, log, lambda log: (_segments(files, log), _log_start(files, view, log))
-    )
+def _plan(
+    files: Files, view: FolderView, log: LogView, *, held_by: SegmentFiles | None = None
+) -> LogPlan:
+    """What of a log can be read now. Raises FolderChanged while it is cleaned all the time."""
+
+    def look(log: LogView) -> tuple[tuple[Segment, ...], int]:
+        segments = _segments(files, log)
+        if held_by is not None:
+            held_by.release()
+            held_by.hold(segments)
+        return segments, _log_start(files, view, log)
+
+    (segments, log_start_offset), figures = seen_with_figures(files, view, log, look)
     return LogPlan(
         folder=str(view.folder),
         log_partition=log.topic_partition.partition,
@@ -99,26 +109,52 @@ def plan_log(files: Files, view: FolderView, log: LogView) -> LogPlan:
     )
 
 
-def check_unchanged(files: Files, plan: LogPlan) -> None:
-    """That what was read by a plan goes together. Raises FolderChanged."""
+@contextmanager
+def opened_piece(files: Files, piece: Piece) -> Iterator[tuple[Piece, SegmentFiles]]:
+    """A piece as it is now, and its files, for as long as it is read.
+
+    Of a live log all files are opened before anything is read, and it is planned anew until they
+    are those of one moment; so what a server does meanwhile changes nothing. Else it is looked at
+    the end whether all files stayed the same. Raises FolderChanged, also instead of what reading
+    raises because of that.
+    """
+    with SegmentFiles(files) as opened:
+        if piece.log.is_live:
+            yield _held(files, piece.log, opened), opened
+            return
+        try:
+            yield piece, opened
+        except (OSError, StorageError):
+            _check_unchanged(files, piece.log)
+            raise
+        _check_unchanged(files, piece.log)
+
+
+def _held(files: Files, log: LogPlan, opened: SegmentFiles) -> Piece:
+    view, found = _find_log(files, log)
+    plan = _plan(files, view, found, held_by=opened)
+    return Piece(plan, 0, len(plan.segments))
+
+
+def _check_unchanged(files: Files, plan: LogPlan) -> None:
     try:
-        figures = _figures_now(files, plan)
+        figures = figures_of(files, *_find_log(files, plan))
     except (StorageError, OSError):
         figures = None
     if figures != plan.figures:
         raise FolderChanged(
-            f"partition {plan.log_partition} of {plan.folder} changed while it was read: a server"
-            " cleaned it, rolled a segment, or began to write. Read it again, or a copy of it"
+            f"partition {plan.log_partition} of {plan.folder} changed while it was read:"
+            " somebody writes to it. Read it again, or read a copy of it"
         )
 
 
-def _figures_now(files: Files, plan: LogPlan) -> LogFigures | None:
+def _find_log(files: Files, plan: LogPlan) -> tuple[FolderView, LogView]:
     view = read_folder(files, Path(plan.folder))
     for log in view.logs:
-        if log.topic_partition.topic == OFFSETS_TOPIC:
-            if log.topic_partition.partition == plan.log_partition:
-                return figures_of(files, view, log)
-    return None
+        named = log.topic_partition
+        if named.topic == OFFSETS_TOPIC and named.partition == plan.log_partition:
+            return view, log
+    raise FolderChanged(f"partition {plan.log_partition} of {plan.folder} is there no more")
 
 
 def _segments(files: Files, log: LogView) -> tuple[Segment, ...]:
@@ -160,7 +196,8 @@ def _pieces(logs: Iterable[LogPlan], range_bytes: int, *, by_segment: bool) -> I
     for log in logs:
         first = size = 0
         for number, segment in enumerate(log.segments):
-            if by_segment and number > first and size + segment.size_bytes > range_bytes:
+            is_full = number > first and size + segment.size_bytes > range_bytes
+            if by_segment and is_full and not log.is_live:
                 yield Piece(log, first, number)
                 first, size = number, 0
             size += segment.size_bytes
@@ -204,7 +241,7 @@ def _first_groups(files: Files, log: LogView) -> set[str]:
         for segment in _segments(files, log):
             size = min(segment.size_bytes, _LOOK_BYTES)
             looked_at = attrs.evolve(segment, size_bytes=size)
-            for rows in read_segment(files, looked_at, damaged=passed_over):
+            for rows in read_segment(SegmentFiles(files), looked_at, damaged=passed_over):
                 for row in rows.fields:
                     if row[GROUP_SIZE] >= 0:
                         start, end = row[GROUP_START], row[GROUP_START] + row[GROUP_SIZE]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import attrs
 import numpy as np
@@ -24,7 +25,7 @@ from offsetd_pipeline.kernels import records
 from offsetd_pipeline.kernels.fields import FIELDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     import numpy.typing as npt
     from offsetd_storage.files import File, Files
@@ -86,8 +87,49 @@ class DamagedSegment(StorageError):
         return DamagedSegment, (self.damage,)
 
 
+class SegmentFiles:
+    """Opens segments' files: each as it is read, or all of them at once, held until it is closed.
+
+    What is held stays as it is, whatever a server does with the names. For a `with` statement.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._held: dict[str, File] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Closes what is held."""
+        for file in self._held.values():
+            file.close()
+        self._held.clear()
+
+    def hold(self, segments: Iterable[Segment]) -> None:
+        """Opens all of these. Raises OSError; then what was opened is still closed in the end."""
+        for segment in segments:
+            self._held[segment.path] = self._files.open(Path(segment.path), read_only=True)
+
+    @contextmanager
+    def opened(self, segment: Segment) -> Iterator[File]:
+        """A segment's file, to be read within."""
+        held = self._held.get(segment.path)
+        if held is not None:
+            yield held
+            return
+        file = self._files.open(Path(segment.path), read_only=True)
+        try:
+            yield file
+        finally:
+            file.close()
+
+
 def read_segment(
-    files: Files,
+    files: SegmentFiles,
     segment: Segment,
     *,
     damaged: Callable[[Damage], object],
@@ -99,11 +141,8 @@ def read_segment(
     `damaged` is told what is passed over, or raises. Of batches whose records are all from before
     `timestamp_min` (ms) none come. Raises OSError.
     """
-    file = files.open(Path(segment.path), read_only=True)
-    try:
+    with files.opened(segment) as file:
         yield from _Reading(file, segment, damaged, timestamp_min, chunk_bytes).rows()
-    finally:
-        file.close()
 
 
 class _Reading:

@@ -18,10 +18,9 @@ from offsetd_pipeline.segments import read_segment
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-    from offsetd_storage.files import Files
 
     from offsetd_pipeline.folder_plan import Piece
-    from offsetd_pipeline.segments import Damage, Rows
+    from offsetd_pipeline.segments import Damage, Rows, SegmentFiles
 
     Numbers = npt.NDArray[np.int64]
 
@@ -49,7 +48,7 @@ class Outcomes:
     are read when they are first asked for: most logs have none.
     """
 
-    def __init__(self, files: Files, piece: Piece) -> None:
+    def __init__(self, files: SegmentFiles, piece: Piece) -> None:
         self._files = files
         self._piece = piece
         self._ends: dict[int, list[tuple[int, int]]] | None = None  # By producer: offset, outcome.

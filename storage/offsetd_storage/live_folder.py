@@ -79,7 +79,7 @@ class LogFigures:
 def figures_of(files: Files, view: FolderView, log: LogView) -> LogFigures | None:
     """What the files of a log are like now; None while segments are being exchanged."""
     log = _seen_now(files, view, log)
-    shape = _shape(files, log)
+    shape = _shape(files, log, exchanging=(".swap",))
     point = log.recovery_point
     if shape is None:
         return None
@@ -191,8 +191,14 @@ def _is_steady(files: Files, view: FolderView, log: LogView, before: _Shape | No
     return (now and now.segment_base_offset) == (point and point.segment_base_offset)
 
 
-def _shape(files: Files, log: LogView) -> _Shape | None:
-    """The segments that no longer take appends; None while they are being exchanged."""
+def _shape(
+    files: Files, log: LogView, *, exchanging: tuple[str, ...] = (".swap", ".deleted")
+) -> _Shape | None:
+    """The segments that no longer take appends; None while they are being exchanged.
+
+    That is as long as there are files with one of these suffixes. What was exchanged may be
+    `.deleted` for a while.
+    """
     found = set()
     try:
         for name in files.list_folder(log.folder):
@@ -200,7 +206,7 @@ def _shape(files: Files, log: LogView) -> _Shape | None:
             if f".{suffixes}" == LOG_SUFFIX and _is_behind(base, log):
                 path = log.folder / name
                 found.add((name, files.size(path), files.modified_ms(path)))
-            elif suffixes.endswith((".swap", ".deleted")):
+            elif suffixes.endswith(exchanging):
                 return None
     except FileNotFoundError:
         return None

@@ -1,6 +1,6 @@
-"""A session for all Spark tests of a worker. Without Java they skip, or fail if OFFSETD_REQUIRE asks.
+"""A session for all Spark tests of a worker: starting one takes as long as many tests.
 
-Its folder is Spark's own. Starting one takes as long as many tests.
+Without Java they skip, or fail if OFFSETD_REQUIRE asks for Spark.
 """
 
 from __future__ import annotations

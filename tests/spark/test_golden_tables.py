@@ -41,9 +41,7 @@ def test_raw_is_what_kafkas_dump_tool_prints(
     assert found == expected
 
 
-def test_current_is_what_the_broker_answered(
-    read: Callable[..., DataFrame], golden: Path
-) -> None:
+def test_current_is_what_the_broker_answered(read: Callable[..., DataFrame], golden: Path) -> None:
     # The client that asked cuts metadata at the first NUL, and lists an offset of -1 for none.
     expected = {
         (group, each["topic"], each["partition"]): (
@@ -107,9 +105,7 @@ def test_history_has_every_change_of_an_offset_and_what_became_of_its_transactio
         (row.group, row.topic, row.partition, row.offset)
         for row in read(golden / "data", "current").collect()
     }
-    assert current == {
-        (*key, row.offset) for key, row in newest.items() if row.kind == "committed"
-    }
+    assert current == {(*key, row.offset) for key, row in newest.items() if row.kind == "committed"}
 
 
 def test_a_whole_folder_has_no_damage(read: Callable[..., DataFrame], golden: Path) -> None:
