@@ -15,6 +15,7 @@ BENCHMARKS = {
     "expiry": "a million offsets that expire at once: commits' p99 beside it",
     "groups": "3,000 members that send heartbeats, commits beside them, and a large rebalance",
     "start": "an empty server, from exec to SERVING",
+    "spark_tables": "tables of a large log in Spark, beside ready-made batches of the same rows",
     "commit_path": "durable commits beside a bare grpc.aio server",
 }
 

@@ -37,18 +37,20 @@ class ChosenRows:
     def __init__(self, rows: Rows, chosen: Numbers) -> None:
         self.rows = rows
         self.chosen = chosen
+        is_all = len(chosen) == len(rows.fields)
+        self._fields = rows.fields if is_all else rows.fields[chosen]
 
     def __len__(self) -> int:
         return len(self.chosen)
 
     def field(self, field: int) -> Numbers:
         """One field of each."""
-        taken: Numbers = self.rows.fields[self.chosen, field]
+        taken: Numbers = self._fields[:, field]
         return taken
 
     def has_kind(self, *kinds: int) -> Mask:
         """Whether each is of one of these kinds."""
-        return np.isin(self.field(fields.KIND), kinds)
+        return is_any(self.field(fields.KIND), kinds)
 
     def integers(self, field: int, arrow_type: pa.DataType, valid: Mask | None = None) -> pa.Array:
         """Numbers; null where they are not valid."""
@@ -89,6 +91,14 @@ class ChosenRows:
     def words(self, numbers: Numbers, words: Sequence[str | None]) -> pa.Array:
         """The word that each number stands for."""
         return pa.array(words, pa.string()).take(pa.array(numbers))
+
+
+def is_any(values: Numbers, wanted: Sequence[int]) -> Mask:
+    """Which values are among those that are wanted, of which there is one at least."""
+    mask: Mask = values == wanted[0]
+    for each in wanted[1:]:
+        mask |= values == each
+    return mask
 
 
 def _bits(mask: Mask) -> pa.Buffer:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from offsetd_pipeline.arrow_columns import COLUMNS, ChosenRows
+from offsetd_pipeline.arrow_columns import COLUMNS, ChosenRows, is_any
 from offsetd_pipeline.folder_plan import opened_piece
 from offsetd_pipeline.group_rows import group_rows
 from offsetd_pipeline.kernels import fields
@@ -168,7 +168,7 @@ def _outcome_words(outcomes: Numbers) -> Callable[[ChosenRows], pa.Array]:
 
 
 def _has_kind(rows: Rows, mode: Mode) -> Mask:
-    return np.isin(rows.fields[:, fields.KIND], _KINDS[mode])
+    return is_any(rows.fields[:, fields.KIND], _KINDS[mode])
 
 
 def _damage_rows(opened: SegmentFiles, piece: Piece) -> Iterator[dict[str, Any]]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 2 << 20
 NO_TIMESTAMP_MIN: Final = -(1 << 62)
-_ROWS: Final = 16_384
+_ROWS: Final = 8_192
 _NO_LEADER_EPOCH: Final = -1
 _WORDS: Final = {
     records.BAD_RECORD: "a record is malformed",

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import (
@@ -32,6 +31,7 @@ from pyspark.sql.datasource import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
+    import numpy as np
     import numpy.typing as npt
     from pyspark.sql.datasource import Filter
 
@@ -145,7 +145,7 @@ def _column_of(pushed: Filter) -> str | None:
     if isinstance(pushed, Not):
         # Not of a comparison with null is null, and not held, either way.
         return None if isinstance(pushed.child, Not) else _column_of(pushed.child)
-    attribute = getattr(pushed, "attribute", ())
+    attribute: tuple[str, ...] = getattr(pushed, "attribute", ())
     if len(attribute) != 1 or attribute[0] not in _COLUMNS:
         return None
     if isinstance(pushed, IsNull | IsNotNull):
