@@ -113,8 +113,9 @@ class FolderTable:
                 wanted = kind <= (fields.OTHER if with_groups else fields.UNREADABLE)
                 wanted &= rows.fields[:, fields.LOG_OFFSET] >= piece.log.log_start_offset
                 if rows.marked:
-                    # A tombstone counts at once, whoever wrote it.
-                    wanted &= (outcomes.of(rows) <= Outcome.COMMITTED) | (kind == fields.DELETED)
+                    # Offsets wait for the end of their transaction, and nothing else does.
+                    waits = is_any(kind, (fields.COMMITTED, fields.UNREADABLE))
+                    wanted &= (outcomes.of(rows) <= Outcome.COMMITTED) | ~waits
                 latest.take(rows, _chosen(rows, wanted, _constants(piece.log), keys))
         return latest.rows()
 
