@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offsetd_pipeline import register
-from offsetd_pipeline.source import OffsetdDataSource
+from offsetd_pipeline.source import OffsetdSource
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -45,8 +45,8 @@ class ReadyMade(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         return ReadyMadeReader(self._source().reader(schema), int(self.options["rows"]))
 
-    def _source(self) -> OffsetdDataSource:
-        return OffsetdDataSource({"path": self.options["path"], "mode": "raw"})
+    def _source(self) -> OffsetdSource:
+        return OffsetdSource({"path": self.options["path"], "mode": "raw"})
 
 
 class ReadyMadeReader(DataSourceReader):

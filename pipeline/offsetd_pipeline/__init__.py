@@ -6,6 +6,6 @@ register(spark)
 spark.read.format("offsetd").load("path/of/a/data/folder").show()
 """
 
-from offsetd_pipeline.source import OffsetdDataSource, register
+from offsetd_pipeline.source import OffsetdSource, register
 
-__all__ = ["OffsetdDataSource", "register"]
+__all__ = ["OffsetdSource", "register"]

@@ -36,11 +36,11 @@ PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 
 def register(spark: SparkSession) -> None:
     """Makes `format("offsetd")` known to a session, and has it push filters down."""
-    spark.dataSource.register(OffsetdDataSource)
+    spark.dataSource.register(OffsetdSource)
     spark.conf.set(PUSHDOWN_SETTING, "true")
 
 
-class OffsetdDataSource(DataSource):
+class OffsetdSource(DataSource):
     """Options: see `docs/guides/spark.md`."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:

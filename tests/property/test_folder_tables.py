@@ -9,7 +9,7 @@ from kafka_dumps import time_of
 from log_stores import seeded
 from offsetd_coordinator.offset_table import fresh_hash_seeds
 from offsetd_coordinator.replayed_state import ReplayedState
-from offsetd_pipeline.source import OffsetdDataSource
+from offsetd_pipeline.source import OffsetdSource
 from offsetd_storage.kernels import padded_copy
 from offsetd_storage.offsets_topic.schemas.keys import (
     GroupKey,
@@ -33,7 +33,7 @@ BATCHES = 120
 
 def table(folder: Path, mode: str, **options: str) -> list[dict[str, Any]]:
     """As executors read it."""
-    source = OffsetdDataSource({"path": str(folder), "mode": mode, **options})
+    source = OffsetdSource({"path": str(folder), "mode": mode, **options})
     reader = source.reader(source.schema())
     return [
         {name: without_zone(value) for name, value in row.items()}

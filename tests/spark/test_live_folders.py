@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from offsetd.v1 import offset_service_pb2
-from offsetd_pipeline.source import OffsetdDataSource
+from offsetd_pipeline.source import OffsetdSource
 from server_process import ServerProcess, Stubs
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def segments(folder: Path) -> frozenset[tuple[str, int]]:
 
 def rows(folder: Path, mode: str) -> Iterator[dict[str, Any]]:
     """As an executor reads them, without Spark, so that there can be many looks."""
-    source = OffsetdDataSource({"path": str(folder), "mode": mode})
+    source = OffsetdSource({"path": str(folder), "mode": mode})
     reader = source.reader(source.schema())
     for work in reader.partitions():
         for batch in reader.read(work):

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from offsetd_pipeline.source import OffsetdDataSource
+from offsetd_pipeline.source import OffsetdSource
 from offsetd_storage.offsets_topic.placement import partition_of
 from pyspark.sql.datasource import EqualTo, GreaterThan, In
 
@@ -81,7 +81,7 @@ def test_a_filter_gives_what_it_gives_in_python(
 
 @pytest.mark.parametrize("mode", ["raw", "history", "current", "groups"])
 def test_only_the_log_partition_of_a_group_is_read(golden: Path, mode: str) -> None:
-    source = OffsetdDataSource({"path": str(golden / "data"), "mode": mode})
+    source = OffsetdSource({"path": str(golden / "data"), "mode": mode})
     reader = source.reader(source.schema())
     assert len(logs_read(reader)) > 20
     wanted = ["billing-6", "polygenelubricants-5"]
@@ -92,7 +92,7 @@ def test_only_the_log_partition_of_a_group_is_read(golden: Path, mode: str) -> N
 
 
 def test_what_is_filtered_out_never_reaches_spark(golden: Path) -> None:
-    source = OffsetdDataSource({"path": str(golden / "data"), "mode": "raw"})
+    source = OffsetdSource({"path": str(golden / "data"), "mode": "raw"})
     reader = source.reader(source.schema())
     list(reader.pushFilters([GreaterThan(("partition",), 0), EqualTo(("topic",), "orders")]))
     batches = [batch for work in reader.partitions() for batch in reader.read(work)]
