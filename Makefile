@@ -76,7 +76,7 @@ $(VENV)/.server: pyproject.toml $(CONSTRAINTS) .ci/venv
 	@touch $@
 
 $(VENV)/.test: pyproject.toml $(CONSTRAINTS) .ci/venv
-	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server,kafka,spark]' --group test
+	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server,kafka,zookeeper,spark]' --group test
 	@$(BIN)/offsetd kernels warm
 	@touch $(VENV)/.server $@
 

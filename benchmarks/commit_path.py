@@ -148,17 +148,24 @@ def bare_server(core: int) -> Iterator[Address]:
 @contextlib.contextmanager
 def our_server(core: int) -> Iterator[Address]:
     """`offsetd serve` on an empty folder beside this file: a disk, not memory, holds it."""
+    with our_process(core) as (address, _):
+        yield address
+
+
+@contextlib.contextmanager
+def our_process(core: int) -> Iterator[tuple[Address, int]]:
+    """As `our_server`, with the server's process."""
     port = free_port()
     with tempfile.TemporaryDirectory(dir=Path(__file__).parent, prefix=".commit-path-") as folder:
         command = [sys.executable, "-c", _COMMAND, "serve", "--data-dir", folder]
         command += ["--listen", f"127.0.0.1:{port}", "--set", "logging.format=json"]
         command += ["--set", "metrics.address=127.0.0.1:0"]
-        with _process(command, core, ready='"serving"'):
-            yield "127.0.0.1", port
+        with _process(command, core, ready='"serving"') as process:
+            yield ("127.0.0.1", port), process.pid
 
 
 @contextlib.contextmanager
-def _process(command: list[str], core: int, *, ready: str) -> Iterator[None]:
+def _process(command: list[str], core: int, *, ready: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -174,7 +181,7 @@ def _process(command: list[str], core: int, *, ready: str) -> Iterator[None]:
         else:
             raise RuntimeError(f"{' '.join(command[:4])} ended before it served")
         threading.Thread(target=process.stdout.read, daemon=True).start()
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait()

@@ -6,11 +6,12 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import attrs
 
@@ -58,6 +59,8 @@ def serving(folder: Path, *settings: str) -> Iterator[Serving]:
             if said[-1].startswith("{"):  # Not so: kernels are being compiled.
                 event = json.loads(said[-1])
                 events[event["event"]] = event
+        # A server whose log nobody takes comes to stand still.
+        threading.Thread(target=_pass_over, args=(process.stderr,), daemon=True).start()
         yield Serving(
             process=process,
             address=events["serving"]["address"],
@@ -66,9 +69,13 @@ def serving(folder: Path, *settings: str) -> Iterator[Serving]:
         )
     finally:
         process.send_signal(signal.SIGTERM)
-        process.stderr.read()
-        process.stderr.close()
         process.wait()
+
+
+def _pass_over(log: IO[str]) -> None:
+    with log:
+        while log.read(1 << 16):
+            pass
 
 
 def _time(event: dict[str, str]) -> datetime:

@@ -24,6 +24,7 @@ from offsetd_clients.admin_values import (
     UpdatedConfig,
 )
 from offsetd_clients.aio.client import AsyncOffsetClient
+from offsetd_clients.aio.consumer import AsyncConsumer
 from offsetd_clients.aio.watch import AsyncOffsetWatch
 from offsetd_clients.change_values import (
     AuditEvent,
@@ -37,6 +38,15 @@ from offsetd_clients.change_values import (
     ShiftBy,
     ToOffset,
 )
+from offsetd_clients.consumer.errors import (
+    ConsumerFenced,
+    NotAssigned,
+    PollIntervalExceeded,
+    SourceBroken,
+    StartUnknown,
+)
+from offsetd_clients.consumer.settings import ConsumerSettings, LeaseTerms
+from offsetd_clients.consumer.source import AsyncSource, Item, Source
 from offsetd_clients.errors import (
     ClientClosed,
     CommitConflict,
@@ -45,6 +55,7 @@ from offsetd_clients.errors import (
     EpochFenced,
     FencedInstance,
     FieldViolation,
+    ForkedClient,
     GroupExists,
     GroupNotEmpty,
     GroupNotFound,
@@ -53,6 +64,7 @@ from offsetd_clients.errors import (
     HistoryCompacted,
     IllegalGeneration,
     InconsistentProtocol,
+    InsecureToken,
     InvalidImport,
     InvalidRequest,
     LeaseHeld,
@@ -89,10 +101,13 @@ from offsetd_clients.membership_values import (
     RemovedMembers,
 )
 from offsetd_clients.retry import RetryPolicy
+from offsetd_clients.security import TlsOptions
 from offsetd_clients.sync.client import OffsetClient
+from offsetd_clients.sync.consumer import Consumer
 from offsetd_clients.sync.watch import OffsetWatch
 from offsetd_clients.values import (
     CommittedOffset,
+    Coordinator,
     DeletedGroup,
     DeletedOffsets,
     ExpirySuspension,
@@ -111,8 +126,10 @@ from offsetd_clients.values import (
 )
 
 __all__ = [
+    "AsyncConsumer",
     "AsyncOffsetClient",
     "AsyncOffsetWatch",
+    "AsyncSource",
     "AuditEvent",
     "BlockedRetention",
     "Bounds",
@@ -127,6 +144,10 @@ __all__ = [
     "ConfigSetting",
     "ConfigSource",
     "Conflict",
+    "Consumer",
+    "ConsumerFenced",
+    "ConsumerSettings",
+    "Coordinator",
     "DeadlineExceeded",
     "DeletedGroup",
     "DeletedOffsets",
@@ -135,6 +156,7 @@ __all__ = [
     "ExpirySuspension",
     "FencedInstance",
     "FieldViolation",
+    "ForkedClient",
     "Group",
     "GroupExists",
     "GroupListing",
@@ -149,19 +171,23 @@ __all__ = [
     "IllegalGeneration",
     "ImportedGroup",
     "InconsistentProtocol",
+    "InsecureToken",
     "InvalidImport",
     "InvalidRequest",
+    "Item",
     "JoinedGroup",
     "JoinedMember",
     "Lease",
     "LeaseHeld",
     "LeaseRefusal",
+    "LeaseTerms",
     "LogCleaning",
     "LogPartition",
     "LogSegment",
     "MemberIdRequired",
     "MemberToRemove",
     "Membership",
+    "NotAssigned",
     "NotCoordinator",
     "OffsetBoundsUnknown",
     "OffsetChange",
@@ -180,6 +206,7 @@ __all__ = [
     "OverLimit",
     "PartitionsRefused",
     "PolicyViolation",
+    "PollIntervalExceeded",
     "RebalanceInProgress",
     "RemovedMembers",
     "ResetOffsets",
@@ -194,6 +221,10 @@ __all__ = [
     "ServerInfo",
     "ServerState",
     "ShiftBy",
+    "Source",
+    "SourceBroken",
+    "StartUnknown",
+    "TlsOptions",
     "ToOffset",
     "TopicPartition",
     "Unavailable",

@@ -34,6 +34,7 @@ BYTES_MAX = 16 * 1024 * 1024
 COMMIT_BYTES_MAX = 256 * 1024
 """A larger commit is better a call of its own: it would hold up the others."""
 _MESSAGE_COMMITS_MAX = 1000
+_BROKEN_IN_ROW_MAX = 3
 _MESSAGE_BYTES_MAX = 256 * 1024
 
 
@@ -49,15 +50,23 @@ class HandedIn:
         "request",
         "sent_s",
         "size",
+        "timeout_s",
         "tries",
     )
 
     def __init__(
-        self, request: CommitOffsetsRequest, size: int, deadline_s: float, future: Any
+        self,
+        request: CommitOffsetsRequest,
+        size: int,
+        *,
+        now_s: float,
+        timeout_s: float,
+        future: Any,
     ) -> None:
         self.request = request
         self.size = size
-        self.deadline_s = deadline_s
+        self.timeout_s = timeout_s
+        self.deadline_s = now_s + timeout_s
         self.future = future
         self.is_sent = False
         self.sent_s = 0.0
@@ -104,6 +113,11 @@ class CommitQueue:
         return bool(self._waiting or self._alone)
 
     @property
+    def has_any(self) -> bool:
+        """Whether any commit has no outcome yet."""
+        return self._count > 0
+
+    @property
     def has_sent(self) -> bool:
         """Whether answers of the stream are missing."""
         return bool(self._sent)
@@ -121,7 +135,7 @@ class CommitQueue:
         message = StreamCommitsRequest()
         now_s = self._policy.monotonic_s()
         waiting, commits, count, size = self._waiting, message.commits, 0, 0
-        while waiting and count < _MESSAGE_COMMITS_MAX and size < self._message_bytes_max:
+        while waiting and count < _MESSAGE_COMMITS_MAX and size <= self._message_bytes_max:
             commit = waiting.popleft()
             if commit.future.done():  # Cancelled: nobody wants it any more.
                 self._count_out(commit)
@@ -155,16 +169,19 @@ class CommitQueue:
     def take_results(self, response: StreamCommitsResponse) -> list[Outcome]:
         """The outcomes that the stream tells; none of commits whose time was up before."""
         outcomes: list[Outcome] = []
+        pop, size = self._sent.pop, 0
         for result in response.results:
-            commit = self._sent.pop(result.sequence, None)
+            commit = pop(result.sequence, None)
             if commit is None:
                 continue
-            self._count_out(commit)
+            size += commit.size
             if result.HasField("committed"):
                 revision = result.committed.revision
                 outcomes.append((commit, Revision(revision.log_partition, revision.log_offset)))
             else:
                 outcomes.append((commit, commit.failed(error_in(result.error))))
+        self._count -= len(outcomes)
+        self._bytes -= size
         return outcomes
 
     def put_off(self, commit: HandedIn, error: OffsetdError) -> bool:
@@ -189,7 +206,8 @@ class CommitQueue:
             if error.code == "UNIMPLEMENTED":
                 self.streams = False
             elif error.code == "RESOURCE_EXHAUSTED":  # It takes no message as large as that.
-                self._message_bytes_max //= 2
+                size = sum(commit.size for commit in sent)
+                self._message_bytes_max = min(self._message_bytes_max, size) // 2
             if not sent:
                 self._alone.extend(self._waiting)
                 self._waiting.clear()
@@ -219,6 +237,8 @@ class CommitQueue:
         is_stuck = False
         next_s = [due_s for due_s, _ in self._put_off]
         next_s += [commit.deadline_s for commit in self._all()]
+        if next_s:  # What is sent from now on has an answer by then, or is late.
+            next_s.append(now_s + self._policy.try_time_s)
         if self._sent:
             oldest = next(iter(self._sent.values()))
             next_s.append(oldest.sent_s + self._policy.try_time_s)
@@ -257,10 +277,10 @@ class CommitQueue:
 
     def _too_late(self, commit: HandedIn) -> OffsetdError:
         if commit.is_sent:
-            return commit.failed(no_answer(self._policy.timeout_s))
+            return commit.failed(no_answer(commit.timeout_s))
         if commit.failure is not None:
             return commit.failure  # It says more than "too late".
-        return commit.failed(not_sent(self._policy.timeout_s))
+        return commit.failed(not_sent(commit.timeout_s))
 
 
 def no_answer(timeout_s: float) -> OffsetdError:
@@ -274,6 +294,15 @@ def not_sent(timeout_s: float) -> OffsetdError:
     message = f"it could not be sent within {timeout_s:g} s"
     failure = Failure(code="DEADLINE_EXCEEDED", message=message, reason="DEADLINE_SPENT")
     return DeadlineExceeded(failure)
+
+
+def is_broken(error: OffsetdError, failures: int) -> bool:
+    """Whether all that an error says is that the stream ended, after so many failures in a row.
+
+    gRPC has several codes for that; INTERNAL where a message could not be written any more.
+    """
+    of_transport = error.code in {"CANCELLED", "INTERNAL", "UNKNOWN"} and not error.reason
+    return of_transport and failures < _BROKEN_IN_ROW_MAX
 
 
 def cut_off() -> OffsetdError:

@@ -97,6 +97,26 @@ def closed_while_waiting() -> ClientClosed:
     return ClientClosed(Failure(code="CANCELLED", message=message))
 
 
+class ForkedClient(ClientClosed):
+    """The client was made by another process, of which this one is a child: make one here."""
+
+
+def forked(made_by: int) -> ForkedClient:
+    """The error of a call in a child."""
+    message = f"this client is that of process {made_by}: a child has to make its own"
+    return ForkedClient(Failure(code="FAILED_PRECONDITION", message=message))
+
+
+class InsecureToken(OffsetdError):
+    """A token is not sent where others could read it."""
+
+
+def insecure_token(address: str) -> InsecureToken:
+    """The error of a client with a token and without TLS."""
+    message = f"a token is not sent to {address} without TLS, unless token_without_tls is set"
+    return InsecureToken(Failure(code="FAILED_PRECONDITION", message=message))
+
+
 class InvalidRequest(OffsetdError):
     """The request breaks a rule; nothing happened, and `field_violations` says which rule."""
 

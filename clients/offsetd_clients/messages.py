@@ -2,9 +2,9 @@
 
 import json
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from types import TracebackType
 from typing import Any, SupportsIndex, TypeVar
 
 from google.protobuf.message import DecodeError
@@ -24,6 +24,7 @@ from offsetd_clients.errors import (
 )
 from offsetd_clients.values import (
     CommittedOffset,
+    Coordinator,
     DeletedGroup,
     DeletedOffsets,
     ExpirySuspension,
@@ -39,6 +40,7 @@ from offsetd_clients.values import (
     ServerInfo,
     ServerState,
     TopicPartition,
+    whole,
 )
 
 ERROR_DOMAIN = "offsetd"
@@ -47,17 +49,30 @@ STATUS_DETAILS_KEY = "grpc-status-details-bin"
 Value = TypeVar("Value")
 
 
-@contextmanager
-def building(what: str) -> Iterator[None]:
+class building:  # noqa: N801  # Called as a function. A generator would take five times as long.
     """What does not fit the message's types is as wrong as what the server would refuse."""
-    try:
-        yield
-    except UnicodeEncodeError as error:
-        raise _invalid(f"{what}: {error.object!r} is no text that UTF-8 can hold") from error
-    except ValueError as error:  # Out of a field's range.
-        raise _invalid(f"{what}: {error}") from error
-    except TypeError as error:
-        raise TypeError(f"{what}: {error}") from error
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, UnicodeEncodeError):
+            problem = f"{error.object!r} is no text that UTF-8 can hold"
+            raise _invalid(f"{self._what}: {problem}") from error
+        if isinstance(error, ValueError):  # Out of a field's range.
+            raise _invalid(f"{self._what}: {error}") from error
+        if isinstance(error, TypeError):
+            raise TypeError(f"{self._what}: {error}") from error
 
 
 def _invalid(message: str) -> InvalidRequest:
@@ -166,6 +181,19 @@ def get_group_request(group_id: str) -> group_service_pb2.GetGroupRequest:
     """One group."""
     with building("get group"):
         return group_service_pb2.GetGroupRequest(group_id=group_id)
+
+
+def find_coordinator_request(group_id: str) -> admin_service_pb2.FindCoordinatorRequest:
+    """One group's."""
+    with building("find coordinator"):
+        return admin_service_pb2.FindCoordinatorRequest(group_id=group_id)
+
+
+def coordinator_of(response: admin_service_pb2.FindCoordinatorResponse) -> Coordinator:
+    """Who owns a group."""
+    return Coordinator(
+        log_partition=response.log_partition, node_id=response.node_id, address=response.address
+    )
 
 
 def revision_of(message: types_pb2.Revision) -> Revision:
@@ -374,7 +402,11 @@ def _offset_message(
 ) -> offset_service_pb2.OffsetCommit:
     _checked(topic_partition)
     if not isinstance(to_commit, OffsetToCommit):
-        to_commit = OffsetToCommit(to_commit)
+        return offset_service_pb2.OffsetCommit(
+            topic=topic_partition.topic,
+            partition=topic_partition.partition,
+            offset=whole(to_commit),
+        )
     message = offset_service_pb2.OffsetCommit(
         topic=topic_partition.topic,
         partition=topic_partition.partition,

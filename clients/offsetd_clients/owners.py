@@ -9,6 +9,10 @@ HOPS_MAX = 5
 _OWNERS_MAX = 100_000
 
 
+class SeveralOwners(Exception):
+    """The groups of a request are not all one server's."""
+
+
 class Owners:
     """Addresses by group. Groups of which nothing is known are asked for at the home address."""
 
@@ -36,6 +40,11 @@ class Owners:
     def forget(self, group_id: str) -> None:
         """The home address is to be asked again."""
         self._addresses.pop(group_id, None)
+
+
+def is_of_several(request: Any) -> bool:
+    """Whether a request is for several groups at once."""
+    return len(getattr(request, "groups", ())) > 1
 
 
 def group_of(request: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Literal, SupportsIndex, TypeAlias
 import attrs
 
 
-def _whole(value: SupportsIndex) -> int:
+def whole(value: SupportsIndex) -> int:
     """`value`, be it numpy's, as Python's own; TypeError for what is no whole number."""
     try:
         return operator.index(value)
@@ -17,7 +17,7 @@ def _whole(value: SupportsIndex) -> int:
 
 
 def _whole_or_none(value: SupportsIndex | None) -> int | None:
-    return None if value is None else _whole(value)
+    return None if value is None else whole(value)
 
 
 @attrs.frozen(order=True)
@@ -25,7 +25,7 @@ class TopicPartition:
     """One partition of a topic, or of whatever a consumer has positions in."""
 
     topic: str
-    partition: int = attrs.field(converter=_whole)
+    partition: int = attrs.field(converter=whole)
 
     def __str__(self) -> str:
         return f"{self.topic}:{self.partition}"
@@ -49,7 +49,7 @@ class OffsetToCommit:
     `end_offset` is the source's end; the server keeps it in memory only.
     """
 
-    offset: int = attrs.field(converter=_whole)
+    offset: int = attrs.field(converter=whole)
     leader_epoch: int | None = attrs.field(default=None, kw_only=True, converter=_whole_or_none)
     metadata: str = attrs.field(default="", kw_only=True)
     expected_offset: int | None = attrs.field(default=None, kw_only=True, converter=_whole_or_none)
@@ -178,6 +178,15 @@ class Group:
     state_time: datetime | None
     retention: Retention = None
     lease: Lease | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Coordinator:
+    """Who owns a group, and where the log keeps it; `address` is as clients reach the server."""
+
+    log_partition: int
+    node_id: str
+    address: str
 
 
 class ServerState(StrEnum):

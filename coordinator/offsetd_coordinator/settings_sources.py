@@ -23,7 +23,7 @@ _ENVIRONMENT_PREFIX: Final = "OFFSETD_"
 # Names with our prefix that are not settings: what clients and test runs read, and what Kubernetes
 # puts into every pod beside a service that is called `offsetd`.
 _ENVIRONMENT_NOT_OURS: Final = re.compile(
-    r"ADDRESS|REQUIRE|NIGHTLY|TEST_.*|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?"
+    r"ADDRESS|ZOOKEEPER(_AUTH)?|REQUIRE|NIGHTLY|TEST_.*|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?"
 )
 
 

@@ -1,49 +1,25 @@
 """Where Kafka's classes run: in a container if a Docker engine answers, else from Maven's jars."""
 
 import os
-import re
-import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import attrs
+from interop.maven_jars import JavaUnavailable, fetched_jars
 
 KAFKA_VERSION = "4.1.1"
 IMAGE = f"apache/kafka:{KAFKA_VERSION}"
-JAVA_VERSION_MIN = 17
-DOWNLOAD_S_MAX = 600
 TOOL_S_MAX = 120
 STOP_S_MAX = 60
 
-POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>offsetd</groupId>
-  <artifactId>kafka-for-tests</artifactId>
-  <version>1</version>
-  <packaging>pom</packaging>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId>
-      <artifactId>kafka_2.13</artifactId>
-      <version>{KAFKA_VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.kafka</groupId>
-      <artifactId>kafka-tools</artifactId>
-      <version>{KAFKA_VERSION}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.logging.log4j</groupId>
-      <artifactId>log4j-slf4j-impl</artifactId>
-      <version>2.24.3</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
+ARTIFACTS = (
+    f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
+    f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
+    "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
+)
 LOGGING = """rootLogger.level = INFO
 rootLogger.appenderRef.console.ref = console
 appender.console.type = Console
@@ -118,34 +94,12 @@ class LocalRuntime:
     @classmethod
     def install(cls) -> "LocalRuntime":
         """Fetches the jars into the cache folder unless they are there. Raises KafkaUnavailable."""
-        _check_java()
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "offsetd"
-        jars = cache / f"kafka-{KAFKA_VERSION}"
-        if jars.is_dir():
-            return cls(jars)
-        if shutil.which("mvn") is None:
-            raise KafkaUnavailable("no Maven (mvn) to fetch Kafka with")
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as name:
-            download = Path(name)
-            (download / "pom.xml").write_text(POM)
-            fetched = subprocess.run(
-                ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"],
-                cwd=download,
-                capture_output=True,
-                text=True,
-                timeout=DOWNLOAD_S_MAX,
-                check=False,
+        try:
+            jars = fetched_jars(
+                f"kafka-{KAFKA_VERSION}", ARTIFACTS, files={"log4j2.properties": LOGGING}
             )
-            if fetched.returncode != 0:
-                reason = " ".join(fetched.stdout.split())[-300:]
-                raise KafkaUnavailable(f"Maven cannot fetch Kafka {KAFKA_VERSION}: {reason}")
-            (download / "jars" / "log4j2.properties").write_text(LOGGING)
-            try:
-                (download / "jars").rename(jars)
-            except OSError:
-                if not jars.is_dir():  # Another run may have been quicker.
-                    raise
+        except JavaUnavailable as unavailable:
+            raise KafkaUnavailable(str(unavailable)) from None
         return cls(jars)
 
     def run(self, main_class: str, arguments: Sequence[str], folder: Path) -> Said:
@@ -286,13 +240,3 @@ class DockerJvm:
         with self.log.open("ab") as output:
             output.write(self.container.logs())
         self.container.remove(force=True)
-
-
-def _check_java() -> None:
-    if shutil.which("java") is None:
-        raise KafkaUnavailable("no Java")
-    told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "(\d+)', told)
-    if version is None or int(version[1]) < JAVA_VERSION_MIN:
-        first_line = told.partition("\n")[0]
-        raise KafkaUnavailable(f"Java is older than {JAVA_VERSION_MIN}: {first_line}")

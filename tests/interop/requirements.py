@@ -8,6 +8,15 @@ import pytest
 
 def no_kafka(reason: str) -> NoReturn:
     """Skips the test, or at import the module; fails it if OFFSETD_REQUIRE names kafka."""
-    if "kafka" in os.environ.get("OFFSETD_REQUIRE", "").split(","):
-        pytest.fail(f"OFFSETD_REQUIRE asks for a Kafka broker: {reason}", pytrace=False)
-    pytest.skip(f"no Kafka broker can be run here: {reason}", allow_module_level=True)
+    _missing("kafka", "Kafka broker", reason)
+
+
+def no_zookeeper(reason: str) -> NoReturn:
+    """The same for a ZooKeeper."""
+    _missing("zookeeper", "ZooKeeper", reason)
+
+
+def _missing(name: str, what: str, reason: str) -> NoReturn:
+    if name in os.environ.get("OFFSETD_REQUIRE", "").split(","):
+        pytest.fail(f"OFFSETD_REQUIRE asks for a {what}: {reason}", pytrace=False)
+    pytest.skip(f"no {what} can be run here: {reason}", allow_module_level=True)

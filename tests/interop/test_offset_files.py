@@ -1,10 +1,12 @@
 """Files of offsets go between offsetd and Kafka's own tool; resets ask a cluster for its bounds."""
 
 import csv
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cli_sessions import Shell
 from interop.kafka_broker import KafkaBroker
 from interop.kafka_runtime import Runtime
 from interop.served_folder import ServedFolder
@@ -52,12 +54,12 @@ def client(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def consumer_groups(runtime: Runtime, broker: KafkaBroker, *arguments: str) -> str:
-    said = runtime.run(
-        CONSUMER_GROUPS,
-        ["--bootstrap-server", broker.address, "--reset-offsets", *arguments],
-        broker.folder,
-    )
-    return said.stdout
+    asked = ["--bootstrap-server", broker.address, *arguments]
+    return runtime.run(CONSUMER_GROUPS, asked, broker.folder).stdout
+
+
+def reset_in_kafka(runtime: Runtime, broker: KafkaBroker, *arguments: str) -> str:
+    return consumer_groups(runtime, broker, "--reset-offsets", *arguments)
 
 
 def stored(client: OffsetClient, group_id: str) -> dict[tuple[str, int], int]:
@@ -76,10 +78,10 @@ def test_kafkas_tool_takes_our_file_and_we_take_its(
     path = Path(broker.folder) / f"{groups[0]}.csv"
     path.write_bytes(b"".join(client.export_offsets(OffsetFormat.KAFKA_CSV, groups)))
     named = [part for group_id in groups for part in ("--group", group_id)]
-    consumer_groups(kafka_runtime, broker, *named, "--from-file", path.name, "--execute")
+    reset_in_kafka(kafka_runtime, broker, *named, "--from-file", path.name, "--execute")
     for group_id in groups:
         assert broker.admin_offsets(group_id) == stored(client, group_id)
-    exported = consumer_groups(
+    exported = reset_in_kafka(
         *(kafka_runtime, broker, *named, "--all-topics", "--shift-by", "1", "--export", "--dry-run")
     )
     lines = [line for line in exported.splitlines() if "orders" in line]
@@ -120,3 +122,37 @@ def test_the_cluster_tells_what_its_partitions_have(client: OffsetClient) -> Non
     with pytest.raises(OffsetOutOfRange):
         client.reset_offsets("bounded", ToOffset(RECORDS + 1))
     assert stored(client, "bounded") == before
+
+
+def test_describe_and_export_print_what_kafkas_tool_does(
+    kafka_runtime: Runtime, broker: KafkaBroker, client: OffsetClient
+) -> None:
+    client.commit("described", OURS)
+    path = Path(broker.folder) / "described.csv"
+    path.write_bytes(b"".join(client.export_offsets(OffsetFormat.KAFKA_CSV, ["described"])))
+    named = ("--group", "described")
+    reset_in_kafka(kafka_runtime, broker, *named, "--from-file", path.name, "--execute")
+    shell = Shell(folder=Path(broker.folder), environment={"OFFSETD_ADDRESS": client.address})
+
+    theirs = consumer_groups(kafka_runtime, broker, "--describe", *named)
+    ours = shell.piped("offsetd groups describe --group described")
+    assert (ours.code, ours.stderr) == (0, "")
+    assert cells(ours.stdout) == cells(theirs)
+    assert cells(ours.stdout)[1][3:6] == ["3", "10", "7"]
+
+    asked = (*named, "--all-topics", "--to-earliest", "--export", "--dry-run")
+    theirs = reset_in_kafka(kafka_runtime, broker, *asked)
+    ours = shell.piped(shlex.join(["offsetd", "groups", "reset", *asked]))
+    assert ours.code == 0
+    assert sorted(ours.stdout.splitlines()) == sorted(cells_of_csv(theirs))
+
+
+def cells(table: str) -> list[list[str]]:
+    """The lines of a table, sorted below its header."""
+    header, *lines = (line.split() for line in table.splitlines() if line.strip())
+    return [header, *sorted(lines)]
+
+
+def cells_of_csv(said: str) -> list[str]:
+    """Without what the tool has to say beside."""
+    return [line.replace('"', "") for line in said.splitlines() if line.count(",") == 2]

@@ -18,14 +18,18 @@ from mutants.planted import MUTANTS as STORE_MUTANTS
 from mutants.planted import Mutant
 from mutants.planted_administration import ADMINISTRATION_MUTANTS
 from mutants.planted_cleaner import CLEANER_MUTANTS
+from mutants.planted_command_line import COMMAND_LINE_MUTANTS
+from mutants.planted_consumer import CONSUMER_MUTANTS
 from mutants.planted_expiry import EXPIRY_MUTANTS
 from mutants.planted_full_disk import FULL_DISK_MUTANTS
 from mutants.planted_guarantees import GUARANTEE_MUTANTS
 from mutants.planted_guards import GUARD_MUTANTS
 from mutants.planted_history import HISTORY_MUTANTS
+from mutants.planted_kafka import KAFKA_MUTANTS
 from mutants.planted_leases import LEASE_MUTANTS
 from mutants.planted_lives import LIFE_MUTANTS
 from mutants.planted_membership import MEMBERSHIP_MUTANTS
+from mutants.planted_migration import MIGRATION_MUTANTS
 from mutants.planted_swaps import SWAP_MUTANTS
 from mutants.planted_upkeep import UPKEEP_MUTANTS
 
@@ -43,6 +47,10 @@ MUTANTS = (
     *LIFE_MUTANTS,
     *GUARD_MUTANTS,
     *HISTORY_MUTANTS,
+    *MIGRATION_MUTANTS,
+    *KAFKA_MUTANTS,
+    *CONSUMER_MUTANTS,
+    *COMMAND_LINE_MUTANTS,
 )
 
 ROOT = Path(__file__).parents[2]

@@ -6,6 +6,7 @@ from typing import Self
 
 from offsetd_clients.aio.admin import AdminCalls
 from offsetd_clients.aio.changes import ChangeCalls
+from offsetd_clients.aio.concurrency import when_gone
 from offsetd_clients.aio.groups import GroupCalls
 from offsetd_clients.aio.history import HistoryCalls
 from offsetd_clients.aio.leases import LeaseCalls
@@ -15,6 +16,11 @@ from offsetd_clients.aio.servers import Servers
 from offsetd_clients.aio.transport import Channel
 from offsetd_clients.connection import address_of
 from offsetd_clients.retry import RetryPolicy
+from offsetd_clients.security import Security, TlsOptions, Token
+
+
+class Lifetime:
+    """Of a client, and of those that share its connection."""
 
 
 class AsyncOffsetClient(
@@ -35,18 +41,34 @@ class AsyncOffsetClient(
         *,
         retry: RetryPolicy | None = None,
         stream_commits: bool = True,
+        tls: TlsOptions | None = None,
+        token: Token | None = None,
+        token_without_tls: bool = False,
     ) -> None:
         """Connects when first used. `address`: `host:port`, or what `OFFSETD_ADDRESS` says.
 
         `stream_commits`: commits share a stream, as far as the server knows such; else each is a
-        call of its own.
+        call of its own. `token` goes with each call (`authorization: Bearer …`), where a stream is
+        one; a function is asked for it each time. Raises `InsecureToken` if it were to go to
+        another machine without TLS.
         """
         self.address = address_of(address)
         self._retry = retry or RetryPolicy()
-        self._servers = Servers(self.address, self._retry, Channel, stream_commits=stream_commits)
+        security = Security(tls=tls, token=token, token_without_tls=token_without_tls)
+        self._servers = Servers(
+            self.address,
+            self._retry,
+            lambda at: Channel(at, security),
+            stream_commits=stream_commits,
+        )
+        self._lifetime = Lifetime()
+        when_gone(self._lifetime, self._servers.retire)
 
     def with_retry(self, retry: RetryPolicy) -> Self:
-        """This client over the same connection, with another policy for its calls."""
+        """This client over the same connection, with another policy for its calls.
+
+        Of commits it is another deadline alone: they share the stream, and its tries.
+        """
         other = copy.copy(self)
         other._retry = retry
         return other

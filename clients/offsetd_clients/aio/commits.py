@@ -4,6 +4,7 @@ Work in the background opens the stream when there is something to send, and ope
 a wait, where it broke; other work looks to it that nobody waits longer than the retry policy says.
 """
 
+import math
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ from offsetd_clients.commit_queue import (
     HandedIn,
     Outcome,
     cut_off,
+    is_broken,
     no_answer,
     not_sent,
 )
@@ -25,7 +27,7 @@ from offsetd_clients.retry import RetryPolicy, is_tried_again
 from offsetd_clients.values import Revision
 
 IDLE_S_MAX = 60.0
-"""So long a stream stays open with nothing to send."""
+"""So long a stream stays open with nothing to send; so often a client that is gone is noticed."""
 _SWEEP_S_MIN = 0.01
 
 HandOn = Callable[[HandedIn, NotCoordinator, str], bool]
@@ -69,8 +71,9 @@ class Commits:
         self._answers: Answers | None = None
         self._failures = 0  # Of streams, in a row.
         self._is_stuck = False  # The stream is being ended, since it does not answer.
-        self._is_swept = False  # Whether `_sweep` will look again by itself.
+        self._next_sweep_s = math.inf  # By the policy's clock.
         self._closed = False
+        self._retired = False
         self._wake = Event()  # There is something to send, for whoever sends now.
         self._sweep_wake = Event()
         self._room = Event()
@@ -81,13 +84,18 @@ class Commits:
         """Whether commits go over a stream, as far as is known."""
         return self._queue.streams
 
-    async def hand_in(self, request: CommitOffsetsRequest, size: int) -> Future[Revision]:
+    async def hand_in(
+        self, request: CommitOffsetsRequest, size: int, timeout_s: float
+    ) -> Future[Revision]:
         """The future of a commit that will be sent; waits for room while too many are unanswered.
 
-        Raises ClientClosed, and DeadlineExceeded if there is no room for as long as calls may take.
+        Raises ClientClosed, and DeadlineExceeded if there is no room within `timeout_s`, which is
+        also what the future has.
         """
-        monotonic_s, timeout_s = self._policy.monotonic_s, self._policy.timeout_s
-        commit = HandedIn(request, size, monotonic_s() + timeout_s, new_future())
+        monotonic_s = self._policy.monotonic_s
+        commit = HandedIn(
+            request, size, now_s=monotonic_s(), timeout_s=timeout_s, future=new_future()
+        )
         while not self._take(commit, is_bounded=True):
             left_s = commit.deadline_s - monotonic_s()
             if left_s <= 0 or not await self._room.wait(left_s):
@@ -101,6 +109,13 @@ class Commits:
             return self._take(commit, is_bounded=False)
         except OffsetdError:
             return False
+
+    def retire(self) -> None:
+        """Has it end by itself, some time after the last commit was answered.
+
+        It takes no lock: the garbage collector may call it in the middle of anything.
+        """
+        self._retired = True
 
     def stop(self) -> None:
         """Ends it: what is unanswered, and what comes later, raises `ClientClosed`."""
@@ -120,6 +135,7 @@ class Commits:
             await task.join(timeout_s)
 
     def _take(self, commit: HandedIn, *, is_bounded: bool) -> bool:
+        self._channel.check_process()
         with self._guard:
             if self._closed:
                 raise closed_before()
@@ -133,8 +149,8 @@ class Commits:
                     spawn(self._guarded, self._send, name="offsetd commits"),
                     spawn(self._guarded, self._sweep, name="offsetd deadlines"),
                 ]
-            if not self._is_swept:
-                self._is_swept = True
+            if commit.deadline_s < self._next_sweep_s:
+                self._next_sweep_s = commit.deadline_s
                 self._sweep_wake.set()
         wake.set()
         return True
@@ -157,8 +173,12 @@ class Commits:
             with self._guard:
                 if self._queue.has_work:
                     return True
+                is_over = self._retired and not self._queue.has_any
                 wake = self._wake = Event()
-            await wake.wait()
+            if is_over:
+                self.stop()
+            else:
+                await wake.wait(IDLE_S_MAX)
         return False
 
     async def _stream(self) -> None:
@@ -199,10 +219,12 @@ class Commits:
         with self._guard:
             if self._is_stuck:
                 error = no_answer(self._policy.try_time_s)
-            elif error is None and self._queue.has_sent:
+            elif error is None:
+                if not self._queue.has_sent:
+                    return
                 error = cut_off()
-            if error is None:
-                return
+            elif is_broken(error, self._failures):
+                error = cut_off()
             self._failures += 1
             wait_s = self._policy.wait_s(self._failures, error)
             outcomes = self._queue.stream_ended(error, wait_s)
@@ -226,7 +248,7 @@ class Commits:
             left_s = commit.deadline_s - self._policy.monotonic_s()
             try:
                 if left_s <= 0:
-                    raise not_sent(self._policy.timeout_s)
+                    raise not_sent(commit.timeout_s)
                 response = await self._unary(commit.request, left_s)
                 outcome = revision_of(response.revision)
             except OffsetdError as error:
@@ -238,7 +260,8 @@ class Commits:
             self._sweep_wake.clear()
             with self._guard:
                 outcomes, is_stuck, wait_s = self._queue.sweep()
-                self._is_swept = wait_s is not None
+                now_s = self._policy.monotonic_s()
+                self._next_sweep_s = math.inf if wait_s is None else now_s + wait_s
                 self._is_stuck = self._is_stuck or is_stuck
                 wake = self._wake if self._queue.has_work else None
             self._settle(outcomes)

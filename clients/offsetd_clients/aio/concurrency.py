@@ -2,8 +2,8 @@
 
 `sleep`, `called` (a function of the user's, which here may be a coroutine's), `spawn` (work in the
 background, to be joined), `Lock`, `Event` and `Condition`, whose waits may have a bound, a `Future`
-and `result_of` it, and `Guard` for state that is changed without waiting, which needs none here.
-The twin in `sync` offers the same names for threads.
+and `result_of` it, `Guard` for state that is changed without waiting, which needs none here, and
+`when_gone`. The twin in `sync` offers the same names for threads.
 """
 
 import asyncio
@@ -34,6 +34,10 @@ def new_future() -> asyncio.Future[Any]:
 def result_of(future: asyncio.Future[Result]) -> Awaitable[Result]:
     """Waits for what comes of it."""
     return future
+
+
+def when_gone(owner: object, function: Callable[[], None]) -> None:
+    """Nothing: what runs in the background goes with its event loop."""
 
 
 class Guard:

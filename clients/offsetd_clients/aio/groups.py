@@ -4,7 +4,14 @@ from collections.abc import AsyncIterator, Iterable
 
 from offsetd_clients import messages
 from offsetd_clients.aio.calls import Calls, new_id
-from offsetd_clients.values import DeletedGroup, Group, GroupListing, GroupState, GroupType
+from offsetd_clients.values import (
+    Coordinator,
+    DeletedGroup,
+    Group,
+    GroupListing,
+    GroupState,
+    GroupType,
+)
 
 
 class GroupCalls(Calls):
@@ -60,3 +67,8 @@ class GroupCalls(Calls):
         """One group in full; raises `GroupNotFound`."""
         request = messages.get_group_request(group_id)
         return messages.group_of((await self._call("GetGroup", request)).group)
+
+    async def find_coordinator(self, group_id: str) -> Coordinator:
+        """Which server owns a group. Calls find that out by themselves."""
+        request = messages.find_coordinator_request(group_id)
+        return messages.coordinator_of(await self._call("FindCoordinator", request))

@@ -10,6 +10,7 @@ from offsetd_clients.aio.concurrency import Future, result_of
 from offsetd_clients.commit_queue import COMMIT_BYTES_MAX
 from offsetd_clients.membership_messages import note_member
 from offsetd_clients.membership_values import Membership
+from offsetd_clients.owners import SeveralOwners
 from offsetd_clients.values import (
     CommittedOffset,
     DeletedOffsets,
@@ -49,7 +50,7 @@ class OffsetCalls(Calls):
         note_member(request, membership)
         commits, size = self._servers.commits(group_id), request.ByteSize()
         if commits.streams and size <= COMMIT_BYTES_MAX:
-            return await result_of(await commits.hand_in(request, size))
+            return await result_of(await commits.hand_in(request, size, self._retry.timeout_s))
         return messages.revision_of((await self._call("CommitOffsets", request)).revision)
 
     async def commit_soon(
@@ -76,7 +77,9 @@ class OffsetCalls(Calls):
             retention=retention,
         )
         note_member(request, membership)
-        return await self._servers.commits(group_id).hand_in(request, request.ByteSize())
+        return await self._servers.commits(group_id).hand_in(
+            request, request.ByteSize(), self._retry.timeout_s
+        )
 
     async def fetch(
         self,
@@ -105,7 +108,13 @@ class OffsetCalls(Calls):
         if not selections:
             return {}
         request = messages.fetch_request(selections, require_stable=require_stable)
-        return messages.fetched_offsets(await self._call("FetchOffsets", request))
+        try:
+            return messages.fetched_offsets(await self._call("FetchOffsets", request))
+        except SeveralOwners:
+            return {
+                group_id: await self.fetch(group_id, require_stable=require_stable)
+                for group_id in selections
+            }
 
     async def delete_offsets(
         self,

@@ -7,8 +7,14 @@ from offsetd_clients.aio.commits import Commits
 from offsetd_clients.aio.concurrency import Guard
 from offsetd_clients.aio.transport import Channel
 from offsetd_clients.commit_queue import HandedIn
-from offsetd_clients.errors import ClientClosed, NotCoordinator, Unavailable, closed_before
-from offsetd_clients.owners import HOPS_MAX, Owners, group_of
+from offsetd_clients.errors import (
+    ForkedClient,
+    NotCoordinator,
+    OffsetdError,
+    Unavailable,
+    closed_before,
+)
+from offsetd_clients.owners import HOPS_MAX, Owners, SeveralOwners, group_of, is_of_several
 from offsetd_clients.retry import RetryPolicy
 
 _JOIN_S_MAX = 5.0
@@ -37,7 +43,10 @@ class Servers:
         self._commits: dict[str, Commits] = {}
 
     async def call(self, name: str, request: Any, policy: RetryPolicy | None = None) -> Any:
-        """The answer; tried again by `policy`, or else the client's."""
+        """The answer; tried again by `policy`, or else the client's.
+
+        Raises SeveralOwners where the request has to be made for each of its groups.
+        """
         group_id = group_of(request)
 
         async def attempt(timeout_s: float) -> Any:
@@ -48,6 +57,8 @@ class Servers:
                 try:
                     return await channel.call(name, request, left_s)
                 except NotCoordinator as error:
+                    if is_of_several(request):
+                        raise SeveralOwners from error
                     if not self._owners.learn(group_id, error, channel.address) or hops == HOPS_MAX:
                         raise
                 except Unavailable:
@@ -61,8 +72,17 @@ class Servers:
         """Where commits of a group are handed in."""
         return self._commits_at(self._owners.address_of(group_id))
 
+    def retire(self) -> None:
+        """What runs in the background ends by itself, when it has nothing more to do."""
+        for each in list(self._commits.values()):
+            each.retire()
+
     async def close(self) -> None:
         """Ends all that is going on; it, and all that comes later, raises `ClientClosed`."""
+        try:
+            self.home.check_process()
+        except ForkedClient:
+            return  # All that is going on goes on in the parent.
         with self._guard:
             self._closed = True
             channels, commits = list(self._channels.values()), list(self._commits.values())
@@ -117,5 +137,5 @@ class Servers:
     def _adopt(self, address: str, commit: HandedIn) -> bool:
         try:
             return self._commits_at(address).adopt(commit)
-        except ClientClosed:
+        except OffsetdError:  # Closed, or not safe to tell a token to.
             return False

@@ -4,6 +4,7 @@ The twin in `sync` offers the same names for threads.
 """
 
 import asyncio
+import os
 from typing import Any, Self
 
 import grpc
@@ -16,9 +17,11 @@ from offsetd_clients.errors import (
     closed_before,
     closed_while_waiting,
     error_of,
+    forked,
 )
 from offsetd_clients.messages import call_failure
 from offsetd_clients.methods import METHODS
+from offsetd_clients.security import Security
 
 
 class Channel:
@@ -27,10 +30,13 @@ class Channel:
     It belongs to the event loop that is running when it is first used.
     """
 
-    def __init__(self, address: str) -> None:
-        """Connects when first used."""
+    def __init__(self, address: str, security: Security) -> None:
+        """Connects when first used. Raises InsecureToken."""
+        security.check(address)
+        self._security = security
         self.address = address
         self._closed = False
+        self._process = os.getpid()
         self._channel: grpc.aio.Channel | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._methods: dict[str, Any] = {}
@@ -39,7 +45,7 @@ class Channel:
         """The answer to a request; to several, which are iterated, where the method takes such."""
         callee = self._method(name)
         try:
-            return await callee(request, timeout=timeout_s)
+            return await callee(request, timeout=timeout_s, metadata=self._security.metadata())
         except grpc.RpcError as error:
             raise self._error_of(error) from error
         except asyncio.CancelledError:
@@ -49,15 +55,22 @@ class Channel:
 
     def stream(self, name: str, request: Any, timeout_s: float | None = None) -> "Answers":
         """The answers of a method that has many; None: however long that takes."""
-        return Answers(self, self._method(name)(request, timeout=timeout_s))
+        callee = self._method(name)
+        return Answers(self, callee(request, timeout=timeout_s, metadata=self._security.metadata()))
 
     async def close(self) -> None:
         """Closes the connection; calls in flight, and all later ones, raise `ClientClosed`."""
         self._closed = True
-        if self._channel is not None:
+        if self._channel is not None and os.getpid() == self._process:
             await self._channel.close()
 
+    def check_process(self) -> None:
+        """Raises ForkedClient in a child of the process that made it."""
+        if os.getpid() != self._process:
+            raise forked(self._process)
+
     def _method(self, name: str) -> Any:
+        self.check_process()
         if self._closed:
             raise closed_before()
         if self._loop is not asyncio.get_running_loop():
@@ -77,7 +90,14 @@ class Channel:
         if self._loop is not None:
             raise RuntimeError("an AsyncOffsetClient belongs to the event loop that it began in")
         self._loop = asyncio.get_running_loop()
-        self._channel = grpc.aio.insecure_channel(self.address, options=CHANNEL_OPTIONS)
+        tls = self._security.tls
+        self._channel = (
+            grpc.aio.insecure_channel(self.address, CHANNEL_OPTIONS)
+            if tls is None
+            else grpc.aio.secure_channel(
+                self.address, tls.credentials(), (*CHANNEL_OPTIONS, *tls.channel_options())
+            )
+        )
 
     def _cancelled_by_close(self) -> bool:
         """gRPC cancels whoever waits when a channel is closed, as if their task was cancelled."""

@@ -73,6 +73,8 @@ class AsyncOffsetWatch:
 
     async def _batches(self) -> AsyncIterator[OffsetEvents]:
         self._answers = self._channel.stream("WatchOffsets", self._request)
+        if self._cancelled:  # By another thread, which may not have seen the answers.
+            self._answers.cancel()
         try:
             async for response in self._answers:
                 self.unreachable_log_partitions += tuple(response.unreachable_log_partitions)

@@ -216,7 +216,7 @@ def _register_clean(admin: typer.Typer, terminal: Terminal) -> None:
             offsetd admin clean --dry-run
             offsetd admin clean --partition 9 --roll-active
         """
-        with connected(address, timeout, terminal) as client:
+        with connected(address, timeout, terminal) as client, terminal.progress("cleaning"):
             compacted = client.compact_log(
                 topic,
                 partitions or (),

@@ -10,6 +10,7 @@ import functools
 import inspect
 import textwrap
 from collections.abc import Callable
+from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points, version
 from typing import Annotated, Any
 
@@ -26,6 +27,7 @@ OWN_COMMANDS = {
     "commit": "offsetd_clients.cli.offsets:register_commit",
     "fetch": "offsetd_clients.cli.offsets:register_fetch",
     "groups": "offsetd_clients.cli.groups:register",
+    "migrate": "offsetd_clients.cli.migrate:register",
     "watch": "offsetd_clients.cli.history:register_watch",
 }
 EXTRA_OF_PACKAGE = {
@@ -85,6 +87,12 @@ def application(terminal: Terminal) -> typer.Typer:
 
         def get_command(self, _ctx: Any, cmd_name: str) -> Any:
             return loaders[cmd_name]() if cmd_name in loaders else None
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            near = get_close_matches(args[0], loaders) if args[0] not in loaders else []
+            if near:
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+            return super().resolve_command(ctx, args)
 
     app = typer.Typer(
         cls=Commands,
@@ -190,20 +198,23 @@ def _epilog(examples: str) -> str:
 
 def _with_output_option(callback: Callable[..., Any], terminal: Terminal) -> Callable[..., Any]:
     @functools.wraps(callback)
-    def command(*args: Any, output: OutputFormat, **kwargs: Any) -> Any:
-        terminal.output_format = output
+    def command(*args: Any, called: typer.Context, output: OutputFormat, **kwargs: Any) -> Any:
+        terminal.called, terminal.output_format = called, output
         return callback(*args, **kwargs)
 
     signature = inspect.signature(callback)
-    option = inspect.Parameter(
-        "output",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=OutputFormat.TABLE,
-        annotation=OutputOption,
+    kind = inspect.Parameter.KEYWORD_ONLY
+    added = (
+        inspect.Parameter("called", kind, annotation=typer.Context),
+        inspect.Parameter("output", kind, default=OutputFormat.TABLE, annotation=OutputOption),
     )
     # typer reads the signature; a command that has an `output` of its own fails here, early.
     command.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), option]
+        parameters=[*signature.parameters.values(), *added]
     )
-    command.__annotations__ = {**callback.__annotations__, "output": OutputOption}
+    command.__annotations__ = {
+        **callback.__annotations__,
+        "called": typer.Context,
+        "output": OutputOption,
+    }
     return command

@@ -4,7 +4,8 @@ from itertools import islice
 
 import typer
 
-from offsetd_clients import OffsetClient, OffsetdError, RetryPolicy
+from offsetd_clients import OffsetdError, RetryPolicy
+from offsetd_clients.cli.connection import client_of
 
 # Somebody waits with a finger on the key.
 TIMEOUT_S = 1.0
@@ -17,7 +18,7 @@ def complete_group_id(ctx: typer.Context, incomplete: str) -> list[str]:
     # One try: who is not there now is not waited for.
     retry = RetryPolicy(timeout_s=TIMEOUT_S, wait_initial_s=TIMEOUT_S * 2, wait_max_s=TIMEOUT_S * 2)
     try:
-        with OffsetClient(address, retry=retry) as client:
+        with client_of(address, retry) as client:
             listings = client.list_groups(group_id_prefix=incomplete, page_size=GROUPS_MAX)
             found = [listing.group_id for listing in islice(listings, GROUPS_MAX)]
     except (OffsetdError, OSError, ValueError):

@@ -1,26 +1,36 @@
 """How commands reach a server: the options they share, and what they say when a call fails."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_WRONG_USE, Terminal
+from offsetd_clients.cli.user_files import read_file
 from offsetd_clients.connection import ADDRESS_DEFAULT, ADDRESS_VARIABLE
 from offsetd_clients.errors import (
     CommitConflict,
     InvalidImport,
     InvalidRequest,
+    OffsetBoundsUnknown,
     OffsetdError,
     PartitionsRefused,
 )
 from offsetd_clients.retry import TIMEOUT_S_MAX, RetryPolicy
+from offsetd_clients.security import TlsOptions
 from offsetd_clients.sync.client import OffsetClient
 
 TIMEOUT_S_DEFAULT = 10.0
 
+TOKEN_VARIABLE = "OFFSETD_TOKEN"  # noqa: S105  # Its name.
+TLS_VARIABLE = "OFFSETD_TLS"
+"""`true`: TLS by gRPC's own list of authorities, where none of the following is set."""
+TLS_PREFIX = "OFFSETD_TLS_"
+"""Then CA, CERTIFICATE or KEY (each the path of a PEM file), or SERVER_NAME."""
 
 # gRPC's names for addresses of other kinds.
 _SCHEME = re.compile(r"(dns|ipv4|ipv6|unix|unix-abstract|vsock):.+")
@@ -64,6 +74,7 @@ __all__ = [
     "TIMEOUT_S_DEFAULT",
     "AddressOption",
     "TimeoutOption",
+    "client_of",
     "connected",
     "exit_code",
     "explain",
@@ -73,11 +84,35 @@ __all__ = [
 @contextmanager
 def connected(address: str, timeout_s: float, terminal: Terminal) -> Iterator[OffsetClient]:
     """A client for the length of a command; a call that fails ends the command."""
-    with OffsetClient(address, retry=RetryPolicy(timeout_s=timeout_s)) as client:
+    try:
+        client = client_of(address, RetryPolicy(timeout_s=timeout_s))
+    except (OSError, ValueError) as error:
+        terminal.fail(f"TLS: {error}", EXIT_WRONG_USE)
+    except OffsetdError as error:
+        terminal.fail(str(error), EXIT_WRONG_USE)
+    with client:
         try:
             yield client
         except OffsetdError as error:
             terminal.fail(explain(error, address), exit_code(error))
+
+
+def client_of(address: str | None, retry: RetryPolicy) -> OffsetClient:
+    """With the TLS and the token of the environment. Raises OSError, ValueError, OffsetdError."""
+    token = os.environ.get(TOKEN_VARIABLE) or None
+    return OffsetClient(address, retry=retry, tls=_tls(), token=token)
+
+
+def _tls() -> TlsOptions | None:
+    """TLS, if the environment says anything of it. Raises OSError and ValueError."""
+    ca, certificate, key = (
+        read_file(Path(path)) if (path := os.environ.get(TLS_PREFIX + part)) else None
+        for part in ("CA", "CERTIFICATE", "KEY")
+    )
+    server_name = os.environ.get(f"{TLS_PREFIX}SERVER_NAME") or None
+    if os.environ.get(TLS_VARIABLE) != "true" and not (ca or certificate or key or server_name):
+        return None
+    return TlsOptions(ca=ca, certificate=certificate, key=key, server_name=server_name)
 
 
 def exit_code(error: OffsetdError) -> int:
@@ -89,6 +124,8 @@ def explain(error: OffsetdError, address: str) -> str:
     """What failed, in lines for people: the reason's name first, so that it can be looked up."""
     if not error.reason:
         lines = [f"no answer from {address}: {error.code}: {error}"]
+        if error.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
+            lines.append(f"  Is an offsetd there? --address or {ADDRESS_VARIABLE} says where.")
     else:
         lines = [f"{error.reason}: {error}"]
     if isinstance(error, InvalidRequest):
@@ -99,6 +136,8 @@ def explain(error: OffsetdError, address: str) -> str:
         ]
     if isinstance(error, PartitionsRefused):
         lines += map(_partition_line, error.partitions)
+    if isinstance(error, OffsetBoundsUnknown):
+        lines.append("  --bounds TOPIC:P=FIRST..END says what a partition has.")
     if isinstance(error, InvalidImport):
         lines += [f"  line {each.get('line')}: {each.get('problem')}" for each in error.lines]
     if isinstance(error, CommitConflict):

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,10 +11,20 @@ from offsetd_clients.cli.terminal import Terminal
 EXECUTE = "--execute"
 DRY_RUN = "--dry-run"
 
+OnlyShowOption = Annotated[bool, typer.Option(DRY_RUN, help="Only show it, as without --execute.")]
 
-def told_dry_run(ctx: typer.Context, terminal: Terminal) -> None:
+
+def check_dry_or_not(*, dry_run: bool, execute: bool) -> None:
+    """Raises typer.BadParameter for who wants both."""
+    if dry_run and execute:
+        raise typer.BadParameter(f"{DRY_RUN} and {EXECUTE} exclude each other")
+
+
+def told_dry_run(terminal: Terminal) -> None:
     """Says that nothing was changed, and the command that does it: the same one, executed."""
-    terminal.note(f"dry run: nothing was changed. This does it:\n  {executing_line(ctx)}")
+    assert terminal.called is not None, "within a command"
+    line = executing_line(terminal.called)
+    terminal.note(f"dry run: nothing was changed. This does it:\n  {line}")
 
 
 def executing_line(ctx: typer.Context) -> str:

@@ -24,7 +24,13 @@ from offsetd_clients.cli.connection import (
     explain,
 )
 from offsetd_clients.cli.options import DryRunOption, ReasonOption, TopicsOption
-from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal
+from offsetd_clients.cli.terminal import (
+    EXIT_FAILED,
+    EXIT_PARTLY,
+    ProgressReport,
+    Row,
+    Terminal,
+)
 from offsetd_clients.cli.user_files import read_file, write_file
 
 FILE_TIMEOUT_S_DEFAULT = 600.0
@@ -137,8 +143,8 @@ def _register_export(groups: typer.Typer, terminal: Terminal) -> None:
             if file is None:
                 terminal.lines(_lines(pieces))
             else:
-                with _told_of_files(terminal):
-                    write_file(file, pieces)
+                with _told_of_files(terminal), terminal.progress("exporting") as report:
+                    write_file(file, _counted(pieces, report))
 
 
 def _register_import(groups: typer.Typer, terminal: Terminal) -> None:
@@ -171,9 +177,11 @@ def _register_import(groups: typer.Typer, terminal: Terminal) -> None:
             file_format = _SUFFIXES.get(file.suffix)
         if file_format is None:
             raise typer.BadParameter("the file's name does not say what it is: give --format")
-        with _told_of_files(terminal):
+        try:
             content = read_file(file)
-        with connected(address, timeout, terminal) as client:
+        except OSError as error:
+            raise typer.BadParameter(f"{file}: {error.strerror}") from None
+        with connected(address, timeout, terminal) as client, terminal.progress("importing"):
             imported = client.import_offsets(
                 content, file_format, group_id=group, validate_only=dry_run, reason=reason
             )
@@ -200,6 +208,15 @@ def _lines(pieces: Iterable[bytes]) -> Iterator[str]:
         yield from lines
     if rest:
         yield rest
+
+
+def _counted(pieces: Iterable[bytes], report: ProgressReport) -> Iterator[bytes]:
+    """The pieces, and how many bytes they were until now."""
+    total_bytes = 0
+    for piece in pieces:
+        total_bytes += len(piece)
+        report(0, 0, f"{total_bytes:,} bytes")
+        yield piece
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.dry_runs import told_dry_run
+from offsetd_clients.cli.dry_runs import OnlyShowOption, check_dry_or_not, told_dry_run
 from offsetd_clients.cli.each_group import each_group, report_failures
 from offsetd_clients.cli.offsets import INT64_MAX
 from offsetd_clients.cli.options import (
@@ -94,9 +94,6 @@ ExportOption = Annotated[
 ExecuteOption = Annotated[
     bool, typer.Option("--execute", help="Do it; else only show what it would do.")
 ]
-OnlyShowOption = Annotated[
-    bool, typer.Option("--dry-run", help="Only show it, as without --execute.")
-]
 HELP = """Move the offsets of groups, each of them all or none. Nothing happens without --execute.
 
 A target that a partition has not is an error, and nothing is moved to the nearest. Options and
@@ -119,7 +116,6 @@ def register(groups: typer.Typer, terminal: Terminal) -> None:
 
     @groups.command("reset", help=HELP)
     def reset(
-        ctx: typer.Context,
         group_ids: AnyGroupsArgument = None,
         *,
         to_offset: ToOffsetOption = None,
@@ -155,8 +151,7 @@ def register(groups: typer.Typer, terminal: Terminal) -> None:
         )
         group_ids = [*(group_ids or ()), *(named or ())]
         check_groups_chosen(group_ids, all_groups=all_groups)
-        if dry_run and execute:
-            raise typer.BadParameter("--dry-run and --execute exclude each other")
+        check_dry_or_not(dry_run=dry_run, execute=execute)
         _check_chosen_once(from_file is not None, bool(topics), all_topics)
         plan = Plan.of(topics, bounds, force=force, execute=execute, reason=reason)
         with connected(address, timeout, terminal) as client:
@@ -164,7 +159,7 @@ def register(groups: typer.Typer, terminal: Terminal) -> None:
             done, failures = each_group(targets, lambda each: plan.carry_out(client, each, targets))
         _print(done, terminal, export=export, is_one=len(targets) == 1 and not all_groups)
         if done and not execute:
-            told_dry_run(ctx, terminal)
+            told_dry_run(terminal)
         report_failures(failures, done, address, terminal)
 
 

@@ -24,12 +24,21 @@ from offsetd_clients.cli.connection import (
 from offsetd_clients.cli.durations import parse_retention, retention_text
 from offsetd_clients.cli.each_group import each_group, report_failures
 from offsetd_clients.cli.options import GroupArgument, GroupsArgument
+from offsetd_clients.cli.reset_targets import parse_topics
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal
 
 LIST_COLUMNS = ("group", "type", "state", "protocol_type", "retention")
 DELETE_COLUMNS = ("group", "offsets", "revision")
 UPDATE_COLUMNS = ("group", "retention", "revision")
 REMOVE_COLUMNS = ("group", "member_id", "instance_id", "removed", "problem")
+
+
+DeletedTopicsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic", metavar="TOPIC[:P,…]", help="Only the offsets of this topic; repeatable."
+    ),
+]
 
 
 def register(app: typer.Typer, terminal: Terminal) -> None:
@@ -91,6 +100,7 @@ def _register_delete(groups: typer.Typer, terminal: Terminal) -> None:
     def delete(
         group_ids: GroupsArgument,
         *,
+        topics: DeletedTopicsOption = None,
         dry_run: Annotated[
             bool, typer.Option("--dry-run", help="Check and show, but delete nothing.")
         ] = False,
@@ -100,19 +110,31 @@ def _register_delete(groups: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Delete empty groups with their offsets, one after the other.
+        """Delete empty groups with their offsets, one after the other; or offsets of topics alone.
+
+        A group that still reads a topic keeps the offsets of that.
 
         Examples:
             offsetd groups delete billing-trial --dry-run
+            offsetd groups delete billing --topic old-orders --topic orders:7,8
             offsetd groups delete billing-trial billing-old --reason "retired"
         """
+        whole_topics, partitions = parse_topics(topics or ())
         with connected(address, timeout, terminal) as client:
-            deleted, failures = each_group(
-                group_ids,
-                lambda group_id: client.delete_group(
-                    group_id, validate_only=dry_run, reason=reason
-                ),
-            )
+
+            def delete_one(group_id: str) -> DeletedGroup:
+                if not topics:
+                    return client.delete_group(group_id, validate_only=dry_run, reason=reason)
+                gone = client.delete_offsets(
+                    group_id,
+                    partitions,
+                    topics=whole_topics,
+                    validate_only=dry_run,
+                    reason=reason,
+                )
+                return DeletedGroup(offset_count=len(gone.partitions), revision=gone.revision)
+
+            deleted, failures = each_group(group_ids, delete_one)
         if deleted:
             terminal.rows(DELETE_COLUMNS, map(_deleted_row, deleted))
         if dry_run:

@@ -1,6 +1,8 @@
 """`offsetd watch` and `offsetd groups history|restore`: what happened, what happens, undone."""
 
+import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated
 
@@ -14,7 +16,7 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.dry_runs import told_dry_run
+from offsetd_clients.cli.dry_runs import OnlyShowOption, check_dry_or_not, told_dry_run
 from offsetd_clients.cli.offsets import INT64_MAX
 from offsetd_clients.cli.options import GroupArgument, ReasonOption, TopicsOption
 from offsetd_clients.cli.reset_targets import parse_time
@@ -81,12 +83,14 @@ def register_watch(app: typer.Typer, terminal: Terminal) -> None:
                 token="" if from_oldest else since,
                 from_oldest=from_oldest,
             )
-            with terminal.when_reader_leaves(watching.cancel):
+            with terminal.when_reader_leaves(watching.cancel), _ended_by_ctrl_c(watching):
                 try:
                     _print_events(watching, terminal)
+                except KeyboardInterrupt:  # The second one.
+                    watching.cancel()
                 finally:
                     # Who went away has not read all that was printed: that token skips something.
-                    if watching.token and not terminal.reader_is_gone:
+                    if watching.token not in ("", since) and not terminal.reader_is_gone:
                         terminal.note(f"go on with: --from {watching.token}")
 
 
@@ -132,7 +136,6 @@ def _register_history(groups: typer.Typer, terminal: Terminal) -> None:
 def _register_restore(groups: typer.Typer, terminal: Terminal) -> None:
     @groups.command("restore")
     def restore(
-        ctx: typer.Context,
         group_id: GroupArgument,
         *,
         to_datetime: Annotated[
@@ -142,6 +145,7 @@ def _register_restore(groups: typer.Typer, terminal: Terminal) -> None:
         force: Annotated[
             bool, typer.Option("--force", help="Also while the group has members or a lease.")
         ] = False,
+        dry_run: OnlyShowOption = False,
         execute: Annotated[
             bool, typer.Option("--execute", help="Do it; else it is only shown.")
         ] = False,
@@ -158,6 +162,7 @@ def _register_restore(groups: typer.Typer, terminal: Terminal) -> None:
             offsetd groups restore billing --to-revision 17 --execute --reason "undo the reset"
         """
         target = _target(to_datetime, to_revision)
+        check_dry_or_not(dry_run=dry_run, execute=execute)
         with connected(address, timeout, terminal) as client:
             done = client.restore_group(
                 group_id, target, force=force, validate_only=not execute, reason=reason
@@ -166,7 +171,7 @@ def _register_restore(groups: typer.Typer, terminal: Terminal) -> None:
             if not done.changes:
                 terminal.note("nothing to change: the offsets are as they were then")
             elif not execute:
-                told_dry_run(ctx, terminal)
+                told_dry_run(terminal)
 
 
 def _target(time: str | None, revision: int | None) -> datetime | int:
@@ -185,13 +190,25 @@ def _print_events(watching: OffsetWatch, terminal: Terminal) -> None:
 
 
 def _flushed_events(watching: OffsetWatch, terminal: Terminal) -> Iterator[OffsetEvent]:
-    """Events until Ctrl-C, or until nobody reads them; all that came at once is flushed at once."""
-    try:
-        for batch in watching.batches():
-            yield from batch.events
-            terminal.flush()
-    except KeyboardInterrupt:
+    """Events until it is cancelled; all that came at once is flushed at once."""
+    for batch in watching.batches():
+        yield from batch.events
+        terminal.flush()
+
+
+@contextmanager
+def _ended_by_ctrl_c(watching: OffsetWatch) -> Iterator[None]:
+    """Ctrl-C ends it behind what is being printed, and not within; a second one at once."""
+
+    def end(_number: int, _frame: object) -> None:
+        signal.signal(signal.SIGINT, before)
         watching.cancel()
+
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _event_row(event: OffsetEvent) -> Row:

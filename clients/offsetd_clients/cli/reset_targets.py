@@ -89,7 +89,9 @@ def _csv_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
     """Lines with something in them, each with its number."""
     try:
         text = read_file(file).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise typer.BadParameter(f"{file}: {error}") from None
     rows = csv.reader(text.splitlines())
     for cells in rows:

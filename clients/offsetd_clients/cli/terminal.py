@@ -14,21 +14,38 @@ from enum import StrEnum
 from io import StringIO
 from itertools import chain
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
 EXIT_FAILED = 1
 EXIT_WRONG_USE = 2
 EXIT_PARTLY = 3
+BOLD, PLAIN_AGAIN = "\x1b[1m", "\x1b[0m"
+# So narrow may a column of text be folded, or as its name.
+TEXT_CELLS_MIN = 12
 
 # Called with how much is done, how much there is (0: not known), and what is being done.
 ProgressReport = Callable[[int, int, str], None]
 Row = Mapping[str, object]
+
+
+class _Count(MofNCompleteColumn):
+    """How much of how much, where that is known."""
+
+    def render(self, task: Task) -> Text:
+        return Text() if task.total is None else super().render(task)
 
 
 class OutputFormat(StrEnum):
@@ -50,6 +67,8 @@ class Terminal:
 
     def __init__(self, stdout: TextIO, stderr: TextIO) -> None:
         self.output_format = OutputFormat.TABLE
+        # Typer's context of the command that prints, where there is one.
+        self.called: Any = None
         self._stdout = stdout
         self._stderr = stderr
         self._stdout_is_gone = False
@@ -84,6 +103,7 @@ class Terminal:
     def fail(self, text: str, code: int = EXIT_FAILED) -> NoReturn:
         """Prints `error: text` to stderr and ends the command with exit code `code`."""
         message = printable(text, keep="\n")
+        self._flush_before_complaint()
         if _is_terminal(self._stderr):
             Console(file=self._stderr, highlight=False, soft_wrap=True).print(
                 Text.assemble(("error: ", "bold red"), message)
@@ -101,7 +121,12 @@ class Terminal:
         if not _is_terminal(self._stderr):
             yield lambda _done, _total, _what: None
             return
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            _Count(),
+            TimeElapsedColumn(),
+        )
         console = Console(file=self._stderr)
         with Progress(*columns, console=console, transient=True) as bar:
             task = bar.add_task(printable(title), total=None)
@@ -161,24 +186,55 @@ class Terminal:
         cells = [
             [printable(_cell(row.get(column), absent="-")) for column in columns] for row in rows
         ]
-        is_number = [_is_number_column([row.get(column) for row in rows]) for column in columns]
+        values = [[row.get(column) for row in rows] for column in columns]
+        is_number = [_is_column_of(each, int, float) for each in values]
         if not _is_terminal(self._stdout):
             plain = _aligned([header, *cells], is_number)
             self._write_all(
                 line + "\n" for line in chain([printable(title)] if title else [], plain)
             )
             return
+        is_whole = [_is_column_of(each, int, float, datetime, type(None)) for each in values]
+        self._write(self._drawn(title, header, cells, is_number, is_whole))
+
+    def _drawn(
+        self,
+        title: str,
+        header: Sequence[str],
+        cells: Sequence[Sequence[str]],
+        is_number: Sequence[bool],
+        is_whole: Sequence[bool],
+    ) -> str:
+        """A table for a terminal, as wide as that is, where text is folded into its columns.
+
+        Numbers and times stay whole: where they need more, lines are longer.
+        """
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for name, right in zip(header, is_number, strict=True):
-            table.add_column(name, justify="right" if right else "left", overflow="fold")
+        least = 0
+        for name, right, whole, column in zip(
+            header, is_number, is_whole, zip(header, *cells, strict=True), strict=True
+        ):
+            width = max(map(cell_len, column))
+            width_min = width if whole else min(width, max(cell_len(name), TEXT_CELLS_MIN))
+            least += width_min + 2
+            table.add_column(
+                name,
+                justify="right" if right else "left",
+                overflow="fold",
+                no_wrap=whole,
+                min_width=width_min,
+            )
         for line in cells:
             table.add_row(*(Text(cell) for cell in line))
         console = Console(file=self._stdout, highlight=False)
+        if console.width < least:
+            console = Console(file=self._stdout, highlight=False, width=least)
         with console.capture() as printed:
             if title:
                 console.print(Text(printable(title), style="bold"))
             console.print(table)
-        self._write(printed.get())
+        lines = printed.get().replace(f"{PLAIN_AGAIN}{BOLD}", "").splitlines()
+        return "".join(f"{line.rstrip()}\n" for line in lines)
 
     def _write_all(self, pieces: Iterable[str], *, flush: bool = False) -> None:
         for piece in pieces:
@@ -200,7 +256,13 @@ class Terminal:
         self._stdout_is_gone = True
         _let_go(self._stdout)
 
+    def _flush_before_complaint(self) -> None:
+        """So that what was printed before comes before, where both streams go to one place."""
+        if not self._stdout_is_gone:
+            self.flush()
+
     def _complain(self, text: str) -> None:
+        self._flush_before_complaint()
         try:
             self._stderr.write(text + "\n")
             self._stderr.flush()
@@ -250,9 +312,10 @@ def _is_terminal(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def _is_number_column(values: Sequence[object]) -> bool:
-    kinds = {type(value) for value in values} - {type(None)}
-    return kinds == {int}
+def _is_column_of(values: Sequence[object], *kinds: type) -> bool:
+    """Whether there are values of these kinds, and no others but None."""
+    found = {type(value) for value in values}
+    return bool(found & set(kinds)) and found <= {*kinds, type(None)}
 
 
 def _cell(value: object, *, absent: str) -> str:

@@ -30,6 +30,10 @@ class StartUnknown(LookupError):
     """Nothing is committed for a partition, and `start` does not say where to begin it."""
 
 
+class SourceBroken(RuntimeError):
+    """The source gave what no source may give."""
+
+
 def fenced_by(error: OffsetdError, partitions: tuple[TopicPartition, ...]) -> ConsumerFenced:
     """For a call that was refused as one fenced."""
     message = f"fenced, without {len(partitions)} partitions that it had: {error.failure.message}"

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from offsetd_clients.change_values import Bounds
+from offsetd_clients.consumer.errors import SourceBroken
 from offsetd_clients.values import CommittedOffset, TopicPartition
 
 Value_co = TypeVar("Value_co", covariant=True)
@@ -90,10 +91,6 @@ Start: TypeAlias = Literal["earliest", "latest", "error"] | Callable[[TopicParti
 
 A function is asked for the offset.
 """
-
-
-class SourceBroken(RuntimeError):
-    """The source gave what no source may give."""
 
 
 def checked(

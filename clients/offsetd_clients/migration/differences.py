@@ -11,6 +11,10 @@ from offsetd_clients.migration.values import FoundOffset
 Stored = Mapping[TopicPartition, CommittedOffset]
 
 
+GONE = Bounds(0, -1)
+"""What a partition has that is not there: no offset at all."""
+
+
 class State(StrEnum):
     """How what is stored here stands to the source's offset."""
 

@@ -5,10 +5,8 @@ torn was never answered for: it is passed over, and cut off by the next writer. 
 time has the journal.
 """
 
-import fcntl
 import hashlib
 import json
-import os
 import zlib
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any, Self
 
 import attrs
 
+from offsetd_clients.migration.files import LockedFile, sync_folder
 from offsetd_clients.migration.values import MigrationError
 
 
@@ -56,29 +55,27 @@ class Entry:
 class Journal:
     """The entries of one plan. Of each group only where its newest lines stand is held."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
+    def __init__(self, file: LockedFile) -> None:
         """For `open`."""
-        self.path = path
-        self._descriptor = descriptor
+        self.path = file.path
+        self._file = file
         self._begun: dict[str, dict[Step, int]] = {}
         self._done: dict[str, dict[Step, int]] = {}
         self._newest: dict[str, Step] = {}
-        self._end = 0
 
     @classmethod
     def open(cls, plan_path: Path, plan_id: str) -> "Journal":
         """`PLAN.journal`, made if it is not there. Raises JournalBusy, BadJournal, OSError."""
         path = plan_path.with_name(f"{plan_path.name}.journal")
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        journal = cls(path, descriptor)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise JournalBusy(f"{path}: another process works with this plan") from None
+            file = LockedFile(path)
+        except BlockingIOError:
+            raise JournalBusy(f"{path}: another process works with this plan") from None
+        journal = cls(file)
+        try:
             journal._load(plan_id)
         except BaseException:
-            os.close(descriptor)
+            file.close()
             raise
         return journal
 
@@ -91,7 +88,7 @@ class Journal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        os.close(self._descriptor)
+        self._file.close()
 
     def latest(self, step: Step, group_id: str) -> Entry | None:
         """The newest attempt of a step, or None: it was never begun."""
@@ -129,24 +126,22 @@ class Journal:
 
     def _load(self, plan_id: str) -> None:
         position = 0
-        with open(self._descriptor, "rb", closefd=False) as file:
-            for line in file:
-                document = _document(line)
-                if document is None:
-                    if file.read(1):
-                        raise BadJournal(f"{self.path}: damaged at byte {position}")
-                    break  # Torn: whoever wrote it was killed, and had not said that it is done.
-                if position == 0:
-                    if document.get("plan_id") != plan_id:
-                        raise BadJournal(f"{self.path} is that of another plan: move it away")
-                else:
-                    self._note(document, position)
-                position += len(line)
-        os.ftruncate(self._descriptor, position)
-        self._end = position
+        lines = self._file.lines()
+        for line in lines:
+            document = _document(line)
+            if document is None:
+                if next(lines, None) is not None:
+                    raise BadJournal(f"{self.path}: damaged at byte {position}")
+                break  # Torn: whoever wrote it was killed, and had not said that it is done.
+            if position:
+                self._note(document, position)
+            elif document.get("plan_id") != plan_id:
+                raise BadJournal(f"{self.path} is that of another plan: move it away")
+            position += len(line)
+        self._file.cut(position)
         if position == 0:
             self._append({"plan_id": plan_id})
-            _sync(self.path.parent)
+            sync_folder(self.path.parent)
 
     def _note(self, document: dict[str, Any], position: int) -> None:
         step, group_id = Step(document["step"]), document["group"]
@@ -158,20 +153,10 @@ class Journal:
 
     def _append(self, document: dict[str, Any]) -> int:
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
-        line = b"%08x %s\n" % (zlib.crc32(text), text)
-        position = self._end
-        os.lseek(self._descriptor, position, os.SEEK_SET)
-        written = 0
-        while written < len(line):
-            written += os.write(self._descriptor, line[written:])
-        os.fsync(self._descriptor)
-        self._end += len(line)
-        return position
+        return self._file.append(b"%08x %s\n" % (zlib.crc32(text), text))
 
     def _read(self, position: int) -> dict[str, Any]:
-        with open(self._descriptor, "rb", closefd=False) as file:
-            file.seek(position)
-            document = _document(file.readline())
+        document = _document(self._file.line_at(position))
         if document is None:
             raise BadJournal(f"{self.path}: damaged at byte {position}")
         return document
@@ -195,11 +180,3 @@ def _document(line: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return document if isinstance(document, dict) else None
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,6 +1,6 @@
 """What a step came to, group by group."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
@@ -33,6 +33,11 @@ class GroupOutcome:
     outcome: Outcome
     offset_count: int = 0
     problem: str = ""
+
+
+def counted(things: Sized, name: str) -> str:
+    """How many, for people: `1 owner`, `2 owners`."""
+    return f"{len(things)} {name}{'' if len(things) == 1 else 's'}"
 
 
 class MigrationStopped(MigrationError):

@@ -1,13 +1,12 @@
 """The plan: a file that says, group by group, what is to be moved.
 
-Lines of JSON: a header, one line a group or problem, and at the end what all lines before add up
-to, with their SHA-256. It is written whole or not at all, and read group by group.
+Lines of JSON: a header, one line a group or problem, what they add up to, and at the end the
+SHA-256 of all lines before. It is written whole or not at all, and read group by group.
 `docs/formats/migration-plan.md` describes it.
 """
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from uuid import uuid4
 
 import attrs
 
+from offsetd_clients.migration.files import read_lines, write_whole
 from offsetd_clients.migration.selection import Selection
 from offsetd_clients.migration.values import (
     FoundGroup,
@@ -104,17 +104,9 @@ def write_plan(
 
     The file is there as a whole, durably, or not at all. Raises SourceFailed, OSError.
     """
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with part.open("wb") as out:
-            summary = _write(_Hashed(out.write), source, selection, created_ms, seen)
-            out.flush()
-            os.fsync(out.fileno())
-        part.replace(path)
-        _sync_folder(path.parent)
-    finally:
-        part.unlink(missing_ok=True)
-    return summary
+    return write_whole(
+        path, lambda write: _write(_Hashed(write), source, selection, created_ms, seen)
+    )
 
 
 def planned_groups(source: Source, selection: Selection) -> Iterator[PlannedGroup | Problem]:
@@ -203,7 +195,8 @@ def _write(
             out.line({"group": _group_document(each)})
         seen(each)
     summary = PlanSummary(group_count=groups, offset_count=offsets, problem_count=problems)
-    out.line({"end": attrs.asdict(summary), "sha256": out.digest})
+    out.line({"end": attrs.asdict(summary)})
+    out.line({"sha256": out.digest})
     return summary
 
 
@@ -247,8 +240,7 @@ def _problem_of(document: dict[str, Any]) -> Problem:
 
 
 def _read_header(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        header = _parsed(file.readline(), path, 1)
+    header = _parsed(next(read_lines(path), b""), path, 1)
     if header.get("format") != FORMAT:
         raise BadPlan(f"{path}: line 1 does not say that this is a plan")
     if header.get("version") != VERSION:
@@ -258,27 +250,24 @@ def _read_header(path: Path) -> dict[str, Any]:
 
 def _checked_summary(path: Path) -> PlanSummary:
     digest = hashlib.sha256()
-    before, number = b"", 0
-    with path.open("rb") as file:
-        for line in file:
-            digest.update(before)
-            before, number = line, number + 1
-    end = _parsed(before, path, number)
-    if "end" not in end:
-        raise BadPlan(f"{path}: line {number} is not its end: the file was cut")
-    if end.get("sha256") != digest.hexdigest():
+    summary, last, number = b"", b"", 0
+    for line in read_lines(path):
+        digest.update(last)
+        summary, last, number = last, line, number + 1
+    if "sha256" not in (seal := _parsed(last, path, number)):
+        raise BadPlan(f"{path}: line {number} is not its seal: the file was cut")
+    if seal["sha256"] != digest.hexdigest():
         raise BadPlan(f"{path}: the checksum is not that of its lines: it was changed")
-    return PlanSummary(**end["end"])
+    return PlanSummary(**_parsed(summary, path, number - 1)["end"])
 
 
 def _lines_within(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            document = _parsed(line, path, number)
-            if "end" in document:
-                return
-            if number > 1:
-                yield number, document
+    for number, line in enumerate(read_lines(path), 1):
+        document = _parsed(line, path, number)
+        if "end" in document:
+            return
+        if number > 1:
+            yield number, document
 
 
 def _parsed(line: bytes, path: Path, number: int) -> dict[str, Any]:
@@ -289,11 +278,3 @@ def _parsed(line: bytes, path: Path, number: int) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise BadPlan(f"{path}: line {number} is no object")
     return document
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

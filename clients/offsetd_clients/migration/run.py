@@ -7,9 +7,15 @@ from typing import Any
 import attrs
 
 from offsetd_clients import Bounds, CommittedOffset, OffsetdError, Retention, TopicPartition
-from offsetd_clients.migration.differences import Difference, State, differences
+from offsetd_clients.migration.differences import GONE, Difference, State, differences
 from offsetd_clients.migration.journal import Entry, Journal, Step, request_id_of
-from offsetd_clients.migration.outcomes import GroupOutcome, MigrationStopped, Outcome, in_chunks
+from offsetd_clients.migration.outcomes import (
+    GroupOutcome,
+    MigrationStopped,
+    Outcome,
+    counted,
+    in_chunks,
+)
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.rates import RateLimit
 from offsetd_clients.migration.target import Put, Stored, Target, is_groups_own, milliseconds
@@ -21,7 +27,8 @@ _REFUSED_LISTED_MAX = 3
 @attrs.frozen(kw_only=True)
 class RunOptions:
     """`overwrite`: what stands here in these states is replaced. `allow_partial`: what was found
-    of groups with problems is moved. `retention` is set for each group, if `sets_retention`.
+    of groups with problems is moved. `retention` is set for each group that has none of its own, if
+    `sets_retention`.
     `objection` says, of a group that is about to be moved, why it must not be (empty: it may).
     """
 
@@ -97,24 +104,27 @@ class _Runner:
             for each in chosen
         ]
         if not self.options.execute:
-            if puts:
-                self.target.put(group.group_id, puts, validate_only=True)
-            outcome = Outcome.WOULD_MIGRATE if puts else Outcome.ALREADY
-            return _outcome(group, outcome, count=len(puts))
-        if not puts:
-            if entry and not entry.is_done:  # It was stored, and then we were killed.
-                self._finish(entry, stored)
-                return _outcome(group, Outcome.MIGRATED, count=len(entry.details["puts"]))
-            return _outcome(group, Outcome.ALREADY)
+            return self._looked_at(group, puts)
+        if not puts and entry and not entry.is_done and entry.details["puts"]:
+            self._finish(entry, stored)  # It was stored, and then we were killed.
+            return _outcome(group, Outcome.MIGRATED, count=len(entry.details["puts"]))
         self.limit.wait(len(puts))
         entry = self._begun(group, entry, chosen)
         request_id = request_id_of(self.plan.plan_id, entry)
-        if self.options.sets_retention:
+        existed = entry.details["existed"]
+        has_own = existed is not None and existed["retention"] is not None
+        if self.options.sets_retention and group.offsets and not has_own:
             self.target.set_retention(group.group_id, self.options.retention, request_id)
-        revision = self.target.put(group.group_id, puts, request_id=request_id)
-        assert revision is not None, "something was written"
-        self.journal.finish(entry, {"revision": revision.log_offset})
-        return _outcome(group, Outcome.MIGRATED, count=len(puts))
+        revision = self.target.put(group.group_id, puts, request_id=request_id) if puts else None
+        self.journal.finish(entry, {"revision": revision and revision.log_offset})
+        return _outcome(group, Outcome.MIGRATED if puts else Outcome.ALREADY, count=len(puts))
+
+    def _looked_at(self, group: PlannedGroup, puts: Sequence[Put]) -> GroupOutcome:
+        """The server says whether it would take them."""
+        if puts:
+            self.target.put(group.group_id, puts, validate_only=True)
+        outcome = Outcome.WOULD_MIGRATE if puts else Outcome.ALREADY
+        return _outcome(group, outcome, count=len(puts))
 
     def _begun(
         self, group: PlannedGroup, entry: Entry | None, chosen: Sequence[Difference]
@@ -141,7 +151,7 @@ class _Runner:
 def refusal(group: PlannedGroup, found: Sequence[Difference], options: RunOptions) -> str:
     """Why a group is not moved, for people; empty: it is."""
     if group.problems and not options.allow_partial:
-        return f"{len(group.problems)} problems: {_listed(map(str, group.problems))}"
+        return f"{counted(group.problems, 'problem')}: {_listed(map(str, group.problems))}"
     against = [
         each
         for each in found
@@ -149,13 +159,15 @@ def refusal(group: PlannedGroup, found: Sequence[Difference], options: RunOption
         or (each.state not in (State.MISSING, State.EQUAL) and each.state not in options.overwrite)
     ]
     if against:
-        return f"{len(against)} offsets: {_listed(map(difference_text, against))}"
+        return f"{counted(against, 'offset')}: {_listed(map(difference_text, against))}"
     return ""
 
 
 def difference_text(difference: Difference) -> str:
     """One, for people: `orders:0 is ahead here: 50, not 42`."""
     found, stored = difference.found, difference.stored
+    if difference.bounds == GONE:
+        return f"{found.topic_partition} is not there"
     if difference.state is State.OUT_OF_BOUNDS and difference.bounds is not None:
         earliest, latest = difference.bounds.earliest, difference.bounds.latest
         return f"{found.topic_partition} has no {found.offset}: it has {earliest} to {latest}"

@@ -22,9 +22,12 @@ from offsetd_clients import (
     Revision,
     TopicPartition,
 )
-from offsetd_clients.migration.values import FoundOffset
+from offsetd_clients.migration.differences import GONE
+from offsetd_clients.migration.values import FoundOffset, MigrationError
 
 Stored = dict[TopicPartition, CommittedOffset]
+
+_CLUSTER_SETTING = "kafka.bootstrap.servers"
 
 # What stands against one group and no other; all else ends a step.
 GROUPS_OWN = (CommitConflict, GroupNotFound, GroupRefused, InvalidRequest, OffsetsDamaged)
@@ -50,8 +53,16 @@ class Target:
         return self.client.fetch_many(group_ids)
 
     def bounds(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        """What the partitions have, as the Kafka cluster says that the server knows."""
-        return dict(self.client.fetch_bounds(partitions)) if partitions else {}
+        """What the partitions have, as the Kafka cluster says that the server knows.
+
+        Raises MigrationError if it knows none.
+        """
+        if not partitions:
+            return {}
+        found = self.client.fetch_bounds(partitions)
+        if not found and not self._knows_cluster():
+            raise MigrationError(f"the server has no Kafka cluster to ask: set {_CLUSTER_SETTING}")
+        return dict.fromkeys(partitions, GONE) | found
 
     def group(self, group_id: str) -> Group | None:
         """The group, if there is one."""
@@ -97,6 +108,10 @@ class Target:
         if imported.error is not None:
             raise imported.error
         return imported.revision
+
+    def _knows_cluster(self) -> bool:
+        [setting] = self.client.describe_config(names=[_CLUSTER_SETTING])
+        return bool(setting.value)
 
     def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
         """Deletes offsets that the group has."""

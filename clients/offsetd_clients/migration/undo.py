@@ -8,7 +8,13 @@ import attrs
 
 from offsetd_clients import OffsetdError, Retention, TopicPartition
 from offsetd_clients.migration.journal import Entry, Journal, Step
-from offsetd_clients.migration.outcomes import GroupOutcome, MigrationStopped, Outcome, in_chunks
+from offsetd_clients.migration.outcomes import (
+    GroupOutcome,
+    MigrationStopped,
+    Outcome,
+    counted,
+    in_chunks,
+)
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.run import image_of
 from offsetd_clients.migration.target import Put, Stored, Target, is_groups_own
@@ -50,13 +56,16 @@ def _undone(
     stored: Stored,
     execute: bool,
 ) -> GroupOutcome:
+    newest = journal.newest_step(group.group_id)
     last = journal.latest(Step.UNDO, group.group_id)
-    if last is not None and last.is_done and journal.newest_step(group.group_id) is Step.UNDO:
+    if last is not None and last.is_done and newest is Step.UNDO:
         return _outcome(group, Outcome.ALREADY)
+    if newest is Step.CUTOVER:
+        return _outcome(group, Outcome.REFUSED, problem="it was cut over: roll that back first")
     left, changed = _left(_written(entry), stored)
     if changed:
         named = ", ".join(map(str, changed[:3]))
-        problem = f"{len(changed)} offsets were written since the run, as {named}"
+        problem = f"{counted(changed, 'offset')} written since the run, as {named}"
         return _outcome(group, Outcome.REFUSED, problem=problem)
     if not execute:
         return _outcome(group, Outcome.WOULD_UNDO, len(left))
@@ -73,6 +82,8 @@ def _undone(
 
 def _written(entry: Entry) -> list[_Written]:
     puts = entry.details["puts"]
+    if not puts:
+        return []
     first = entry.result["revision"] - len(puts) + 1
     return [
         _Written(TopicPartition(topic, partition), revision, before)

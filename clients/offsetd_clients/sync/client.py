@@ -7,8 +7,10 @@ from typing import Self
 
 from offsetd_clients.connection import address_of
 from offsetd_clients.retry import RetryPolicy
+from offsetd_clients.security import Security, TlsOptions, Token
 from offsetd_clients.sync.admin import AdminCalls
 from offsetd_clients.sync.changes import ChangeCalls
+from offsetd_clients.sync.concurrency import when_gone
 from offsetd_clients.sync.groups import GroupCalls
 from offsetd_clients.sync.history import HistoryCalls
 from offsetd_clients.sync.leases import LeaseCalls
@@ -16,6 +18,10 @@ from offsetd_clients.sync.membership import MembershipCalls
 from offsetd_clients.sync.offsets import OffsetCalls
 from offsetd_clients.sync.servers import Servers
 from offsetd_clients.sync.transport import Channel
+
+
+class Lifetime:
+    """Of a client, and of those that share its connection."""
 
 
 class OffsetClient(
@@ -36,18 +42,34 @@ class OffsetClient(
         *,
         retry: RetryPolicy | None = None,
         stream_commits: bool = True,
+        tls: TlsOptions | None = None,
+        token: Token | None = None,
+        token_without_tls: bool = False,
     ) -> None:
         """Connects when first used. `address`: `host:port`, or what `OFFSETD_ADDRESS` says.
 
         `stream_commits`: commits share a stream, as far as the server knows such; else each is a
-        call of its own.
+        call of its own. `token` goes with each call (`authorization: Bearer …`), where a stream is
+        one; a function is asked for it each time. Raises `InsecureToken` if it were to go to
+        another machine without TLS.
         """
         self.address = address_of(address)
         self._retry = retry or RetryPolicy()
-        self._servers = Servers(self.address, self._retry, Channel, stream_commits=stream_commits)
+        security = Security(tls=tls, token=token, token_without_tls=token_without_tls)
+        self._servers = Servers(
+            self.address,
+            self._retry,
+            lambda at: Channel(at, security),
+            stream_commits=stream_commits,
+        )
+        self._lifetime = Lifetime()
+        when_gone(self._lifetime, self._servers.retire)
 
     def with_retry(self, retry: RetryPolicy) -> Self:
-        """This client over the same connection, with another policy for its calls."""
+        """This client over the same connection, with another policy for its calls.
+
+        Of commits it is another deadline alone: they share the stream, and its tries.
+        """
         other = copy.copy(self)
         other._retry = retry
         return other

@@ -1,14 +1,15 @@
 """What code that is written once for both clients waits with; here: threads'.
 
 `sleep`, `called` (a function of the user's), `spawn` (work in the background, to be joined),
-`Lock`, `Event` and `Condition`, whose waits may have a bound, a `Future` and `result_of` it, and
-`Guard` for state that is changed without waiting. The twin in `aio` offers the same names for
-asyncio.
+`Lock`, `Event` and `Condition`, whose waits may have a bound, a `Future` and `result_of` it,
+`Guard` for state that is changed without waiting, and `when_gone`. The twin in `aio` offers the
+same names for asyncio.
 """
 
 import concurrent.futures
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -18,7 +19,6 @@ Future = concurrent.futures.Future
 Guard = threading.Lock
 sleep = time.sleep
 Lock = threading.Lock
-Event = threading.Event
 Condition = threading.Condition
 
 
@@ -37,6 +37,39 @@ def new_future() -> concurrent.futures.Future[Any]:
 def result_of(future: concurrent.futures.Future[Result]) -> Result:
     """Waits for what comes of it."""
     return future.result()
+
+
+class Event:
+    """As `threading.Event`; a signal's handler may set it, whatever it has interrupted."""
+
+    def __init__(self) -> None:
+        # Its lock may be taken again by whoever has it; that of threading's Event may not.
+        self._condition = threading.Condition()
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        """Whether it is."""
+        return self._is_set
+
+    def set(self) -> None:
+        """Whoever waits goes on."""
+        with self._condition:
+            self._is_set = True
+            self._condition.notify_all()
+
+    def clear(self) -> None:
+        """It is not set any more."""
+        self._is_set = False
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Whether it is set; at the longest `timeout_s` from now."""
+        with self._condition:
+            return self._condition.wait_for(self.is_set, timeout_s)
+
+
+def when_gone(owner: object, function: Callable[[], None]) -> None:
+    """Calls a function when nobody has the owner any more. It must not wait, nor know the owner."""
+    weakref.finalize(owner, function).atexit = False
 
 
 class Task:

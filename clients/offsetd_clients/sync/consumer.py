@@ -3,20 +3,20 @@
 
 import logging
 import math
+import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Generic, Self, SupportsIndex, TypeVar
 
 from offsetd_clients.change_values import Bounds
-from offsetd_clients.consumer.errors import NotAssigned, StartUnknown, fenced_by
+from offsetd_clients.consumer.errors import NotAssigned, StartUnknown, fenced_before, fenced_by
 from offsetd_clients.consumer.part import FENCED, Phase
 from offsetd_clients.consumer.positions import Backlog, Position
 from offsetd_clients.consumer.settings import ConsumerSettings
 from offsetd_clients.consumer.source import Item, Source, checked, checked_counts
 from offsetd_clients.errors import OffsetdError
-from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.sync.client import OffsetClient
-from offsetd_clients.sync.concurrency import called
+from offsetd_clients.sync.concurrency import called, sleep
 from offsetd_clients.sync.consumer_keeper import Keeper
 from offsetd_clients.values import CommittedOffset, OffsetToCommit, TopicPartition
 
@@ -26,6 +26,9 @@ TopicPartitions = tuple[TopicPartition, ...]
 log = logging.getLogger("offsetd_clients.consumer")
 
 _END_S_MAX = 10.0
+_TURN_S = 0.01
+# What is set by a signal's handler in just the wrong moment is seen so late.
+_REST_S_MAX = 1.0
 
 
 class Consumer(Generic[Value]):
@@ -51,12 +54,13 @@ class Consumer(Generic[Value]):
         on_assigned: Callable[[TopicPartitions], Any] | None = None,
         on_revoked: Callable[[TopicPartitions], Any] | None = None,
         on_lost: Callable[[TopicPartitions], Any] | None = None,
+        monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """Joins when it is first asked for items. The client may be shared, and is not closed."""
         self.group_id = group_id
         self.settings = settings or ConsumerSettings()
         self._source = source
-        self._keeper = Keeper(client, group_id, self.settings)
+        self._keeper = Keeper(client, group_id, self.settings, monotonic_s)
         self._part = self._keeper.part
         self._positions = self._keeper.positions
         self._guard = self._keeper.guard
@@ -67,7 +71,8 @@ class Consumer(Generic[Value]):
         self._is_implicit = self.settings.acknowledgement == "implicit"
         self._is_woken = False
         self._look_s = -math.inf  # When the source is to be looked at.
-        self._monotonic_s = RetryPolicy().monotonic_s
+        self._turn_s = -math.inf  # When others are to get a turn.
+        self._monotonic_s = monotonic_s
 
     def __enter__(self) -> Self:
         return self
@@ -130,12 +135,12 @@ class Consumer(Generic[Value]):
         elif what is not None:
             offsets = self._offsets_to_commit(what)
         if self._part.phase is Phase.LOST:
-            self._lose()
+            self._lose_or_say_so()
         try:
             self._keeper.commit(offsets)
         except FENCED as error:
             if self._part.phase is Phase.LOST:
-                self._lose()
+                self._lose_or_say_so()
             raise fenced_by(error, ()) from error
 
     def seek(self, topic_partition: TopicPartition, offset: SupportsIndex) -> None:
@@ -200,7 +205,7 @@ class Consumer(Generic[Value]):
     def _at_once(self, items_max: int) -> list[Item[Any]]:
         """Items that are there already, if nothing else is to be done first."""
         now_s = self._monotonic_s()
-        if self._is_woken or now_s >= self._look_s:
+        if self._is_woken or now_s >= self._look_s or now_s >= self._turn_s:
             return []
         with self._guard:
             if self._is_implicit:
@@ -230,11 +235,15 @@ class Consumer(Generic[Value]):
     def _gathered(self, items_max: int, until_s: float) -> list[Item[Any]]:
         """Does what is to be done until there are items, or it is time."""
         while True:
+            sleep(0)  # With asyncio, whoever hardly waits keeps others from running.
+            self._turn_s = self._monotonic_s() + _TURN_S
             self._keeper.changed.clear()
             if self._is_woken:
                 self._is_woken = False
                 return []
             self._get_on()
+            if self._part.phase not in (Phase.ENTERING, Phase.HOLDING):
+                continue  # There is more to do at once.
             if items := self._at_once(items_max):
                 return items
             now_s = self._monotonic_s()
@@ -244,8 +253,8 @@ class Consumer(Generic[Value]):
             elif now_s >= until_s:
                 return []
             else:
-                rest_s = min(until_s - now_s, self.settings.idle_wait_s if may_give else math.inf)
-                self._keeper.changed.wait(None if rest_s == math.inf else rest_s)
+                rest_s = self.settings.idle_wait_s if may_give else _REST_S_MAX
+                self._keeper.changed.wait(min(rest_s, until_s - now_s))
                 self._backlog.look_again()
 
     def _get_on(self) -> None:
@@ -350,12 +359,12 @@ class Consumer(Generic[Value]):
             topic_partitions = self._part.topic_partitions
         try:
             self._tell(self._on_revoked, topic_partitions)
-            called(self._source.assign, {})
         finally:
             with self._guard:
                 self._drop()
                 self._part.revoked()
             self._keeper.prompt()
+        called(self._source.assign, {})
         if is_last and problem is not None:
             raise problem
 
@@ -371,6 +380,12 @@ class Consumer(Generic[Value]):
             with self._guard:
                 problem = self._part.let_go()
         raise problem
+
+    def _lose_or_say_so(self) -> None:
+        """For a commit: the user may be told of the loss just now."""
+        if self._positions.processed:
+            self._lose()
+        raise fenced_before()
 
     def _drop(self) -> None:
         self._positions.clear()

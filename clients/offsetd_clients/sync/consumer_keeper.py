@@ -5,7 +5,7 @@ Heartbeats wait for no commit, and commits for no heartbeat: each has work of it
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -45,7 +45,13 @@ TRIES_IN_SESSION = 3
 class Keeper:
     """One consumer's. `part` and `positions` are changed under `guard`; `changed` says so."""
 
-    def __init__(self, client: OffsetClient, group_id: str, settings: ConsumerSettings) -> None:
+    def __init__(
+        self,
+        client: OffsetClient,
+        group_id: str,
+        settings: ConsumerSettings,
+        monotonic_s: Callable[[], float],
+    ) -> None:
         """Does nothing before `start`."""
         self.guard = Guard()
         self.positions = Positions()
@@ -57,7 +63,7 @@ class Keeper:
         self._settings = settings
         session_s = settings.session_timeout_s if terms is None else terms.ttl_s
         self._brief = client.with_retry(RetryPolicy(timeout_s=session_s / TRIES_IN_SESSION))
-        self._monotonic_s = RetryPolicy().monotonic_s
+        self._monotonic_s = monotonic_s
         self._prompt = Event()
         self._commit_prompt = Event()
         self._commit_lock = Lock()
@@ -132,7 +138,7 @@ class Keeper:
         while self.part.phase is not Phase.CLOSED:
             self._commit_prompt.wait(self._settings.auto_commit_interval_s)
             self._commit_prompt.clear()
-            if self.part.phase is Phase.HOLDING:
+            if self.part.standing is not None:
                 try:
                     self.commit(None)
                 except OffsetdError as error:

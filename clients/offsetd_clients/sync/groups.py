@@ -5,7 +5,14 @@ from collections.abc import Iterable, Iterator
 
 from offsetd_clients import messages
 from offsetd_clients.sync.calls import Calls, new_id
-from offsetd_clients.values import DeletedGroup, Group, GroupListing, GroupState, GroupType
+from offsetd_clients.values import (
+    Coordinator,
+    DeletedGroup,
+    Group,
+    GroupListing,
+    GroupState,
+    GroupType,
+)
 
 
 class GroupCalls(Calls):
@@ -61,3 +68,8 @@ class GroupCalls(Calls):
         """One group in full; raises `GroupNotFound`."""
         request = messages.get_group_request(group_id)
         return messages.group_of((self._call("GetGroup", request)).group)
+
+    def find_coordinator(self, group_id: str) -> Coordinator:
+        """Which server owns a group. Calls find that out by themselves."""
+        request = messages.find_coordinator_request(group_id)
+        return messages.coordinator_of(self._call("FindCoordinator", request))

@@ -9,6 +9,7 @@ from offsetd_clients import messages
 from offsetd_clients.commit_queue import COMMIT_BYTES_MAX
 from offsetd_clients.membership_messages import note_member
 from offsetd_clients.membership_values import Membership
+from offsetd_clients.owners import SeveralOwners
 from offsetd_clients.sync.calls import Calls, new_id
 from offsetd_clients.sync.concurrency import Future, result_of
 from offsetd_clients.values import (
@@ -50,7 +51,7 @@ class OffsetCalls(Calls):
         note_member(request, membership)
         commits, size = self._servers.commits(group_id), request.ByteSize()
         if commits.streams and size <= COMMIT_BYTES_MAX:
-            return result_of(commits.hand_in(request, size))
+            return result_of(commits.hand_in(request, size, self._retry.timeout_s))
         return messages.revision_of((self._call("CommitOffsets", request)).revision)
 
     def commit_soon(
@@ -77,7 +78,9 @@ class OffsetCalls(Calls):
             retention=retention,
         )
         note_member(request, membership)
-        return self._servers.commits(group_id).hand_in(request, request.ByteSize())
+        return self._servers.commits(group_id).hand_in(
+            request, request.ByteSize(), self._retry.timeout_s
+        )
 
     def fetch(
         self,
@@ -106,7 +109,13 @@ class OffsetCalls(Calls):
         if not selections:
             return {}
         request = messages.fetch_request(selections, require_stable=require_stable)
-        return messages.fetched_offsets(self._call("FetchOffsets", request))
+        try:
+            return messages.fetched_offsets(self._call("FetchOffsets", request))
+        except SeveralOwners:
+            return {
+                group_id: self.fetch(group_id, require_stable=require_stable)
+                for group_id in selections
+            }
 
     def delete_offsets(
         self,

@@ -3,33 +3,49 @@
 The twin in `aio` offers the same names for asyncio.
 """
 
+import os
 from typing import Any, Self
 
 import grpc
 
 from offsetd_clients.connection import CHANNEL_OPTIONS
-from offsetd_clients.errors import OffsetdError, closed_before, closed_while_waiting, error_of
+from offsetd_clients.errors import (
+    OffsetdError,
+    closed_before,
+    closed_while_waiting,
+    error_of,
+    forked,
+)
 from offsetd_clients.messages import call_failure
 from offsetd_clients.methods import METHODS
+from offsetd_clients.security import Security
 
 
 class Channel:
     """Calls methods of one server by their names in `METHODS`. Every failure is `OffsetdError`."""
 
-    def __init__(self, address: str) -> None:
-        """Connects when first used."""
+    def __init__(self, address: str, security: Security) -> None:
+        """Connects when first used. Raises InsecureToken."""
+        security.check(address)
         self.address = address
         self._closed = False
-        self._channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._process = os.getpid()
+        self._security = security
+        tls = security.tls
+        self._channel = (
+            grpc.insecure_channel(address, CHANNEL_OPTIONS)
+            if tls is None
+            else grpc.secure_channel(
+                address, tls.credentials(), (*CHANNEL_OPTIONS, *tls.channel_options())
+            )
+        )
         self._methods: dict[str, Any] = {}
 
     def call(self, name: str, request: Any, timeout_s: float) -> Any:
         """The answer to a request; to several, which are iterated, where the method takes such."""
-        if self._closed:
-            raise closed_before()
         try:
             asked = iter(request) if METHODS[name].client_streaming else request
-            return self._method(name)(asked, timeout=timeout_s)
+            return self._method(name)(asked, timeout=timeout_s, metadata=self._security.metadata())
         except grpc.RpcError as error:
             raise self._error_of(error) from error
         except ValueError:  # How gRPC says that the channel was closed a moment ago.
@@ -39,10 +55,11 @@ class Channel:
 
     def stream(self, name: str, request: Any, timeout_s: float | None = None) -> "Answers":
         """The answers of a method that has many; None: however long that takes."""
-        if self._closed:
-            raise closed_before()
         try:
-            return Answers(self, self._method(name)(request, timeout=timeout_s))
+            call = self._method(name)(
+                request, timeout=timeout_s, metadata=self._security.metadata()
+            )
+            return Answers(self, call)
         except ValueError:
             if self._closed:
                 raise closed_before() from None
@@ -51,9 +68,18 @@ class Channel:
     def close(self) -> None:
         """Closes the connection; calls in flight, and all later ones, raise `ClientClosed`."""
         self._closed = True
-        self._channel.close()
+        if os.getpid() == self._process:
+            self._channel.close()
+
+    def check_process(self) -> None:
+        """Raises ForkedClient in a child of the process that made it."""
+        if os.getpid() != self._process:
+            raise forked(self._process)
 
     def _method(self, name: str) -> Any:
+        self.check_process()
+        if self._closed:
+            raise closed_before()
         callee = self._methods.get(name)
         if callee is None:
             method = METHODS[name]

@@ -74,6 +74,8 @@ class OffsetWatch:
 
     def _batches(self) -> Iterator[OffsetEvents]:
         self._answers = self._channel.stream("WatchOffsets", self._request)
+        if self._cancelled:  # By another thread, which may not have seen the answers.
+            self._answers.cancel()
         try:
             for response in self._answers:
                 self.unreachable_log_partitions += tuple(response.unreachable_log_partitions)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cli_calls import Ended, offsetd_of
 from google.rpc.status_pb2 import Status
-from offsetd.v1 import group_service_pb2, types_pb2
+from offsetd.v1 import group_service_pb2, offset_service_pb2, types_pb2
 
 
 @pytest.fixture
@@ -112,6 +112,30 @@ def test_a_dry_run_of_delete_only_validates(
     ended = offsetd("groups", "delete", "a", "--dry-run", "-o", "csv")
     assert ended == Ended(0, "group,offsets,revision\na,3,\n", "dry run: nothing was deleted\n")
     assert fake_server.requests[0].validate_only
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_delete_of_topics_takes_their_offsets_and_leaves_the_group(
+    fake_server: Any, offsetd: Callable[..., Ended], failed: Callable[..., Status], *, dry_run: bool
+) -> None:
+    gone = [types_pb2.TopicPartition(topic="orders", partition=each) for each in (0, 7)]
+    answer = offset_service_pb2.DeleteOffsetsResponse(deleted=gone)
+    if not dry_run:
+        answer.revision.log_offset = 9
+    subscribed = failed("FAILED_PRECONDITION", "GROUP_SUBSCRIBED_TO_TOPIC", "b reads orders")
+    fake_server.will_answer("DeleteOffsets", answer, subscribed)
+    flags = ["--dry-run"] if dry_run else []
+    ended = offsetd(
+        *["groups", "delete", "a", "b", "--topic", "old", "--topic", "orders:0,7", *flags],
+        *["--reason", "gone", "-o", "csv"],
+    )
+    assert ended.code == 3
+    assert ended.stdout == f"group,offsets,revision\na,2,{'' if dry_run else 9}\n"
+    assert ended.stderr.endswith("error: group b: GROUP_SUBSCRIBED_TO_TOPIC: b reads orders\n")
+    for request in fake_server.requests:
+        assert list(request.topics) == ["old"]
+        assert [each.partition for each in request.partitions] == [0, 7]
+        assert (request.validate_only, request.reason) == (dry_run, "gone")
 
 
 @pytest.mark.parametrize(

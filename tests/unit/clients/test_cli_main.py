@@ -68,7 +68,17 @@ def test_every_command_is_listed_with_its_first_line() -> None:
     assert ended.returncode == 0
     commands = ended.stdout.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
     names = [line.split()[0] for line in commands if not line.startswith("   ")]
-    assert names == ["admin", "commit", "fetch", "groups", "kernels", "log", "serve", "watch"]
+    assert names == [
+        "admin",
+        "commit",
+        "fetch",
+        "groups",
+        "kernels",
+        "log",
+        "migrate",
+        "serve",
+        "watch",
+    ]
 
 
 @pytest.mark.parametrize("command", [(), ("log",), ("log", "clean"), ("serve",), ("kernels",)])
@@ -93,11 +103,23 @@ def test_the_version_is_printed_alone() -> None:
     assert ended.stdout.strip().replace(".", "").isdigit()
 
 
-def test_a_server_that_does_not_answer_is_one_line_and_exit_code_1() -> None:
+def test_a_server_that_does_not_answer_is_told_with_what_to_do_and_exit_code_1() -> None:
     ended = offsetd("fetch", "billing", "--address", "127.0.0.1:1", "--timeout", "0.2")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.startswith("error: no answer from 127.0.0.1:1: UNAVAILABLE: ")
-    assert ended.stderr.count("\n") == 1
+    assert ended.stderr.endswith(
+        "\n  Is an offsetd there? --address or OFFSETD_ADDRESS says where.\n"
+    )
+    assert ended.stderr.count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [(("grups", "list"), "groups"), (("groups", "lst"), "list")]
+)
+def test_a_command_that_is_mistyped_is_told_the_nearest(typed: tuple[str, ...], meant: str) -> None:
+    ended = offsetd(*typed)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert f"Did you mean '{meant}'?" in ended.stderr
 
 
 LONG_OUTPUTS = [

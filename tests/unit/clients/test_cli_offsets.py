@@ -132,12 +132,19 @@ def test_fetch_prints_the_same_to_a_wide_terminal_with_a_bold_header(fake_server
     assert complaints == "group empty has no offsets\n"
 
 
-def test_fetch_folds_cells_to_fit_a_narrow_terminal(fake_server: Any) -> None:
-    fake_server.will_answer("FetchOffsets", stored_offsets())
+def test_a_narrow_terminal_folds_text_and_leaves_numbers_and_times_whole(
+    fake_server: Any,
+) -> None:
+    answer = stored_offsets()
+    answer.groups[0].offsets[0].metadata = "a long story " * 20
+    fake_server.will_answer("FetchOffsets", answer)
     printed, _ = offsetd_on_a_terminal(fake_server, "fetch", "billing", "empty", columns=80)
     plain = re.sub(r"\x1b\[[0-9;]*m", "", printed)
-    assert max(len(line) for line in plain.splitlines()) <= 80
-    assert "".join(line[:6] for line in plain.splitlines()).count("billin") == 2
+    assert max(len(line) for line in plain.splitlines()) < 160
+    assert plain.count("2026-11-20T21:06:15.341Z") == FETCHED["csv"].count(
+        "2026-11-20T21:06:15.341Z"
+    )
+    assert plain.count("story") == 20
 
 
 def test_json_has_no_colour_on_a_terminal_either(fake_server: Any) -> None:

@@ -233,8 +233,15 @@ def test_a_restore_is_dry_unless_it_is_to_be_executed(
     assert (request.revision, request.validate_only) == (7, not execute)
 
 
-@pytest.mark.parametrize("flags", [[], ["--to-revision", "7", "--to-datetime", "2026-11-21"]])
-def test_a_restore_needs_one_target(offsetd: Any, flags: list[str]) -> None:
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [],
+        ["--to-revision", "7", "--to-datetime", "2026-11-21"],
+        ["--to-revision", "7", "--dry-run", "--execute"],
+    ],
+)
+def test_a_restore_needs_one_target_and_is_dry_or_not(offsetd: Any, flags: list[str]) -> None:
     assert offsetd("groups", "restore", "g", *flags)[0] == 2
 
 

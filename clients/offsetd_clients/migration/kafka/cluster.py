@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 CALLS_MAX: Final = 64
 """How many calls are under way at once."""
 
+PARTITIONS_MAX: Final = 1000
+"""How many partitions one call asks about."""
+
 TIMEOUT_S_DEFAULT: Final = 30.0
 _SLACK_S: Final = 10.0  # librdkafka keeps to its own timeout; this is for where it does not.
 _READS_MAX: Final = 10  # Of metadata that does not decode: what lies behind it changes.
@@ -40,18 +43,28 @@ _WITHOUT_MEMBERS: Final = (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
 
 # Nobody answers, whatever is asked.
 _UNREACHABLE: Final = (
-    KafkaError._TIMED_OUT,  # librdkafka's own errors are named so
+    KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
+)
+_NOT_THERE: Final = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._NOENT,  # Of none of the partitions that are asked about there is anything.
 )
 
 
 class ClusterFailed(SourceFailed):
     """The cluster does not answer as it should, for what is asked or at all."""
 
-    def __init__(self, text: str, *, is_unreachable: bool = False) -> None:
+    def __init__(
+        self, text: str, *, is_unreachable: bool = False, is_about_nothing: bool = False
+    ) -> None:
+        """`is_about_nothing`: what was asked about does not exist."""
         super().__init__(text)
         self.is_unreachable = is_unreachable
+        self.is_about_nothing = is_about_nothing
 
 
 @attrs.frozen(kw_only=True)
@@ -87,6 +100,7 @@ class KafkaCluster:
         """Connects when first used. Raises ClusterFailed for a config that librdkafka refuses."""
         self.address = str(config.get("bootstrap.servers", ""))
         self._timeout_s = timeout_s
+        self._is_connected = False
         try:
             self._admin = AdminClient({"log_level": 0, **config})
         except KafkaException as error:
@@ -151,29 +165,39 @@ class KafkaCluster:
 
     def bounds(
         self, partitions: Iterable[TopicPartition]
-    ) -> tuple[dict[TopicPartition, Bounds], dict[TopicPartition, str]]:
-        """What each partition has; and those of which that cannot be told, and why."""
+    ) -> tuple[dict[TopicPartition, Bounds], set[TopicPartition]]:
+        """What each partition has, and those that are not there. Raises ClusterFailed."""
+        if not self._is_connected:
+            # Asked for leaders before it is connected, librdkafka asks again only after seconds.
+            self._result(self._admin.describe_cluster(request_timeout=self._timeout_s))
+            self._is_connected = True
         bounds: dict[TopicPartition, Bounds] = {}
-        problems: dict[TopicPartition, str] = {}
-        for some in _batches(partitions, 1000):
-            found: list[dict[TopicPartition, int]] = []
-            for spec in (_EARLIEST, _LATEST):
-                wanted = {KafkaTopicPartition(each.topic, each.partition): spec for each in some}
-                answers = self._admin.list_offsets(wanted, request_timeout=self._timeout_s)
-                found.append({})
-                for at, future in answers.items():
-                    where = TopicPartition(at.topic, at.partition)
-                    try:
-                        found[-1][where] = self._result(future).offset
-                    except ClusterFailed as error:
-                        problems[where] = str(error)
-            earliest, latest = found
+        gone: set[TopicPartition] = set()
+        for some in _batches(partitions, PARTITIONS_MAX):
+            earliest, latest = (self._offsets_at(some, spec, gone) for spec in (_EARLIEST, _LATEST))
             bounds |= {
                 each: Bounds(earliest[each], latest[each])
                 for each in some
                 if each in earliest and each in latest
             }
-        return bounds, problems
+        return bounds, gone
+
+    def _offsets_at(
+        self, partitions: Sequence[TopicPartition], spec: OffsetSpec, gone: set[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The offset that each partition has there; adds those without one to `gone`."""
+        wanted = {KafkaTopicPartition(each.topic, each.partition): spec for each in partitions}
+        found: dict[TopicPartition, int] = {}
+        answers = self._admin.list_offsets(wanted, request_timeout=self._timeout_s)
+        for at, future in answers.items():
+            where = TopicPartition(at.topic, at.partition)
+            try:
+                found[where] = self._result(future).offset
+            except ClusterFailed as error:
+                if not error.is_about_nothing:
+                    raise
+                gone.add(where)
+        return found
 
     def _described(self, group_ids: Sequence[str], count: int) -> dict[str, ClusterGroup]:
         """The groups without their offsets; `count` is how many were read before them."""
@@ -232,6 +256,7 @@ class KafkaCluster:
         return ClusterFailed(
             f"{self.address}: {found.name()}: {found.str()}",
             is_unreachable=found.code() in _UNREACHABLE,
+            is_about_nothing=found.code() in _NOT_THERE,
         )
 
 

@@ -1,0 +1,55 @@
+"""`offsetd migrate`: the way here from other stores of offsets, and back."""
+
+from collections.abc import Callable
+from typing import Any
+
+import typer
+
+from offsetd_clients.cli.main import OURS
+from offsetd_clients.cli.terminal import Terminal
+
+
+def register(app: typer.Typer, terminal: Terminal) -> None:
+    """Adds `migrate` with a group of commands for each kind of store."""
+    migrate = typer.Typer(
+        help="Move offsets here from another store: plan, look, run, verify; and back.",
+        no_args_is_help=True,
+    )
+    for name, load in _STORES.items():
+        try:
+            register_store = load()
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] in OURS:
+                raise
+            _register_failure(migrate, terminal, name, str(error.name))
+        else:
+            register_store(migrate, terminal)
+    app.add_typer(migrate, name="migrate")
+
+
+def _zookeeper() -> Callable[[typer.Typer, Terminal], None]:
+    from offsetd_clients.cli import migrate_zookeeper  # noqa: PLC0415  # the extra may be missing
+
+    return migrate_zookeeper.register
+
+
+def _kafka() -> Callable[[typer.Typer, Terminal], None]:
+    from offsetd_clients.cli import migrate_kafka  # noqa: PLC0415  # the extra may be missing
+
+    return migrate_kafka.register
+
+
+_STORES: dict[str, Callable[[], Callable[[typer.Typer, Terminal], None]]] = {
+    "kafka": _kafka,
+    "zookeeper": _zookeeper,
+}
+"""By the name of their extra."""
+
+
+def _register_failure(migrate: typer.Typer, terminal: Terminal, name: str, missing: str) -> None:
+    text = f"{missing} is not installed: pip install 'offsetd[{name}]'"
+    options: dict[str, Any] = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+    @migrate.command(name, help=f"Not available: {text}", context_settings=options)
+    def unavailable() -> None:
+        terminal.fail(text)

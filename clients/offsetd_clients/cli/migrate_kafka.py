@@ -1,0 +1,429 @@
+"""`offsetd migrate kafka plan|diff|run|verify|rollback|undo`."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import attrs
+import typer
+
+from offsetd_clients import OffsetClient, Retention
+from offsetd_clients.cli import migrate_steps as steps
+from offsetd_clients.cli.connection import (
+    ADDRESS_DEFAULT,
+    TIMEOUT_S_DEFAULT,
+    AddressOption,
+    TimeoutOption,
+    connected,
+)
+from offsetd_clients.cli.durations import parse_retention
+from offsetd_clients.cli.kafka_options import KafkaChoice, some_cluster, with_kafka
+from offsetd_clients.cli.migrate_selection import with_selection
+from offsetd_clients.cli.options import ReasonOption
+from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.migration.differences import State
+from offsetd_clients.migration.journal import Journal, Step
+from offsetd_clients.migration.kafka.back import (
+    BackOptions,
+    moves_back,
+    moves_there,
+    write_back,
+)
+from offsetd_clients.migration.kafka.cluster import KafkaCluster
+from offsetd_clients.migration.kafka.cluster_source import CLUSTER_KIND, ClusterSource
+from offsetd_clients.migration.kafka.folder_source import FOLDERS_KIND, FolderSource
+from offsetd_clients.migration.kafka.here_source import HERE_KIND, HereSource
+from offsetd_clients.migration.kafka.targets import (
+    BoundedTarget,
+    ClusterTarget,
+    objection_by_plan,
+    objection_of,
+)
+from offsetd_clients.migration.outcomes import GroupOutcome
+from offsetd_clients.migration.plan_file import Plan
+from offsetd_clients.migration.rates import RateLimit
+from offsetd_clients.migration.run import RunOptions, run
+from offsetd_clients.migration.selection import Selection
+from offsetd_clients.migration.target import Target
+from offsetd_clients.migration.undo import undo
+from offsetd_clients.migration.values import MigrationError, PlannedGroup, Source
+
+_AS_IS = "as-is"
+
+ForceOption = Annotated[
+    bool,
+    typer.Option("--force", help="Also groups that have members, or have moved on since the plan."),
+]
+FolderOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--folder",
+        metavar="DIR",
+        help="A copy of a broker's data folder, or of its __consumer_offsets-* alone; repeatable.",
+    ),
+]
+FromHereOption = Annotated[
+    bool, typer.Option("--from-here", help="Groups of offsetd, to be written to a cluster.")
+]
+MetadataOption = Annotated[
+    bool,
+    typer.Option(
+        "--metadata",
+        help="Take a cluster's metadata, too: bytes of chance may follow what was not written by "
+        "librdkafka.",
+    ),
+]
+OverwriteOption = Annotated[
+    list[State] | None,
+    typer.Option(
+        "--overwrite",
+        metavar="STATE",
+        help="Replace what is stored: behind, ahead, conflict; repeatable.",
+    ),
+]
+RetentionOption = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME",
+        help="How long the groups' offsets are kept here: as in 90d, never, default for as long as "
+        "the server says, or as-is.",
+    ),
+]
+RateOption = Annotated[
+    float | None, typer.Option(min=1, metavar="N", help="Offsets a second, at most.")
+]
+
+
+def register(migrate: typer.Typer, terminal: Terminal) -> None:
+    """Adds `kafka` with its subcommands to `migrate`."""
+    app = typer.Typer(
+        help="Move groups out of a Kafka cluster, or of copies of its folders; and back.",
+        no_args_is_help=True,
+    )
+    _register_plan(app, terminal)
+    _register_diff(app, terminal)
+    _register_run(app, terminal)
+    _register_verify(app, terminal)
+    _register_rollback(app, terminal)
+    _register_undo(app, terminal)
+    migrate.add_typer(app, name="kafka")
+
+
+def _register_plan(app: typer.Typer, terminal: Terminal) -> None:
+    @app.command("plan")
+    @with_selection
+    @with_kafka
+    def plan(
+        *,
+        kafka: KafkaChoice,
+        selection: Selection,
+        file: steps.PlanFileOption = None,
+        folder: FolderOption = None,
+        from_here: FromHereOption = False,
+        metadata: MetadataOption = False,
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Print the groups that Kafka has, and write the plan of what is to be moved.
+
+        Nothing is changed. Exits with 3 if some groups have problems, which keep them from being
+        moved.
+
+        Examples:
+        offsetd migrate kafka plan --bootstrap-servers kafka1:9092 --file plan.jsonl
+        offsetd migrate kafka plan --folder broker-1 --folder broker-2 --file plan.jsonl
+        offsetd migrate kafka plan --from-here --include 'billing-.*' --file there.jsonl
+        """
+        if folder and from_here:
+            raise typer.BadParameter("--folder and --from-here exclude each other")
+        with steps.told(terminal, address), ExitStack() as stack:
+            source: Source
+            if folder:
+                source = FolderSource(folder, note=terminal.note)
+            elif from_here:
+                client = stack.enter_context(connected(address, timeout, terminal))
+                source = HereSource(client, takes=selection.takes)
+            else:
+                source = ClusterSource(
+                    some_cluster(kafka.cluster()), takes=selection.takes, with_metadata=metadata
+                )
+                stack.callback(_note_metadata, terminal, source)
+            steps.plan_step(terminal, source, selection, file)
+
+
+def _note_metadata(terminal: Terminal, source: ClusterSource) -> None:
+    if source.left_out_metadata_count:
+        terminal.note(
+            f"{source.left_out_metadata_count} offsets have metadata, which is left out: see"
+            " --metadata, or plan from copied folders"
+        )
+
+
+def _register_diff(app: typer.Typer, terminal: Terminal) -> None:
+    @app.command("diff")
+    @with_kafka
+    def diff(
+        plan_file: steps.PlanArgument,
+        *,
+        kafka: KafkaChoice,
+        now: Annotated[
+            bool, typer.Option("--now", help="The source as it is now, not as the plan has it.")
+        ] = False,
+        all_: Annotated[bool, typer.Option("--all", help="Also what is equal.")] = False,
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Print how what is stored stands to a plan: missing, ahead, behind, conflict.
+
+        An offset that its partition does not have, as the cluster says, is out of bounds. Exits
+        with 3 if a run would refuse some groups.
+
+        Examples:
+        offsetd migrate kafka diff plan.jsonl
+        offsetd migrate kafka diff plan.jsonl --now -o csv
+        """
+        with steps.told(terminal, address), ExitStack() as stack:
+            plan = Plan.open(plan_file)
+            client = stack.enter_context(connected(address, timeout, terminal))
+            sides = _Sides(plan, client, kafka.cluster(plan))
+            steps.diff_step(
+                terminal,
+                plan,
+                sides.target(),
+                sides.source(terminal) if now else None,
+                check_bounds=sides.cluster is not None,
+                show_equal=all_,
+            )
+
+
+def _register_run(app: typer.Typer, terminal: Terminal) -> None:
+    @app.command("run")
+    @with_kafka
+    def run_(
+        plan_file: steps.PlanArgument,
+        *,
+        kafka: KafkaChoice,
+        execute: steps.ExecuteOption = False,
+        overwrite: OverwriteOption = None,
+        allow_partial: steps.PartialOption = False,
+        force: ForceOption = False,
+        retention: RetentionOption = _AS_IS,
+        rate: RateOption = None,
+        reason: ReasonOption = "",
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Store what a plan has here, each group in one batch; or a plan of ours in the cluster.
+
+        Only where nothing else is stored, unless --overwrite says so, and no group that has members
+        or has moved on since. Killed, and run again, it goes on where it was. Exits with 3 if some
+        groups were refused.
+
+        Examples:
+        offsetd migrate kafka run plan.jsonl --rate 1000
+        offsetd migrate kafka run plan.jsonl --execute --reason 'off the old cluster'
+        """
+        options = RunOptions(
+            execute=execute,
+            overwrite=frozenset(overwrite or ()),
+            allow_partial=allow_partial,
+            sets_retention=retention != _AS_IS,
+            retention=_parsed(retention),
+        )
+        with ExitStack() as stack:
+            plan, journal = steps.entered(stack, terminal, plan_file, address)
+            client = stack.enter_context(connected(address, timeout, terminal))
+            sides = _Sides(plan, client, kafka.cluster(plan))
+            steps.outcome_step(
+                terminal,
+                "moving",
+                sides.run(journal, options, RateLimit(rate), reason=reason, force=force),
+                plan.summary.group_count,
+                execute=execute,
+                address=address,
+            )
+
+
+def _parsed(retention: str) -> Retention:
+    try:
+        return None if retention == _AS_IS else parse_retention(retention)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _register_verify(app: typer.Typer, terminal: Terminal) -> None:
+    @app.command("verify")
+    @with_kafka
+    def verify(
+        plan_file: steps.PlanArgument,
+        *,
+        kafka: KafkaChoice,
+        as_planned: Annotated[
+            bool, typer.Option("--as-planned", help="The plan, not its source as it is now.")
+        ] = False,
+        allow_ahead: Annotated[
+            bool, typer.Option("--allow-ahead", help="Consumers that have moved may be further.")
+        ] = False,
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Check that what the source has of a plan's groups is stored. Exits with 1 if not.
+
+        Examples:
+        offsetd migrate kafka verify plan.jsonl
+        offsetd migrate kafka verify plan.jsonl --as-planned --allow-ahead
+        """
+        with steps.told(terminal, address), ExitStack() as stack:
+            plan = Plan.open(plan_file)
+            client = stack.enter_context(connected(address, timeout, terminal))
+            sides = _Sides(plan, client, kafka.cluster(plan))
+            # Copies of folders do not change: the plan says what they have.
+            is_copy = plan.source.kind == FOLDERS_KIND
+            source = None if as_planned or is_copy else sides.source(terminal)
+            steps.verify_step(terminal, plan, sides.target(), source, allow_ahead=allow_ahead)
+
+
+def _register_rollback(app: typer.Typer, terminal: Terminal) -> None:
+    @app.command("rollback")
+    @with_kafka
+    def rollback(
+        plan_file: steps.PlanArgument,
+        *,
+        kafka: KafkaChoice,
+        execute: steps.ExecuteOption = False,
+        overwrite: Annotated[
+            bool,
+            typer.Option(
+                "--overwrite", help="Also where the cluster has what the plan does not know of."
+            ),
+        ] = False,
+        force: Annotated[
+            bool, typer.Option("--force", help="Also while consumers are alive here.")
+        ] = False,
+        rate: RateOption = None,
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Set a plan's groups at the cluster to what is stored here by now.
+
+        Refused for groups that have members there, and where the cluster has something else than
+        the plan found. What is stored here stays. Exits with 3 if some groups were refused.
+
+        Examples:
+        offsetd migrate kafka rollback plan.jsonl
+        offsetd migrate kafka rollback plan.jsonl --execute
+        """
+        options = BackOptions(execute=execute, overwrite=overwrite)
+        with ExitStack() as stack:
+            plan, journal = steps.entered(stack, terminal, plan_file, address)
+            if plan.source.kind == HERE_KIND:
+                raise MigrationError(
+                    "the plan's groups were not in the cluster before, and confluent-kafka deletes"
+                    " no offsets: kafka-consumer-groups.sh --delete-offsets does"
+                )
+            client = stack.enter_context(connected(address, timeout, terminal))
+            sides = _Sides(plan, client, kafka.cluster(plan))
+            outcomes = write_back(
+                plan,
+                journal,
+                some_cluster(sides.cluster),
+                moves_back(Target(client), force=force),
+                options,
+                RateLimit(rate),
+            )
+            steps.outcome_step(
+                *(terminal, "rolling back", outcomes, plan.summary.group_count),
+                execute=execute,
+                address=address,
+            )
+
+
+def _register_undo(app: typer.Typer, terminal: Terminal) -> None:
+    @app.command("undo")
+    def undo_(
+        plan_file: steps.PlanArgument,
+        *,
+        execute: steps.ExecuteOption = False,
+        reason: ReasonOption = "",
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Take back here what a run has stored, as far as nobody wrote to it since.
+
+        What was there before is there again; groups that were not there go.
+
+        Examples:
+        offsetd migrate kafka undo plan.jsonl --execute --reason 'not yet'
+        """
+        with ExitStack() as stack:
+            plan, journal = steps.entered(stack, terminal, plan_file, address)
+            if plan.source.kind == HERE_KIND:
+                raise MigrationError("a run of this plan has stored nothing here")
+            client = stack.enter_context(connected(address, timeout, terminal))
+            target = Target(client, reason=steps.reason_of(plan, reason))
+            outcomes = undo(plan, journal, target, execute=execute)
+            steps.outcome_step(
+                *(terminal, "taking back", outcomes, plan.summary.group_count),
+                execute=execute,
+                address=address,
+            )
+
+
+@attrs.frozen
+class _Sides:
+    """Where a plan's groups come from, and go to. No cluster: only folders, and us."""
+
+    plan: Plan
+    client: OffsetClient
+    cluster: KafkaCluster | None
+
+    def target(self, reason: str = "") -> Target:
+        if self.plan.source.kind == HERE_KIND:
+            return ClusterTarget(self.client, some_cluster(self.cluster))
+        if self.cluster is None:
+            return Target(self.client, reason=reason)
+        return BoundedTarget(self.client, self.cluster, reason=reason)
+
+    def source(self, terminal: Terminal) -> Source:
+        """As it is now. Raises MigrationError."""
+        options = self.plan.source.options
+        match self.plan.source.kind:
+            case kind if kind == HERE_KIND:
+                return HereSource(self.client, takes=self.plan.selection.takes)
+            case kind if kind == FOLDERS_KIND:
+                return FolderSource([Path(each) for each in options["folders"]], note=terminal.note)
+            case kind if kind == CLUSTER_KIND:
+                return ClusterSource(
+                    some_cluster(self.cluster), with_metadata=options["with_metadata"]
+                )
+            case kind:
+                raise MigrationError(f"the plan is of {kind}, not of Kafka")
+
+    def run(
+        self, journal: Journal, options: RunOptions, limit: RateLimit, *, reason: str, force: bool
+    ) -> Iterator[GroupOutcome]:
+        """What becomes of each group, here or at the cluster. Raises MigrationError."""
+        if self.plan.source.kind == HERE_KIND:
+            back = BackOptions(
+                execute=options.execute, overwrite=bool(options.overwrite), step=Step.RUN
+            )
+            cluster = some_cluster(self.cluster)
+            return write_back(self.plan, journal, cluster, moves_there, back, limit)
+        options = attrs.evolve(
+            options,
+            check_bounds=self.cluster is not None,
+            objection=_none if force else self._objection(),
+        )
+        target = self.target(steps.reason_of(self.plan, reason))
+        return run(self.plan, journal, target, options, limit)
+
+    def _objection(self) -> Callable[[PlannedGroup], str]:
+        """Why a group is not to be moved now."""
+        if self.plan.source.kind == CLUSTER_KIND:
+            return objection_of(some_cluster(self.cluster))
+        return objection_by_plan
+
+
+def _none(_planned: PlannedGroup) -> str:
+    return ""

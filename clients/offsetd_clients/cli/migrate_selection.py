@@ -1,0 +1,64 @@
+"""Which groups and topics a plan takes, and under what names: options of every plan."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from offsetd_clients.cli.option_groups import with_options
+from offsetd_clients.cli.user_files import read_file
+from offsetd_clients.migration.selection import BadSelection, Selection, parse_renames
+
+
+def _repeatable(name: str, metavar: str, text: str) -> Any:
+    return Annotated[list[str] | None, typer.Option(name, metavar=metavar, help=text)]
+
+
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "include": (_repeatable("--include", "REGEX", "Only groups that match; repeatable."), None),
+    "exclude": (_repeatable("--exclude", "REGEX", "No groups that match; repeatable."), None),
+    "include_topic": (
+        _repeatable("--include-topic", "REGEX", "Only topics that match; repeatable."),
+        None,
+    ),
+    "exclude_topic": (
+        _repeatable("--exclude-topic", "REGEX", "No topics that match; repeatable."),
+        None,
+    ),
+    "rename": (_repeatable("--rename", "OLD=NEW", "A group's id here; repeatable."), None),
+    "renames": (
+        Annotated[
+            Path | None,
+            typer.Option(
+                "--renames", metavar="FILE", exists=True, dir_okay=False, help="Lines of OLD=NEW."
+            ),
+        ],
+        None,
+    ),
+}
+
+
+def _selection(
+    *,
+    include: list[str] | None,
+    exclude: list[str] | None,
+    include_topic: list[str] | None,
+    exclude_topic: list[str] | None,
+    rename: list[str] | None,
+    renames: Path | None,
+) -> Selection:
+    try:
+        lines = read_file(renames).decode().splitlines() if renames else []
+        return Selection(
+            include=tuple(include or ()),
+            exclude=tuple(exclude or ()),
+            include_topics=tuple(include_topic or ()),
+            exclude_topics=tuple(exclude_topic or ()),
+            renames=parse_renames([*(line for line in lines if line.strip()), *(rename or ())]),
+        )
+    except (BadSelection, OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+with_selection = with_options("selection", _selection, _OPTIONS)
+"""Gives a command the options that make up its argument `selection`."""

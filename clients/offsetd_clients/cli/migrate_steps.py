@@ -1,0 +1,336 @@
+"""The steps of every migration as commands print them: rows on stdout, all else on stderr."""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from os import getpid
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from offsetd_clients import OffsetdError
+from offsetd_clients.cli.connection import explain
+from offsetd_clients.cli.dry_runs import told_dry_run
+from offsetd_clients.cli.terminal import (
+    EXIT_FAILED,
+    EXIT_PARTLY,
+    Row,
+    Terminal,
+)
+from offsetd_clients.migration.differences import Difference, State
+from offsetd_clients.migration.journal import Journal
+from offsetd_clients.migration.outcomes import GroupOutcome, MigrationStopped, Outcome
+from offsetd_clients.migration.plan_file import (
+    Plan,
+    PlanSummary,
+    planned_groups,
+    write_plan,
+)
+from offsetd_clients.migration.run import RunOptions, refusal
+from offsetd_clients.migration.selection import Selection
+from offsetd_clients.migration.target import Target, time_of
+from offsetd_clients.migration.values import (
+    MigrationError,
+    PlannedGroup,
+    Problem,
+    Source,
+)
+from offsetd_clients.migration.verify import compared
+
+PLAN_COLUMNS = ("source_group", "group", "offsets", "owners", "last_commit_time", "problems")
+DIFF_COLUMNS = (
+    "group",
+    "topic",
+    "partition",
+    "offset",
+    "stored",
+    "state",
+    "commit_time",
+    "stored_commit_time",
+    "place",
+)
+OUTCOME_COLUMNS = ("group", "source_group", "outcome", "offsets", "problem")
+_PROBLEMS_LISTED_MAX = 20
+
+PlanArgument = Annotated[
+    Path, typer.Argument(metavar="PLAN", dir_okay=False, help="The plan's file.")
+]
+PlanFileOption = Annotated[
+    Path | None,
+    typer.Option("--file", dir_okay=False, metavar="FILE", help="Where the plan goes."),
+]
+ExecuteOption = Annotated[
+    bool, typer.Option("--execute", help="Do it; else it is only shown what would be done.")
+]
+PartialOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-partial", help="Also groups with problems: what was found of them is moved."
+    ),
+]
+BoundsOption = Annotated[
+    bool,
+    typer.Option(
+        "--check-bounds",
+        help="An offset that its partition has not is an error, as the Kafka cluster says that the "
+        "server knows (kafka.bootstrap.servers).",
+    ),
+]
+
+
+@contextmanager
+def told(terminal: Terminal, address: str) -> Iterator[None]:
+    """What ends a step is one line."""
+    try:
+        yield
+    except MigrationError as error:
+        terminal.fail(_with_cause(error, address), EXIT_FAILED)
+    except OSError as error:
+        terminal.fail(str(error), EXIT_FAILED)
+
+
+def holder() -> str:
+    """Who we are, for others who wait for us."""
+    return f"offsetd migrate on {socket.gethostname()}, process {getpid()}"
+
+
+def reason_of(plan: Plan, reason: str) -> str:
+    """What the audit log says, unless told otherwise."""
+    return reason or f"migration by plan {plan.plan_id}"
+
+
+def plan_step(terminal: Terminal, source: Source, selection: Selection, file: Path | None) -> None:
+    """Prints what a source has, and writes it to a file, if one is named.
+
+    Exits with 3 if some of it cannot be moved, with 1 if nothing can.
+    """
+    rows: list[Row] = []
+    problems: list[Problem] = []
+    movable = 0
+
+    def see(found: PlannedGroup | Problem) -> None:
+        nonlocal movable
+        rows.append(_problem_row(found) if isinstance(found, Problem) else _plan_row(found))
+        problems.extend([found] if isinstance(found, Problem) else found.problems)
+        if isinstance(found, PlannedGroup) and not found.problems:
+            movable += 1
+        report(len(rows), 0, "" if isinstance(found, Problem) else found.group_id)
+
+    with terminal.progress("reading") as report:
+        if file is None:
+            for found in planned_groups(source, selection):
+                see(found)
+        else:
+            now_ms = round(time.time() * 1000)
+            summary = write_plan(file, source, selection, created_ms=now_ms, seen=see)
+    terminal.rows(PLAN_COLUMNS, rows)
+    if file is not None:
+        terminal.note(f"{file}: {_summary_text(summary)}")
+    _report_problems(terminal, problems, is_some_good=movable > 0)
+
+
+def diff_step(
+    terminal: Terminal,
+    plan: Plan,
+    target: Target,
+    source: Source | None = None,
+    *,
+    check_bounds: bool = False,
+    show_equal: bool = False,
+) -> None:
+    """Prints how what is stored here stands to a plan, or to its source as it is now.
+
+    Exits with 3 if a run would refuse some groups, with 1 if it would refuse all.
+    """
+    counts = dict.fromkeys(State, 0)
+    options = RunOptions(check_bounds=check_bounds)
+    refused: list[str] = []
+    groups = 0
+
+    def rows() -> Iterator[Row]:
+        nonlocal groups
+        for group, found, _ in compared(plan, target, source, check_bounds=check_bounds):
+            groups += 1
+            report(groups, plan.summary.group_count, group.group_id)
+            problem = refusal(group, found, options)
+            if problem:
+                refused.append(f"group {group.group_id}: {problem}")
+            for each in found:
+                counts[each.state] += 1
+                if show_equal or each.state is not State.EQUAL:
+                    yield difference_row(each)
+
+    with terminal.progress("comparing") as report:
+        drained(terminal, DIFF_COLUMNS, rows())
+    terminal.note(", ".join(f"{count} {state}" for state, count in counts.items() if count))
+    if refused:
+        _fail_listing(terminal, refused, "would be refused", is_partly=len(refused) < groups)
+
+
+def verify_step(
+    terminal: Terminal, plan: Plan, target: Target, source: Source | None, *, allow_ahead: bool
+) -> None:
+    """Prints what is not stored here as the source, or else the plan, has it. Then it exits with 1.
+
+    `allow_ahead`: a larger offset here is as it should be, once consumers have moved.
+    """
+    good = {State.EQUAL, State.AHEAD} if allow_ahead else {State.EQUAL}
+    offsets = wrong = groups = 0
+    problems: list[Problem] = []
+
+    def rows() -> Iterator[Row]:
+        nonlocal offsets, wrong, groups
+        for group, found, now in compared(plan, target, source):
+            groups += 1
+            offsets += len(found)
+            problems.extend(now)
+            report(groups, plan.summary.group_count, group.group_id)
+            for each in found:
+                if each.state not in good:
+                    wrong += 1
+                    yield difference_row(each)
+
+    with terminal.progress("verifying") as report:
+        drained(terminal, DIFF_COLUMNS, rows())
+    terminal.note(f"{groups} groups, {offsets} offsets: {wrong} differ")
+    _list_problems(terminal, problems)
+    if wrong or problems:
+        terminal.fail(f"{wrong} offsets differ, {len(problems)} problems", EXIT_FAILED)
+
+
+def outcome_step(
+    terminal: Terminal,
+    title: str,
+    outcomes: Iterator[GroupOutcome],
+    total: int,
+    *,
+    execute: bool,
+    address: str,
+) -> None:
+    """Prints what became of each group. Exits with 3 if only some were done, with 1 if none."""
+    counts: dict[Outcome, int] = {}
+    refused: list[str] = []
+    stopped: list[MigrationError] = []
+
+    def rows() -> Iterator[Row]:
+        try:
+            for done, each in enumerate(outcomes, 1):
+                counts[each.outcome] = counts.get(each.outcome, 0) + 1
+                if each.outcome is Outcome.REFUSED:
+                    refused.append(f"group {each.group_id}: {each.problem}")
+                report(done, total, each.group_id)
+                yield outcome_row(each)
+        except MigrationError as error:
+            stopped.append(error)
+
+    with terminal.progress(title) as report:
+        drained(terminal, OUTCOME_COLUMNS, rows())
+    terminal.note(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
+    if not execute:
+        told_dry_run(terminal)
+    is_partly = len(refused) < sum(counts.values())
+    if stopped:
+        code = EXIT_PARTLY if is_partly and execute else EXIT_FAILED
+        terminal.fail(f"stopped {_with_cause(stopped[0], address)}; run it again to go on", code)
+    if refused:
+        _fail_listing(terminal, refused, "refused", is_partly=is_partly)
+
+
+def entered(
+    stack: ExitStack, terminal: Terminal, plan_file: Path, address: str
+) -> tuple[Plan, Journal]:
+    """A plan and its journal, which nobody else has meanwhile; what ends the step is told."""
+    stack.enter_context(told(terminal, address))
+    plan = Plan.open(plan_file)
+    return plan, stack.enter_context(Journal.open(plan_file, plan.plan_id))
+
+
+def drained(terminal: Terminal, columns: tuple[str, ...], rows: Iterator[Row]) -> None:
+    """Prints rows. What makes them is gone through to its end, also when nobody reads any more."""
+    terminal.rows(columns, rows)
+    for _ in rows:
+        pass
+
+
+def difference_row(difference: Difference) -> Row:
+    """One partition's."""
+    found, stored = difference.found, difference.stored
+    return {
+        "group": difference.group_id,
+        "topic": found.topic,
+        "partition": found.partition,
+        "offset": found.offset,
+        "stored": None if stored is None else stored.offset,
+        "state": str(difference.state),
+        "commit_time": time_of(found.commit_time_ms),
+        "stored_commit_time": None if stored is None else stored.commit_time,
+        "place": found.place or None,
+    }
+
+
+def outcome_row(outcome: GroupOutcome) -> Row:
+    """One group's."""
+    return {
+        "group": outcome.group_id,
+        "source_group": outcome.source_group_id,
+        "outcome": str(outcome.outcome),
+        "offsets": outcome.offset_count,
+        "problem": outcome.problem or None,
+    }
+
+
+def _plan_row(group: PlannedGroup) -> Row:
+    return {
+        "source_group": group.source_group_id,
+        "group": group.group_id,
+        "offsets": len(group.offsets),
+        "owners": None if group.owners is None else len(group.owners),
+        "last_commit_time": time_of(group.last_commit_time_ms),
+        "problems": len(group.problems),
+    }
+
+
+def _problem_row(problem: Problem) -> Row:
+    row: dict[str, Any] = {"source_group": problem.group_id, "offsets": 0, "problems": 1}
+    return row
+
+
+def _summary_text(summary: PlanSummary) -> str:
+    return (
+        f"{summary.group_count} groups, {summary.offset_count} offsets, "
+        f"{summary.problem_count} problems"
+    )
+
+
+def _report_problems(terminal: Terminal, problems: list[Problem], *, is_some_good: bool) -> None:
+    _list_problems(terminal, problems)
+    if problems:
+        code = EXIT_PARTLY if is_some_good else EXIT_FAILED
+        terminal.fail(f"{len(problems)} problems: their groups are not moved", code)
+
+
+def _list_problems(terminal: Terminal, problems: list[Problem]) -> None:
+    for problem in problems[:_PROBLEMS_LISTED_MAX]:
+        terminal.note(str(problem))
+    if len(problems) > _PROBLEMS_LISTED_MAX:
+        terminal.note(f"… and {len(problems) - _PROBLEMS_LISTED_MAX} more")
+
+
+def _fail_listing(terminal: Terminal, lines: list[str], what: str, *, is_partly: bool) -> None:
+    for line in lines[:_PROBLEMS_LISTED_MAX]:
+        terminal.note(line)
+    if len(lines) > _PROBLEMS_LISTED_MAX:
+        terminal.note(f"… and {len(lines) - _PROBLEMS_LISTED_MAX} more")
+    code = EXIT_PARTLY if is_partly else EXIT_FAILED
+    terminal.fail(f"{len(lines)} groups {what}", code)
+
+
+def _with_cause(error: MigrationError, address: str) -> str:
+    cause = error.__cause__
+    if isinstance(error, MigrationStopped) and isinstance(cause, OffsetdError):
+        return f"{error}: {explain(cause, address)}"
+    if isinstance(error, MigrationStopped) and cause is not None:
+        return f"{error}: {type(cause).__name__}: {cause}"
+    return str(error)

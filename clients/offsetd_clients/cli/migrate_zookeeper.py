@@ -1,0 +1,382 @@
+"""`offsetd migrate zookeeper plan|diff|run|verify|undo|export`.
+
+`migrate_zookeeper_move` has the steps that write to ZooKeeper, or watch it.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from offsetd_clients.cli import migrate_steps as steps
+from offsetd_clients.cli import migrate_zookeeper_move
+from offsetd_clients.cli.connection import (
+    ADDRESS_DEFAULT,
+    TIMEOUT_S_DEFAULT,
+    AddressOption,
+    TimeoutOption,
+    connected,
+)
+from offsetd_clients.cli.durations import parse_retention
+from offsetd_clients.cli.migrate_selection import with_selection
+from offsetd_clients.cli.option_groups import with_options
+from offsetd_clients.cli.options import ReasonOption
+from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Terminal
+from offsetd_clients.cli.user_files import write_file
+from offsetd_clients.cli.zookeeper_options import (
+    LayoutChoice,
+    ZooKeeperChoice,
+    with_layout,
+    with_zookeeper,
+)
+from offsetd_clients.migration.differences import State
+from offsetd_clients.migration.plan_file import Plan
+from offsetd_clients.migration.rates import RateLimit
+from offsetd_clients.migration.run import RunOptions, run
+from offsetd_clients.migration.selection import Selection
+from offsetd_clients.migration.target import Target
+from offsetd_clients.migration.undo import undo
+from offsetd_clients.migration.values import Source
+from offsetd_clients.migration.zookeeper.connection import Marks
+from offsetd_clients.migration.zookeeper.offset_file import KIND as FILE_KIND
+from offsetd_clients.migration.zookeeper.offset_file import OffsetFile, lines_of
+from offsetd_clients.migration.zookeeper.source import ZooKeeperSource
+from offsetd_clients.migration.zookeeper.tree import KazooTree
+
+_AS_IS = "as-is"
+
+
+def register(migrate: typer.Typer, terminal: Terminal) -> None:
+    """Adds `zookeeper` with its subcommands to `migrate`."""
+    app = typer.Typer(
+        help="Move off offsets that live in ZooKeeper, step by step.", no_args_is_help=True
+    )
+    _register_plan(app, terminal)
+    _register_diff(app, terminal)
+    _register_run(app, terminal)
+    migrate_zookeeper_move.register(app, terminal)
+    _register_verify(app, terminal)
+    _register_undo(app, terminal)
+    _register_export(app, terminal)
+    migrate.add_typer(app, name="zookeeper")
+
+
+def _register_plan(app: typer.Typer, terminal: Terminal) -> None:
+    @app.command("plan")
+    @with_zookeeper
+    @with_layout
+    @with_selection
+    def plan(
+        *,
+        zookeeper: ZooKeeperChoice,
+        layout_choice: LayoutChoice,
+        selection: Selection,
+        file: steps.PlanFileOption = None,
+        from_file: Annotated[
+            Path | None,
+            typer.Option(
+                "--from-file",
+                exists=True,
+                dir_okay=False,
+                metavar="FILE",
+                help="A file of ExportZkOffsets, and no ZooKeeper.",
+            ),
+        ] = None,
+        again: Annotated[
+            bool, typer.Option("--again", help="Also groups that are marked as moved.")
+        ] = False,
+    ) -> None:
+        """Print the groups that ZooKeeper has, and write the plan of what is to be moved.
+
+        Nothing is changed. Exits with 3 if some groups have problems, which keep them from being
+        moved.
+
+        Examples:
+            offsetd migrate zookeeper plan --hosts zk1:2181/kafka --file plan.jsonl
+            offsetd migrate zookeeper plan --hosts zk1:2181 --layout storm --root /kafkastorm
+            offsetd migrate zookeeper plan --from-file exported --file plan.jsonl
+        """
+        with steps.told(terminal, ""), ExitStack() as stack:
+            source: Source
+            if from_file is not None:
+                source = OffsetFile(path=from_file)
+            else:
+                source = _source(stack, zookeeper, layout_choice, selection, again=again)
+            steps.plan_step(terminal, source, selection, file)
+
+
+def _source(
+    stack: ExitStack,
+    choice: ZooKeeperChoice,
+    layout: LayoutChoice,
+    selection: Selection,
+    *,
+    again: bool,
+) -> ZooKeeperSource:
+    zookeeper = choice.zookeeper()
+    client = stack.enter_context(zookeeper.connected(read_only=True))
+    tree = KazooTree(client, wait_s=zookeeper.timeout_s)
+    marks = Marks(layout=layout.name, layout_root=layout.options.root, state_root=choice.state_root)
+    return ZooKeeperSource.of(
+        tree,
+        zookeeper.hosts,
+        layout.name,
+        layout.options,
+        marks=None if again else marks,
+        takes=selection.takes,
+    )
+
+
+def _register_diff(app: typer.Typer, terminal: Terminal) -> None:
+    @app.command("diff")
+    @with_zookeeper
+    def diff(
+        plan_file: steps.PlanArgument,
+        *,
+        zookeeper: ZooKeeperChoice,
+        now: Annotated[
+            bool, typer.Option("--now", help="ZooKeeper as it is now, not as the plan has it.")
+        ] = False,
+        all_: Annotated[bool, typer.Option("--all", help="Also what is equal.")] = False,
+        check_bounds: steps.BoundsOption = False,
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Print how what is stored here stands to a plan: missing, ahead, behind, conflict.
+
+        Exits with 3 if a run would refuse some groups.
+
+        Examples:
+            offsetd migrate zookeeper diff plan.jsonl --hosts zk1:2181/kafka
+        """
+        with steps.told(terminal, address), ExitStack() as stack:
+            plan = Plan.open(plan_file)
+            client = stack.enter_context(connected(address, timeout, terminal))
+            source = _source_now(stack, zookeeper, plan) if now else None
+            steps.diff_step(
+                terminal,
+                plan,
+                Target(client),
+                source,
+                check_bounds=check_bounds,
+                show_equal=all_,
+            )
+
+
+def _source_now(stack: ExitStack, zookeeper: ZooKeeperChoice, plan: Plan) -> Source:
+    if plan.source.kind == FILE_KIND:
+        return OffsetFile(path=Path(plan.source.address))
+    return stack.enter_context(zookeeper.source(plan))
+
+
+def _register_run(app: typer.Typer, terminal: Terminal) -> None:
+    @app.command("run")
+    @with_zookeeper
+    @with_run_options
+    def run_(
+        plan_file: steps.PlanArgument,
+        *,
+        zookeeper: ZooKeeperChoice,
+        options: RunOptions,
+        rate: RateOption = None,
+        reason: ReasonOption = "",
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Store what a plan has here: each group in one batch, or not at all.
+
+        Only where nothing else is stored, unless --overwrite says so. Killed, and run again, it
+        goes on where it was. Exits with 3 if some groups were refused.
+
+        Examples:
+            offsetd migrate zookeeper run plan.jsonl
+            offsetd migrate zookeeper run plan.jsonl --execute --reason "off ZooKeeper"
+        """
+        with ExitStack() as stack:
+            plan, journal = steps.entered(stack, terminal, plan_file, address)
+            stack.enter_context(zookeeper.locked_if_any(plan))
+            client = stack.enter_context(connected(address, timeout, terminal))
+            target = Target(client, reason=steps.reason_of(plan, reason))
+            outcomes = run(plan, journal, target, options, RateLimit(rate))
+            steps.outcome_step(
+                *(terminal, "moving", outcomes, plan.summary.group_count),
+                execute=options.execute,
+                address=address,
+            )
+
+
+def _run_options(
+    *,
+    execute: bool,
+    overwrite: list[State] | None,
+    allow_partial: bool,
+    check_bounds: bool,
+    retention: str,
+) -> RunOptions:
+    try:
+        parsed = None if retention == _AS_IS else parse_retention(retention)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return RunOptions(
+        execute=execute,
+        overwrite=frozenset(overwrite or ()),
+        allow_partial=allow_partial,
+        check_bounds=check_bounds,
+        sets_retention=retention != _AS_IS,
+        retention=parsed,
+    )
+
+
+with_run_options = with_options(
+    "options",
+    _run_options,
+    {
+        "execute": (steps.ExecuteOption, False),
+        "overwrite": (
+            Annotated[
+                list[State] | None,
+                typer.Option(
+                    metavar="STATE",
+                    help="Replace what stands here: behind, ahead, conflict; repeatable.",
+                ),
+            ],
+            None,
+        ),
+        "allow_partial": (steps.PartialOption, False),
+        "check_bounds": (steps.BoundsOption, False),
+        "retention": (
+            Annotated[
+                str,
+                typer.Option(
+                    metavar="TIME",
+                    help="How long the groups' offsets are kept here: as in 90d, never, default "
+                    "for as long as the server says, or as-is. ZooKeeper never forgot.",
+                ),
+            ],
+            "never",
+        ),
+    },
+)
+RateOption = Annotated[
+    float | None,
+    typer.Option("--rate", min=1, metavar="N", help="Offsets a second, at most."),
+]
+
+
+def _register_verify(app: typer.Typer, terminal: Terminal) -> None:
+    @app.command("verify")
+    @with_zookeeper
+    def verify(
+        plan_file: steps.PlanArgument,
+        *,
+        zookeeper: ZooKeeperChoice,
+        as_planned: Annotated[
+            bool, typer.Option("--as-planned", help="The plan, not ZooKeeper as it is now.")
+        ] = False,
+        allow_ahead: Annotated[
+            bool, typer.Option("--allow-ahead", help="Consumers that have moved may be further.")
+        ] = False,
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Check that what ZooKeeper has of a plan's groups is stored here. Exits with 1 if not.
+
+        Examples:
+            offsetd migrate zookeeper verify plan.jsonl --hosts zk1:2181/kafka
+        """
+        with steps.told(terminal, address), ExitStack() as stack:
+            plan = Plan.open(plan_file)
+            client = stack.enter_context(connected(address, timeout, terminal))
+            source = None if as_planned else _source_now(stack, zookeeper, plan)
+            steps.verify_step(terminal, plan, Target(client), source, allow_ahead=allow_ahead)
+
+
+def _register_undo(app: typer.Typer, terminal: Terminal) -> None:
+    @app.command("undo")
+    @with_zookeeper
+    def undo_(
+        plan_file: steps.PlanArgument,
+        *,
+        zookeeper: ZooKeeperChoice,
+        execute: steps.ExecuteOption = False,
+        reason: ReasonOption = "",
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Take back here what a run has stored, as far as nobody wrote to it since.
+
+        What was there before is there again; groups that were not there go.
+
+        Examples:
+            offsetd migrate zookeeper undo plan.jsonl --hosts zk1:2181/kafka --execute
+        """
+        with ExitStack() as stack:
+            plan, journal = steps.entered(stack, terminal, plan_file, address)
+            stack.enter_context(zookeeper.locked_if_any(plan))
+            client = stack.enter_context(connected(address, timeout, terminal))
+            target = Target(client, reason=steps.reason_of(plan, reason))
+            steps.outcome_step(
+                terminal,
+                "taking back",
+                undo(plan, journal, target, execute=execute),
+                plan.summary.group_count,
+                execute=execute,
+                address=address,
+            )
+
+
+def _register_export(app: typer.Typer, terminal: Terminal) -> None:
+    @app.command("export")
+    def export(
+        plan_file: steps.PlanArgument,
+        *,
+        file: Annotated[
+            Path | None,
+            typer.Option("--file", dir_okay=False, metavar="FILE", help="Else it is printed."),
+        ] = None,
+        here: Annotated[
+            bool, typer.Option("--here", help="What is stored here, not what the plan has.")
+        ] = False,
+        root: Annotated[
+            str, typer.Option(metavar="PATH", help="Of the paths in the file.")
+        ] = "/consumers",
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Write the plan's groups as a file for Kafka's ImportZkOffsets.
+
+        Exits with 3 if a name fits no znode's path: all others are in the file.
+
+        Examples:
+            offsetd migrate zookeeper export plan.jsonl --file offsets.txt
+        """
+        problems: list[str] = []
+        with steps.told(terminal, address), ExitStack() as stack:
+            plan = Plan.open(plan_file)
+            target = None
+            if here:
+                target = Target(stack.enter_context(connected(address, timeout, terminal)))
+            lines = _export_lines(plan, target, root, problems)
+            if file is None:
+                terminal.lines(line.removesuffix("\n") for line in lines)
+            else:
+                write_file(file, (line.encode() for line in lines))
+        if problems:
+            is_partly = len(problems) < plan.summary.group_count
+            terminal.fail("\n".join(problems), EXIT_PARTLY if is_partly else EXIT_FAILED)
+
+
+def _export_lines(
+    plan: Plan, target: Target | None, root: str, problems: list[str]
+) -> Iterator[str]:
+    for group in plan.groups():
+        offsets = [(each.topic, each.partition, each.offset) for each in group.offsets]
+        if target is not None:
+            stored = target.stored([group.group_id])[group.group_id]
+            offsets = [(at.topic, at.partition, each.offset) for at, each in stored.items()]
+        try:
+            yield from list(lines_of(group.source_group_id, offsets, root=root))
+        except ValueError as error:
+            problems.append(f"group {group.source_group_id}: {error}")

@@ -1,0 +1,258 @@
+"""Which ZooKeeper, and how its offsets are laid out: options that several commands have alike."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import attrs
+import typer
+from kazoo.client import KazooClient
+
+from offsetd_clients.cli.migrate_steps import holder
+from offsetd_clients.cli.option_groups import with_options
+from offsetd_clients.migration.plan_file import Plan
+from offsetd_clients.migration.values import MigrationError
+from offsetd_clients.migration.zookeeper.connection import (
+    STATE_ROOT_DEFAULT,
+    TIMEOUT_S_DEFAULT,
+    HeldLock,
+    Marks,
+    ZooKeeper,
+    migrator_lock,
+)
+from offsetd_clients.migration.zookeeper.layouts import LAYOUTS, layout_of
+from offsetd_clients.migration.zookeeper.layouts.layout import Layout, LayoutOptions
+from offsetd_clients.migration.zookeeper.source import (
+    KIND,
+    ZooKeeperSource,
+    marks_of,
+    options_of,
+)
+from offsetd_clients.migration.zookeeper.tree import KazooTree
+
+# A killed migrator's lock goes with its session.
+_LOCK_WAIT_SESSIONS = 2.0
+
+
+@attrs.frozen(kw_only=True)
+class ZooKeeperChoice:
+    """What the options say. Without `hosts` it is the plan's."""
+
+    hosts: str | None
+    auth: tuple[tuple[str, str], ...]
+    ca_file: Path | None
+    certificate_file: Path | None
+    key_file: Path | None
+    is_tls: bool
+    session_timeout_s: float
+    state_root: str
+
+    def zookeeper(self, plan: Plan | None = None) -> ZooKeeper:
+        """Raises MigrationError if nothing says where it is."""
+        hosts = self.hosts or (plan.source.address if plan and plan.source.kind == KIND else None)
+        if hosts is None:
+            raise MigrationError("say which ZooKeeper: --hosts HOST:PORT[/CHROOT]")
+        return ZooKeeper(
+            hosts=hosts,
+            timeout_s=self.session_timeout_s,
+            auth=self.auth,
+            is_tls=self.is_tls or self.ca_file is not None,
+            ca_file=_text(self.ca_file),
+            certificate_file=_text(self.certificate_file),
+            key_file=_text(self.key_file),
+        )
+
+    @contextmanager
+    def locked(self, plan: Plan) -> Iterator["Session"]:
+        """A session in which nobody else moves offsets. Raises LockHeld, SourceFailed."""
+        with self.zookeeper(plan).connected() as client:
+            wait_s = self.session_timeout_s * _LOCK_WAIT_SESSIONS
+            with migrator_lock(client, holder(), root=self.state_root, wait_s=wait_s) as lock:
+                layout_name, options = options_of(plan.source)
+                yield Session(
+                    client=client,
+                    lock=lock,
+                    layout=layout_of(layout_name, options),
+                    marks=marks_of(plan.source, self.state_root),
+                )
+
+    @contextmanager
+    def locked_if_any(self, plan: Plan) -> Iterator[None]:
+        """The same, where the plan was made of a ZooKeeper, and not of a file."""
+        if plan.source.kind != KIND:
+            yield
+            return
+        with self.locked(plan):
+            yield
+
+    @contextmanager
+    def source(self, plan: Plan) -> Iterator[ZooKeeperSource]:
+        """The plan's source as it is now. Raises SourceFailed."""
+        layout_name, options = options_of(plan.source)
+        zookeeper = self.zookeeper(plan)
+        with zookeeper.connected(read_only=True) as client:
+            tree = KazooTree(client, wait_s=zookeeper.timeout_s)
+            yield ZooKeeperSource.of(tree, zookeeper.hosts, layout_name, options)
+
+
+@attrs.frozen(kw_only=True)
+class Session:
+    """A ZooKeeper that we have the lock of, and where a plan's groups are in it."""
+
+    client: KazooClient
+    lock: HeldLock
+    layout: Layout
+    marks: Marks
+
+
+def _credential(text: str) -> tuple[str, str]:
+    scheme, colon, credential = text.partition(":")
+    if not (scheme and colon):
+        raise typer.BadParameter("--auth takes SCHEME:CREDENTIAL, as digest:user:password")
+    return scheme, credential
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _checked_timeout(value: float) -> float:
+    if not 0.1 <= value <= 600:
+        raise typer.BadParameter(f"{value} is not from 0.1 to 600.")
+    return value
+
+
+def _zookeeper(
+    *,
+    hosts: str | None,
+    auth: list[str] | None,
+    tls: bool,
+    ca: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    session_timeout: float,
+    state_root: str,
+) -> ZooKeeperChoice:
+    return ZooKeeperChoice(
+        hosts=hosts,
+        auth=tuple(map(_credential, auth or ())),
+        ca_file=ca,
+        certificate_file=certificate,
+        key_file=key,
+        is_tls=tls,
+        session_timeout_s=session_timeout,
+        state_root=state_root,
+    )
+
+
+_ZOOKEEPER_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "hosts": (
+        Annotated[
+            str | None,
+            typer.Option(
+                "--hosts",
+                envvar="OFFSETD_ZOOKEEPER",
+                metavar="HOST:PORT,…[/CHROOT]",
+                help="The ZooKeeper; else that of the plan.",
+            ),
+        ],
+        None,
+    ),
+    "auth": (
+        Annotated[
+            list[str] | None,
+            typer.Option(
+                "--auth",
+                envvar="OFFSETD_ZOOKEEPER_AUTH",
+                metavar="SCHEME:CREDENTIAL",
+                help="As digest:user:password; repeatable. Better in the environment.",
+            ),
+        ],
+        None,
+    ),
+    "tls": (Annotated[bool, typer.Option("--tls", help="Connect with TLS.")], False),
+    "ca": (
+        Annotated[
+            Path | None,
+            typer.Option("--ca", exists=True, dir_okay=False, help="Whom to trust; says --tls."),
+        ],
+        None,
+    ),
+    "certificate": (
+        Annotated[
+            Path | None,
+            typer.Option("--certificate", exists=True, dir_okay=False, help="Ours, for TLS."),
+        ],
+        None,
+    ),
+    "key": (
+        Annotated[Path | None, typer.Option("--key", exists=True, dir_okay=False, help="Its key.")],
+        None,
+    ),
+    "session_timeout": (
+        Annotated[
+            float,
+            typer.Option(
+                "--session-timeout",
+                metavar="SECONDS",
+                help="Of the session, and for each answer.",
+                callback=_checked_timeout,
+            ),
+        ],
+        TIMEOUT_S_DEFAULT,
+    ),
+    "state_root": (
+        Annotated[
+            str,
+            typer.Option(
+                "--state-root",
+                metavar="PATH",
+                help="Where the lock and the marks of moved groups are.",
+            ),
+        ],
+        STATE_ROOT_DEFAULT,
+    ),
+}
+
+
+def _text_option(metavar: str, text: str) -> tuple[Any, Any]:
+    return Annotated[str, typer.Option(metavar=metavar, help=text)], ""
+
+
+_LAYOUT_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "layout": (
+        Annotated[str, typer.Option(metavar="NAME", help=f"One of {', '.join(LAYOUTS)}.")],
+        "kafka08",
+    ),
+    "root": _text_option("PATH", "Where the layout begins, if not as usual."),
+    "topic": _text_option("TOPIC", "For layouts whose values name none."),
+    "group": _text_option("GROUP", "For a single znode of all partitions."),
+    "last_processed": (
+        Annotated[bool, typer.Option("--last-processed", help="Values are not the next offsets.")],
+        False,
+    ),
+    "path_pattern": _text_option(
+        "REGEX",
+        "Of the layout regex: whole paths, with (?P<group>…), (?P<topic>…) and (?P<partition>…).",
+    ),
+    "value_pattern": _text_option("REGEX", "Whole values, with (?P<offset>…)."),
+}
+
+
+@attrs.frozen
+class LayoutChoice:
+    """A layout by its name, and its options."""
+
+    name: str
+    options: LayoutOptions
+
+
+def _layout(*, layout: str, last_processed: bool, **options: str) -> LayoutChoice:
+    return LayoutChoice(layout, LayoutOptions(is_last=last_processed, **options))
+
+
+with_zookeeper = with_options("zookeeper", _zookeeper, _ZOOKEEPER_OPTIONS)
+"""Gives a command the options that make up its argument `zookeeper`."""
+with_layout = with_options("layout_choice", _layout, _LAYOUT_OPTIONS)
+"""The same for `layout_choice`."""

@@ -1,0 +1,21 @@
+"""Consumers that keep their data on Kafka and their offsets here. Needs the extra `kafka`."""
+
+from offsetd_clients.kafka.consumer import KafkaConsumer
+from offsetd_clients.kafka.resets import (
+    ConsumerMisconfigured,
+    OutOfRangeRule,
+    PositionGone,
+    PositionReset,
+    Why,
+)
+from offsetd_clients.kafka.source import TopicMissing
+
+__all__ = [
+    "ConsumerMisconfigured",
+    "KafkaConsumer",
+    "OutOfRangeRule",
+    "PositionGone",
+    "PositionReset",
+    "TopicMissing",
+    "Why",
+]

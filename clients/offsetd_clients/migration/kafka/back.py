@@ -1,0 +1,228 @@
+"""Offsets that go to a Kafka cluster: back to where a plan found them, or there for the first time.
+
+Kafka compares nothing and takes offsets one by one, so each group is read before it is written to,
+and again afterwards. Killed at any point and run again, it ends in the same state: what is there
+already is not written again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from offsetd_clients import Bounds, OffsetdError, OffsetToCommit, TopicPartition
+from offsetd_clients.migration.journal import Journal, Step
+from offsetd_clients.migration.kafka.cluster import ClusterFailed, ClusterGroup, KafkaCluster
+from offsetd_clients.migration.kafka.targets import listed
+from offsetd_clients.migration.outcomes import GroupOutcome, MigrationStopped, Outcome, in_chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from offsetd_clients.migration.plan_file import Plan
+    from offsetd_clients.migration.rates import RateLimit
+    from offsetd_clients.migration.target import Target
+    from offsetd_clients.migration.values import PlannedGroup
+
+_OUTCOMES: Final = {
+    Step.ROLLBACK: (Outcome.WOULD_ROLL_BACK, Outcome.ROLLED_BACK),
+    Step.RUN: (Outcome.WOULD_MIGRATE, Outcome.MIGRATED),
+}
+
+
+@attrs.frozen(kw_only=True)
+class Move:
+    """What a group of the cluster is to have. `expected`: what else it may have until then.
+
+    `objection` says why it must not be, if it must not.
+    """
+
+    planned: PlannedGroup
+    group_id: str
+    wanted: Mapping[TopicPartition, OffsetToCommit]
+    expected: Mapping[TopicPartition, int]
+    objection: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class BackOptions:
+    """`overwrite`: also what the cluster has and the plan does not know of is replaced.
+
+    `step` is ROLLBACK, or RUN for groups that go to the cluster for the first time.
+    """
+
+    execute: bool = False
+    overwrite: bool = False
+    step: Step = Step.ROLLBACK
+
+
+def moves_back(
+    target: Target, *, force: bool = False
+) -> Callable[[Sequence[PlannedGroup]], list[Move]]:
+    """The cluster gets what is stored here by now, where it has what the plan found.
+
+    What is stored no more here stays as it is there. `force`: also while consumers are alive here.
+    """
+
+    def moves(groups: Sequence[PlannedGroup]) -> list[Move]:
+        try:
+            stored = target.stored(each.group_id for each in groups)
+            alive = ["" if force else _alive_here(target, each.group_id) for each in groups]
+        except OffsetdError as error:
+            raise MigrationStopped("the server does not say what is stored") from error
+        return [
+            Move(
+                planned=each,
+                group_id=each.source_group_id,
+                wanted={
+                    where: OffsetToCommit(
+                        found.offset, leader_epoch=found.leader_epoch, metadata=found.metadata
+                    )
+                    for where, found in stored[each.group_id].items()
+                },
+                expected={found.topic_partition: found.offset for found in each.offsets},
+                objection=objection,
+            )
+            for each, objection in zip(groups, alive, strict=True)
+        ]
+
+    return moves
+
+
+def moves_there(groups: Sequence[PlannedGroup]) -> list[Move]:
+    """The cluster gets what the plan has, where it has nothing yet."""
+    return [
+        Move(
+            planned=each,
+            group_id=each.group_id,
+            wanted={
+                found.topic_partition: OffsetToCommit(
+                    found.offset, leader_epoch=found.leader_epoch, metadata=found.metadata
+                )
+                for found in each.offsets
+            },
+            expected={},
+        )
+        for each in groups
+    ]
+
+
+def _alive_here(target: Target, group_id: str) -> str:
+    group = target.group(group_id)
+    if group is None:
+        return ""
+    if group.members:
+        names = [f"{each.client_id} at {each.client_host}" for each in group.members]
+        return f"it has members here: {listed(names)}"
+    if group.lease is not None and group.lease.expire_time is not None:
+        return f"{group.lease.holder} holds its lease here"
+    return ""
+
+
+def write_back(
+    plan: Plan,
+    journal: Journal,
+    cluster: KafkaCluster,
+    moves: Callable[[Sequence[PlannedGroup]], list[Move]],
+    options: BackOptions,
+    limit: RateLimit,
+) -> Iterator[GroupOutcome]:
+    """What became of each group. Raises MigrationStopped where nobody answers."""
+    for chunk in in_chunks(plan.groups()):
+        some = moves(chunk)
+        for move, group in zip(some, cluster.read([each.group_id for each in some]), strict=True):
+            yield _Writer(journal, cluster, options, limit).write(move, group)
+
+
+@attrs.frozen
+class _Writer:
+    """One group at a time."""
+
+    journal: Journal
+    cluster: KafkaCluster
+    options: BackOptions
+    limit: RateLimit
+
+    def write(self, move: Move, group: ClusterGroup) -> GroupOutcome:
+        there = {each.topic_partition: each.offset for each in group.offsets}
+        to_write = {
+            where: each for where, each in move.wanted.items() if there.get(where) != each.offset
+        }
+        problem = move.objection if to_write else ""
+        problem = problem or group.problem or self._refusal(move, group, there, to_write)
+        if problem:
+            return _outcome(move, Outcome.REFUSED, problem=problem)
+        if not to_write:
+            return _outcome(move, Outcome.ALREADY)
+        would, done = _OUTCOMES[self.options.step]
+        if not self.options.execute:
+            return _outcome(move, would, len(to_write))
+        self.limit.wait(len(to_write))
+        before = [[where.topic, where.partition, there.get(where)] for where in to_write]
+        entry = self.journal.begin(self.options.step, move.planned.group_id, {"before": before})
+        problem = self._written(move.group_id, to_write)
+        if problem:
+            return _outcome(move, Outcome.REFUSED, problem=problem)
+        self.journal.finish(entry, None)
+        return _outcome(move, done, len(to_write))
+
+    def _refusal(
+        self,
+        move: Move,
+        group: ClusterGroup,
+        there: Mapping[TopicPartition, int],
+        to_write: Mapping[TopicPartition, OffsetToCommit],
+    ) -> str:
+        """Why nothing of a group is written; empty: it may be."""
+        if not to_write:
+            return ""
+        if group.members:
+            return f"it has members at {self.cluster.address}: {listed(group.members)}"
+        moved_on = [
+            f"{where} is {there[where]} there, not {move.expected.get(where, 'absent')} as planned"
+            for where in to_write
+            if where in there and there[where] != move.expected.get(where)
+        ]
+        if moved_on and not self.options.overwrite:
+            return f"{len(moved_on)} offsets: {listed(moved_on)}"
+        bounds, gone = self.cluster.bounds(to_write)
+        outside = [f"{where} is not there" for where in sorted(gone)]
+        outside += [
+            f"{where} has no {to_write[where].offset}: it has {has.earliest} to {has.latest}"
+            for where, has in bounds.items()
+            if not _is_within(to_write[where].offset, has)
+        ]
+        return f"{len(outside)} offsets: {listed(outside)}" if outside else ""
+
+    def _written(self, group_id: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> str:
+        """Writes, and reads again; what is not there as it should be, or nothing."""
+        try:
+            self.cluster.set_offsets(group_id, offsets)
+            problem = ""
+        except ClusterFailed as error:
+            if error.is_unreachable:
+                raise MigrationStopped(f"at group {group_id!r}: it may be written in part") from (
+                    error
+                )
+            problem = str(error)
+        [group] = self.cluster.read([group_id])
+        there = {each.topic_partition: each.offset for each in group.offsets}
+        missing = [str(where) for where, each in offsets.items() if there.get(where) != each.offset]
+        if group.problem or not missing:
+            return group.problem or problem
+        return f"{len(missing)} of {len(offsets)} offsets are not written: {problem}"
+
+
+def _is_within(offset: int, bounds: Bounds) -> bool:
+    return (bounds.earliest or 0) <= offset and (bounds.latest is None or offset <= bounds.latest)
+
+
+def _outcome(move: Move, outcome: Outcome, count: int = 0, *, problem: str = "") -> GroupOutcome:
+    return GroupOutcome(
+        group_id=move.planned.group_id,
+        source_group_id=move.planned.source_group_id,
+        outcome=outcome,
+        offset_count=count,
+        problem=problem,
+    )

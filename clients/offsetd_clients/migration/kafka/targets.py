@@ -1,0 +1,113 @@
+"""Where offsets go, beside a Kafka cluster that knows more, or that they go to; and who minds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from offsetd_clients import Bounds, CommittedOffset, OffsetClient, TopicPartition
+from offsetd_clients.migration.differences import GONE
+from offsetd_clients.migration.kafka.cluster import ClusterFailed
+from offsetd_clients.migration.target import Stored, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from datetime import datetime
+
+    from offsetd_clients.migration.kafka.cluster import ClusterOffset, KafkaCluster
+    from offsetd_clients.migration.values import PlannedGroup
+
+_LISTED_MAX = 3
+
+
+class BoundedTarget(Target):
+    """offsetd as the target, where the cluster says what partitions have; `GONE`: it has none."""
+
+    def __init__(self, client: OffsetClient, cluster: KafkaCluster, *, reason: str = "") -> None:
+        super().__init__(client, reason=reason)
+        self._cluster = cluster
+
+    def bounds(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        """Raises ClusterFailed."""
+        return bounds_at(self._cluster, partitions)
+
+
+class ClusterTarget(Target):
+    """A cluster as the target, to compare with; nothing is written by it.
+
+    For want of revisions an offset stands for its own, and nobody knows when it was committed.
+    """
+
+    def __init__(self, client: OffsetClient, cluster: KafkaCluster) -> None:
+        super().__init__(client)
+        self._cluster = cluster
+
+    def stored(self, group_ids: Iterable[str]) -> dict[str, Stored]:
+        """Raises ClusterFailed, also where one of the groups cannot be read."""
+        stored: dict[str, Stored] = {}
+        for group in self._cluster.read(list(group_ids)):
+            if group.problem:
+                raise ClusterFailed(f"group {group.group_id}: {group.problem}")
+            stored[group.group_id] = {
+                each.topic_partition: _committed(each) for each in group.offsets
+            }
+        return stored
+
+    def bounds(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        """Raises ClusterFailed."""
+        return bounds_at(self._cluster, partitions)
+
+
+def bounds_at(
+    cluster: KafkaCluster, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, Bounds]:
+    """What partitions have; those that are not there have `GONE`. Raises ClusterFailed."""
+    bounds, gone = cluster.bounds(partitions)
+    return bounds | dict.fromkeys(gone, GONE)
+
+
+def objection_of(cluster: KafkaCluster) -> Callable[[PlannedGroup], str]:
+    """A group is not to be moved while it has members, or has moved on since the plan.
+
+    Raises ClusterFailed.
+    """
+
+    def objection(planned: PlannedGroup) -> str:
+        [group] = cluster.read([planned.source_group_id])
+        if group.problem:
+            return group.problem
+        if group.members:
+            return f"it has members: {listed(group.members)}"
+        now = {each.topic_partition: each.offset for each in group.offsets}
+        moved = [
+            f"{each.topic_partition} is {now.get(each.topic_partition, 'absent')} there by now"
+            for each in planned.offsets
+            if now.get(each.topic_partition) != each.offset
+        ]
+        return f"plan it again: {listed(moved)}" if moved else ""
+
+    return objection
+
+
+def objection_by_plan(planned: PlannedGroup) -> str:
+    """The same, where there is no cluster to ask: as the plan has it."""
+    if planned.owners is None:
+        return "whether it has members could not be read"
+    return f"it had {listed(planned.owners)}" if planned.owners else ""
+
+
+def listed(texts: Sequence[str]) -> str:
+    """The first few, for people."""
+    more = len(texts) - _LISTED_MAX
+    return "; ".join(texts[:_LISTED_MAX]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _committed(found: ClusterOffset) -> CommittedOffset:
+    return CommittedOffset(
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
+        metadata=found.metadata,
+        commit_time=cast("datetime", None),
+        expire_time=None,
+        revision=found.offset,
+        end_offset=None,
+    )

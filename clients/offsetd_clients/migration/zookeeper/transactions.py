@@ -1,0 +1,82 @@
+"""Several znodes written in one transaction, each only if it is what it was."""
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+
+_OPERATIONS_MAX = 2000  # Of one transaction: ZooKeeper takes a megabyte at once.
+
+
+class WriteRefused(Exception):
+    """A znode is not what it was: nothing of the transaction was done."""
+
+
+@attrs.frozen
+class Write:
+    """`version` None: a new znode. `value` None: the znode goes."""
+
+    path: str
+    version: int | None
+    value: bytes | None
+
+
+def transaction(
+    client: KazooClient, writes: Sequence[Write], *, checks: Mapping[str, int | None] | None = None
+) -> None:
+    """All or nothing; of more than some 2,000 operations those before the last are, part by part.
+
+    `checks` are versions that other znodes must have. Raises WriteRefused, KazooException.
+    """
+    checked = [(path, version) for path, version in (checks or {}).items() if version is not None]
+    while len(checked) + len(writes) > _OPERATIONS_MAX:
+        if checked:
+            _commit(client, (), checked[:_OPERATIONS_MAX])
+            checked = checked[_OPERATIONS_MAX:]
+        else:
+            _commit(client, writes[:_OPERATIONS_MAX], ())
+            writes = writes[_OPERATIONS_MAX:]
+    _commit(client, writes, checked)
+
+
+def _commit(
+    client: KazooClient, writes: Sequence[Write], checks: Sequence[tuple[str, int]]
+) -> None:
+    if not (writes or checks):
+        return
+    request = client.transaction()
+    paths = []
+    for path, version in checks:
+        request.check(path, version)
+        paths.append(path)
+    for write in writes:
+        if write.value is None:
+            request.delete(write.path, -1 if write.version is None else write.version)
+        elif write.version is None:
+            request.create(write.path, write.value)
+        else:
+            request.set_data(write.path, write.value, write.version)
+        paths.append(write.path)
+    results = request.commit()
+    for path, result in zip(paths, results, strict=True):
+        if isinstance(result, RolledBackError | RuntimeInconsistency):
+            continue
+        if isinstance(result, BadVersionError):
+            raise WriteRefused(f"{path} was written meanwhile")
+        if isinstance(result, NoNodeError):
+            raise WriteRefused(f"{path} is gone")
+        if isinstance(result, NodeExistsError):
+            raise WriteRefused(f"{path} is there by now")
+        if isinstance(result, NoAuthError):
+            raise WriteRefused(f"{path} may not be written by us")
+        if isinstance(result, KazooException):
+            raise result

@@ -1,0 +1,165 @@
+"""Znodes, read many at a time."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+import attrs
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+
+from offsetd_clients.migration.values import Problem, ProblemKind, SourceFailed
+
+Answer = TypeVar("Answer")
+Watch = Callable[[Any], None]
+
+_WINDOW = 1024  # Requests that are under way: a round trip's time is shared by so many.
+_TRIES = 5
+LOST = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError, SessionExpiredError)
+
+
+@attrs.frozen
+class Node:
+    """A znode as it was read: its bytes, and what its stat says."""
+
+    value: bytes
+    mtime_ms: int
+    mzxid: int
+    version: int
+
+
+class Tree(Protocol):
+    """What layouts read with. An answer is there for each path that was asked for."""
+
+    def children(self, paths: Iterable[str]) -> dict[str, list[str] | Problem]:
+        """Names, sorted; or why there are none: VANISHED, UNREADABLE. Raises SourceFailed."""
+
+    def nodes(self, paths: Iterable[str]) -> dict[str, Node | Problem]:
+        """The znodes themselves, or the same."""
+
+
+class KazooTree:
+    """A ZooKeeper's, from its chroot on. `watch` is called once for the next change of each path
+    that was read, and when the connection was lost.
+    """
+
+    def __init__(
+        self, client: KazooClient, *, wait_s: float = 30.0, watch: Watch | None = None
+    ) -> None:
+        self.client = client
+        self._wait_s = wait_s
+        self._watch = watch
+
+    def watched_by(self, watch: Watch) -> "KazooTree":
+        """The same tree, whose reads leave a watch."""
+        return KazooTree(self.client, wait_s=self._wait_s, watch=watch)
+
+    def children(self, paths: Iterable[str]) -> dict[str, list[str] | Problem]:
+        found = self._read(list(paths), self.client.get_children_async)
+        return {
+            path: answer if isinstance(answer, Problem) else sorted(answer)
+            for path, answer in found
+        }
+
+    def nodes(self, paths: Iterable[str]) -> dict[str, Node | Problem]:
+        found = self._read(list(paths), self.client.get_async)
+        return {
+            path: answer if isinstance(answer, Problem) else _node(*answer)
+            for path, answer in found
+        }
+
+    def _read(
+        self, paths: Sequence[str], ask: Callable[..., Any]
+    ) -> Iterator[tuple[str, Any | Problem]]:
+        for start in range(0, len(paths), _WINDOW):
+            yield from self._read_window(paths[start : start + _WINDOW], ask)
+
+    def _read_window(
+        self, paths: Sequence[str], ask: Callable[..., Any]
+    ) -> Iterator[tuple[str, Any | Problem]]:
+        """What a lost connection has left unanswered is asked again."""
+        for attempt in range(_TRIES):
+            left: list[str] = []
+            lost: Exception | None = None
+            asked = [(path, ask(path, watch=self._watch)) for path in paths]
+            # Answers come in order: to be woken by each would cost more than to read it.
+            if asked:
+                asked[-1][1].wait(self._wait_s)
+            for path, answer in asked:
+                try:
+                    yield path, answer.get(timeout=self._wait_s)
+                except NoNodeError:
+                    yield (
+                        path,
+                        Problem(
+                            kind=ProblemKind.VANISHED, where=path, detail="there is no such znode"
+                        ),
+                    )
+                except NoAuthError:
+                    yield (
+                        path,
+                        Problem(
+                            kind=ProblemKind.UNREADABLE,
+                            where=path,
+                            detail="its access list does not let us read it",
+                        ),
+                    )
+                except (*LOST, KazooTimeoutError) as error:
+                    left.append(path)
+                    lost = error
+                except KazooException as error:
+                    raise SourceFailed(f"{path}: {type(error).__name__}: {error}") from error
+            if lost is None:
+                return
+            if attempt == _TRIES - 1 or not self._is_back():
+                raise SourceFailed(
+                    f"ZooKeeper does not answer ({type(lost).__name__}): {len(left)} znodes were "
+                    f"not read, the first is {left[0]}"
+                ) from lost
+            paths = left
+
+    def _is_back(self) -> bool:
+        event = self.client.handler.event_object()
+        if self.client.connected:
+            return True
+
+        def note(_state: Any) -> None:
+            if self.client.connected:
+                event.set()
+
+        self.client.add_listener(note)
+        try:
+            event.wait(self._wait_s)
+        finally:
+            self.client.remove_listener(note)
+        return bool(self.client.connected)
+
+
+def _node(value: bytes | None, stat: Any) -> Node:
+    return Node(value or b"", stat.mtime, stat.mzxid, stat.version)
+
+
+def joined(*parts: str) -> str:
+    """A path of parts; a root `/` is none."""
+    return "/" + "/".join(part.strip("/") for part in parts if part.strip("/"))
+
+
+def is_absent(answer: object) -> bool:
+    """Whether there is nothing at a path."""
+    return isinstance(answer, Problem) and answer.kind is ProblemKind.VANISHED
+
+
+def listed(tree: Tree, path: str) -> list[str]:
+    """The children of a path that has to be there. Raises SourceFailed."""
+    answer = tree.children([path])[path]
+    if isinstance(answer, Problem):
+        raise SourceFailed(str(answer))
+    return answer

@@ -1,0 +1,85 @@
+"""How a client knows that it speaks with its server, and the server with whom."""
+
+import ipaddress
+import re
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import attrs
+import grpc
+
+from offsetd_clients.errors import insecure_token
+
+Token: TypeAlias = str | Callable[[], str]
+"""What is sent as `authorization: Bearer …` with each call; a function is asked for each."""
+
+_LOCAL_SCHEMES = ("unix:", "unix-abstract:", "vsock:")
+_SCHEME = re.compile(r"(dns|ipv4|ipv6):(//[^/]*/)?")
+
+
+def _check_pem(_: object, attribute: Any, value: bytes | None) -> None:
+    if value is not None and b"-----BEGIN " not in value:
+        raise ValueError(f"{attribute.name}: these {len(value)} bytes are no PEM")
+
+
+@attrs.frozen(kw_only=True)
+class TlsOptions:
+    """TLS, as PEM: `ca`, whom to trust (None: gRPC's own list of authorities).
+
+    `certificate` and `key`, both or none: who this client is, for servers that ask (mTLS).
+    `server_name`: the name in the server's certificate, where it is not the address's.
+    """
+
+    ca: bytes | None = attrs.field(default=None, validator=_check_pem)
+    certificate: bytes | None = attrs.field(default=None, validator=_check_pem)
+    key: bytes | None = attrs.field(default=None, validator=_check_pem, repr=False)
+    server_name: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise ValueError("a certificate and its key go together")
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """As gRPC has them."""
+        return grpc.ssl_channel_credentials(self.ca, self.key, self.certificate)
+
+    def channel_options(self) -> tuple[tuple[str, str], ...]:
+        """What else a channel is told."""
+        if self.server_name is None:
+            return ()
+        return (("grpc.ssl_target_name_override", self.server_name),)
+
+
+@attrs.frozen(kw_only=True)
+class Security:
+    """TLS or none, a token or none, and whether the token may go without TLS to other machines."""
+
+    tls: TlsOptions | None = None
+    token: Token | None = attrs.field(default=None, repr=False)
+    token_without_tls: bool = False
+
+    def check(self, address: str) -> None:
+        """Raises InsecureToken if anybody on the way to the address could read the token."""
+        is_open = self.tls is None and not self.token_without_tls and not is_loopback(address)
+        if self.token is not None and is_open:
+            raise insecure_token(address)
+
+    def metadata(self) -> tuple[tuple[str, str], ...] | None:
+        """What is sent with a call."""
+        if self.token is None:
+            return None
+        token = self.token if isinstance(self.token, str) else self.token()
+        return (("authorization", f"Bearer {token}"),)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether what is sent to an address stays on this machine."""
+    if address.startswith(_LOCAL_SCHEMES):
+        return True
+    host = _SCHEME.sub("", address, count=1).rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,171 @@
+"""Both clients with a real server: killed under them, behind TLS, and with the oldest libraries."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_server import EitherClient, outcome
+from offsetd_clients import (
+    AsyncOffsetClient,
+    OffsetClient,
+    RetryPolicy,
+    TlsOptions,
+    TopicPartition,
+    Unavailable,
+)
+from server_process import ServerProcess
+from tls_proxy import Authority, Identity, tls_proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+WAIT_S = 120
+WHERE = TopicPartition("orders", 0)
+KINDS = [OffsetClient, AsyncOffsetClient]
+needs_openssl = pytest.mark.skipif(not shutil.which("openssl"), reason="needs openssl")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("server")) as server:
+        yield server.wait_until_serving()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("stream_commits", [True, False])
+async def test_a_commit_and_its_revision_are_what_a_fetch_tells(
+    server: ServerProcess, group: str, kind: Any, stream_commits: bool
+) -> None:
+    async with EitherClient(kind(server.address, stream_commits=stream_commits)) as client:
+        revision = await client.commit(group, {WHERE: 42})
+        (committed,) = (await client.fetch(group)).values()
+        assert (committed.offset, committed.revision) == (42, revision.log_offset)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_thousand_commits_at_once_are_all_there(
+    server: ServerProcess, group: str, kind: Any
+) -> None:
+    async with EitherClient(kind(server.address)) as client:
+        futures = [
+            await client.commit_soon(f"{group}-{each % 50}", {TopicPartition("t", each): each})
+            for each in range(1000)
+        ]
+        await asyncio.gather(*map(outcome, futures))
+        found = await client.fetch_many([f"{group}-{each}" for each in range(50)])
+    stored = {
+        where.partition: c.offset for offsets in found.values() for where, c in offsets.items()
+    }
+    assert stored == {each: each for each in range(1000)}
+
+
+async def test_a_server_that_is_killed_under_streams_has_all_that_was_answered(
+    tmp_path: Path,
+) -> None:
+    """And the clients go on with the next one, at the same address; in order, to the last."""
+    policy = RetryPolicy(timeout_s=WAIT_S, try_timeout_s=WAIT_S)
+    first = ServerProcess(tmp_path / "folder").wait_until_serving()
+    clients = {kind.__name__: EitherClient(kind(first.address, retry=policy)) for kind in KINDS}
+    acknowledged = dict.fromkeys(clients, -1)
+
+    async def commit_all(group: str) -> None:
+        for offset in itertools.count(step=10):
+            futures = [
+                await clients[group].commit_soon(group, {WHERE: offset + n}) for n in range(10)
+            ]
+            await asyncio.gather(*map(outcome, futures))
+            acknowledged[group] = offset + 9
+            if over:
+                return
+
+    async def until_all_have(count: int) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while min(acknowledged.values()) < count:  # noqa: ASYNC110  # There is no event for it.
+                await asyncio.sleep(0.001)
+
+    over = False
+    committing = [asyncio.ensure_future(commit_all(group)) for group in clients]
+    await until_all_have(100)
+    first.kill()
+    known = max(acknowledged.values())
+    second = ServerProcess(tmp_path / "folder", settings={"listen.address": first.address})
+    with second:
+        second.wait_until_serving()
+        await until_all_have(known + 100)
+        over = True
+        await asyncio.gather(*committing)
+        for group, client in clients.items():
+            assert (await client.fetch(group))[WHERE].offset == acknowledged[group]
+            await client.close()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority.make(tmp_path_factory.mktemp("authority"), "ours")
+
+
+def trusting(authority: Authority, identity: Identity | None = None, **more: Any) -> TlsOptions:
+    known = identity and (identity.certificate.read_bytes(), identity.key.read_bytes())
+    certificate, key = known or (None, None)
+    ca = authority.certificate.read_bytes()
+    return TlsOptions(ca=ca, certificate=certificate, key=key, **more)
+
+
+@needs_openssl
+@pytest.mark.parametrize("kind", KINDS)
+async def test_commits_go_through_tls(
+    server: ServerProcess, group: str, authority: Authority, kind: Any
+) -> None:
+    for host, options in (
+        ("127.0.0.1", trusting(authority)),
+        ("offsets.example.org", trusting(authority, server_name="offsets.example.org")),
+    ):
+        with tls_proxy(server.address, authority.issue(host)) as address:
+            async with EitherClient(kind(address, tls=options, token="unread")) as client:
+                await client.commit(group, {WHERE: 42})
+                assert (await client.fetch(group))[WHERE].offset == 42
+
+
+@needs_openssl
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_server_that_somebody_else_vouches_for_is_not_spoken_with(
+    server: ServerProcess, group: str, authority: Authority, kind: Any, tmp_path: Path
+) -> None:
+    other = Authority.make(tmp_path, "another")
+    cases = [
+        (other.issue("127.0.0.1"), trusting(authority), "CERTIFICATE_VERIFY_FAILED"),
+        (authority.issue("offsets.example.org"), trusting(authority), "127.0.0.1"),
+    ]
+    for identity, options, complaint in cases:
+        with tls_proxy(server.address, identity) as address:
+            async with EitherClient(
+                kind(address, tls=options, retry=RetryPolicy(timeout_s=1))
+            ) as client:
+                with pytest.raises(Unavailable, match=complaint):
+                    await client.commit(group, {WHERE: 42})
+
+
+@needs_openssl
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_client_shows_its_certificate_and_without_one_is_refused(
+    server: ServerProcess, group: str, authority: Authority, kind: Any, tmp_path: Path
+) -> None:
+    clients_of = Authority.make(tmp_path, "clients")
+    identity = authority.issue("127.0.0.1")
+    with tls_proxy(server.address, identity, clients_of=clients_of) as address:
+        with_certificate = trusting(authority, clients_of.issue("worker"))
+        async with EitherClient(kind(address, tls=with_certificate)) as client:
+            await client.commit(group, {WHERE: 42})
+        for options in (trusting(authority), trusting(authority, authority.issue("worker"))):
+            async with EitherClient(
+                kind(address, tls=options, retry=RetryPolicy(timeout_s=1))
+            ) as client:
+                with pytest.raises(Unavailable):
+                    await client.commit(group, {WHERE: 43})
+    async with EitherClient(kind(server.address)) as client:
+        assert (await client.fetch(group))[WHERE].offset == 42

@@ -1,0 +1,205 @@
+"""The commands and programs of README and of guides, taken out word for word and run in order.
+
+Those of a page against one fresh server, started as README says, in a tree that is set up already.
+A block of `text` is what the block before it prints.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import pytest
+from private_network import private_network
+from server_process import START_SECONDS_MAX, poll
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ROOT: Final = Path(__file__).parents[2]
+BLOCK: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
+PORTS: Final = (7171, 9464)
+STEP_SECONDS_MAX: Final = 120
+
+# What is not run, by how it begins, and why.
+EXCLUDED: Final = {
+    "make test": "it is what runs this",
+    "grpcurl ": "a program of others, which the README only points to",
+}
+# Guides that are run, too, and how many steps they have at the least.
+GUIDES: Final = {"resetting-a-group-safely": 5, "python-client": 2, "first-consumer": 6}
+# They go on until they are told to end, by Ctrl-C.
+ENDLESS: Final = ("make serve", ".venv/bin/offsetd watch", ".venv/bin/python docs/examples/")
+
+
+@attrs.frozen
+class Block:
+    """A block of README, with what it says that is printed, if it does."""
+
+    language: str
+    text: str
+    printed: str | None
+
+    def commands(self) -> list[str]:
+        """The lines for a shell, those that go on in the next one joined."""
+        return [line for line in self.text.replace("\\\n", " ").splitlines() if line.strip()]
+
+
+def blocks(page: str = "README.md") -> list[Block]:
+    """The programs and commands of a page, in order."""
+    found = BLOCK.findall((ROOT / page).read_text("utf-8"))
+    following = [*found[1:], ("", "")]
+    return [
+        Block(language, text, after[1] if after[0] == "text" else None)
+        for (language, text), after in zip(found, following, strict=True)
+        if language not in ("", "text")
+    ]
+
+
+class Reader:
+    """Follows a page: in a tree of its own, with a server that a command of README started."""
+
+    def __init__(self, folder: Path, wrapper: Sequence[str]) -> None:
+        self._folder = folder
+        self._wrapper = wrapper
+        self._left: list[subprocess.Popen[str]] = []
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("OFFSETD_")}
+        path = f"{folder / '.venv' / 'bin'}:{os.environ['PATH']}"
+        self._environment = {**inherited, "PATH": path}
+
+    def follow(self, block: Block) -> str:
+        """Does what a block says; returns what it prints."""
+        if block.language == "python":
+            return self._run([".venv/bin/python", "-c", block.text])
+        assert block.language == "sh", block
+        return "".join(map(self._follow_line, block.commands()))
+
+    def _follow_line(self, line: str) -> str:
+        if line.startswith(tuple(EXCLUDED)):
+            return ""
+        if line.startswith(ENDLESS):
+            return self._run_for_a_while(line)
+        return self._run(["sh", "-c", line])
+
+    def _run(self, command: list[str]) -> str:
+        ended = subprocess.run(
+            [*self._wrapper, *command],
+            cwd=self._folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            check=False,
+            timeout=STEP_SECONDS_MAX,
+        )
+        assert ended.returncode == 0, f"{command[-1]}\n{ended.stdout}"
+        return ended.stdout
+
+    def _run_for_a_while(self, line: str) -> str:
+        """A server until the end of the test; another one until it has printed something."""
+        is_server = line.startswith("make serve")
+        process = subprocess.Popen(
+            [*self._wrapper, *shlex.split(line, comments=True)],
+            cwd=self._folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            start_new_session=True,
+        )
+        self._left.append(process)
+        lines: list[str] = []
+        reading = threading.Thread(target=_read_lines, args=(process, lines), daemon=True)
+        reading.start()
+        awaited = '"event": "serving"' if is_server else "\n"
+        poll(lambda: awaited in "".join(lines) or not reading.is_alive(), START_SECONDS_MAX, lines)
+        assert awaited in "".join(lines), "".join(lines)
+        if not is_server:
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(STEP_SECONDS_MAX) == 0, "".join(lines)
+        return ""
+
+    def leave(self) -> None:
+        """Ends what still runs."""
+        for process in self._left:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _read_lines(process: subprocess.Popen[str], lines: list[str]) -> None:
+    assert process.stdout is not None
+    with process.stdout:
+        lines.extend(iter(process.stdout.readline, ""))
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """The tree as it is once it is set up, apart from this one: what is written stays in it."""
+    tree = tmp_path / "offsetd"
+    environment = tree / ".venv"
+    environment.mkdir(parents=True)
+    for each in ROOT.iterdir():
+        if not each.name.startswith(".venv") and each.name not in (".git", "offsetd-data"):
+            (tree / each.name).symlink_to(each)
+    for each in Path(sys.prefix).iterdir():
+        if each.name not in (".server", ".test"):
+            (environment / each.name).symlink_to(each)
+    (environment / ".server").touch()  # As `make` leaves it when it has set up.
+    return tree
+
+
+@pytest.fixture
+def reader(tree: Path) -> Iterator[Reader]:
+    with private_network(*PORTS) as wrapper:
+        reader = Reader(tree, wrapper)
+        try:
+            yield reader
+        finally:
+            reader.leave()
+
+
+def test_readmes_steps_work_word_for_word_and_print_what_it_says(reader: Reader) -> None:
+    steps = blocks()
+    assert len(steps) >= 9
+    follow(reader, steps)
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_a_guides_steps_work_word_for_word_and_print_what_it_says(
+    reader: Reader, guide: str
+) -> None:
+    start, *_ = blocks()
+    steps = blocks(f"docs/guides/{guide}.md")
+    assert len(steps) >= GUIDES[guide]
+    follow(reader, [start, *steps])
+
+
+def follow(reader: Reader, steps: Sequence[Block]) -> None:
+    for block in steps:
+        printed = reader.follow(block)
+        if block.printed is not None:
+            assert normalised(printed) == normalised(block.printed), block.text
+
+
+def normalised(text: str) -> str:
+    return TIME.sub("TIME", text)
+
+
+def test_readme_has_no_block_that_nobody_looks_at() -> None:
+    languages = {language for language, _ in BLOCK.findall((ROOT / "README.md").read_text("utf-8"))}
+    assert languages <= {"", "sh", "python", "text"}
+    assert [block.printed is not None for block in blocks()].count(True) >= 2
+    lines = [line for block in blocks() if block.language == "sh" for line in block.commands()]
+    for start in EXCLUDED:
+        assert any(line.startswith(start) for line in lines), f"{start} is no longer in README"

@@ -1,0 +1,74 @@
+"""Planted bugs of the command line: what it tells people, and what it does to their groups."""
+
+from __future__ import annotations
+
+from mutants.planted import Mutant
+
+_CLI = "clients/offsetd_clients/cli"
+_TESTS = "tests/unit/clients"
+
+COMMAND_LINE_MUTANTS = (
+    Mutant(
+        name="a reset is executed unless it is dry",
+        file=f"{_CLI}/group_reset.py",
+        replace="            validate_only=not self.execute,\n",
+        by="            validate_only=False,\n",
+        caught_by=f"{_TESTS}/test_cli_group_reset.py",
+    ),
+    Mutant(
+        name="the command that is told is not quoted",
+        file=f"{_CLI}/dry_runs.py",
+        replace="    return shlex.join([",
+        by='    return " ".join([',
+        caught_by=f"{_TESTS}/test_cli_group_reset.py",
+    ),
+    Mutant(
+        name="the command that is told loses options that are given twice",
+        file=f"{_CLI}/dry_runs.py",
+        replace="    for text in _texts(value):\n",
+        by="    for text in _texts(value)[:1]:\n",
+        caught_by=f"{_TESTS}/test_cli_group_reset.py",
+    ),
+    Mutant(
+        name="an offset ahead of the end has a lag below 0",
+        file=f"{_CLI}/group_description.py",
+        replace='"lag": None if current is None or end is None else max(0, end - current),',
+        by='"lag": None if current is None or end is None else end - current,',
+        caught_by=f"{_TESTS}/test_cli_group_description.py",
+    ),
+    Mutant(
+        name="what was reported goes before what Kafka tells",
+        file=f"{_CLI}/group_description.py",
+        replace="    if bounds is not None and bounds.latest is not None:\n",
+        by="    if bounds is not None and not (committed and committed.end_offset):\n",
+        caught_by=f"{_TESTS}/test_cli_group_description.py",
+    ),
+    Mutant(
+        name="a file of all groups has no group in its lines",
+        file=f"{_CLI}/group_reset.py",
+        replace="is_one=len(targets) == 1 and not all_groups)",
+        by="is_one=len(targets) == 1)",
+        caught_by=f"{_TESTS}/test_cli_group_reset.py",
+    ),
+    Mutant(
+        name="groups that were refused are no failure",
+        file=f"{_CLI}/each_group.py",
+        replace="        code = EXIT_PARTLY if done else exit_code(failures[-1][1])\n",
+        by="        code = 0 if done else exit_code(failures[-1][1])\n",
+        caught_by=f"{_TESTS}/test_cli_group_description.py",
+    ),
+    Mutant(
+        name="a watch does not see that its reader has left",
+        file=f"{_CLI}/terminal.py",
+        replace="                self._stdout_is_gone = True\n                call()\n",
+        by="                self._stdout_is_gone = True\n",
+        caught_by="tests/interop/test_cli_streams.py",
+    ),
+    Mutant(
+        name="Ctrl-C is taken for an end of the command within a row",
+        file=f"{_CLI}/history.py",
+        replace="        watching.cancel()\n\n    before =",
+        by="        raise KeyboardInterrupt\n\n    before =",
+        caught_by="tests/interop/test_cli_streams.py",
+    ),
+)

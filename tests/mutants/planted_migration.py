@@ -1,0 +1,172 @@
+"""Planted bugs of migrations."""
+
+from __future__ import annotations
+
+from mutants.planted import Mutant
+
+_MIGRATION = "clients/offsetd_clients/migration"
+_ZOOKEEPER = f"{_MIGRATION}/zookeeper"
+_TESTS = "tests/unit/clients/migration"
+_ZOOKEEPER_TESTS = f"{_TESTS}/zookeeper"
+_IMPORTS = "tests/unit/coordinator/test_service_imports.py"
+
+MIGRATION_MUTANTS = (
+    Mutant(
+        name="the mirror takes the larger offset",
+        file=f"{_ZOOKEEPER}/mirror.py",
+        replace="    is_newer = _is_newer(found, stored, last)\n",
+        by="    is_newer = found.offset > stored.offset\n",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",
+    ),
+    Mutant(
+        name="the mirror goes by times although it knows the order of writes",
+        file=f"{_ZOOKEEPER}/mirror.py",
+        replace="        return found.order > last.order\n",
+        by="        pass\n",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",
+    ),
+    Mutant(
+        name="a group that was cut over is mirrored over what is stored here",
+        file=f"{_ZOOKEEPER}/mirror.py",
+        replace="        if self._marks.read(self._tree, [source]):\n",
+        by="        if False:\n",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",
+    ),
+    Mutant(
+        name="a retention of a group's own is overwritten",
+        file=f"{_MIGRATION}/run.py",
+        replace="group.offsets and not has_own:\n",
+        by="group.offsets:\n",
+        caught_by=f"{_TESTS}/test_run.py",
+    ),
+    Mutant(
+        name="without a cluster to ask every offset is within its bounds",
+        file=f"{_MIGRATION}/target.py",
+        replace="        if not found and not self._knows_cluster():\n",
+        by="        if False:\n",
+        caught_by=f"{_TESTS}/test_target.py",
+    ),
+    Mutant(
+        name="an offset outside its partition is moved as if it were inside",
+        file=f"{_MIGRATION}/differences.py",
+        replace="    if bounds is not None and not _is_within(found.offset, bounds):\n",
+        by="    if bounds is not None and stored is not None and False:\n",
+        caught_by=f"{_TESTS}/test_differences.py",
+    ),
+    Mutant(
+        name="a line is split at its first colon",
+        file=f"{_ZOOKEEPER}/offset_file.py",
+        replace='    path, colon, value = text.rpartition(":")\n',
+        by='    path, colon, value = text.partition(":")\n',
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_offset_file.py",
+    ),
+    Mutant(
+        name="an empty line ends the file",
+        file=f"{_ZOOKEEPER}/offset_file.py",
+        replace="                    continue\n                parsed =",
+        by="                    break\n                parsed =",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_offset_file.py",
+    ),
+    Mutant(
+        name="a rollback writes over what was written since the cutover",
+        file=f"{_ZOOKEEPER}/rollback.py",
+        replace="    if version is None or node.version != version:\n",
+        by="    if version is None:\n",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_rollback.py",
+    ),
+    Mutant(
+        name="a rollback writes whatever version a znode has",
+        file=f"{_ZOOKEEPER}/transactions.py",
+        replace="            request.set_data(write.path, write.value, write.version)\n",
+        by="            request.set_data(write.path, write.value, -1)\n",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_rollback.py",
+    ),
+    Mutant(
+        name="a cutover does not look whether somebody writes meanwhile",
+        file=f"{_ZOOKEEPER}/cutover.py",
+        replace="            transaction(self.client, [write], checks=versions)\n",
+        by="            transaction(self.client, [write])\n",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_cutover.py",
+    ),
+    Mutant(
+        name="owners that may not be read are taken for none",
+        file=f"{_ZOOKEEPER}/layouts/kafka08.py",
+        replace=(
+            "                    reading.note(answer)\n"
+            "                    reading.owners = None\n"
+            "            if reading.owners"
+        ),
+        by="                    reading.note(answer)\n            if reading.owners",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_layouts.py",
+    ),
+    Mutant(
+        name="byte positions are taken for offsets of partition 1",
+        file=f"{_ZOOKEEPER}/layouts/kafka08.py",
+        replace="            if _BYTE_POSITION.fullmatch(name):\n",
+        by='            name = name.partition("-")[0]\n            if False:\n',
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_layouts.py",
+    ),
+    Mutant(
+        name="an unfinished transaction of Trident is skipped",
+        file=f"{_ZOOKEEPER}/layouts/trident.py",
+        replace="    return current is not None and int",
+        by="    return current is not None and False and int",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_layouts.py",
+    ),
+    Mutant(
+        name="a run stores over what is stored here",
+        file=f"{_MIGRATION}/run.py",
+        replace="        if problem:\n            return _outcome(group, Outcome.REFUSED",
+        by="        if problem and False:\n            return _outcome(group, Outcome.REFUSED",
+        caught_by=f"{_TESTS}/test_run.py",
+    ),
+    Mutant(
+        name="another attempt has the request id of the first",
+        file=f"{_MIGRATION}/journal.py",
+        replace="entry.group_id, str(entry.attempt)))\n",
+        by="entry.group_id))\n",
+        caught_by=f"{_TESTS}/test_run.py",
+    ),
+    Mutant(
+        name="a run does not note what is done",
+        file=f"{_MIGRATION}/run.py",
+        replace='finish(entry, {"revision": revision and revision.log_offset})\n',
+        by='latest(entry.step, "")\n',
+        caught_by=f"{_TESTS}/test_run.py",
+    ),
+    Mutant(
+        name="undoing deletes what somebody wrote since",
+        file=f"{_MIGRATION}/undo.py",
+        replace="        if now is not None and now.revision == each.revision:\n",
+        by="        if now is not None:\n",
+        caught_by=f"{_TESTS}/test_run.py",
+    ),
+    Mutant(
+        name="a plan's checksum is not looked at",
+        file=f"{_MIGRATION}/plan_file.py",
+        replace='    if seal["sha256"] != digest.hexdigest():\n',
+        by='    if not seal["sha256"]:\n',
+        caught_by=f"{_TESTS}/test_plan_file.py",
+    ),
+    Mutant(
+        name="an import passes over what its lines expect",
+        file="coordinator/offsetd_coordinator/change_decisions.py",
+        replace="        _check_expected(state, request, rows)\n",
+        by="        pass\n",
+        caught_by=_IMPORTS,
+    ),
+    Mutant(
+        name="an import with expectations is split",
+        file="coordinator/offsetd_coordinator/change_decisions.py",
+        replace="        written, is_splittable = request.offsets, not request.expected\n",
+        by="        written, is_splittable = request.offsets, True\n",
+        caught_by=_IMPORTS,
+    ),
+    Mutant(
+        name="a commit time of tomorrow is kept",
+        file="coordinator/offsetd_coordinator/service/imports.py",
+        replace="            min(offset.commit_timestamp_ms, self._kept_until_ms),\n",
+        by="            offset.commit_timestamp_ms if self._kept_until_ms > 0 else -1,\n",
+        caught_by=_IMPORTS,
+    ),
+)

@@ -1,0 +1,166 @@
+"""offsetd_clients.security, and what the transports make of it."""
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc.aio
+import pytest
+from fake_server import FakeServer, outcome
+from offsetd.v1 import offset_service_pb2, types_pb2
+from offsetd_clients import (
+    InsecureToken,
+    NotCoordinator,
+    OffsetdError,
+    RetryPolicy,
+    Revision,
+    TlsOptions,
+    TopicPartition,
+)
+from offsetd_clients.security import Security, is_loopback
+
+WHERE = TopicPartition("orders", 0)
+PEM = b"-----BEGIN CERTIFICATE-----\n"
+COMMITTED = offset_service_pb2.CommitOffsetsResponse(
+    revision=types_pb2.Revision(log_partition=7, log_offset=1)
+)
+Connect = Callable[..., Any]
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("127.0.0.1:7171", True),
+        ("127.8.9.1:7171", True),
+        ("[::1]:7171", True),
+        ("localhost:7171", True),
+        ("ipv4:127.0.0.1:7171", True),
+        ("ipv6:[::1]:7171", True),
+        ("dns:localhost:7171", True),
+        ("dns:///localhost:7171", True),
+        ("unix:/run/offsetd", True),
+        ("10.0.0.2:7171", False),
+        ("0.0.0.0:7171", False),
+        ("offsets:7171", False),
+        ("localhost.example.org:7171", False),
+        ("dns:///offsets:7171", False),
+        ("ipv4:127.0.0.1:1,10.0.0.2:7171", False),
+        ("", False),
+    ],
+)
+def test_what_stays_on_this_machine(address: str, expected: bool) -> None:
+    assert is_loopback(address) is expected
+
+
+@pytest.mark.parametrize("token", ["secret", lambda: "secret"])
+async def test_a_token_is_not_sent_where_others_could_read_it(connect: Connect, token: Any) -> None:
+    with pytest.raises(InsecureToken, match="not sent to offsets:1 without TLS"):
+        connect("offsets:1", token=token)
+    for options in ({"token_without_tls": True}, {"tls": TlsOptions()}):
+        await connect("offsets:1", token=token, **options).close()
+
+
+async def test_nor_does_it_follow_an_owner_there(
+    fake_server: FakeServer, connect: Connect, failed: Callable[..., Any]
+) -> None:
+    elsewhere = failed("UNAVAILABLE", "NOT_COORDINATOR", address="offsets:1", retry_after_ms=90_000)
+    fake_server.will_answer("CommitOffsets", elsewhere)
+    async with connect(fake_server.address, token="secret", stream_commits=False) as client:
+        with pytest.raises((InsecureToken, NotCoordinator)):
+            await client.commit("g", {WHERE: 1})
+
+
+def test_tls_needs_a_certificate_with_its_key_in_pem() -> None:
+    for options in ({"certificate": PEM}, {"key": PEM}):
+        with pytest.raises(ValueError, match="go together"):
+            TlsOptions(**options)
+    with pytest.raises(ValueError, match="ca: these 3 bytes are no PEM"):
+        TlsOptions(ca=b"der")
+
+
+def test_neither_token_nor_key_is_shown() -> None:
+    options = TlsOptions(certificate=PEM, key=PEM + b"private")
+    assert "private" not in repr(Security(tls=options, token="secret"))
+    assert "secret" not in repr(Security(tls=options, token="secret"))
+
+
+class Guarded:
+    """A bare server that takes who knows the word of the day."""
+
+    def __init__(self) -> None:
+        self.word = "one"
+        self.told: list[str] = []
+
+    async def check(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        told = dict(context.invocation_metadata() or ()).get("authorization", "")
+        self.told.append(told)
+        if told != f"Bearer {self.word}":
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "who are you?")
+
+    async def commit(self, _: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        await self.check(context)
+        return COMMITTED
+
+    async def stream(
+        self, messages: AsyncIterator[Any], context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[Any]:
+        await self.check(context)
+        async for message in messages:
+            yield offset_service_pb2.StreamCommitsResponse(
+                results=[
+                    {"sequence": each.sequence, "committed": COMMITTED} for each in message.commits
+                ]
+            )
+
+
+@pytest.fixture
+async def guarded() -> AsyncIterator[tuple[Guarded, str]]:
+    fake = Guarded()
+    handlers: dict[str, Any] = {
+        "CommitOffsets": grpc.unary_unary_rpc_method_handler(
+            fake.commit,
+            offset_service_pb2.CommitOffsetsRequest.FromString,
+            offset_service_pb2.CommitOffsetsResponse.SerializeToString,
+        ),
+        "StreamCommits": grpc.stream_stream_rpc_method_handler(
+            fake.stream,
+            offset_service_pb2.StreamCommitsRequest.FromString,
+            offset_service_pb2.StreamCommitsResponse.SerializeToString,
+        ),
+    }
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    service = grpc.method_handlers_generic_handler("offsetd.v1.OffsetService", handlers)
+    server.add_generic_rpc_handlers((service,))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    yield fake, f"127.0.0.1:{port}"
+    await server.stop(None)
+
+
+async def test_a_token_goes_with_a_call_and_with_a_stream(
+    guarded: tuple[Guarded, str], connect: Connect
+) -> None:
+    fake, address = guarded
+    words = iter(["one", "one"])
+    async with connect(address, token=lambda: next(words), stream_commits=False) as client:
+        for _ in range(2):
+            assert await client.commit("g", {WHERE: 1}) == Revision(7, 1)
+    async with connect(address, token="one") as client:
+        for _ in range(3):
+            assert await client.commit("g", {WHERE: 1}) == Revision(7, 1)
+    assert fake.told == ["Bearer one"] * 3
+
+
+async def test_who_has_no_token_or_an_old_one_is_told(
+    guarded: tuple[Guarded, str], connect: Connect
+) -> None:
+    fake, address = guarded
+    for options in ({}, {"token": "two"}):
+        async with connect(address, retry=RetryPolicy(timeout_s=60), **options) as client:
+            future = await client.commit_soon("g", {WHERE: 1})
+            for failing in (client.commit("g", {WHERE: 1}), outcome(future)):
+                with pytest.raises(OffsetdError, match="who are you") as raised:
+                    await failing
+                assert raised.value.code == "UNAUTHENTICATED"
+    fake.word = "two"
+    async with connect(address, token="two") as client:
+        assert await client.commit("g", {WHERE: 1}) == Revision(7, 1)
