@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from offsetd_storage.files import OsFiles
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from offsetd_pipeline.folder_plan import (
     FolderWork,
@@ -20,7 +19,7 @@ from offsetd_pipeline.folder_tables import WHOLE_LOG_MODES, FolderTable
 from offsetd_pipeline.read_options import ReadOptions
 from offsetd_pipeline.selection import Selection
 from offsetd_pipeline.server_table import ServerWork, server_batches
-from offsetd_pipeline.tables import check_schema, schema_of
+from offsetd_pipeline.tables import arrow_schema, check_schema, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, MutableMapping, Sequence
@@ -97,7 +96,7 @@ class OffsetdReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The batches of one task."""
-        schema: Any = to_arrow_schema(self._schema, timezone="UTC")
+        schema = arrow_schema(self._schema)
         if isinstance(partition, ServerWork):
             yield from server_batches(partition, schema, self._selection)
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -43,6 +44,15 @@ class Column(NamedTuple):
 
 _TEXT, _INT, _LONG = StringType(), IntegerType(), LongType()
 _TIME, _FLAG, _BYTES = TimestampType(), BooleanType(), BinaryType()
+
+_ARROW_TYPES: Final[dict[type[DataType], pa.DataType]] = {
+    StringType: pa.string(),
+    IntegerType: pa.int32(),
+    LongType: pa.int64(),
+    TimestampType: pa.timestamp("us", tz="UTC"),
+    BooleanType: pa.bool_(),
+    BinaryType: pa.binary(),
+}
 
 _LOG_PARTITION: Final = Column("log_partition", _INT, "partition of __consumer_offsets")
 _LOG_OFFSET: Final = Column(
@@ -166,3 +176,18 @@ def check_schema(mode: Mode, schema: StructType) -> None:
                 f"column {field.name} is {own[field.name].simpleString()},"
                 f" not {field.dataType.simpleString()}"
             )
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """A schema of columns of the tables as Spark wants it of batches."""
+    return pa.schema([pa.field(each.name, _arrow_type(each.dataType)) for each in schema.fields])
+
+
+def _arrow_type(spark_type: DataType) -> pa.DataType:
+    if isinstance(spark_type, ArrayType):
+        return pa.list_(pa.field("element", _arrow_type(spark_type.elementType)))
+    if isinstance(spark_type, StructType):
+        return pa.struct(
+            [pa.field(each.name, _arrow_type(each.dataType)) for each in spark_type.fields]
+        )
+    return _ARROW_TYPES[type(spark_type)]

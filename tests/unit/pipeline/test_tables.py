@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 from offsetd_pipeline.arrow_columns import COLUMNS
-from offsetd_pipeline.tables import TABLES, Mode, check_schema, schema_of
+from offsetd_pipeline.tables import TABLES, Mode, arrow_schema, check_schema, schema_of
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "spark.md"
@@ -27,6 +28,12 @@ def test_the_guide_has_every_column_with_its_meaning(mode: Mode) -> None:
 @pytest.mark.parametrize("mode", [Mode.CURRENT, Mode.HISTORY, Mode.RAW])
 def test_every_column_of_records_can_be_made(mode: Mode) -> None:
     assert {column.name for column in TABLES[mode]} <= COLUMNS.keys() | OF_LOGS
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_batches_have_the_types_that_spark_checks_for(mode: Mode) -> None:
+    schema = schema_of(mode)
+    assert arrow_schema(schema).equals(to_arrow_schema(schema, timezone="UTC"))
 
 
 def test_a_schema_may_have_some_columns_in_any_order() -> None:
