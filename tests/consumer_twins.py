@@ -22,7 +22,7 @@ from offsetd_clients import (
 WAIT_S: Final = 60
 QUICK: Final = ConsumerSettings(
     auto_commit_interval_s=0.1,
-    session_timeout_s=10.0,
+    session_timeout_s=30.0,
     heartbeat_interval_s=0.1,
     source_interval_s=0.1,
     idle_wait_s=0.01,

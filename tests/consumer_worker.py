@@ -31,6 +31,7 @@ class Record:
     """Lines that are there as soon as they are written, whatever becomes of the process."""
 
     def __init__(self, path: Path) -> None:
+        self.has_stopped = False
         self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
 
     def note(self, what: str, **fields: Any) -> None:
@@ -58,6 +59,7 @@ def work(consumer: Consumer[bytes], record: Record, stop_after: int) -> None:
             wall_ms=time.time_ns() // 1_000_000,
         )
         if count == stop_after:
+            record.has_stopped = True
             record.note("stops")
             os.kill(os.getpid(), signal.SIGSTOP)
             record.note("continues")
@@ -107,7 +109,7 @@ def main(address: str, group_id: str, folder: str, record_path: str, stop_after:
                 work(consumer, record, int(stop_after))
             except ConsumerFenced as fenced:
                 record.note("fenced", reason=fenced.reason, topics=names(fenced.partitions))
-                stop_after = "0"
+                stop_after = "0" if record.has_stopped else stop_after
     record.note("ends")
 
 

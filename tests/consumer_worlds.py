@@ -15,17 +15,18 @@ from classic_groups import GROUP, Calls
 from offsetd_clients import (
     Bounds,
     CommittedOffset,
+    DeadlineExceeded,
     JoinedGroup,
     JoinedMember,
     Membership,
     OffsetdError,
     OffsetToCommit,
     TopicPartition,
+    Unavailable,
 )
 from offsetd_clients.aio.consumer import AsyncConsumer
 from offsetd_clients.consumer.errors import ConsumerFenced
 from offsetd_clients.consumer.part import Phase
-from offsetd_clients.consumer.settings import ConsumerSettings
 from offsetd_clients.consumer.source import AsyncSource, Item
 from offsetd_clients.errors import Failure, error_of
 from offsetd_coordinator.errors import CoordinatorError
@@ -33,6 +34,8 @@ from offsetd_coordinator.errors import CoordinatorError
 if TYPE_CHECKING:
     import random
     from collections.abc import Mapping
+
+    from offsetd_clients.consumer.settings import ConsumerSettings
 
 SESSION_S: Final = 10.0
 POLL_S_MAX: Final = 60.0
@@ -61,7 +64,8 @@ class World:
         self.generations: dict[TopicPartition, int] = {}
         self.lossy = 0.0
         self.workers: list[Worker] = []
-        self.rebalance_count = 0
+        # What was wrong where nobody would be told: calls are made in the background, too.
+        self.problems: list[str] = []
         self._waiting: dict[int, asyncio.Future[Any]] = {}
 
     def now_s(self) -> float:
@@ -244,8 +248,8 @@ class LossyClient:
             )
         if not reason:
             for each, offset in offsets.items():
-                missing = set(range(offset.offset)) - self._world.handled[each]
-                assert not missing, f"{each}: {offset.offset} committed, {missing} not processed"
+                if missing := set(range(offset.offset)) - self._world.handled[each]:
+                    self._world.problems.append(f"{each}: {offset.offset} without {missing}")
                 self._world.offsets[each] = offset.offset
         await self._return()
         if reason:
@@ -315,8 +319,8 @@ class Worker:
                 return
             except ConsumerFenced:
                 self.fenced_count += 1
-            except OffsetdError as error:
-                assert error.retriable or error.code == "DEADLINE_EXCEEDED"
+            except (Unavailable, DeadlineExceeded):
+                continue  # At the start, where nobody could be reached.
 
     async def handle(self, item: Item[str]) -> None:
         """What is handed out may be handled, and nobody else has its partition."""
@@ -334,7 +338,6 @@ class Worker:
         """Never beside others that it has."""
         assert not self.held, "assigned before revoked"
         self.held = set(topic_partitions)
-        self.world.rebalance_count += 1
         generation = self.consumer.generation_id
         for each in topic_partitions:
             # Fenced in this moment, it has none.
@@ -359,8 +362,10 @@ class Worker:
 
     def check_commit(self, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
         """Only what is held is committed, and nothing by one that knows itself to be fenced."""
-        assert offsets.keys() <= self.held, "committed what was given up"
-        assert self.consumer._part.phase is not Phase.LOST, "committed after it was lost"
+        if not offsets.keys() <= self.held:
+            self.world.problems.append(f"{offsets} committed by who has {self.held}")
+        if self.consumer._part.phase is Phase.LOST:
+            self.world.problems.append(f"{offsets} committed after they were lost")
 
     async def close(self) -> None:
         """It goes in good order, in the middle of an item perhaps."""
@@ -386,7 +391,8 @@ class Worker:
                 await task
 
     def check(self) -> None:
-        """Raises what its work has raised."""
+        """Raises what its work has raised, and what was seen beside it."""
+        assert not self.world.problems, self.world.problems
         for task in self._tasks:
             if task.done() and not task.cancelled():
                 task.result()

@@ -40,7 +40,10 @@ class FakeServer:
     script: dict[str, list[Message | Callable[..., Message]]] = attrs.field(factory=dict)
     requests: list[Any] = attrs.field(factory=list)
     timeouts_s: list[float] = attrs.field(factory=list)
+    metadata: list[dict[str, Any]] = attrs.field(factory=list)
     asked: Event = attrs.field(factory=Event)
+    answer_each: Callable[[Any], Message] | None = None
+    """Answers every call, from its request; None: the script does."""
     messages: list[Any] = attrs.field(factory=list)
     answer_stream: Callable[..., Iterator[Message]] | None = None
     """Answers StreamCommits, from an iterator over its messages; None: it is not known."""
@@ -58,9 +61,12 @@ class FakeServer:
 
     def answer(self, method: str, request: Message, context: grpc.ServicerContext) -> Message:
         self.requests.append(request)
+        self.metadata.append(dict(context.invocation_metadata()))
         self.timeouts_s.append(context.time_remaining())
         self.asked.set()
-        answer = self.script[method].pop(0)
+        answer: Any = self.answer_each and self.answer_each(request)
+        if answer is None:
+            answer = self.script[method].pop(0)
         if callable(answer):
             answer = answer(context)
         if isinstance(answer, Status):

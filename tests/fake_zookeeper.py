@@ -88,8 +88,11 @@ class FakeZooKeeper:
             if parent != "/" and parent not in self._nodes:
                 self._write(parent, b"")
 
-    def sync(self, _path: str) -> None:
-        """Nothing is ever behind."""
+    def ensure_path_async(self, path: str) -> _Answer:
+        return _Answer(lambda: self.ensure_path(path))
+
+    def sync_async(self, _path: str) -> _Answer:
+        return _Answer(lambda: None)  # Nothing is ever behind.
 
     def get_async(self, path: str, watch: Any = None) -> _Answer:
         def read() -> tuple[bytes, _Stat]:
@@ -178,5 +181,5 @@ class _Transaction:
     def delete(self, path: str, version: int) -> None:
         self.operations.append(("delete", path, b"", version))
 
-    def commit(self) -> list[Any]:
-        return self.zookeeper.commit(self.operations)
+    def commit_async(self) -> _Answer:
+        return _Answer(lambda: self.zookeeper.commit(self.operations))

@@ -118,6 +118,12 @@ class CommitQueue:
         return self._count > 0
 
     @property
+    def has_alone(self) -> bool:
+        """Whether what comes next is for no stream."""
+        is_large = bool(self._waiting) and self._waiting[0].size > COMMIT_BYTES_MAX
+        return bool(self._alone) or is_large or not self.streams
+
+    @property
     def has_sent(self) -> bool:
         """Whether answers of the stream are missing."""
         return bool(self._sent)
@@ -126,16 +132,18 @@ class CommitQueue:
         """Takes a commit in."""
         self._count += 1
         self._bytes += commit.size
-        (self._waiting if commit.size <= COMMIT_BYTES_MAX else self._alone).append(commit)
+        self._waiting.append(commit)
 
     def next_message(self) -> StreamCommitsRequest | None:
-        """As many of the waiting commits as a message takes; None: nothing waits."""
-        if not self.streams:
+        """As many of the waiting commits as a message takes; None: nothing waits for the stream."""
+        if self.has_alone:
             return None
         message = StreamCommitsRequest()
         now_s = self._policy.monotonic_s()
         waiting, commits, count, size = self._waiting, message.commits, 0, 0
         while waiting and count < _MESSAGE_COMMITS_MAX and size <= self._message_bytes_max:
+            if waiting[0].size > COMMIT_BYTES_MAX:
+                break
             commit = waiting.popleft()
             if commit.future.done():  # Cancelled: nobody wants it any more.
                 self._count_out(commit)
@@ -150,9 +158,8 @@ class CommitQueue:
 
     def next_alone(self) -> HandedIn | None:
         """The next commit that no stream is for; it is counted out."""
-        queue = self._alone if self.streams or self._alone else self._waiting
-        while queue:
-            commit = queue.popleft()
+        while self.has_alone and (self._alone or self._waiting):
+            commit = (self._alone or self._waiting).popleft()
             self._count_out(commit)
             if not commit.future.done():
                 return commit

@@ -28,17 +28,23 @@ class KafkaBounds:
         self._one_at_a_time = asyncio.Lock()
 
     async def bounds(
-        self, partitions: Collection[Partition], topics: Collection[bytes]
+        self,
+        partitions: Collection[Partition],
+        topics: Collection[bytes],
+        *,
+        timeout_s: float | None = None,
     ) -> dict[Partition, Bounds]:
         """The bounds of these partitions, and of all those of these topics.
 
         What the cluster does not have is left out. Raises KafkaUnavailable.
         """
         async with self._one_at_a_time:
-            return await asyncio.to_thread(self._bounds, partitions, topics)
+            return await asyncio.to_thread(
+                self._bounds, partitions, topics, timeout_s or self._timeout_s
+            )
 
     def _bounds(
-        self, partitions: Collection[Partition], topics: Collection[bytes]
+        self, partitions: Collection[Partition], topics: Collection[bytes], timeout_s: float
     ) -> dict[Partition, Bounds]:
         try:
             # Their types are not those of their code.
@@ -49,7 +55,7 @@ class KafkaBounds:
                 "kafka.bootstrap.servers is set, and confluent-kafka is not installed: {cause}",
                 cause=error,
             ) from error
-        end_s = time.monotonic() + self._timeout_s
+        end_s = time.monotonic() + timeout_s
         try:
             if self._admin is None:
                 self._admin = kafka_admin.AdminClient(

@@ -273,7 +273,7 @@ async def test_a_static_member_keeps_its_place(twin: Twin, client: OffsetClient)
 
 async def test_one_holds_the_lease_and_another_stands_by(twin: Twin, client: OffsetClient) -> None:
     settings = [
-        attrs.evolve(QUICK, lease=LeaseTerms(holder=f"host-{number}", ttl_s=2.0))
+        attrs.evolve(QUICK, lease=LeaseTerms(holder=f"host-{number}", ttl_s=12.0))
         for number in (1, 2)
     ]
     source = Lines(a=[10**9], b=[0])
@@ -300,7 +300,7 @@ async def test_one_holds_the_lease_and_another_stands_by(twin: Twin, client: Off
 
 async def test_one_who_asks_for_nothing_leaves(twin: Twin, client: OffsetClient) -> None:
     consumer = twin.consumer(Lines(a=[100]), attrs.evolve(QUICK, poll_interval_s_max=0.5))
-    await consumer.take(2)
+    assert await consumer.poll(2, timeout_s=WAIT_S)
     await asyncio.to_thread(
         poll, lambda: client.get_group(twin.group).state == GroupState.EMPTY, WAIT_S
     )

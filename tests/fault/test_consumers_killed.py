@@ -202,10 +202,9 @@ def test_a_worker_that_stood_still_is_fenced_and_joins_again(
     held = workers.notes(0, "assigned")[-1]
     assert workers.notes(1, "assigned")[-1]["generation"] > held["generation"]
     os.kill(workers.processes[0].pid, signal.SIGCONT)
-    poll(lambda: workers.notes(0, "fenced"), WAIT_S)
-    (lost,) = workers.notes(0, "lost")
+    poll(lambda: workers.notes(0, "fenced", "stops")[-1]["what"] == "fenced", WAIT_S)
+    lost, fenced = workers.notes(0, "lost")[-1], workers.notes(0, "fenced")[-1]
     assert lost["topics"] == held["topics"]
-    (fenced,) = workers.notes(0, "fenced")
     assert (fenced["reason"], fenced["topics"]) == ("UNKNOWN_MEMBER_ID", held["topics"])
     poll(lambda: workers.notes(0, "assigned")[-1]["generation"] > held["generation"], WAIT_S)
     workers.write(200)

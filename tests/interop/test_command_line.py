@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from interop.served_folder import OFFSETD, ServedFolder
+from offsetd_clients import OffsetToCommit, TopicPartition
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
@@ -116,3 +117,20 @@ def test_the_settings_are_listed_in_every_format(output_format: str) -> None:
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "offsets.topic.num.partitions" in ended.stdout
+
+
+def test_describe_beside_a_kafka_that_does_not_answer_is_partly_done(tmp_path: Path) -> None:
+    server = ServedFolder(tmp_path / "new", settings=("kafka.bootstrap.servers=127.0.0.1:1",))
+    with server.running() as client:
+        client.commit("billing", {TopicPartition("orders", 0): OffsetToCommit(42, end_offset=50)})
+        ended = subprocess.run(
+            [OFFSETD, "groups", "describe", "billing", "-o", "csv", "--address", server.address],
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+            timeout=60,
+        )
+    assert ended.returncode == 3
+    assert ended.stdout.splitlines()[1:] == ["billing,orders,0,42,50,8,,,"]
+    assert ended.stderr.startswith("error: ends of partitions are as last reported, if at all: ")
+    assert ended.stderr.count("\n") == 1

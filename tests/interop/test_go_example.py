@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from interop.served_folder import ServedFolder
 
 ROOT: Final = Path(__file__).parents[2]
-EXAMPLE: Final = ROOT / "clients" / "examples" / "go"
+EXAMPLE: Final = ROOT / "docs" / "examples" / "go"
 PROTOC_PYTHON: Final = ROOT / ".venv-protos" / "bin" / "python"
 # Generous: where nothing is cached, modules are fetched and all of gRPC is compiled.
 SECONDS_MAX: Final = 600

@@ -19,6 +19,9 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 import pytest
+from google.protobuf import json_format
+from google.protobuf.message_factory import GetMessageClass
+from offsetd.v1 import offset_service_pb2
 from private_network import private_network
 from server_process import START_SECONDS_MAX, poll
 
@@ -190,6 +193,20 @@ def follow(reader: Reader, steps: Sequence[Block]) -> None:
         printed = reader.follow(block)
         if block.printed is not None:
             assert normalised(printed) == normalised(block.printed), block.text
+
+
+def test_what_grpcurl_is_told_is_in_the_contract() -> None:
+    lines = [line for block in blocks() for line in block.commands() if line.startswith("grpcurl ")]
+    assert len(lines) == 2
+    for line in lines:
+        *_, text, address, method = shlex.split(line)
+        service, _, name = method.rpartition("/")
+        assert address == "127.0.0.1:7171"
+        described = offset_service_pb2.DESCRIPTOR.services_by_name[
+            service.rpartition(".")[2]
+        ].methods_by_name[name]
+        request = json_format.Parse(text, GetMessageClass(described.input_type)())
+        assert request.ByteSize() > 0
 
 
 def normalised(text: str) -> str:

@@ -1,5 +1,6 @@
 """A real ZooKeeper for a test: in a container where Docker is, else from Maven's jars."""
 
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -139,7 +140,8 @@ class DockerRuntime:
             DockerContainer(IMAGE)
             .with_volume_mapping(str(folder), str(folder), "rw")
             .with_command(["zkServer.sh", "--config", str(folder), "start-foreground"])
-            .with_kwargs(network_mode="host", entrypoint=[])
+            .with_env("ZOO_LOG_DIR", str(folder))
+            .with_kwargs(network_mode="host", entrypoint=[], user=f"{os.getuid()}:{os.getgid()}")
         )
         container.start()
         return DockerProcess(container.get_wrapped_container())
@@ -179,6 +181,7 @@ class ZooKeeperServer:
         self._folder.mkdir(parents=True, exist_ok=True)
         config = CONFIG.format(folder=self._folder, port=self._port)
         (self._folder / "zoo.cfg").write_text(config)
+        (self._folder / "zookeeper.log").touch()
         self._process = process = self._runtime.start(self._folder, self._port)
         end = time.monotonic() + START_S_MAX
         while True:

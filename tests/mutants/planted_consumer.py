@@ -6,6 +6,7 @@ from mutants.planted import Mutant
 
 _CONSUMER = "clients/offsetd_clients/consumer"
 _LIVES = "tests/property/test_consumer_lives.py"
+_PART = "tests/unit/clients/test_consumer_part.py"
 _POSITIONS = "tests/unit/clients/test_consumer_positions.py"
 
 CONSUMER_MUTANTS = (
@@ -38,10 +39,10 @@ CONSUMER_MUTANTS = (
     ),
     Mutant(
         name="committed after it was lost",
-        file=f"{_CONSUMER}/part.py",
-        replace="        self._forget(keeps_id=isinstance(error, IllegalGeneration))\n",
-        by="",
-        caught_by=_LIVES,
+        file=f"{_CONSUMER}/member_part.py",
+        replace="        self.standing = self._membership = None\n",
+        by="        self._membership = None\n",
+        caught_by=_PART,
     ),
     Mutant(
         name="items are given out when the session may be over",

@@ -80,8 +80,8 @@ HISTORY_MUTANTS = (
     Mutant(
         name="an offset that is put expires when another one does",
         file=f"{_COORDINATOR}/kernels/puts.py",
-        replace="            times = CommitTimes(now_ms, columns[row, PUT_EXPIRE_TIMESTAMP])\n",
-        by="            times = CommitTimes(now_ms, columns[first, PUT_EXPIRE_TIMESTAMP])\n",
+        replace="now_ms if kept_ms < 0 else kept_ms, columns[row, PUT_EXPIRE_TIMESTAMP]\n",
+        by="now_ms if kept_ms < 0 else kept_ms, columns[first, PUT_EXPIRE_TIMESTAMP]\n",
         caught_by=_PUTS,
     ),
     Mutant(

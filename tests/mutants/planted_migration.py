@@ -114,6 +114,13 @@ MIGRATION_MUTANTS = (
         caught_by=f"{_ZOOKEEPER_TESTS}/test_layouts.py",
     ),
     Mutant(
+        name="of several unfinished transactions of Trident the last one counts",
+        file=f"{_ZOOKEEPER}/layouts/trident.py",
+        replace="min(unfinished, key=int)",
+        by="max(unfinished, key=int)",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_layouts.py",
+    ),
+    Mutant(
         name="a run stores over what is stored here",
         file=f"{_MIGRATION}/run.py",
         replace="        if problem:\n            return _outcome(group, Outcome.REFUSED",

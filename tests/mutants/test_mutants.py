@@ -18,6 +18,7 @@ from mutants.planted import MUTANTS as STORE_MUTANTS
 from mutants.planted import Mutant
 from mutants.planted_administration import ADMINISTRATION_MUTANTS
 from mutants.planted_cleaner import CLEANER_MUTANTS
+from mutants.planted_clients import CLIENT_MUTANTS
 from mutants.planted_command_line import COMMAND_LINE_MUTANTS
 from mutants.planted_consumer import CONSUMER_MUTANTS
 from mutants.planted_expiry import EXPIRY_MUTANTS
@@ -50,6 +51,7 @@ MUTANTS = (
     *MIGRATION_MUTANTS,
     *KAFKA_MUTANTS,
     *CONSUMER_MUTANTS,
+    *CLIENT_MUTANTS,
     *COMMAND_LINE_MUTANTS,
 )
 

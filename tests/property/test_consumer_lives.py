@@ -123,6 +123,7 @@ async def live(seed: int, steps: list[tuple[str, int]]) -> None:
         await worker.close()
     background.pop().cancel()
     assert world.is_done()
+    assert not world.problems
 
 
 @settings(max_examples=1500 if NIGHTLY else 40)
@@ -137,3 +138,26 @@ def test_consumers_share_work_whatever_happens_to_them(
 def test_consumers_share_work_after_each_thing_that_can_happen(action: str) -> None:
     for seed in range(6):
         run(live(seed, [("come", 3), (action, 7 + seed), (action, 2), ("close", 1)]))
+
+
+def test_new_partitions_are_had_as_soon_as_they_are_seen() -> None:
+    async def grow() -> None:
+        world = World(random.Random(7), asyncio.get_running_loop())
+        ticking = asyncio.ensure_future(world.tick())
+        world.add("topic-0", 0, 1)
+        # Neither a heartbeat nor a commit helps it along.
+        slow = ConsumerSettings(
+            heartbeat_interval_s=20.0, auto_commit_interval_s=60.0, source_interval_s=0.2
+        )
+        worker = Worker(world, slow)
+        worker.start()
+        await asyncio.sleep(110.0)  # In the middle between two heartbeats.
+        assert world.is_done()
+        world.add("topic-0", 1, 1)
+        await asyncio.sleep(0.9)  # Looked at after 0.2 s; then some calls, of 15 ms at most each.
+        worker.check()
+        assert worker.held == set(world.ends)
+        await worker.close()
+        ticking.cancel()
+
+    run(grow())

@@ -208,10 +208,10 @@ class Commits:
             with self._guard:
                 if self._wake is not wake:
                     return
-                message = self._queue.next_message()
+                message, is_over = self._queue.next_message(), self._queue.has_alone
             if message is not None:
                 yield message
-            elif not await wake.wait(IDLE_S_MAX):
+            elif is_over or not await wake.wait(IDLE_S_MAX):
                 return
 
     async def _mend(self, error: OffsetdError | None) -> None:

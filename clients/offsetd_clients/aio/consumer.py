@@ -55,7 +55,10 @@ class AsyncConsumer(Generic[Value]):
         on_lost: Callable[[TopicPartitions], Any] | None = None,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Joins when it is first asked for items. The client may be shared, and is not closed."""
+        """Joins when it is first asked for items. The client may be shared, and is not closed.
+
+        `monotonic_s` is the clock of sessions and intervals.
+        """
         self.group_id = group_id
         self.settings = settings or ConsumerSettings()
         self._source = source
@@ -219,7 +222,6 @@ class AsyncConsumer(Generic[Value]):
             return items
 
     async def _asked(self, items_max: int, until_s: float) -> list[Item[Any]]:
-        self._keeper.start()
         with self._guard:
             self._part.away_since_s = None
             if self._is_implicit:
@@ -229,7 +231,6 @@ class AsyncConsumer(Generic[Value]):
         finally:
             with self._guard:
                 self._part.away_since_s = self._monotonic_s()
-            self._keeper.prompt()
 
     async def _gathered(self, items_max: int, until_s: float) -> list[Item[Any]]:
         """Does what is to be done until there are items, or it is time."""
@@ -264,7 +265,7 @@ class AsyncConsumer(Generic[Value]):
                 with self._guard:
                     if self._part.phase is Phase.APART:
                         self._part.enter(counts)
-                self._keeper.prompt()
+                self._keeper.start()
             case Phase.ARRIVED:
                 await self._take()
             case Phase.HOLDING:
@@ -310,7 +311,7 @@ class AsyncConsumer(Generic[Value]):
             ends[each] = await called(self._source.bounds, each)
             starts[each] = await self._start_of(each, chosen.get(each), offset, ends[each])
         with self._guard:
-            if set(stored) != set(self._part.topic_partitions) or not self._part.take():
+            if self._part.committed is not committed or not self._part.take():
                 return  # They are given out anew already.
             self._positions.assign(starts, committed)
             self._backlog.assign(starts)

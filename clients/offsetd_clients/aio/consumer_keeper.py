@@ -70,11 +70,12 @@ class AsyncKeeper:
         self._committing: Task | None = None
 
     def start(self) -> None:
-        """Begins to work, unless it does."""
+        """Begins to work, or goes on with what has changed."""
         if self._keeping is None:
             self._keeping = spawn(self._keep, name=f"offsetd keeper of {self._group_id}")
         if self._committing is None and self._settings.auto_commit_interval_s is not None:
             self._committing = spawn(self._commit_on, name=f"offsetd commits of {self._group_id}")
+        self._prompt.set()
 
     def prompt(self) -> None:
         """Who iterates has changed the part."""
@@ -134,25 +135,36 @@ class AsyncKeeper:
         self.changed.set()
 
     async def _commit_on(self) -> None:
-        while self.part.phase is not Phase.CLOSED:
-            await self._commit_prompt.wait(self._settings.auto_commit_interval_s)
-            self._commit_prompt.clear()
-            if self.part.standing is not None:
-                try:
-                    await self.commit(None)
-                except OffsetdError as error:
-                    log.warning("group %s: not committed yet: %s", self._group_id, error)
+        try:
+            while self.part.phase is not Phase.CLOSED:
+                await self._commit_prompt.wait(self._settings.auto_commit_interval_s)
+                self._commit_prompt.clear()
+                if self.part.standing is not None:
+                    await self._try_to_commit()
+        except Exception as error:  # noqa: BLE001  (who asks for items is told, whatever it is)
+            self._committing = None
+            self._fail(error)
+
+    async def _try_to_commit(self) -> None:
+        try:
+            await self.commit(None)
+        except OffsetdError as error:
+            log.warning("group %s: not committed yet: %s", self._group_id, error)
 
     async def _keep(self) -> None:
         try:
             # So that a wrong address is told soon: a join may wait for long.
             await self._client.get_server_info()
             await self._do_steps()
-        except Exception as error:  # noqa: BLE001  (who asks for items is told, whatever it is)
-            with self.guard:
-                self.part.fail(error)
-            self._keeping = None  # Who asks next starts it anew.
-            self.changed.set()
+        except Exception as error:  # noqa: BLE001  (as above)
+            self._keeping = None
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """Who asks for items next is told, and then begins anew."""
+        with self.guard:
+            self.part.fail(error)
+        self.changed.set()
 
     async def _do_steps(self) -> None:
         while True:

@@ -12,6 +12,7 @@ from offsetd_clients import (
     GroupMember,
     OffsetClient,
     OffsetdError,
+    RetryPolicy,
     TopicPartition,
 )
 from offsetd_clients.cli.connection import (
@@ -20,7 +21,6 @@ from offsetd_clients.cli.connection import (
     AddressOption,
     TimeoutOption,
     connected,
-    explain,
 )
 from offsetd_clients.cli.durations import retention_text
 from offsetd_clients.cli.each_group import each_group, report_failures
@@ -73,6 +73,8 @@ STATE_COLUMNS = (
     "lease_expire_time",
 )
 STRANGE_MAX = 10
+# Lag is not worth a longer wait.
+KAFKA_RETRY = RetryPolicy(timeout_s=5.0, try_timeout_s=5.0)
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
 Ends = Mapping[TopicPartition, Bounds]
@@ -130,7 +132,7 @@ def register(groups: typer.Typer, terminal: Terminal) -> None:
             elif state:
                 _print(terminal, STATE_COLUMNS, described, map(_state_row, described))
             else:
-                stored, ends, problem = _fetched(client, described, address)
+                stored, ends, problem = _fetched(client, described)
                 rows = _offset_rows(described, stored, ends, only_with_lag=only_with_lag)
                 _print(terminal, OFFSET_COLUMNS, described, rows)
                 _tell_of_offsets(terminal, described, stored, ends)
@@ -150,16 +152,16 @@ def _print(
 
 
 def _fetched(
-    client: OffsetClient, groups: Sequence[Group], address: str
+    client: OffsetClient, groups: Sequence[Group]
 ) -> tuple[Mapping[str, Offsets], Ends, str]:
     """What groups have stored, what the partitions have, and why that is not known."""
     stored = client.fetch_many(group.group_id for group in groups)
     partitions = {each for offsets in stored.values() for each in offsets}
     partitions.update(_readers(groups))
     try:
-        return stored, client.fetch_bounds(sorted(partitions)), ""
+        return stored, client.with_retry(KAFKA_RETRY).fetch_bounds(sorted(partitions)), ""
     except OffsetdError as error:
-        return stored, {}, explain(error, address)
+        return stored, {}, f"{error.reason}: {error}" if error.reason else "no answer in time"
 
 
 def _readers(groups: Iterable[Group]) -> dict[TopicPartition, GroupMember]:

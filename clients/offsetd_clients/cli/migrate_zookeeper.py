@@ -3,7 +3,7 @@
 `migrate_zookeeper_move` has the steps that write to ZooKeeper, or watch it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -32,6 +32,7 @@ from offsetd_clients.cli.zookeeper_options import (
     with_zookeeper,
 )
 from offsetd_clients.migration.differences import State
+from offsetd_clients.migration.outcomes import GroupOutcome
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.rates import RateLimit
 from offsetd_clients.migration.run import RunOptions, run
@@ -196,15 +197,27 @@ def _register_run(app: typer.Typer, terminal: Terminal) -> None:
         """
         with ExitStack() as stack:
             plan, journal = steps.entered(stack, terminal, plan_file, address)
-            stack.enter_context(zookeeper.locked_if_any(plan))
+            check_lock = zookeeper.lock_if_any(stack, plan)
             client = stack.enter_context(connected(address, timeout, terminal))
             target = Target(client, reason=steps.reason_of(plan, reason))
             outcomes = run(plan, journal, target, options, RateLimit(rate))
             steps.outcome_step(
-                *(terminal, "moving", outcomes, plan.summary.group_count),
+                terminal,
+                "moving",
+                _while_locked(outcomes, check_lock),
+                plan.summary.group_count,
                 execute=options.execute,
                 address=address,
             )
+
+
+def _while_locked(
+    outcomes: Iterator[GroupOutcome], check_lock: Callable[[], None]
+) -> Iterator[GroupOutcome]:
+    """No group is begun once the lock is lost. Raises MigrationStopped."""
+    for each in outcomes:
+        yield each
+        check_lock()
 
 
 def _run_options(
@@ -314,13 +327,13 @@ def _register_undo(app: typer.Typer, terminal: Terminal) -> None:
         """
         with ExitStack() as stack:
             plan, journal = steps.entered(stack, terminal, plan_file, address)
-            stack.enter_context(zookeeper.locked_if_any(plan))
+            check_lock = zookeeper.lock_if_any(stack, plan)
             client = stack.enter_context(connected(address, timeout, terminal))
             target = Target(client, reason=steps.reason_of(plan, reason))
             steps.outcome_step(
                 terminal,
                 "taking back",
-                undo(plan, journal, target, execute=execute),
+                _while_locked(undo(plan, journal, target, execute=execute), check_lock),
                 plan.summary.group_count,
                 execute=execute,
                 address=address,

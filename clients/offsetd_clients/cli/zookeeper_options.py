@@ -1,7 +1,7 @@
 """Which ZooKeeper, and how its offsets are laid out: options that several commands have alike."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -77,14 +77,14 @@ class ZooKeeperChoice:
                     marks=marks_of(plan.source, self.state_root),
                 )
 
-    @contextmanager
-    def locked_if_any(self, plan: Plan) -> Iterator[None]:
-        """The same, where the plan was made of a ZooKeeper, and not of a file."""
+    def lock_if_any(self, stack: ExitStack, plan: Plan) -> Callable[[], None]:
+        """The same, where the plan was made of a ZooKeeper, and not of a file.
+
+        What is returned raises MigrationStopped once the lock is lost.
+        """
         if plan.source.kind != KIND:
-            yield
-            return
-        with self.locked(plan):
-            yield
+            return lambda: None
+        return stack.enter_context(self.locked(plan)).lock.check
 
     @contextmanager
     def source(self, plan: Plan) -> Iterator[ZooKeeperSource]:

@@ -56,7 +56,10 @@ class Consumer(Generic[Value]):
         on_lost: Callable[[TopicPartitions], Any] | None = None,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Joins when it is first asked for items. The client may be shared, and is not closed."""
+        """Joins when it is first asked for items. The client may be shared, and is not closed.
+
+        `monotonic_s` is the clock of sessions and intervals.
+        """
         self.group_id = group_id
         self.settings = settings or ConsumerSettings()
         self._source = source
@@ -220,7 +223,6 @@ class Consumer(Generic[Value]):
             return items
 
     def _asked(self, items_max: int, until_s: float) -> list[Item[Any]]:
-        self._keeper.start()
         with self._guard:
             self._part.away_since_s = None
             if self._is_implicit:
@@ -230,7 +232,6 @@ class Consumer(Generic[Value]):
         finally:
             with self._guard:
                 self._part.away_since_s = self._monotonic_s()
-            self._keeper.prompt()
 
     def _gathered(self, items_max: int, until_s: float) -> list[Item[Any]]:
         """Does what is to be done until there are items, or it is time."""
@@ -265,7 +266,7 @@ class Consumer(Generic[Value]):
                 with self._guard:
                     if self._part.phase is Phase.APART:
                         self._part.enter(counts)
-                self._keeper.prompt()
+                self._keeper.start()
             case Phase.ARRIVED:
                 self._take()
             case Phase.HOLDING:
@@ -311,7 +312,7 @@ class Consumer(Generic[Value]):
             ends[each] = called(self._source.bounds, each)
             starts[each] = self._start_of(each, chosen.get(each), offset, ends[each])
         with self._guard:
-            if set(stored) != set(self._part.topic_partitions) or not self._part.take():
+            if self._part.committed is not committed or not self._part.take():
                 return  # They are given out anew already.
             self._positions.assign(starts, committed)
             self._backlog.assign(starts)

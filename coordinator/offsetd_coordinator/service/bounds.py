@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import offset_service_pb2
 
@@ -11,6 +11,10 @@ from offsetd_coordinator.service import validation
 if TYPE_CHECKING:
     from offsetd_coordinator.kafka_bounds import KafkaBounds
     from offsetd_coordinator.node import Node
+
+
+TIMEOUT_S: Final = 4.0
+"""Somebody looks on; a client gives one try half of its 10 seconds."""
 
 
 class BoundsService:
@@ -32,7 +36,7 @@ class BoundsService:
         response = offset_service_pb2.FetchBoundsResponse()
         if self._kafka is None or not (partitions or topics):
             return response.SerializeToString()
-        found = await self._kafka.bounds(partitions, topics)
+        found = await self._kafka.bounds(partitions, topics, timeout_s=TIMEOUT_S)
         for (topic, number), bounds in sorted(found.items()):
             response.bounds.add(
                 topic=topic.decode(),

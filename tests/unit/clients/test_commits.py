@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
+from commit_answers import Response, answer_all, commits_in, committed, offsets_in, poll, silence
 from fake_server import FakeServer, abort, outcome
 from google.rpc.code_pb2 import Code
 from google.rpc.status_pb2 import Status
-from offsetd.v1 import offset_service_pb2, types_pb2
+from offsetd.v1 import offset_service_pb2
 from offsetd_clients import (
     ClientClosed,
     DeadlineExceeded,
@@ -26,54 +27,18 @@ from offsetd_clients import (
 )
 from offsetd_clients.aio import commits as aio_commits
 from offsetd_clients.sync import commits as sync_commits
+from patience import PATIENCE_SECONDS as WAIT_S
 
-WAIT_S = 60.0
 WHERE = TopicPartition("orders", 0)
-Response = offset_service_pb2.StreamCommitsResponse
 Connect = Callable[..., Any]
-
-
-def committed(commit: Any) -> Any:
-    """An OK whose revision is the offset that was committed."""
-    revision = types_pb2.Revision(log_partition=7, log_offset=commit.commit.offsets[0].offset)
-    response = offset_service_pb2.CommitOffsetsResponse(revision=revision)
-    return offset_service_pb2.CommitResult(sequence=commit.sequence, committed=response)
 
 
 def refused(commit: Any, status: Status) -> Any:
     return offset_service_pb2.CommitResult(sequence=commit.sequence, error=status)
 
 
-def answer_all(messages: Iterator[Any], _context: Any) -> Iterator[Any]:
-    for message in messages:
-        yield Response(results=[committed(each) for each in message.commits])
-
-
-def commits_in(server: FakeServer) -> list[Any]:
-    return [each.commit for message in server.messages for each in message.commits]
-
-
-def offsets_in(server: FakeServer) -> list[int]:
-    return [each.offsets[0].offset for each in commits_in(server)]
-
-
 def policy(timeout_s: float = WAIT_S, **more: float) -> RetryPolicy:
     return RetryPolicy(timeout_s=timeout_s, wait_initial_s=0.001, wait_max_s=0.01, **more)
-
-
-def silence(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-    """Takes a message, and answers nothing until the call is over."""
-    over = threading.Event()
-    if context.add_callback(over.set):
-        next(messages)
-        over.wait()
-    yield from ()
-
-
-async def poll(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110  # It is set in other threads.
-            await asyncio.sleep(0.005)
 
 
 async def commit_each(client: Any, offsets: Iterable[int]) -> list[Any]:
@@ -258,87 +223,6 @@ async def test_a_commit_that_is_refused_for_now_is_sent_again(
         assert await client.commit("g", {WHERE: 1}) == Revision(7, 1)
     assert len(times) == 4
     assert len(set(times)) == 1
-
-
-async def test_a_server_that_does_not_know_streams_gets_calls(
-    fake_server: FakeServer, connect: Connect
-) -> None:
-    revision = types_pb2.Revision(log_partition=7, log_offset=1)
-    answer = offset_service_pb2.CommitOffsetsResponse(revision=revision)
-    fake_server.will_answer("CommitOffsets", *[answer] * 4)
-    async with connect(fake_server.address) as client:
-        futures = [await client.commit_soon("g", {WHERE: each}) for each in range(3)]
-        assert [await outcome(each) for each in futures] == [Revision(7, 1)] * 3
-        await client.commit("g", {WHERE: 3})
-    assert [each.offsets[0].offset for each in fake_server.requests] == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("soon", [False, True])
-async def test_who_wants_no_stream_gets_calls(
-    fake_server: FakeServer, connect: Connect, soon: bool
-) -> None:
-    revision = types_pb2.Revision(log_partition=7, log_offset=1)
-    fake_server.answer_stream = answer_all
-    fake_server.will_answer(
-        "CommitOffsets", offset_service_pb2.CommitOffsetsResponse(revision=revision)
-    )
-    async with connect(fake_server.address, stream_commits=False) as client:
-        if soon:
-            found = await outcome(await client.commit_soon("g", {WHERE: 1}))
-        else:
-            found = await client.commit("g", {WHERE: 1})
-    assert found == Revision(7, 1)
-    assert fake_server.messages == []
-
-
-@pytest.mark.parametrize("soon", [False, True])
-async def test_a_large_commit_is_a_call_of_its_own(
-    fake_server: FakeServer, connect: Connect, soon: bool
-) -> None:
-    revision = types_pb2.Revision(log_partition=7, log_offset=1)
-    fake_server.answer_stream = answer_all
-    fake_server.will_answer(
-        "CommitOffsets", offset_service_pb2.CommitOffsetsResponse(revision=revision)
-    )
-    offsets = {TopicPartition("t" * 200, each): each for each in range(2000)}
-    async with connect(fake_server.address) as client:
-        if soon:
-            found = await outcome(await client.commit_soon("g", offsets))
-        else:
-            found = await client.commit("g", offsets)
-        assert await client.commit("g", {WHERE: 3}) == Revision(7, 3)
-    assert found == Revision(7, 1)
-    assert offsets_in(fake_server) == [3]
-
-
-async def test_messages_become_smaller_until_the_server_takes_them(
-    fake_server: FakeServer, connect: Connect, failed: Callable[..., Status]
-) -> None:
-    taken: list[int] = []
-
-    def answer(messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        for message in messages:
-            if message.ByteSize() > 20_000:
-                abort(context, failed("RESOURCE_EXHAUSTED", "REQUEST_TOO_LARGE"))
-            taken.append(len(message.commits))
-            yield Response(results=map(committed, message.commits))
-
-    def answer_alone(_context: Any) -> Any:
-        return offset_service_pb2.CommitOffsetsResponse()
-
-    fake_server.answer_stream = answer
-    fake_server.will_answer("CommitOffsets", *[answer_alone] * 10_000)
-    async with connect(fake_server.address, retry=policy()) as client:
-        for _ in range(20):
-            calls_before = len(fake_server.requests)
-            futures = [await client.commit_soon("g", {WHERE: each}) for each in range(500)]
-            found = [await outcome(each) for each in futures]
-            assert all(isinstance(each, Revision) for each in found)
-            if len(fake_server.requests) == calls_before:
-                break
-        else:
-            pytest.fail("messages stay too large")
-    assert sum(taken[-500:]) >= 500
 
 
 async def test_who_brings_more_than_may_be_unanswered_waits_for_room(

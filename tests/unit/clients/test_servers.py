@@ -20,6 +20,7 @@ from offsetd_clients import (
 )
 from offsetd_clients.errors import Failure
 from offsetd_clients.owners import HOPS_MAX, Owners, group_of
+from patience import PATIENCE_SECONDS
 
 WHERE = TopicPartition("orders", 0)
 REVISION = types_pb2.Revision(log_partition=7, log_offset=1)
@@ -28,8 +29,8 @@ Connect = Callable[..., Any]
 Failed = Callable[..., Status]
 
 
-def policy(timeout_s: float = 60.0) -> RetryPolicy:
-    return RetryPolicy(timeout_s=timeout_s, wait_initial_s=0.001, wait_max_s=0.01)
+def policy() -> RetryPolicy:
+    return RetryPolicy(timeout_s=PATIENCE_SECONDS, wait_initial_s=0.001, wait_max_s=0.01)
 
 
 def not_here(failed: Failed, address: str = "") -> Status:
@@ -252,10 +253,10 @@ def test_a_request_is_for_one_group_or_for_none(request_: Any, group_id: str) ->
 
 FORKED = """
 import os, sys
-from offsetd_clients import ForkedClient, OffsetClient, TopicPartition
+from offsetd_clients import ForkedClient, OffsetClient, RetryPolicy, TopicPartition
 
 where = TopicPartition("orders", 0)
-client = OffsetClient(sys.argv[1])
+client = OffsetClient(sys.argv[1], retry=RetryPolicy(timeout_s=10))
 client.commit("g", {where: 1})
 child = os.fork()
 if not child:

@@ -25,8 +25,9 @@ class Cluster:
         self._is_there = is_there
 
     async def bounds(
-        self, partitions: Collection[Partition], topics: Collection[bytes]
+        self, partitions: Collection[Partition], topics: Collection[bytes], *, timeout_s: float
     ) -> dict[Partition, Bounds]:
+        assert timeout_s > 0
         self.asked.append((list(partitions), list(topics)))
         if not self._is_there:
             raise KafkaUnavailable("no answer")

@@ -15,7 +15,13 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from offsetd_clients.migration.outcomes import MigrationStopped
 from offsetd_clients.migration.values import MigrationError, Problem, SourceFailed
-from offsetd_clients.migration.zookeeper.tree import Node, Tree, joined
+from offsetd_clients.migration.zookeeper.tree import (
+    Node,
+    Tree,
+    answered,
+    is_connected,
+    joined,
+)
 
 # What matters of it is raised; else it would talk to the user beside us.
 logging.getLogger("kazoo").addHandler(logging.NullHandler())
@@ -85,19 +91,22 @@ def migrator_lock(
         raise LockHeld(f"{others} is at work: one migrator at a time") from None
     except NoAuthError as error:
         raise SourceFailed(f"{root}: we may not write there: name another --state-root") from error
-    held = HeldLock(client)
+    held = HeldLock(client, wait_s)
     try:
         yield held
     finally:
-        if not held.is_lost:
+        if client.connected and not held.is_lost:
             lock.release()
 
 
 class HeldLock:
     """Asked before each change: with the session the lock may have gone to another."""
 
-    def __init__(self, client: KazooClient) -> None:
+    def __init__(self, client: KazooClient, wait_s: float) -> None:
+        """`wait_s`: so long a lost connection is waited for."""
         self.is_lost = False
+        self._client = client
+        self._wait_s = wait_s
         client.add_listener(self._note)
 
     def _note(self, state: str) -> None:
@@ -105,7 +114,9 @@ class HeldLock:
             self.is_lost = True
 
     def check(self) -> None:
-        """Raises MigrationStopped if the session has ended."""
+        """Raises MigrationStopped if the session has ended, or ZooKeeper does not answer."""
+        if not is_connected(self._client, self._wait_s):
+            raise MigrationStopped("ZooKeeper does not answer, and may give the lock to another")
         if self.is_lost:
             raise MigrationStopped("the session with ZooKeeper has ended, and the lock with it")
 
@@ -147,7 +158,7 @@ class Marks:
         """Raises SourceFailed."""
         root = joined(self.state_root, "moved")
         try:
-            client.ensure_path(root)
+            answered(client.ensure_path_async(root))
         except NoAuthError as error:
             raise SourceFailed(f"{root}: we may not write there") from error
 
@@ -163,8 +174,8 @@ def _mark(node: Node) -> dict[str, Any]:
 def synced(client: KazooClient, path: str) -> None:
     """What was written before is read behind this. Raises SourceFailed."""
     try:
-        client.sync(path)
+        answered(client.sync_async(path))
     except NoNodeError:
         return
-    except (KazooException, KazooTimeoutError) as error:
+    except KazooException as error:
         raise SourceFailed(f"{path}: {type(error).__name__}: {error}") from error

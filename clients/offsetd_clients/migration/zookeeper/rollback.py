@@ -31,7 +31,7 @@ from offsetd_clients.migration.zookeeper.transactions import (
     WriteRefused,
     transaction,
 )
-from offsetd_clients.migration.zookeeper.tree import KazooTree, Node
+from offsetd_clients.migration.zookeeper.tree import KazooTree, Node, answered
 
 
 @attrs.frozen(kw_only=True)
@@ -94,7 +94,7 @@ class Rollback:
         entry = self.journal.begin(Step.ROLLBACK, group.group_id, {"images": images})
         for write in writes:
             if write.version is None:
-                self.client.ensure_path(write.path.rpartition("/")[0])
+                answered(self.client.ensure_path_async(write.path.rpartition("/")[0]))
         unmark = Write(self.marks.path(group.source_group_id), None, None)
         transaction(self.client, [*writes, unmark])
         self.journal.finish(entry, None)

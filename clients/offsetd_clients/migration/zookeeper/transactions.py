@@ -14,6 +14,8 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
 )
 
+from offsetd_clients.migration.zookeeper.tree import answered
+
 _OPERATIONS_MAX = 2000  # Of one transaction: ZooKeeper takes a megabyte at once.
 
 
@@ -35,7 +37,8 @@ def transaction(
 ) -> None:
     """All or nothing; of more than some 2,000 operations those before the last are, part by part.
 
-    `checks` are versions that other znodes must have. Raises WriteRefused, KazooException.
+    `checks` are versions that other znodes must have. Raises WriteRefused, SourceFailed,
+    KazooException.
     """
     checked = [(path, version) for path, version in (checks or {}).items() if version is not None]
     while len(checked) + len(writes) > _OPERATIONS_MAX:
@@ -66,7 +69,7 @@ def _commit(
         else:
             request.set_data(write.path, write.value, write.version)
         paths.append(write.path)
-    results = request.commit()
+    results = answered(request.commit_async())
     for path, result in zip(paths, results, strict=True):
         if isinstance(result, RolledBackError | RuntimeInconsistency):
             continue

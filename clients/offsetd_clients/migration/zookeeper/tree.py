@@ -23,7 +23,8 @@ Watch = Callable[[Any], None]
 
 _WINDOW = 1024  # Requests that are under way: a round trip's time is shared by so many.
 _TRIES = 5
-LOST = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError, SessionExpiredError)
+ANSWER_S_MAX = 30.0
+_LOST = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError, SessionExpiredError)
 
 
 @attrs.frozen
@@ -52,7 +53,7 @@ class KazooTree:
     """
 
     def __init__(
-        self, client: KazooClient, *, wait_s: float = 30.0, watch: Watch | None = None
+        self, client: KazooClient, *, wait_s: float = ANSWER_S_MAX, watch: Watch | None = None
     ) -> None:
         self.client = client
         self._wait_s = wait_s
@@ -112,35 +113,49 @@ class KazooTree:
                             detail="its access list does not let us read it",
                         ),
                     )
-                except (*LOST, KazooTimeoutError) as error:
+                except (*_LOST, KazooTimeoutError) as error:
                     left.append(path)
                     lost = error
                 except KazooException as error:
                     raise SourceFailed(f"{path}: {type(error).__name__}: {error}") from error
             if lost is None:
                 return
-            if attempt == _TRIES - 1 or not self._is_back():
+            if attempt == _TRIES - 1 or not is_connected(self.client, self._wait_s):
                 raise SourceFailed(
                     f"ZooKeeper does not answer ({type(lost).__name__}): {len(left)} znodes were "
                     f"not read, the first is {left[0]}"
                 ) from lost
             paths = left
 
-    def _is_back(self) -> bool:
-        event = self.client.handler.event_object()
-        if self.client.connected:
-            return True
 
-        def note(_state: Any) -> None:
-            if self.client.connected:
-                event.set()
+def answered(result: Any) -> Any:
+    """What an asynchronous call comes to: a client without a connection would wait for ever.
 
-        self.client.add_listener(note)
-        try:
-            event.wait(self._wait_s)
-        finally:
-            self.client.remove_listener(note)
-        return bool(self.client.connected)
+    Raises SourceFailed, and what ZooKeeper refuses.
+    """
+    try:
+        return result.get(timeout=ANSWER_S_MAX)
+    except (*_LOST, KazooTimeoutError) as error:
+        raise SourceFailed(f"ZooKeeper does not answer ({type(error).__name__})") from error
+
+
+def is_connected(client: KazooClient, wait_s: float) -> bool:
+    """Whether there is a connection, now or in a while."""
+    if client.connected:
+        return True
+    event = client.handler.event_object()
+
+    def note(_state: Any) -> None:
+        if client.connected:
+            event.set()
+
+    client.add_listener(note)
+    try:
+        if not client.connected:
+            event.wait(wait_s)
+    finally:
+        client.remove_listener(note)
+    return bool(client.connected)
 
 
 def _node(value: bytes | None, stat: Any) -> Node:

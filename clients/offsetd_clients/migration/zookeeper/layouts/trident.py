@@ -1,8 +1,8 @@
 """Storm's Trident spouts: `<root>/<tx id>/user/[<topic>/]<partition>/<transaction>`, JSON.
 
-The highest transaction counts. Its `nextOffset`, if it is finished; while `coordinator/currtx`
-still names it, it will be emitted again, and so its `offset` is what to go on from: replay, never
-skip.
+Of transactions that are finished the highest counts, with its `nextOffset`. Those from the one that
+`coordinator/currtx` names on will be emitted again: the first of them counts, with its `offset`.
+Replay, never skip.
 """
 
 import re
@@ -47,10 +47,11 @@ class Trident(OnlyWrittenPlaces):
         for reading, user in zip(readings, users, strict=True):
             for problem in user.problems:
                 reading.note(problem)
-        newest = newest_transactions(tree, readings, [[p for p, _, _ in each] for each in places])
         current = current_transactions(tree, self._root, readings)
-        nodes = tree.nodes(path for found in newest for path in found.values())
-        for reading, found, named in zip(readings, newest, places, strict=True):
+        folders = [[path for path, _, _ in each] for each in places]
+        counting = counting_transactions(tree, readings, folders, current)
+        nodes = tree.nodes(path for found in counting for path in found.values())
+        for reading, found, named in zip(readings, counting, places, strict=True):
             for folder, topic, partition in named:
                 path = found.get(folder)
                 node = None if path is None else nodes[path]
@@ -85,10 +86,13 @@ class Trident(OnlyWrittenPlaces):
         return found_at(path, node, topic, partition, offset)
 
 
-def newest_transactions(
-    tree: Tree, readings: Sequence[GroupReading], folders: Sequence[Sequence[str]]
+def counting_transactions(
+    tree: Tree,
+    readings: Sequence[GroupReading],
+    folders: Sequence[Sequence[str]],
+    current: Mapping[str, int | None],
 ) -> list[dict[str, str]]:
-    """The path of the highest transaction in each of the folders of each group."""
+    """The path of the transaction that counts in each of the folders of each group."""
     found = tree.children(folder for named in folders for folder in named)
     newest: list[dict[str, str]] = []
     for reading, named in zip(readings, folders, strict=True):
@@ -101,8 +105,12 @@ def newest_transactions(
             numbers = [name for name in names if name.isascii() and name.isdigit()]
             for name in sorted(set(names) - set(numbers)):
                 reading.bad(ProblemKind.BAD_NAME, f"{folder}/{name}", "it is no transaction")
+            unfinished = [
+                name for name in numbers if is_unfinished(name, current[reading.group_id])
+            ]
             if numbers:
-                paths[folder] = f"{folder}/{max(numbers, key=int)}"
+                name = min(unfinished, key=int) if unfinished else max(numbers, key=int)
+                paths[folder] = f"{folder}/{name}"
         newest.append(paths)
     return newest
 

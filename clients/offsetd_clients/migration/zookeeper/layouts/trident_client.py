@@ -1,7 +1,7 @@
 """Trident spouts of storm-kafka-client: `<root>/<tx id>/user/<topic>@<partition>/<transaction>`.
 
 JSON with `firstOffset` and `lastOffset`, both of them records that were emitted: what comes next is
-behind the last; or the first again, while the transaction is not finished.
+behind the last; or the first again, of the first transaction that is not finished.
 """
 
 import re
@@ -20,9 +20,9 @@ from offsetd_clients.migration.zookeeper.layouts.layout import (
     rendered_json,
 )
 from offsetd_clients.migration.zookeeper.layouts.trident import (
+    counting_transactions,
     current_transactions,
     is_unfinished,
-    newest_transactions,
 )
 from offsetd_clients.migration.zookeeper.tree import Node, Tree, joined, listed
 
@@ -43,10 +43,10 @@ class TridentClient(OnlyWrittenPlaces):
     def read(self, tree: Tree, group_ids: Sequence[str]) -> list[FoundGroup]:
         readings = [GroupReading(group_id, owners=None) for group_id in group_ids]
         folders = self._folders(tree, readings)
-        newest = newest_transactions(tree, readings, folders)
         current = current_transactions(tree, self._root, readings)
-        nodes = tree.nodes(path for found in newest for path in found.values())
-        for reading, found in zip(readings, newest, strict=True):
+        counting = counting_transactions(tree, readings, folders, current)
+        nodes = tree.nodes(path for found in counting for path in found.values())
+        for reading, found in zip(readings, counting, strict=True):
             for folder, path in found.items():
                 node = nodes[path]
                 if isinstance(node, Problem):

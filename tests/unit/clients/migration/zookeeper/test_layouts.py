@@ -77,6 +77,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, str], dict[str, dict[str, int]]
             "/transactional/tx/user/partition_0/9": TRIDENT % (5, 10, 0),
             "/transactional/tx/user/partition_0/10": TRIDENT % (10, 20, 0),  # The highest counts.
             "/transactional/tx/user/partition_1/11": TRIDENT % (30, 40, 1),
+            "/transactional/tx/user/partition_1/12": TRIDENT % (40, 50, 1),  # Emitted, too.
             "/transactional/tx/coordinator/currtx": "11",  # Not finished: to be emitted again.
             "/transactional/wild/user/t/3/1": TRIDENT % (1, 2, 3),
         },
@@ -88,6 +89,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, str], dict[str, dict[str, int]]
         {
             "/tx/a/user/t@0/1": TRIDENT_CLIENT % (5, 9, 0),
             "/tx/a/user/t@1/2": TRIDENT_CLIENT % (7, 8, 1),
+            "/tx/a/user/t@1/3": TRIDENT_CLIENT % (9, 10, 1),
             "/tx/a/coordinator/currtx": "2",
         },
         {"a": {"t:0": 10, "t:1": 7}},

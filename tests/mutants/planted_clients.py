@@ -1,0 +1,67 @@
+"""Planted bugs of the clients' calls."""
+
+from __future__ import annotations
+
+from mutants.planted import Mutant
+
+_CLIENTS = "clients/offsetd_clients"
+_TESTS = "tests/unit/clients"
+
+CLIENT_MUTANTS = (
+    Mutant(
+        name="what was sent on a stream that broke goes behind what waits",
+        file=f"{_CLIENTS}/commit_queue.py",
+        replace="        self._waiting.extendleft(reversed(sent))\n",
+        by="        self._waiting.extend(sent)\n",
+        caught_by=f"{_TESTS}/test_commit_queue.py",
+    ),
+    Mutant(
+        name="a commit that lost a comparison is sent again",
+        file=f"{_CLIENTS}/commit_queue.py",
+        replace="        if not is_tried_again(error) or due_s >= commit.deadline_s:\n",
+        by="        if due_s >= commit.deadline_s:\n",
+        caught_by=f"{_TESTS}/test_commit_queue.py",
+    ),
+    Mutant(
+        name="what an earlier stream may have done is forgotten",
+        file=f"{_CLIENTS}/commit_queue.py",
+        replace="            error.earlier_outcome_unknown = True\n",
+        by="            pass\n",
+        caught_by=f"{_TESTS}/test_commits.py",
+    ),
+    Mutant(
+        name="a stream that answers nothing is waited for until the deadline",
+        file=f"{_CLIENTS}/commit_queue.py",
+        replace="            is_stuck = next_s[-1] <= now_s\n",
+        by="            is_stuck = False\n",
+        caught_by=f"{_TESTS}/test_commit_queue.py",
+    ),
+    Mutant(
+        name="commits wait without end in front of a server that refuses the stream",
+        file=f"{_CLIENTS}/commit_queue.py",
+        replace="            if not sent:\n",
+        by="            if False:\n",
+        caught_by=f"{_TESTS}/test_commit_queue.py",
+    ),
+    Mutant(
+        name="an owner that cannot be reached is asked for ever",
+        file=f"{_CLIENTS}/aio/servers.py",
+        replace="                    self._owners.forget(group_id)\n",
+        by="                    pass\n",
+        caught_by=f"{_TESTS}/test_servers.py",
+    ),
+    Mutant(
+        name="a token goes to another machine without TLS",
+        file=f"{_CLIENTS}/security.py",
+        replace="        if self.token is not None and is_open:\n",
+        by="        if self.token is not None and is_open and callable(self.token):\n",
+        caught_by=f"{_TESTS}/test_security.py",
+    ),
+    Mutant(
+        name="a forked child speaks over its parent's connection",
+        file=f"{_CLIENTS}/sync/transport.py",
+        replace="        if os.getpid() != self._process:\n            raise",
+        by="        if False:\n            raise",
+        caught_by=f"{_TESTS}/test_servers.py",
+    ),
+)
