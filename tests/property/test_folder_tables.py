@@ -19,6 +19,7 @@ from offsetd_storage.offsets_topic.schemas.keys import (
 )
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
+from offsetd_storage.offsets_topic.schemas.transaction_marker import decode_transaction_marker
 from offsetd_storage.record_batch import decode_batches
 from offsets_logs import random_log, write_log
 
@@ -182,7 +183,28 @@ def test_tables_agree_with_replay_and_schemas(tmp_path: Path, log: int) -> None:
         for row in table(tmp_path, "groups")
     }
     assert groups == known_groups(state)
-    check_history(table(tmp_path, "history", **small_ranges), current)
+    history = table(tmp_path, "history", **small_ranges)
+    check_history(history, current)
+    outcomes = outcomes_of(batches)
+    assert {row["log_offset"]: row["transaction"] for row in history} == {
+        row["log_offset"]: outcomes.get(row["log_offset"]) for row in history
+    }
+
+
+def outcomes_of(batches: list[bytes]) -> dict[int, str]:
+    """What became of each record that a transaction wrote, by its log offset."""
+    found: dict[int, str] = {}
+    waiting: dict[int, list[int]] = {}
+    for batch in decode_batches(b"".join(batches)):
+        if batch.is_control:
+            marker = decode_transaction_marker(batch.records[0].key or b"", batch.records[0].value)
+            assert marker is not None
+            word = {"COMMIT": "committed", "ABORT": "aborted"}[marker.control_type.name]
+            found |= dict.fromkeys(waiting.pop(batch.producer_id, []), word)
+        elif batch.is_transactional:
+            offsets = [record.offset for record in batch.records]
+            waiting.setdefault(batch.producer_id, []).extend(offsets)
+    return found | {offset: "open" for offsets in waiting.values() for offset in offsets}
 
 
 def check_history(history: list[dict[str, Any]], current: list[dict[str, Any]]) -> None:
