@@ -49,6 +49,15 @@ class ReadyMade(DataSource):
         return OffsetdSource({"path": self.options["path"], "mode": "raw"})
 
 
+class ReadyWork(InputPartition):
+    """What one task of the table reads, and how many rows it yields here."""
+
+    def __init__(self, work: InputPartition, rows: int) -> None:
+        super().__init__(None)
+        self.work = work
+        self.rows = rows
+
+
 class ReadyMadeReader(DataSourceReader):
     """Has the rows shared out evenly."""
 
@@ -56,14 +65,15 @@ class ReadyMadeReader(DataSourceReader):
         self._source = source
         self._rows = rows
 
-    def partitions(self) -> Sequence[InputPartition]:
-        found = self._source.partitions()
-        self._rows = self._rows // len(found)
-        return found
+    def partitions(self) -> Sequence[ReadyWork]:
+        works = self._source.partitions()
+        each, more = divmod(self._rows, len(works))
+        return [ReadyWork(work, each + (place < more)) for place, work in enumerate(works)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        batch: Any = next(iter(self._source.read(partition)))
-        left = self._rows
+        assert isinstance(partition, ReadyWork), "what was planned is read"
+        batch: Any = next(iter(self._source.read(partition.work)))
+        left = partition.rows
         while left > 0:
             yield batch.slice(0, min(left, batch.num_rows))
             left -= batch.num_rows
@@ -95,6 +105,7 @@ def _compare(
         "raw": lambda: _seconds(tables["raw"].load(folder)),
         "current": lambda: _seconds(tables["current"].load(folder)),
     }
+    assert ready.load(folder).count() == rows, "there are as many rows"
     for warm in contestants.values():
         warm()
     seconds = interleave(contestants, rounds=rounds)

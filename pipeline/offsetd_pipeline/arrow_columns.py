@@ -38,23 +38,29 @@ class ChosenRows:
         self.rows = rows
         self.chosen = chosen
         is_all = len(chosen) == len(rows.fields)
-        self._fields = rows.fields if is_all else rows.fields[chosen]
+        # Each field in one piece: it is read more than once.
+        self._fields = np.ascontiguousarray((rows.fields if is_all else rows.fields[chosen]).T)
+        self._kinds: dict[tuple[int, ...], Mask] = {}
 
     def __len__(self) -> int:
         return len(self.chosen)
 
     def field(self, field: int) -> Numbers:
         """One field of each."""
-        taken: Numbers = self._fields[:, field]
+        taken: Numbers = self._fields[field]
         return taken
 
     def has_kind(self, *kinds: int) -> Mask:
         """Whether each is of one of these kinds."""
-        return is_any(self.field(fields.KIND), kinds)
+        if kinds not in self._kinds:
+            self._kinds[kinds] = is_any(self.field(fields.KIND), kinds)
+        return self._kinds[kinds]
 
     def integers(self, field: int, arrow_type: pa.DataType, valid: Mask | None = None) -> pa.Array:
         """Numbers; null where they are not valid."""
-        values = self.field(field).astype(arrow_type.to_pandas_dtype())
+        values = self.field(field)
+        if arrow_type != pa.int64():
+            values = values.astype(arrow_type.to_pandas_dtype())
         return _array(arrow_type, len(values), valid, pa.py_buffer(values))
 
     def timestamps(self, field: int, valid: Mask | None = None) -> pa.Array:
