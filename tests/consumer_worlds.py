@@ -297,6 +297,11 @@ class Worker:
 
     def start(self) -> None:
         """It comes."""
+        self.make()
+        self._tasks = [asyncio.ensure_future(self.work())]
+
+    def make(self) -> None:
+        """Its consumer, which somebody else asks."""
         self.client = LossyClient(self.world, self)
         self.consumer = AsyncConsumer[str](
             self.client,
@@ -308,7 +313,6 @@ class Worker:
             on_lost=self.lost,
             monotonic_s=self.world.now_s,
         )
-        self._tasks = [asyncio.ensure_future(self.work())]
 
     async def work(self) -> None:
         """Handles items for ever."""

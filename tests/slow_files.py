@@ -27,6 +27,8 @@ SLOW_FILES: Final = (
     "interop/test_cli_streams.py",
     "interop/test_documented_fields.py",
     "sim/test_cleaning_store_crashes.py",
+    "fault/test_client_versions.py",
+    "fault/test_clients.py",
     "fault/test_membership.py",
     "fault/test_history.py",
     "interop/test_broker_on_our_groups.py",

@@ -11,7 +11,9 @@ import pytest
 from fake_server import EitherClient, outcome
 from offsetd_clients import (
     AsyncOffsetClient,
+    ClientClosed,
     OffsetClient,
+    OffsetFormat,
     RetryPolicy,
     TlsOptions,
     TopicPartition,
@@ -21,7 +23,7 @@ from server_process import ServerProcess
 from tls_proxy import Authority, Identity, tls_proxy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 WAIT_S = 120
@@ -102,6 +104,70 @@ async def test_a_server_that_is_killed_under_streams_has_all_that_was_answered(
         for group, client in clients.items():
             assert (await client.fetch(group))[WHERE].offset == acknowledged[group]
             await client.close()
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():  # noqa: ASYNC110  # There is no event for it.
+            await asyncio.sleep(0.001)
+
+
+async def test_a_watch_of_asyncio_tells_commits_until_it_is_cancelled(
+    server: ServerProcess, group: str
+) -> None:
+    seen = []
+    async with AsyncOffsetClient(server.address) as client:
+        watch = client.watch_offsets([group])
+
+        async def follow() -> None:
+            seen.extend([event.offset async for event in watch])
+
+        following = asyncio.ensure_future(follow())
+        await until(lambda: watch.token)
+        before = watch.token
+        for offset in range(3):
+            await client.commit(group, {WHERE: offset})
+        await until(lambda: watch.token != before)
+        watch.cancel()
+        async with asyncio.timeout(WAIT_S):
+            await following
+        again = client.watch_offsets([group], token=before)
+        async for event in again:
+            seen.append(event.offset)
+            if len(seen) >= 3 and event.offset == 2:
+                break
+        again.cancel()
+    assert seen[-3:] == [0, 1, 2]
+
+
+async def test_a_watch_of_asyncio_says_that_its_client_was_closed(
+    server: ServerProcess, group: str
+) -> None:
+    client = AsyncOffsetClient(server.address)
+    watch = client.watch_offsets([group])
+    following = asyncio.ensure_future(anext(watch.__aiter__()))
+    await until(lambda: watch.token)
+    await client.close()
+    with pytest.raises(ClientClosed):
+        await following
+
+
+async def test_what_comes_in_pieces_comes_to_asyncio_too(server: ServerProcess, group: str) -> None:
+    async with AsyncOffsetClient(server.address) as client:
+        for offset in (5, 6):
+            await client.commit(group, {WHERE: offset})
+        pieces = [piece async for piece in client.export_offsets(OffsetFormat.KAFKA_CSV, [group])]
+        copy = f"{group}-copy"
+        text = b"".join(pieces)
+        (imported,) = await client.import_offsets(text, OffsetFormat.KAFKA_CSV, group_id=copy)
+        assert (imported.group_id, imported.error) == (copy, None)
+        assert (await client.fetch(copy))[WHERE].offset == 6
+        history = [event.offset async for event in client.list_offset_history(group)]
+        assert history == [6, 5]
+        listed = [each.group_id async for each in client.list_groups(group_id_prefix=group)]
+        assert {group, copy} <= set(listed)
+        (event, *_) = [each async for each in client.list_audit_events(group_id=copy)]
+        assert event.method == "ImportOffsets"
 
 
 @pytest.fixture(scope="module")

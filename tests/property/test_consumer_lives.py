@@ -16,7 +16,7 @@ import pytest
 from consumer_worlds import POLL_S_MAX, SESSION_S, Worker, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from offsetd_clients.consumer.settings import ConsumerSettings
+from offsetd_clients import ConsumerFenced, ConsumerSettings
 from virtual_time import run
 
 NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
@@ -161,3 +161,27 @@ def test_new_partitions_are_had_as_soon_as_they_are_seen() -> None:
         ticking.cancel()
 
     run(grow())
+
+
+def test_who_is_fenced_by_a_commit_in_the_background_is_told_by_its_own() -> None:
+    async def fence(seed: int) -> None:
+        world = World(random.Random(seed), asyncio.get_running_loop())
+        ticking = asyncio.ensure_future(world.tick())
+        world.add("topic-0", 0, 50)
+        worker = Worker(world, ConsumerSettings(auto_commit_interval_s=60.0))
+        worker.make()
+        items = await worker.consumer.poll(9, timeout_s=60.0)
+        world.handled[items[0].topic_partition].update(range(9))
+        worker.consumer.ack(items[0])
+        member_id = worker.consumer._part.standing.membership.member_id
+        world.calls.leave((member_id, None))
+        worker.consumer._keeper.prompt_commit()
+        await asyncio.sleep(seed * 0.002)
+        with pytest.raises(ConsumerFenced):
+            await worker.consumer.commit(items[1])
+        assert not worker.held
+        await worker.close()
+        ticking.cancel()
+
+    for seed in range(20):
+        run(fence(seed))

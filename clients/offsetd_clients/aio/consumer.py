@@ -11,7 +11,13 @@ from offsetd_clients.aio.client import AsyncOffsetClient
 from offsetd_clients.aio.concurrency import called, sleep
 from offsetd_clients.aio.consumer_keeper import AsyncKeeper
 from offsetd_clients.change_values import Bounds
-from offsetd_clients.consumer.errors import NotAssigned, StartUnknown, fenced_before, fenced_by
+from offsetd_clients.consumer.errors import (
+    ConsumerFenced,
+    NotAssigned,
+    StartUnknown,
+    fenced_before,
+    fenced_by,
+)
 from offsetd_clients.consumer.part import FENCED, Phase
 from offsetd_clients.consumer.positions import Backlog, Position
 from offsetd_clients.consumer.settings import ConsumerSettings
@@ -140,9 +146,11 @@ class AsyncConsumer(Generic[Value]):
             await self._lose_or_say_so()
         try:
             await self._keeper.commit(offsets)
-        except FENCED as error:
+        except (ConsumerFenced, *FENCED) as error:
             if self._part.phase is Phase.LOST:
                 await self._lose_or_say_so()
+            if isinstance(error, ConsumerFenced):
+                raise
             raise fenced_by(error, ()) from error
 
     def seek(self, topic_partition: TopicPartition, offset: SupportsIndex) -> None:
@@ -351,12 +359,13 @@ class AsyncConsumer(Generic[Value]):
             if self.settings.auto_commit_interval_s is not None:
                 await self._keeper.commit(None)
         except OffsetdError as error:
-            log.warning("group %s: revoked before committed: %s", self.group_id, error)
             problem = error
         with self._guard:
             if not self._part.begin_revoke():
                 return  # They were lost.
             topic_partitions = self._part.topic_partitions
+        if problem is not None:
+            log.warning("group %s: revoked before committed: %s", self.group_id, problem)
         try:
             await self._tell(self._on_revoked, topic_partitions)
         finally:

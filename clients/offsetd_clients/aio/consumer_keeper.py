@@ -10,10 +10,10 @@ from typing import Any
 
 from offsetd_clients.aio.client import AsyncOffsetClient
 from offsetd_clients.aio.concurrency import Event, Guard, Lock, Task, spawn
-from offsetd_clients.consumer.errors import fenced_before
+from offsetd_clients.consumer.errors import ConsumerFenced, fenced_before
 from offsetd_clients.consumer.lease_part import LeasePart
 from offsetd_clients.consumer.member_part import MemberPart
-from offsetd_clients.consumer.part import Part, Phase, Standing
+from offsetd_clients.consumer.part import FENCED, Part, Phase, Standing
 from offsetd_clients.consumer.positions import Positions
 from offsetd_clients.consumer.settings import ConsumerSettings
 from offsetd_clients.consumer.steps import (
@@ -148,6 +148,8 @@ class AsyncKeeper:
     async def _try_to_commit(self) -> None:
         try:
             await self.commit(None)
+        except (ConsumerFenced, *FENCED):
+            return  # Who asks for items is told.
         except OffsetdError as error:
             log.warning("group %s: not committed yet: %s", self._group_id, error)
 

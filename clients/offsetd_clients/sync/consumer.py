@@ -9,7 +9,13 @@ from types import TracebackType
 from typing import Any, Generic, Self, SupportsIndex, TypeVar
 
 from offsetd_clients.change_values import Bounds
-from offsetd_clients.consumer.errors import NotAssigned, StartUnknown, fenced_before, fenced_by
+from offsetd_clients.consumer.errors import (
+    ConsumerFenced,
+    NotAssigned,
+    StartUnknown,
+    fenced_before,
+    fenced_by,
+)
 from offsetd_clients.consumer.part import FENCED, Phase
 from offsetd_clients.consumer.positions import Backlog, Position
 from offsetd_clients.consumer.settings import ConsumerSettings
@@ -141,9 +147,11 @@ class Consumer(Generic[Value]):
             self._lose_or_say_so()
         try:
             self._keeper.commit(offsets)
-        except FENCED as error:
+        except (ConsumerFenced, *FENCED) as error:
             if self._part.phase is Phase.LOST:
                 self._lose_or_say_so()
+            if isinstance(error, ConsumerFenced):
+                raise
             raise fenced_by(error, ()) from error
 
     def seek(self, topic_partition: TopicPartition, offset: SupportsIndex) -> None:
@@ -352,12 +360,13 @@ class Consumer(Generic[Value]):
             if self.settings.auto_commit_interval_s is not None:
                 self._keeper.commit(None)
         except OffsetdError as error:
-            log.warning("group %s: revoked before committed: %s", self.group_id, error)
             problem = error
         with self._guard:
             if not self._part.begin_revoke():
                 return  # They were lost.
             topic_partitions = self._part.topic_partitions
+        if problem is not None:
+            log.warning("group %s: revoked before committed: %s", self.group_id, problem)
         try:
             self._tell(self._on_revoked, topic_partitions)
         finally:
