@@ -31,9 +31,10 @@ KERNEL_TESTS = tests/unit/storage/test_scan.py tests/unit/storage/test_segment_s
 	tests/unit/coordinator/test_replayed_state.py tests/property/test_shard_replay.py \
 	tests/unit/coordinator/test_expiry_sweep.py tests/unit/coordinator/test_put_batches.py \
 	tests/unit/coordinator/test_keyed_hash.py tests/unit/coordinator/test_slots.py \
-	tests/unit/coordinator/test_utf8.py tests/unit/coordinator/test_plain_records.py \
+	tests/unit/storage/test_utf8.py tests/unit/coordinator/test_plain_records.py \
 	tests/unit/storage/cleaner/test_keep.py tests/unit/storage/cleaner/test_offset_map.py \
-	tests/unit/storage/cleaner/test_clean.py tests/property/test_cleaned_records.py
+	tests/unit/storage/cleaner/test_clean.py tests/property/test_cleaned_records.py \
+	tests/unit/pipeline/test_segments.py tests/property/test_folder_tables.py
 
 serve: $(VENV)/.server
 	@exec $(BIN)/offsetd serve $(ARGS)
@@ -75,7 +76,7 @@ $(VENV)/.server: pyproject.toml $(CONSTRAINTS) .ci/venv
 	@touch $@
 
 $(VENV)/.test: pyproject.toml $(CONSTRAINTS) .ci/venv
-	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server,kafka,zookeeper]' --group test
+	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server,kafka,zookeeper,spark]' --group test
 	@$(BIN)/offsetd kernels warm
 	@touch $(VENV)/.server $@
 

@@ -15,6 +15,7 @@ BENCHMARKS = {
     "expiry": "a million offsets that expire at once: commits' p99 beside it",
     "groups": "3,000 members that send heartbeats, commits beside them, and a large rebalance",
     "start": "an empty server, from exec to SERVING",
+    "spark_tables": "tables of a large log in Spark, beside ready-made batches of the same rows",
     "migration": "100,000 znodes of a ZooKeeper: plan, run and verify",
     "commit_path": "durable commits beside a bare grpc.aio server",
     "client": "a thousand coroutines that commit through one client, beside a raw stream",

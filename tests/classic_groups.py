@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 from offsetd_coordinator.errors import CoordinatorError, DiskFull
-from offsetd_coordinator.group_records import GroupRecords
 from offsetd_coordinator.membership.calls import (
     JoinGroup,
     LeaveGroup,
@@ -17,8 +16,9 @@ from offsetd_coordinator.membership.calls import (
 )
 from offsetd_coordinator.membership.membership import Membership
 from offsetd_coordinator.membership.rebalance import MembershipConfig
-from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
-from offsetd_coordinator.schemas.keys import GroupKey
+from offsetd_storage.offsets_topic.group_records import GroupRecords
+from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMetadataValue
+from offsetd_storage.offsets_topic.schemas.keys import GroupKey
 
 if TYPE_CHECKING:
     from offsetd_coordinator.membership.calls import Joined, Left, Step, Synced

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from offsetd_coordinator.expiry import ExpiryTerms
 from offsetd_coordinator.expiry_sweep import ShardRules, SliceLimits
 from offsetd_coordinator.requests import ExpireOffsets
-from offsetd_coordinator.schemas.group_metadata import GroupMember, GroupMetadataValue
+from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMember, GroupMetadataValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -30,8 +30,8 @@ from offsetd_coordinator.requests import (
     UpdateGroup,
     WriteGroup,
 )
-from offsetd_coordinator.schemas.keys import GroupKey, OffsetKey, decode_key
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.offsets_topic.schemas.keys import GroupKey, OffsetKey, decode_key
 from offsetd_storage.simulated_files import SimulatedFiles
 from partition_logs import NOW_MS
 from shards import new_shard, offsets_of

@@ -12,7 +12,7 @@ from offsetd_coordinator.service.membership import MembershipService
 from serving_nodes import WAIT_SECONDS
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.groups import GroupState
+    from offsetd_storage.offsets_topic.groups import GroupState
     from serving_nodes import ServingNode
 
 GROUP = "g"

@@ -15,8 +15,8 @@ from offsetd_coordinator.requests import (
     ReleaseGroup,
     UpdateGroup,
 )
-from offsetd_coordinator.schemas.group_settings import OWN_OFFSET, GroupSettings, Lease
 from offsetd_storage.compression import Compression
+from offsetd_storage.offsets_topic.schemas.group_settings import OWN_OFFSET, GroupSettings, Lease
 from shards import (
     batch_of,
     commit,

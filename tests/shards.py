@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 from offsetd_coordinator.requests import CommitOffsets, LeaseReply, OffsetEntry
-from offsetd_coordinator.schemas.keys import (
+from offsetd_coordinator.shard import Shard, ShardConfig
+from offsetd_storage.kernels import padded_copy
+from offsetd_storage.offsets_topic.schemas.keys import (
     ConsumerGroupKey,
     GroupKey,
     GroupSettingsKey,
     OffsetKey,
     encode_key,
 )
-from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
-from offsetd_coordinator.shard import Shard, ShardConfig
-from offsetd_storage.kernels import padded_copy
+from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.record_batch import Record, encode_batch
 
 if TYPE_CHECKING:

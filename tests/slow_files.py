@@ -13,6 +13,7 @@ SLOW_FILES: Final = (
     "fault/test_failing_disk.py",
     "interop/test_taking_turns.py",
     "interop/test_zookeeper_migration.py",
+    "spark/test_selections.py",
     "sim/test_crashes.py",
     "sim/test_disk_errors.py",
     "property/test_group_machine.py",

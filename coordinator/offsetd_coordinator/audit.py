@@ -10,11 +10,11 @@ import json
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import attrs
+from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 from offsetd_storage.record_batch import Record, batch_header, encode_batch
 
 from offsetd_coordinator.record_log import RecordLog
 from offsetd_coordinator.rfc3339 import rfc3339
-from offsetd_coordinator.schemas.primitives import UndecodableRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 from offsetd_storage.record_batch import decode_batches
 
 from offsetd_coordinator.audit import AuditEvent, RecordedEvent
-from offsetd_coordinator.schemas.primitives import UndecodableRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,9 @@ from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.membership.refusals import commits_from_outside, unknown_member
 
 if TYPE_CHECKING:
+    from offsetd_storage.offsets_topic.group_records import GroupRecords
+
     from offsetd_coordinator.errors import CoordinatorError
-    from offsetd_coordinator.group_records import GroupRecords
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.membership.calls import MemberIdentity
     from offsetd_coordinator.requests import CommitOffsets

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 from offsetd_storage.errors import InvalidSetting
+from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 from offsetd_storage.record_batch import Record, encode_batch
 
-from offsetd_coordinator.errors import CoordinatorError, InvalidConfig
-from offsetd_coordinator.kernels.request_ids import HEADER_NAME
-from offsetd_coordinator.record_log import RecordLog
-from offsetd_coordinator.schemas.config_record import (
+from offsetd_coordinator.config_record import (
     ConfigKey,
     UnknownConfigVersion,
     decode_config_key,
@@ -24,7 +22,9 @@ from offsetd_coordinator.schemas.config_record import (
     encode_config_key,
     encode_config_value,
 )
-from offsetd_coordinator.schemas.primitives import UndecodableRecord
+from offsetd_coordinator.errors import CoordinatorError, InvalidConfig
+from offsetd_coordinator.kernels.request_ids import HEADER_NAME
+from offsetd_coordinator.record_log import RecordLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from offsetd_storage.kernels import padded_copy
+from offsetd_storage.offsets_topic.groups import GroupType
+from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
+from offsetd_storage.offsets_topic.schemas.protocol_metadata import CONSUMER_PROTOCOL_TYPE
 
 from offsetd_coordinator.errors import (
     GroupIdNotFound,
@@ -16,15 +19,13 @@ from offsetd_coordinator.errors import (
     NonEmptyGroup,
     RecordUndecodable,
 )
-from offsetd_coordinator.groups import GroupType
 from offsetd_coordinator.requests import DeleteGroupReply, DeleteOffsetsReply
-from offsetd_coordinator.schemas.keys import OffsetKey, encode_key
-from offsetd_coordinator.schemas.protocol_metadata import CONSUMER_PROTOCOL_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from offsetd_coordinator.group_records import GroupRecords
+    from offsetd_storage.offsets_topic.group_records import GroupRecords
+
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.membership.classic_group import ClassicGroup
     from offsetd_coordinator.replayed_state import ReplayedState

@@ -13,6 +13,34 @@ from typing import Final, cast
 from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.files import Files
 from offsetd_storage.folder_view import LogView
+from offsetd_storage.live_folder import SegmentWalk
+from offsetd_storage.offsets_topic.schemas.kafka_json import JsonText, message_json, replacing_text
+from offsetd_storage.offsets_topic.schemas.layout import (
+    Fields,
+    Layout,
+    Message,
+    read_message,
+    read_versioned,
+)
+from offsetd_storage.offsets_topic.schemas.primitives import (
+    Reader,
+    UndecodableRecord,
+    UnknownValueVersion,
+)
+from offsetd_storage.offsets_topic.schemas.protocol_metadata import (
+    ASSIGNMENT,
+    CONSUMER_PROTOCOL_TYPE,
+    SUBSCRIPTION,
+)
+from offsetd_storage.offsets_topic.schemas.record_layouts import (
+    KEY_LAYOUTS,
+    VALUE_LAYOUTS,
+    RecordType,
+)
+from offsetd_storage.offsets_topic.schemas.transaction_marker import (
+    decode_control_type,
+    decode_transaction_marker,
+)
 from offsetd_storage.record_batch import (
     BatchHeader,
     Record,
@@ -23,26 +51,6 @@ from offsetd_storage.record_batch import (
 from offsetd_storage.segment import segment_path
 from offsetd_storage.timestamp_type import TimestampType
 
-from offsetd_coordinator.live_folder import SegmentWalk
-from offsetd_coordinator.schemas.kafka_json import JsonText, message_json, replacing_text
-from offsetd_coordinator.schemas.layout import (
-    Fields,
-    Layout,
-    Message,
-    read_message,
-    read_versioned,
-)
-from offsetd_coordinator.schemas.primitives import Reader, UndecodableRecord, UnknownValueVersion
-from offsetd_coordinator.schemas.protocol_metadata import (
-    ASSIGNMENT,
-    CONSUMER_PROTOCOL_TYPE,
-    SUBSCRIPTION,
-)
-from offsetd_coordinator.schemas.record_layouts import KEY_LAYOUTS, VALUE_LAYOUTS, RecordType
-from offsetd_coordinator.schemas.transaction_marker import (
-    decode_control_type,
-    decode_transaction_marker,
-)
 from offsetd_coordinator.segment_batches import whole_batches
 
 _INT16_BYTES: Final = 2

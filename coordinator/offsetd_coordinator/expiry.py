@@ -11,10 +11,10 @@ import enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
+from offsetd_storage.offsets_topic.groups import GroupState, GroupType
+from offsetd_storage.offsets_topic.schemas.protocol_metadata import CONSUMER_PROTOCOL_TYPE
 
-from offsetd_coordinator.groups import GroupState, GroupType
 from offsetd_coordinator.kernels.columns import BASE_LATEST, BASE_REPLACED, NEVER, NO_TIME
-from offsetd_coordinator.schemas.protocol_metadata import CONSUMER_PROTOCOL_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import attrs
 import numpy as np
 from offsetd_storage.kernels import padded_buffer, padded_copy
+from offsetd_storage.offsets_topic.groups import GroupType
+from offsetd_storage.offsets_topic.schemas.keys import GroupKey, encode_key
 
 from offsetd_coordinator.deletion import joined_keys
 from offsetd_coordinator.expiry import ExpiringGroup, ExpiryBase, plain_rule, rule_of
-from offsetd_coordinator.groups import GroupType
 from offsetd_coordinator.kernels.columns import JUDGED_COLUMNS
 from offsetd_coordinator.kernels.expiry import (
     end_keys,
@@ -26,14 +27,14 @@ from offsetd_coordinator.kernels.expiry import (
     list_rows_between,
 )
 from offsetd_coordinator.kernels.tombstones import put_offset_keys
-from offsetd_coordinator.schemas.keys import GroupKey, encode_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from offsetd_storage.offsets_topic.group_records import GroupRecords
+    from offsetd_storage.offsets_topic.groups import GroupState
+
     from offsetd_coordinator.expiry import ExpiryTerms, GroupRule
-    from offsetd_coordinator.group_records import GroupRecords
-    from offsetd_coordinator.groups import GroupState
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.replayed_state import ReplayedState
 

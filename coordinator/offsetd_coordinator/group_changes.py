@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
+from offsetd_storage.offsets_topic.schemas.group_settings import OWN_OFFSET, GroupSettings, Lease
+from offsetd_storage.offsets_topic.schemas.keys import GroupSettingsKey, encode_key
 from offsetd_storage.record_batch import Record, encode_batch
 
 from offsetd_coordinator.errors import (
@@ -14,7 +16,7 @@ from offsetd_coordinator.errors import (
     RecordUndecodable,
 )
 from offsetd_coordinator.known_changes import ChangeKind, header
-from offsetd_coordinator.leases import LeaseStatus, check_epoch, check_not_held, lease_status
+from offsetd_coordinator.leases import check_epoch, check_not_held, lease_status
 from offsetd_coordinator.requests import (
     AcquireGroup,
     Decision,
@@ -24,11 +26,11 @@ from offsetd_coordinator.requests import (
     UpdateGroup,
     UpdateGroupReply,
 )
-from offsetd_coordinator.schemas.group_settings import OWN_OFFSET, GroupSettings, Lease
-from offsetd_coordinator.schemas.keys import GroupSettingsKey, encode_key
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.group_records import GroupRecords
+    from offsetd_storage.offsets_topic.group_records import GroupRecords
+    from offsetd_storage.offsets_topic.groups import LeaseStatus
+
     from offsetd_coordinator.membership.calls import Moment
     from offsetd_coordinator.replayed_state import ReplayedState
     from offsetd_coordinator.requests import GroupChange, GroupChangeReply

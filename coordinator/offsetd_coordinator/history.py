@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.kernels import padded_copy
+from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, decode_key
+from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
+from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 from offsetd_storage.record_batch import batch_header, decode_batch
 
 from offsetd_coordinator.errors import CoordinatorNotAvailable
@@ -27,9 +30,6 @@ from offsetd_coordinator.kernels.changes import (
     UNREADABLE,
     read_changes,
 )
-from offsetd_coordinator.schemas.keys import OffsetKey, decode_key
-from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
-from offsetd_coordinator.schemas.primitives import UndecodableRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

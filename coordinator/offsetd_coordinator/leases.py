@@ -9,7 +9,9 @@ nobody has renewed since the shard was loaded runs from then on, once more for i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from offsetd_storage.offsets_topic.groups import LeaseStatus
 
 from offsetd_coordinator.errors import EpochFenced, LeaseHeld
 from offsetd_coordinator.requests import LeaseReply
@@ -18,18 +20,10 @@ from offsetd_coordinator.rfc3339 import rfc3339
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offsetd_coordinator.group_records import GroupRecords
+    from offsetd_storage.offsets_topic.group_records import GroupRecords
+
     from offsetd_coordinator.membership.calls import Moment
     from offsetd_coordinator.requests import RenewGroup
-    from offsetd_coordinator.schemas.group_settings import Lease
-
-
-class LeaseStatus(NamedTuple):
-    """A lease, and when it ends: by the wall clock, for people, and by the one that counts."""
-
-    lease: Lease
-    expire_ms: int
-    is_held: bool
 
 
 def lease_status(records: GroupRecords | None, loaded_ms: int, now: Moment) -> LeaseStatus | None:

@@ -14,11 +14,11 @@ from offsetd_storage.cleaner.cleaner_thread import new_map
 from offsetd_storage.cleaner.offline import clean_partition, preview_partition, roll_active
 from offsetd_storage.cleaner.throttle import Throttle
 from offsetd_storage.errors import InvalidSetting
+from offsetd_storage.live_folder import seen_steadily
 from offsetd_storage.settings import canonical_name
 from offsetd_storage.store_config import OFFSETS_TOPIC
 from offsetd_storage.topic_configs import TOPIC_SETTINGS
 
-from offsetd_coordinator.live_folder import seen_steadily
 from offsetd_coordinator.partition_outcomes import PartitionOutcome, outcome_of
 from offsetd_coordinator.server import store_config
 from offsetd_coordinator.settings_sources import SettingsError, load_settings

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 from offsetd_storage.cleaner.offline import viewed_log
+from offsetd_storage.live_folder import seen_steadily
 from offsetd_storage.log_retention import retain
 from offsetd_storage.retention import plan_of_log
 
-from offsetd_coordinator.live_folder import seen_steadily
 from offsetd_coordinator.partition_outcomes import PartitionOutcome, outcome_of
 
 if TYPE_CHECKING:

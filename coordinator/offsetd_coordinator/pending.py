@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
+from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, decode_key
+from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.record_batch import decode_batch
-
-from offsetd_coordinator.schemas.keys import OffsetKey, decode_key
-from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

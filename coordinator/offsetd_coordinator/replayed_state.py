@@ -22,11 +22,29 @@ from offsetd_storage.kernels.encode import (
     COUNT_AT,
     LENGTH_EXCLUDES_BYTES,
 )
+from offsetd_storage.kernels.offset_records import METADATA_SIZE_MAX
+from offsetd_storage.offsets_topic.group_records import GroupRecords
+from offsetd_storage.offsets_topic.placement import partition_of
+from offsetd_storage.offsets_topic.schemas.consumer_group import decode_consumer_group_value
+from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMetadataValue
+from offsetd_storage.offsets_topic.schemas.group_settings import GroupSettings
+from offsetd_storage.offsets_topic.schemas.keys import (
+    ConsumerGroupKey,
+    GroupKey,
+    GroupSettingsKey,
+    OffsetKey,
+    UnknownKey,
+    decode_key,
+)
+from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
+from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
+from offsetd_storage.offsets_topic.schemas.transaction_marker import (
+    ControlType,
+    decode_transaction_marker,
+)
 from offsetd_storage.record_batch import batch_header, decode_batch
 
-from offsetd_coordinator.group_records import GroupRecords
 from offsetd_coordinator.kernels import columns
-from offsetd_coordinator.kernels.entries import METADATA_SIZE_MAX
 from offsetd_coordinator.kernels.replay import has_only_offsets, replay_batches
 from offsetd_coordinator.kernels.tombstones import (
     DELETED_COLUMNS,
@@ -39,29 +57,14 @@ from offsetd_coordinator.known_changes import KnownChanges
 from offsetd_coordinator.known_deletions import DeletedBatch, KnownDeletions
 from offsetd_coordinator.offset_table import OffsetTable
 from offsetd_coordinator.pending import PendingOffset, PendingOffsets
-from offsetd_coordinator.placement import partition_of
-from offsetd_coordinator.schemas.consumer_group import decode_consumer_group_value
-from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
-from offsetd_coordinator.schemas.group_settings import GroupSettings
-from offsetd_coordinator.schemas.keys import (
-    ConsumerGroupKey,
-    GroupKey,
-    GroupSettingsKey,
-    OffsetKey,
-    UnknownKey,
-    decode_key,
-)
-from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
-from offsetd_coordinator.schemas.primitives import UndecodableRecord
-from offsetd_coordinator.schemas.transaction_marker import ControlType, decode_transaction_marker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
+    from offsetd_storage.offsets_topic.group_records import GroupRecordKey, GroupRecordValue
     from offsetd_storage.record_batch import BatchHeader, RecordBatch
 
-    from offsetd_coordinator.group_records import GroupRecordKey, GroupRecordValue
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.pending import EndedTransaction, OffsetId
 

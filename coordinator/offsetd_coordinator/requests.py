@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
+    from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMetadataValue
+    from offsetd_storage.offsets_topic.schemas.group_settings import Lease
 
     from offsetd_coordinator.errors import CoordinatorError
     from offsetd_coordinator.membership.calls import MemberIdentity
-    from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
-    from offsetd_coordinator.schemas.group_settings import Lease
 
 
 class Precondition(enum.IntEnum):

@@ -20,6 +20,7 @@ from offsetd_storage.errors import (
     StorageFull,
 )
 from offsetd_storage.log_store import OFFSETS_TOPIC
+from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.commit_guards import CommitGuards
@@ -35,7 +36,6 @@ from offsetd_coordinator.errors import (
 from offsetd_coordinator.flusher import Flusher, as_storage_failed
 from offsetd_coordinator.member_calls import MemberCalls
 from offsetd_coordinator.membership.calls import Moment
-from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.requests import CommitOffsets, DeleteGroup, DeleteOffsets, WriteGroup
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from offsetd_storage.clock import Clock
     from offsetd_storage.durations import Durations
     from offsetd_storage.log_store import LogStore
+    from offsetd_storage.offsets_topic.groups import Group, GroupListing
     from offsetd_storage.quarantine import Damage
     from offsetd_storage.upkeep import Upkeep
 
     from offsetd_coordinator.dynamic_settings import CommitGuardConfig
-    from offsetd_coordinator.groups import Group, GroupListing
     from offsetd_coordinator.membership.membership import Membership
     from offsetd_coordinator.requests import (
         CommittedColumns,

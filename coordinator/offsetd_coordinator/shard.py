@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import numpy as np
 from offsetd_storage.kernels import padded_buffer
+from offsetd_storage.offsets_topic.groups import simple_group
+from offsetd_storage.offsets_topic.schemas.keys import GroupKey, encode_key
 from offsetd_storage.record_batch import Record, encode_batch
 
-from offsetd_coordinator.change_decisions import (
-    Usage,
-    decide_offsets_change,
-    decide_restoration,
-)
+from offsetd_coordinator.change_decisions import Usage, decide_offsets_change, decide_restoration
 from offsetd_coordinator.commit_rules import (
     as_arguments,
     check_commit,
@@ -36,7 +34,6 @@ from offsetd_coordinator.errors import (
 )
 from offsetd_coordinator.expiry_sweep import ShardRules
 from offsetd_coordinator.group_changes import Situation, decide_group_change
-from offsetd_coordinator.groups import simple_group
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.commit import decide_commit, note_end_offsets
 from offsetd_coordinator.known_deletions import NODE_BYTES_MAX
@@ -63,14 +60,14 @@ from offsetd_coordinator.requests import (
     WriteGroup,
     WriteGroupReply,
 )
-from offsetd_coordinator.schemas.keys import GroupKey, encode_key
 from offsetd_coordinator.tombstones import encode_tombstones
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from offsetd_storage.offsets_topic.groups import Group, GroupListing, GroupState
+
     from offsetd_coordinator.expiry import ExpiryTerms
-    from offsetd_coordinator.groups import Group, GroupListing, GroupState
     from offsetd_coordinator.kernels.columns import Bytes
     from offsetd_coordinator.membership.calls import Step
     from offsetd_coordinator.offset_changes import OffsetsChange

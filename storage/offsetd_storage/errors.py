@@ -73,6 +73,12 @@ class SegmentRetired(StorageError):
     retriable = True
 
 
+class FolderChanged(StorageError):
+    """A folder's files changed while they were read: what was read does not go together."""
+
+    retriable = True
+
+
 class CleaningAborted(StorageError):
     """A round of cleaning was told to stop; the log is as it was, or partly cleaned."""
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from offsetd_coordinator.placement import partition_of
 from offsetd_storage.kernels import padded_copy
+from offsetd_storage.offsets_topic.placement import partition_of
 from shards import new_shard
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 import attrs
-from offsetd_coordinator.placement import partition_of
+from offsetd_storage.offsets_topic.placement import partition_of
 
 CALL_S_MAX = 30
 OFFSET_COMMIT = 8

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from interop.served_folder import ServedFolder
 from offsetd_clients import GroupNotFound, OffsetClient, TopicPartition
-from offsetd_coordinator.placement import partition_of
+from offsetd_storage.offsets_topic.placement import partition_of
 
 PARTITIONS = 50
 # Deleted before the broker was stopped: their tombstones are in the log.

@@ -6,7 +6,7 @@ import attrs
 from interop.kafka_broker import OFFSETS_PARTITIONS
 from interop.kafka_protocol import KafkaOffset
 from offsetd_clients import OffsetClient, OffsetToCommit, TopicPartition
-from offsetd_coordinator.placement import partition_of
+from offsetd_storage.offsets_topic.placement import partition_of
 
 TOPICS = ("orders", "payments", "clicks.v2", "sensor-readings_eu", "a" * 249)
 METADATA = ("", "", "host-7", "größe 🚀", "m" * 300, "{}[]\"\\/\t\n'", "🚀" * 2048)

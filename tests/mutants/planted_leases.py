@@ -58,7 +58,7 @@ LEASE_MUTANTS = (
     ),
     Mutant(
         name="a deleted group leaves its settings",
-        file=f"{_COORDINATOR}/group_records.py",
+        file="storage/offsetd_storage/offsets_topic/group_records.py",
         replace="            keys.append(self._settings_key)\n",
         by="            pass\n",
         caught_by=_CASES,

@@ -31,6 +31,7 @@ from mutants.planted_leases import LEASE_MUTANTS
 from mutants.planted_lives import LIFE_MUTANTS
 from mutants.planted_membership import MEMBERSHIP_MUTANTS
 from mutants.planted_migration import MIGRATION_MUTANTS
+from mutants.planted_pipeline import PIPELINE_MUTANTS
 from mutants.planted_swaps import SWAP_MUTANTS
 from mutants.planted_upkeep import UPKEEP_MUTANTS
 
@@ -53,10 +54,11 @@ MUTANTS = (
     *CONSUMER_MUTANTS,
     *CLIENT_MUTANTS,
     *COMMAND_LINE_MUTANTS,
+    *PIPELINE_MUTANTS,
 )
 
 ROOT = Path(__file__).parents[2]
-SOURCE_ROOTS = ("protos", "storage", "coordinator", "clients")
+SOURCE_ROOTS = ("protos", "storage", "coordinator", "clients", "pipeline")
 TESTS_FAILED_EXIT = 1  # pytest: tests ran and some failed; a broken import or no test is another
 
 

@@ -13,9 +13,9 @@ from offsetd_coordinator.history import Change
 from offsetd_coordinator.history_errors import HistoryCompacted
 from offsetd_coordinator.kernels.changes import COMMITTED, DELETED
 from offsetd_coordinator.requests import DeleteGroup, DeleteOffsets
-from offsetd_coordinator.schemas.keys import OffsetKey, decode_key
-from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, decode_key
+from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.simulated_files import SimulatedFiles
 from shards import NOW_MS, commit, entry
 

@@ -12,6 +12,7 @@ from offsetd_storage.clock import SystemClock
 from offsetd_storage.errors import StorageError
 from offsetd_storage.files import OsFiles
 from offsetd_storage.folder_view import FolderView, LogView
+from offsetd_storage.live_folder import seen_steadily
 from offsetd_storage.log_config import OFFSETS_TOPIC
 from offsetd_storage.quarantine import DamageFound
 from offsetd_storage.topic_configs import TopicConfigs
@@ -22,7 +23,6 @@ from offsetd_coordinator.commands.log_folder import failures_told, log_starts, l
 from offsetd_coordinator.commands.terminal import ProgressReport, Terminal
 from offsetd_coordinator.dump import dump_log
 from offsetd_coordinator.folder_settings import configs_of_folder
-from offsetd_coordinator.live_folder import seen_steadily
 from offsetd_coordinator.log_description import describe_log
 from offsetd_coordinator.settings import Settings
 from offsetd_coordinator.verification.findings import Finding

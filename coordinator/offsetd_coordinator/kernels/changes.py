@@ -15,10 +15,9 @@ from offsetd_storage.kernels.encode import (
     LAST_OFFSET_DELTA_AT,
     MAX_TIMESTAMP_AT,
 )
+from offsetd_storage.kernels.offset_records import load_offset_key, load_offset_value
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 from offsetd_storage.kernels.scan import batch_size
-
-from offsetd_coordinator.kernels.offset_records import load_offset_key, load_offset_value
 
 if TYPE_CHECKING:
     import numpy as np

@@ -48,27 +48,6 @@ TableArrays: TypeAlias = (
 )
 
 
-class OffsetKey(NamedTuple):
-    """Whose offset it is: spans of some buffer, and the partition."""
-
-    group_start: int
-    group_size: int
-    topic_start: int
-    topic_size: int
-    partition: int
-
-
-class OffsetValue(NamedTuple):
-    """What is stored of an offset; the metadata is a span of some buffer."""
-
-    offset: int
-    leader_epoch: int
-    metadata_start: int
-    metadata_size: int
-    commit_timestamp: int
-    expire_timestamp: int
-
-
 # One stored offset, a row of `entries`: 64 bytes, so that it is one line of the cache.
 GROUP_TOPIC: Final = 0  # two names: the group's in the high half, the topic's in the low
 PARTITION_EPOCH: Final = 1  # the partition in the high half, the leader epoch in the low

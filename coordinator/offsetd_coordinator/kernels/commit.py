@@ -22,6 +22,12 @@ from offsetd_storage.kernels.encode import (
     record_size,
     seal_batch,
 )
+from offsetd_storage.kernels.offset_records import (
+    EXPIRE_TAG,
+    EXPIRE_TAG_BYTES,
+    METADATA_SIZE_MAX,
+    OffsetKey,
+)
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 
 from offsetd_coordinator.kernels.columns import (
@@ -68,11 +74,9 @@ from offsetd_coordinator.kernels.columns import (
     VERDICT_LAST_OFFSET,
     VERDICT_ROW,
     Commit,
-    OffsetKey,
     Table,
 )
-from offsetd_coordinator.kernels.entries import METADATA_SIZE_MAX, low_half
-from offsetd_coordinator.kernels.offset_records import EXPIRE_TAG, EXPIRE_TAG_BYTES
+from offsetd_coordinator.kernels.entries import low_half
 from offsetd_coordinator.kernels.offsets import find_group, find_in_group
 from offsetd_coordinator.kernels.request_ids import (
     HEADER_NAME_SIZE,

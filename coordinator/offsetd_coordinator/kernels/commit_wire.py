@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.kernels.byte_order import equal_bytes, load_u8
 from offsetd_storage.kernels.registry import inline_kernel, kernel
+from offsetd_storage.kernels.utf8 import utf16_length
 
 from offsetd_coordinator.kernels.columns import (
     COMMIT_COLUMNS,
@@ -31,7 +32,6 @@ from offsetd_coordinator.kernels.columns import (
 )
 from offsetd_coordinator.kernels.keyed_hash import hash_bytes, tag_of
 from offsetd_coordinator.kernels.slots import add_slot, has_tag, home_of, row_in, slot_after
-from offsetd_coordinator.kernels.utf8 import utf16_length
 
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.kernels.byte_order import copy_bytes
+from offsetd_storage.kernels.offset_records import METADATA_SIZE_MAX
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 
 from offsetd_coordinator.kernels.columns import (
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
 
 LOW_HALF: Final = (1 << 32) - 1
-METADATA_SIZE_MAX: Final = (1 << METADATA_SIZE_BITS) - 1
+assert METADATA_SIZE_MAX < 1 << METADATA_SIZE_BITS, "a span holds the size of what is read"
 PADDING: Final = 16
 
 

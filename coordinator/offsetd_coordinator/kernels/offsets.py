@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from offsetd_storage.kernels.offset_records import METADATA_SIZE_MAX, OffsetKey, OffsetValue
 from offsetd_storage.kernels.registry import inline_kernel, kernel
+from offsetd_storage.kernels.utf8 import java_hash, utf16_length
 
 from offsetd_coordinator.kernels.columns import (
     COMMIT_TIMESTAMP,
@@ -33,13 +35,10 @@ from offsetd_coordinator.kernels.columns import (
     REVISION,
     TABLE,
     UNDECODABLE,
-    OffsetKey,
-    OffsetValue,
     Table,
 )
 from offsetd_coordinator.kernels.entries import (
     LOW_HALF,
-    METADATA_SIZE_MAX,
     add_entry,
     entry_tag,
     find_entry,
@@ -57,7 +56,6 @@ from offsetd_coordinator.kernels.names import (
     name_start,
     name_tag,
 )
-from offsetd_coordinator.kernels.utf8 import java_hash, utf16_length
 
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays

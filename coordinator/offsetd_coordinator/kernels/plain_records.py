@@ -16,14 +16,17 @@ from offsetd_storage.kernels.encode import (
     COUNT_AT,
     LAST_OFFSET_DELTA_AT,
 )
+from offsetd_storage.kernels.offset_records import load_offset_key, load_offset_value
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 from offsetd_storage.kernels.scan import batch_size
-
-from offsetd_coordinator.kernels.offset_records import load_offset_key, load_offset_value
-from offsetd_coordinator.kernels.utf8 import java_hash, utf16_length
+from offsetd_storage.kernels.utf8 import java_hash, utf16_length
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.kernels.columns import Bytes, OffsetKey
+    from offsetd_storage.kernels.offset_records import OffsetKey
+
+    from offsetd_coordinator.kernels.columns import (
+        Bytes,
+    )
 
 _NOT_PLAIN_ATTRIBUTES: Final = 0x27  # codec (bits 0 to 2), control (5)
 _INT32_MIN: Final = -(1 << 31)

@@ -23,7 +23,9 @@ from offsetd_storage.kernels.encode import (
     LEADER_EPOCH_AT,
     LENGTH_EXCLUDES_BYTES,
 )
+from offsetd_storage.kernels.offset_records import OffsetKey, load_offset_key, load_offset_value
 from offsetd_storage.kernels.registry import inline_kernel, kernel
+from offsetd_storage.kernels.utf8 import utf16_length
 
 from offsetd_coordinator.kernels.columns import (
     BASE_OFFSET,
@@ -53,11 +55,9 @@ from offsetd_coordinator.kernels.columns import (
     TABLE,
     VALUE_SIZE,
     VALUE_START,
-    OffsetKey,
     Table,
 )
 from offsetd_coordinator.kernels.entries import has_room
-from offsetd_coordinator.kernels.offset_records import load_offset_key, load_offset_value
 from offsetd_coordinator.kernels.offsets import find_or_add_offset, remove_offset, set_offset
 from offsetd_coordinator.kernels.request_ids import (
     find_request_id_header,
@@ -65,7 +65,6 @@ from offsetd_coordinator.kernels.request_ids import (
     hash_request,
     remember_request,
 )
-from offsetd_coordinator.kernels.utf8 import utf16_length
 
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays

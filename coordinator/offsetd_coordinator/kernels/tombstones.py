@@ -32,6 +32,7 @@ from offsetd_storage.kernels.encode import (
     record_size,
     seal_batch,
 )
+from offsetd_storage.kernels.offset_records import load_offset_key
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 
 from offsetd_coordinator.kernels.columns import (
@@ -42,7 +43,6 @@ from offsetd_coordinator.kernels.columns import (
 )
 from offsetd_coordinator.kernels.entries import LOW_HALF
 from offsetd_coordinator.kernels.names import name_size, name_start
-from offsetd_coordinator.kernels.offset_records import load_offset_key
 from offsetd_coordinator.kernels.offsets import find_offset
 from offsetd_coordinator.kernels.request_ids import find_request_id_header
 

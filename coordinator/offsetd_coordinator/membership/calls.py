@@ -9,8 +9,9 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
+    from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMetadataValue
+
     from offsetd_coordinator.errors import CoordinatorError
-    from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
 
     Token = Hashable
     """A call that waits, as whoever took it names it; never None."""

@@ -9,10 +9,19 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import attrs
+from offsetd_storage.offsets_topic.group_records import TopicsRead, read_protocol
+from offsetd_storage.offsets_topic.groups import (
+    Group,
+    GroupListing,
+    GroupMember,
+    GroupState,
+    GroupType,
+)
+from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMember as MemberRecord
+from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMetadataValue
+from offsetd_storage.offsets_topic.schemas.protocol_metadata import CONSUMER_PROTOCOL_TYPE
 
 from offsetd_coordinator.errors import UnknownMemberId
-from offsetd_coordinator.group_records import TopicsRead, read_protocol
-from offsetd_coordinator.groups import Group, GroupListing, GroupMember, GroupState, GroupType
 from offsetd_coordinator.membership.calls import GENERATION_NONE, Joined, JoinedMember
 from offsetd_coordinator.membership.refusals import (
     IllegalGeneration,
@@ -21,9 +30,6 @@ from offsetd_coordinator.membership.refusals import (
     fenced_instance,
     unknown_member,
 )
-from offsetd_coordinator.schemas.group_metadata import GroupMember as MemberRecord
-from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
-from offsetd_coordinator.schemas.protocol_metadata import CONSUMER_PROTOCOL_TYPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import attrs
+from offsetd_storage.offsets_topic.groups import GroupType
 
 from offsetd_coordinator.errors import CoordinatorError, RecordUndecodable
-from offsetd_coordinator.groups import GroupType
 from offsetd_coordinator.membership.calls import (
     Left,
     LeftMember,
@@ -34,7 +34,8 @@ from offsetd_coordinator.membership.refusals import InconsistentGroupProtocol, u
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from offsetd_coordinator.group_records import GroupRecords
+    from offsetd_storage.offsets_topic.group_records import GroupRecords
+
     from offsetd_coordinator.membership.calls import (
         JoinGroup,
         LeaveGroup,

@@ -7,9 +7,9 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from offsetd.v1 import admin_service_pb2
+from offsetd_storage.offsets_topic.placement import partition_of
 
 from offsetd_coordinator.errors import CoordinatorLoadInProgress
-from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.service import validation
 from offsetd_coordinator.service.times import set_time
 

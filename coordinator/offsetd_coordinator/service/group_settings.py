@@ -13,9 +13,10 @@ from offsetd_coordinator.service.durable import changed_group, once_durable
 from offsetd_coordinator.service.times import set_duration, set_time
 
 if TYPE_CHECKING:
+    from offsetd_storage.offsets_topic.schemas.group_settings import GroupSettings, Lease
+
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.requests import AcquireGroup, ReleaseGroup, Reply
-    from offsetd_coordinator.schemas.group_settings import GroupSettings, Lease
     from offsetd_coordinator.service.lease_validation import TtlBounds
 
 _log = structlog.get_logger(__name__)

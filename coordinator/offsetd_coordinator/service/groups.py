@@ -9,12 +9,12 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import group_service_pb2, types_pb2
+from offsetd_storage.offsets_topic.groups import Group
 
 from offsetd_coordinator.errors import (
     CoordinatorError,
     LogPartitionQuarantined,
 )
-from offsetd_coordinator.groups import Group
 from offsetd_coordinator.requests import DeleteGroupReply
 from offsetd_coordinator.service import validation
 from offsetd_coordinator.service.durable import changed_group, once_durable, until_durable
@@ -32,7 +32,8 @@ from offsetd_coordinator.service.times import set_time
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from offsetd_coordinator.groups import GroupListing
+    from offsetd_storage.offsets_topic.groups import GroupListing
+
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.requests import CommittedOffset
     from offsetd_coordinator.runtime import Runtime

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import group_service_pb2
+from offsetd_storage.offsets_topic.groups import GroupType
 
 from offsetd_coordinator.errors import UnknownMemberId
-from offsetd_coordinator.groups import GroupType
 from offsetd_coordinator.membership.calls import LeaveGroup, LeftMember
 from offsetd_coordinator.membership.refusals import (
     FencedInstanceId,

@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 
 from offsetd_storage.errors import CorruptBatch
-from offsetd_storage.record_batch import Record, decode_batch
-
-from offsetd_coordinator.placement import partition_of
-from offsetd_coordinator.schemas.consumer_group import decode_consumer_group_value
-from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
-from offsetd_coordinator.schemas.group_settings import GroupSettings
-from offsetd_coordinator.schemas.keys import (
+from offsetd_storage.offsets_topic.placement import partition_of
+from offsetd_storage.offsets_topic.schemas.consumer_group import decode_consumer_group_value
+from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMetadataValue
+from offsetd_storage.offsets_topic.schemas.group_settings import GroupSettings
+from offsetd_storage.offsets_topic.schemas.keys import (
     GroupKey,
     GroupSettingsKey,
     OffsetKey,
@@ -17,9 +15,10 @@ from offsetd_coordinator.schemas.keys import (
     UnknownKey,
     decode_key,
 )
-from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
-from offsetd_coordinator.schemas.primitives import UndecodableRecord
-from offsetd_coordinator.schemas.transaction_marker import decode_transaction_marker
+from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
+from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
+from offsetd_storage.offsets_topic.schemas.transaction_marker import decode_transaction_marker
+from offsetd_storage.record_batch import Record, decode_batch
 
 
 class RecordVerifier:

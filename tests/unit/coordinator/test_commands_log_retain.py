@@ -11,7 +11,7 @@ import attrs
 import pytest
 from log_commands import Outcome, offsetd_log
 from offsetd_clients.cli.terminal import OutputFormat
-from offsetd_coordinator.schemas.config_record import (
+from offsetd_coordinator.config_record import (
     ConfigKey,
     encode_config_key,
     encode_config_value,

@@ -12,7 +12,7 @@ from offsetd_coordinator.requests import (
     Precondition,
     UpdateGroup,
 )
-from offsetd_coordinator.schemas.group_metadata import GroupMember, GroupMetadataValue
+from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMember, GroupMetadataValue
 from shards import (
     COLLIDING_SEEDS,
     NOW_MS,

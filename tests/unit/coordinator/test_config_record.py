@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from offsetd_coordinator.schemas.config_record import (
+from offsetd_coordinator.config_record import (
     ConfigKey,
     UnknownConfigVersion,
     decode_config_key,
@@ -11,7 +11,7 @@ from offsetd_coordinator.schemas.config_record import (
     encode_config_key,
     encode_config_value,
 )
-from offsetd_coordinator.schemas.primitives import UndecodableRecord
+from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 
 KEYS = [
     (ConfigKey(None, "log.cleaner.threads"), b"\0\0\0\0\0\0\x13log.cleaner.threads"),

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from offsetd_coordinator.config_shard import ConfigShard, UpdateConfig
-from offsetd_coordinator.errors import InvalidConfig
-from offsetd_coordinator.schemas.config_record import (
+from offsetd_coordinator.config_record import (
     ConfigKey,
     encode_config_key,
     encode_config_value,
 )
+from offsetd_coordinator.config_shard import ConfigShard, UpdateConfig
+from offsetd_coordinator.errors import InvalidConfig
 from offsetd_storage.record_batch import Record, decode_batches, encode_batch
 from offsetd_storage.topic_configs import TopicConfigs
 

@@ -21,8 +21,13 @@ from offsetd_coordinator.requests import (
     DeleteOffsets,
     DeleteOffsetsReply,
 )
-from offsetd_coordinator.schemas.group_metadata import GroupMember, GroupMetadataValue
-from offsetd_coordinator.schemas.keys import ConsumerGroupKey, GroupKey, OffsetKey, decode_key
+from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMember, GroupMetadataValue
+from offsetd_storage.offsets_topic.schemas.keys import (
+    ConsumerGroupKey,
+    GroupKey,
+    OffsetKey,
+    decode_key,
+)
 from offsetd_storage.record_batch import decode_batch, encode_batch
 from shards import (
     NOW_MS,
@@ -45,7 +50,7 @@ from shards import (
 
 if TYPE_CHECKING:
     from offsetd_coordinator.requests import Decision
-    from offsetd_coordinator.schemas.keys import RecordKey
+    from offsetd_storage.offsets_topic.schemas.keys import RecordKey
 
 TRANSACTIONAL: dict[str, Any] = {"producer_id": 5, "is_transactional": True}
 SUBSCRIBED_TO_ORDERS = bytes.fromhex("0000 00000001 0006") + b"orders" + bytes.fromhex("ffffffff")

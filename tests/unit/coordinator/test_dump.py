@@ -7,12 +7,12 @@ import attrs
 import pytest
 from offsetd_coordinator import segment_batches
 from offsetd_coordinator.dump import dump_log
-from offsetd_coordinator.schemas.keys import OffsetKey, encode_key
-from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.compression import Compression
 from offsetd_storage.files import OsFiles
 from offsetd_storage.folder_view import LogView
 from offsetd_storage.journal_format import RecoveryPoint
+from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
+from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.record_batch import Record, encode_batch
 from offsetd_storage.topic_partition import TopicPartition
 

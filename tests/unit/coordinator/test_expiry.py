@@ -15,10 +15,10 @@ from offsetd_coordinator.expiry import (
     plain_rule,
     rule_of,
 )
-from offsetd_coordinator.groups import GroupState, GroupType
 from offsetd_coordinator.kernels.columns import JUDGED_COLUMNS, NEVER
 from offsetd_coordinator.kernels.expiry import judge_rows
 from offsetd_coordinator.offset_table import OffsetTable
+from offsetd_storage.offsets_topic.groups import GroupState, GroupType
 
 RETENTION_MS = 1000
 COMMIT_MS = 10_000

@@ -8,7 +8,7 @@ import pytest
 from expiries import RETENTION_MS, TERMS, batches_of, classic_value, slices
 from offsetd_coordinator.expiry import ExpiryBase, ExpiryTerms
 from offsetd_coordinator.expiry_sweep import SliceLimits
-from offsetd_coordinator.schemas.group_settings import GroupSettings
+from offsetd_storage.offsets_topic.schemas.group_settings import GroupSettings
 from offsetd_storage.record_batch import decode_batch
 from shards import (
     NOW_MS,

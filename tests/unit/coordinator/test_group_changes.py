@@ -26,9 +26,9 @@ from offsetd_coordinator.requests import (
     UpdateGroup,
     UpdateGroupReply,
 )
-from offsetd_coordinator.schemas.group_metadata import GroupMember, GroupMetadataValue
-from offsetd_coordinator.schemas.group_settings import GroupSettings
-from offsetd_coordinator.schemas.keys import GroupSettingsKey, encode_key
+from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMember, GroupMetadataValue
+from offsetd_storage.offsets_topic.schemas.group_settings import GroupSettings
+from offsetd_storage.offsets_topic.schemas.keys import GroupSettingsKey, encode_key
 from shards import (
     NOW_MS,
     batch_of,

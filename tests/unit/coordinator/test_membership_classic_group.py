@@ -20,10 +20,10 @@ from offsetd_coordinator.membership.classic_group import (
     ClassicGroup,
     Member,
 )
-from offsetd_coordinator.schemas.group_metadata import GroupMember, GroupMetadataValue
+from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMember, GroupMetadataValue
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.groups import GroupState
+    from offsetd_storage.offsets_topic.groups import GroupState
 
 NOW_MS = 1_700_000_000_000
 STATES = [EMPTY, PREPARING, COMPLETING, STABLE, DEAD]

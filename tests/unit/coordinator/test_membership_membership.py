@@ -9,13 +9,13 @@ from typing import Any
 
 from classic_groups import DELAY_MS, GROUP, REBALANCE_MS, SESSION_MS, Calls
 from offsetd_coordinator.errors import CoordinatorNotAvailable
-from offsetd_coordinator.group_records import GroupRecords
-from offsetd_coordinator.groups import GroupState
 from offsetd_coordinator.membership.calls import Left
-from offsetd_coordinator.schemas.consumer_group import ConsumerGroupMetadataValue
-from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
-from offsetd_coordinator.schemas.keys import ConsumerGroupKey, GroupKey
-from offsetd_coordinator.schemas.record_layouts import RecordType
+from offsetd_storage.offsets_topic.group_records import GroupRecords
+from offsetd_storage.offsets_topic.groups import GroupState
+from offsetd_storage.offsets_topic.schemas.consumer_group import ConsumerGroupMetadataValue
+from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMetadataValue
+from offsetd_storage.offsets_topic.schemas.keys import ConsumerGroupKey, GroupKey
+from offsetd_storage.offsets_topic.schemas.record_layouts import RecordType
 
 EMPTY, PREPARING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE
 STABLE = GroupState.STABLE

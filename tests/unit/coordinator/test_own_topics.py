@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 from offsetd_coordinator.audit import AuditEvent, AuditLog
-from offsetd_coordinator.config_shard import ConfigShard, UpdateConfig
-from offsetd_coordinator.own_topics import OwnTopics, own_topic_specs
-from offsetd_coordinator.schemas.config_record import (
+from offsetd_coordinator.config_record import (
     ConfigKey,
     encode_config_key,
     encode_config_value,
 )
+from offsetd_coordinator.config_shard import ConfigShard, UpdateConfig
+from offsetd_coordinator.own_topics import OwnTopics, own_topic_specs
 from offsetd_coordinator.settings import Settings
 from offsetd_coordinator.settings_sources import load_settings
 from offsetd_coordinator.topics import AUDIT_PARTITION, CONFIG_PARTITION, CONFIG_TOPIC

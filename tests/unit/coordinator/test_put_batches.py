@@ -20,9 +20,9 @@ from offsetd_coordinator.put_batches import (
     encode_offsets,
     fits_one_batch,
 )
-from offsetd_coordinator.schemas.keys import OffsetKey, decode_key
-from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.kernels import padded_buffer, padded_copy
+from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, decode_key
+from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.record_batch import RecordBatch, decode_batch
 from shards import COLLIDING_SEEDS, NOW_MS, offset_key
 

@@ -18,7 +18,6 @@ from offsetd_coordinator.errors import (
     LogPartitionQuarantined,
     StorageUnavailable,
 )
-from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.requests import (
     CommitOffsets,
     CommitReply,
@@ -39,6 +38,7 @@ from offsetd_storage.errors import (
     StorageFailed,
     StorageFull,
 )
+from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.topic_partition import TopicPartition
 from patience import PATIENCE_SECONDS
 from shards import batch_of, new_shard, offset_key, offset_value, replay, replayed, state_of

@@ -7,10 +7,10 @@ from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
 from offsetd_coordinator.dynamic_settings import ExpiryConfig
 from offsetd_coordinator.node import Node
-from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.service.admin import AdminService
 from offsetd_coordinator.service.config_admin import ConfigAdmin
 from offsetd_coordinator.service.log_admin import LogAdmin
+from offsetd_storage.offsets_topic.placement import partition_of
 from serving_nodes import PARTITIONS, ServingNode, serving_node
 
 DAY_MS = 86_400_000

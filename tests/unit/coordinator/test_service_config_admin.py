@@ -11,7 +11,7 @@ import pytest
 from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
 from offsetd_coordinator.administration import ApplyFailed
-from offsetd_coordinator.schemas.config_record import (
+from offsetd_coordinator.config_record import (
     ConfigKey,
     encode_config_key,
     encode_config_value,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from offsetd.v1 import group_service_pb2
 from offsetd_coordinator import errors
-from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.service.groups import GroupService
 from offsetd_storage.log_store import OFFSETS_TOPIC
+from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.quarantine import Damage
 from offsetd_storage.topic_partition import TopicPartition
 from serving_nodes import PARTITIONS, ServingNode, serving_node

@@ -10,11 +10,11 @@ import grpc
 import pytest
 from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
-from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.service import imports
 from offsetd_coordinator.service.exports import PIECE_BYTES, ExportService
 from offsetd_coordinator.service.imports import ImportService
 from offsetd_coordinator.topics import AUDIT_PARTITION
+from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.quarantine import Damage
 from offsetd_storage.topic_partition import TopicPartition
 from serving_nodes import METADATA_UNITS_MAX, PARTITIONS, WAIT_SECONDS, ServingNode, serving_node

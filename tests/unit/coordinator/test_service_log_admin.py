@@ -11,7 +11,6 @@ import pytest
 from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
 from offsetd_coordinator.audit import AuditEvent
-from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.service.log_admin import LogAdmin
 from offsetd_coordinator.topics import (
     AUDIT_PARTITION,
@@ -21,6 +20,7 @@ from offsetd_coordinator.topics import (
 )
 from offsetd_storage.errors import StorageFailed
 from offsetd_storage.log_config import OFFSETS_TOPIC
+from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.quarantine import Damage
 from offsetd_storage.record_batch import decode_batches
 from offsetd_storage.retention import FutureTimestamp

@@ -13,10 +13,10 @@ from offsetd_coordinator.errors import (
     GroupIdNotFound,
     InvalidField,
 )
-from offsetd_coordinator.groups import GroupState
 from offsetd_coordinator.membership.refusals import InconsistentGroupProtocol
-from offsetd_coordinator.schemas.record_layouts import RecordType
 from offsetd_coordinator.service.member_removal import METHOD, MemberRemoval, _named_now
+from offsetd_storage.offsets_topic.groups import GroupState
+from offsetd_storage.offsets_topic.schemas.record_layouts import RecordType
 from serving_members import DELAY_MS, GROUP, Members, reason_of, until
 from serving_nodes import ServingNode, serving_node
 from shards import batch_of, consumer_group_key, replay

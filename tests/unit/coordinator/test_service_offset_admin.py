@@ -10,10 +10,10 @@ import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2
 from offsetd_coordinator import errors
 from offsetd_coordinator.offset_changes import Bounds
-from offsetd_coordinator.placement import partition_of
 from offsetd_coordinator.service.offset_admin import OffsetAdmin
 from offsetd_coordinator.service.turns import ITEMS_PER_TURN
 from offsetd_coordinator.topics import AUDIT_PARTITION
+from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.record_batch import decode_batches
 from serving_nodes import PARTITIONS, WAIT_SECONDS, ServingNode, serving_node
 

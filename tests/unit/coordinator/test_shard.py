@@ -15,11 +15,11 @@ from offsetd_coordinator.errors import (
     UnknownMemberId,
     UnstableOffsetCommit,
 )
-from offsetd_coordinator.groups import GroupListing, GroupState, GroupType
 from offsetd_coordinator.requests import CommitReply, CommittedOffset, OffsetEntry, Precondition
-from offsetd_coordinator.schemas.group_metadata import GroupMember, GroupMetadataValue
-from offsetd_coordinator.schemas.keys import OffsetKey, decode_key
-from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
+from offsetd_storage.offsets_topic.groups import GroupListing, GroupState, GroupType
+from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMember, GroupMetadataValue
+from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, decode_key
+from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.record_batch import decode_batch
 from shards import (
     NOW_MS,

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from offsetd_coordinator.placement import partition_of
-from offsetd_coordinator.schemas.keys import OffsetKey, encode_key
-from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
 from offsetd_coordinator.verification import logs
 from offsetd_coordinator.verification.logs import LogVerifier
 from offsetd_storage.compression import Compression
 from offsetd_storage.files import OsFiles
 from offsetd_storage.folder_view import LogView
 from offsetd_storage.journal_format import RecoveryPoint
+from offsetd_storage.offsets_topic.placement import partition_of
+from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
+from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.record_batch import Record, encode_batch
 from offsetd_storage.topic_partition import TopicPartition
 

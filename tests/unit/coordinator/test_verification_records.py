@@ -1,20 +1,20 @@
 """What is wrong with a batch's records, in words."""
 
 import pytest
-from offsetd_coordinator.placement import partition_of
-from offsetd_coordinator.schemas.group_metadata import GroupMetadataValue
-from offsetd_coordinator.schemas.group_settings import GroupSettings
-from offsetd_coordinator.schemas.keys import (
+from offsetd_coordinator.verification.records import RecordVerifier
+from offsetd_storage.compression import Compression
+from offsetd_storage.offsets_topic.placement import partition_of
+from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMetadataValue
+from offsetd_storage.offsets_topic.schemas.group_settings import GroupSettings
+from offsetd_storage.offsets_topic.schemas.keys import (
     ConsumerGroupKey,
     GroupKey,
     GroupSettingsKey,
     OffsetKey,
     encode_key,
 )
-from offsetd_coordinator.schemas.offset_commit import OffsetCommitValue
-from offsetd_coordinator.schemas.record_layouts import RecordType
-from offsetd_coordinator.verification.records import RecordVerifier
-from offsetd_storage.compression import Compression
+from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
+from offsetd_storage.offsets_topic.schemas.record_layouts import RecordType
 from offsetd_storage.record_batch import Record, encode_batch
 
 NOW_MS = 1_700_000_000_000

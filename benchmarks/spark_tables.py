@@ -1,0 +1,144 @@
+"""A large log as Spark tables: every record of it, and what is current.
+
+Beside it, as Spark's own ceiling, a source that yields ready-made Arrow batches: of the same
+schema, as many rows, in as many tasks. Each table is written to Spark's `noop` sink, in a warm
+session.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from offsetd_pipeline import register
+from offsetd_pipeline.source import OffsetdSource
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from benchmarks.generate_log import generate
+from benchmarks.load import SHAPES, _scaled
+from benchmarks.our_server import read_into_cache
+from benchmarks.rounds import Spread, interleave, ratios
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class ReadyMade(DataSource):
+    """The first batch of each task, again and again."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "ready_made"
+
+    def schema(self) -> StructType:
+        return self._source().schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return ReadyMadeReader(self._source().reader(schema), int(self.options["rows"]))
+
+    def _source(self) -> OffsetdSource:
+        return OffsetdSource({"path": self.options["path"], "mode": "raw"})
+
+
+class ReadyWork(InputPartition):
+    """What one task of the table reads, and how many rows it yields here."""
+
+    def __init__(self, work: InputPartition, rows: int) -> None:
+        super().__init__(None)
+        self.work = work
+        self.rows = rows
+
+
+class ReadyMadeReader(DataSourceReader):
+    """Has the rows shared out evenly."""
+
+    def __init__(self, source: DataSourceReader, rows: int) -> None:
+        self._source = source
+        self._rows = rows
+
+    def partitions(self) -> Sequence[ReadyWork]:
+        works = self._source.partitions()
+        each, more = divmod(self._rows, len(works))
+        return [ReadyWork(work, each + (place < more)) for place, work in enumerate(works)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, ReadyWork), "what was planned is read"
+        batch: Any = next(iter(self._source.read(partition.work)))
+        left = partition.rows
+        while left > 0:
+            yield batch.slice(0, min(left, batch.num_rows))
+            left -= batch.num_rows
+
+
+def run(*, rounds: int, scale: float) -> dict[str, object]:
+    """Log bytes and rows a second, and the ratios."""
+    spark = _session()
+    found: dict[str, object] = {}
+    for name, shape in SHAPES.items():
+        with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".benchmark-") as folder:
+            size = generate(Path(folder), _scaled(shape, scale))
+            read_into_cache(Path(folder))
+            found.update(_compare(spark, name, folder, size, rounds))
+    spark.stop()
+    return found
+
+
+def _compare(
+    spark: SparkSession, name: str, folder: str, size: int, rounds: int
+) -> dict[str, object]:
+    tables = {
+        mode: spark.read.format("offsetd").option("mode", mode) for mode in ("raw", "current")
+    }
+    rows = tables["raw"].load(folder).count()
+    ready = spark.read.format("ready_made").option("rows", rows)
+    contestants = {
+        "ready-made": lambda: _seconds(ready.load(folder)),
+        "raw": lambda: _seconds(tables["raw"].load(folder)),
+        "current": lambda: _seconds(tables["current"].load(folder)),
+    }
+    assert ready.load(folder).count() == rows, "there are as many rows"
+    for warm in contestants.values():
+        warm()
+    seconds = interleave(contestants, rounds=rounds)
+    title = f"{name}, {size / 1e9:.2f} GB"
+    found: dict[str, object] = {
+        f"{title}: {side}, MB/s": Spread.of([size / 1e6 / each for each in figures])
+        for side, figures in seconds.items()
+    }
+    found[f"{title}: raw, M rows/s"] = Spread.of([rows / 1e6 / each for each in seconds["raw"]])
+    found[f"{title}: raw over ready-made"] = ratios(seconds["ready-made"], seconds["raw"])
+    found[f"{title}: current over raw"] = ratios(seconds["raw"], seconds["current"])
+    return found
+
+
+def _seconds(table: Any) -> float:
+    started = time.monotonic()
+    table.write.format("noop").mode("overwrite").save()
+    return time.monotonic() - started
+
+
+def _session() -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    builder: Any = SparkSession.builder
+    spark: SparkSession = (
+        builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "2g")
+        .getOrCreate()
+    )
+    register(spark)
+    spark.dataSource.register(ReadyMade)
+    return spark

@@ -1,0 +1,251 @@
+"""What is to be read of a data folder: which segments of which logs, and by which task."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import attrs
+from offsetd_storage.checkpoints import read_offset_checkpoint
+from offsetd_storage.errors import CorruptCheckpoint, FolderChanged, FolderMismatch, StorageError
+from offsetd_storage.folder_checkpoints import LOG_START_CHECKPOINT
+from offsetd_storage.folder_view import read_folder
+from offsetd_storage.live_folder import LogFigures, figures_of, seen_with_figures
+from offsetd_storage.offsets_topic.placement import partition_of
+from offsetd_storage.segment import segment_base_offsets, segment_path
+from offsetd_storage.store_config import OFFSETS_TOPIC
+from pyspark.sql.datasource import InputPartition
+
+from offsetd_pipeline.kernels.fields import GROUP_SIZE, GROUP_START
+from offsetd_pipeline.segments import Segment, SegmentFiles, read_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from offsetd_storage.files import Files
+    from offsetd_storage.folder_view import FolderView, LogView
+
+    from offsetd_pipeline.segments import Damage
+
+_GROUPS_LOOKED_AT: Final = 3  # By chance they all agree once in partitions ** 3 times.
+_LOOK_BYTES: Final = 64 << 10
+
+
+@attrs.frozen(kw_only=True)
+class LogPlan:
+    """What is to be read of one partition of `__consumer_offsets`, and the files it rests on.
+
+    Records below `log_start_offset` were deleted, though segments may still hold them.
+    """
+
+    folder: str
+    log_partition: int
+    log_start_offset: int
+    segments: tuple[Segment, ...]
+    figures: LogFigures
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a server may clean it: then it is read by one task, which holds its files."""
+        return self.figures.segment_base_offset is not None
+
+
+class Piece(NamedTuple):
+    """Segments `first` to `end` (which it excludes) of a log."""
+
+    log: LogPlan
+    first: int
+    end: int
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return self.log.segments[self.first : self.end]
+
+
+class FolderWork(InputPartition):  # type: ignore[misc, unused-ignore]
+    """What one task reads: a range of segments, or several where they are small."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        super().__init__(None)
+        self.pieces = tuple(pieces)
+
+
+def plan_folder(
+    files: Files, folder: Path, *, is_wanted: Callable[[int], bool]
+) -> tuple[FolderView, list[LogPlan]]:
+    """The logs of a folder that are wanted, by their number; nothing is locked or changed.
+
+    Raises StorageError (FolderMismatch: there is no offsets log) and OSError.
+    """
+    view = read_folder(files, folder)
+    logs = [each for each in view.logs if each.topic_partition.topic == OFFSETS_TOPIC]
+    if not logs:
+        raise FolderMismatch(f"{folder} has no partition of {OFFSETS_TOPIC}")
+    return view, [
+        _plan(files, view, log) for log in logs if is_wanted(log.topic_partition.partition)
+    ]
+
+
+def _plan(
+    files: Files, view: FolderView, log: LogView, *, held_by: SegmentFiles | None = None
+) -> LogPlan:
+    """What of a log can be read now. Raises FolderChanged while it is cleaned all the time."""
+
+    def look(log: LogView) -> tuple[tuple[Segment, ...], int]:
+        segments = _segments(files, log)
+        if held_by is not None:
+            held_by.release()
+            held_by.hold(segments)
+        return segments, _log_start(files, view, log)
+
+    (segments, log_start_offset), figures = seen_with_figures(files, view, log, look)
+    return LogPlan(
+        folder=str(view.folder),
+        log_partition=log.topic_partition.partition,
+        log_start_offset=log_start_offset,
+        segments=segments,
+        figures=figures,
+    )
+
+
+@contextmanager
+def opened_piece(files: Files, piece: Piece) -> Iterator[tuple[Piece, SegmentFiles]]:
+    """A piece as it is now, and its files, for as long as it is read.
+
+    Of a live log all files are opened before anything is read, and it is planned anew until they
+    are those of one moment; so what a server does meanwhile changes nothing. Else it is looked at
+    the end whether all files stayed the same. Raises FolderChanged, also instead of what reading
+    raises because of that.
+    """
+    with SegmentFiles(files) as opened:
+        if piece.log.is_live:
+            yield _held(files, piece.log, opened), opened
+            return
+        try:
+            yield piece, opened
+        except (OSError, StorageError):
+            _check_unchanged(files, piece.log)
+            raise
+        _check_unchanged(files, piece.log)
+
+
+def _held(files: Files, log: LogPlan, opened: SegmentFiles) -> Piece:
+    view, found = _find_log(files, log)
+    plan = _plan(files, view, found, held_by=opened)
+    return Piece(plan, 0, len(plan.segments))
+
+
+def _check_unchanged(files: Files, plan: LogPlan) -> None:
+    try:
+        figures = figures_of(files, *_find_log(files, plan))
+    except (StorageError, OSError):
+        figures = None
+    if figures != plan.figures:
+        raise FolderChanged(
+            f"partition {plan.log_partition} of {plan.folder} changed while it was read:"
+            " somebody writes to it. Read it again, or read a copy of it"
+        )
+
+
+def _find_log(files: Files, plan: LogPlan) -> tuple[FolderView, LogView]:
+    view = read_folder(files, Path(plan.folder))
+    for log in view.logs:
+        named = log.topic_partition
+        if named.topic == OFFSETS_TOPIC and named.partition == plan.log_partition:
+            return view, log
+    raise FolderChanged(f"partition {plan.log_partition} of {plan.folder} is there no more")
+
+
+def _segments(files: Files, log: LogView) -> tuple[Segment, ...]:
+    found = []
+    for base_offset in segment_base_offsets(files, log.folder):
+        path = segment_path(log.folder, base_offset)
+        size = log.readable_bytes(base_offset, files.size(path))
+        if size:
+            found.append(Segment(path=str(path), base_offset=base_offset, size_bytes=size))
+    return tuple(found)
+
+
+def _log_start(files: Files, view: FolderView, log: LogView) -> int:
+    if log.recovery_point is not None:
+        return log.recovery_point.log_start_offset
+    try:
+        named = read_offset_checkpoint(files, view.folder / LOG_START_CHECKPOINT)
+    except CorruptCheckpoint:
+        return 0  # As at a start: what is there then counts.
+    return named.get(log.topic_partition, 0)
+
+
+def divide(logs: Iterable[LogPlan], *, range_bytes: int, by_segment: bool) -> list[FolderWork]:
+    """The work of each task, about `range_bytes`; a log is divided only `by_segment`."""
+    works: list[FolderWork] = []
+    pieces: list[Piece] = []
+    size = 0
+    for piece in _pieces(logs, range_bytes, by_segment=by_segment):
+        piece_bytes = sum(segment.size_bytes for segment in piece.segments)
+        if pieces and size + piece_bytes > range_bytes:
+            works.append(FolderWork(pieces))
+            pieces, size = [], 0
+        pieces.append(piece)
+        size += piece_bytes
+    return [*works, FolderWork(pieces)] if pieces else works
+
+
+def _pieces(logs: Iterable[LogPlan], range_bytes: int, *, by_segment: bool) -> Iterator[Piece]:
+    for log in logs:
+        first = size = 0
+        for number, segment in enumerate(log.segments):
+            is_full = number > first and size + segment.size_bytes > range_bytes
+            if by_segment and is_full and not log.is_live:
+                yield Piece(log, first, number)
+                first, size = number, 0
+            size += segment.size_bytes
+        if log.segments:
+            yield Piece(log, first, len(log.segments))
+
+
+def partitions_of_groups(
+    groups: Iterable[str], offsets_partitions: int | None
+) -> frozenset[int] | None:
+    """Where these groups are; None: anywhere, as it is not known how many partitions there are."""
+    if offsets_partitions is None:
+        return None
+    return frozenset(partition_of(group, offsets_partitions) for group in groups)
+
+
+def known_partition_count(files: Files, view: FolderView) -> int | None:
+    """How many partitions `__consumer_offsets` has, if the folder leaves no doubt.
+
+    A broker's folder does not say it, and need not have them all: so it has to be borne out by
+    where some groups are.
+    """
+    agreeing = 0
+    for log in view.logs:
+        if log.topic_partition.topic != OFFSETS_TOPIC:
+            continue
+        for group in _first_groups(files, log):
+            if partition_of(group, view.offsets_partitions) != log.topic_partition.partition:
+                return None
+            agreeing += 1
+    return view.offsets_partitions if agreeing >= _GROUPS_LOOKED_AT else None
+
+
+def _first_groups(files: Files, log: LogView) -> set[str]:
+    """A group of the log's first readable batches, if they name any."""
+
+    def passed_over(_: Damage) -> None:
+        """Another task tells of it."""
+
+    try:
+        for segment in _segments(files, log):
+            size = min(segment.size_bytes, _LOOK_BYTES)
+            looked_at = attrs.evolve(segment, size_bytes=size)
+            for rows in read_segment(SegmentFiles(files), looked_at, damaged=passed_over):
+                for row in rows.fields:
+                    if row[GROUP_SIZE] >= 0:
+                        start, end = row[GROUP_START], row[GROUP_START] + row[GROUP_SIZE]
+                        return {rows.buffer[start:end].tobytes().decode()}
+    except FileNotFoundError:
+        return set()
+    return set()

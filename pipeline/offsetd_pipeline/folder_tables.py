@@ -1,0 +1,187 @@
+"""The tables of a data folder, piece by piece, as Arrow batches."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from offsetd_pipeline.arrow_columns import COLUMNS, ChosenRows, is_any
+from offsetd_pipeline.folder_plan import opened_piece
+from offsetd_pipeline.group_rows import group_rows
+from offsetd_pipeline.kernels import fields
+from offsetd_pipeline.latest import LatestRecords
+from offsetd_pipeline.read_options import OnDamage
+from offsetd_pipeline.segments import NO_TIMESTAMP_MIN, DamagedSegment, read_segment
+from offsetd_pipeline.tables import Mode
+from offsetd_pipeline.transactions import WORDS, Outcome, Outcomes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    import numpy.typing as npt
+    from offsetd_storage.files import Files
+
+    from offsetd_pipeline.folder_plan import LogPlan, Piece
+    from offsetd_pipeline.segments import Damage, Rows, Segment, SegmentFiles
+    from offsetd_pipeline.selection import Selection
+
+    Numbers = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
+    Columns = dict[str, Callable[[ChosenRows], pa.Array]]
+
+_log = logging.getLogger(__name__)
+
+WHOLE_LOG_MODES: Final = frozenset((Mode.CURRENT, Mode.GROUPS))
+"""What needs the whole log of a partition: it is read by one task."""
+
+_KEY_COLUMNS: Final = ("group", "topic", "partition", "log_partition")
+_KINDS: Final = {
+    Mode.CURRENT: (fields.COMMITTED, fields.UNREADABLE),
+    Mode.HISTORY: (fields.COMMITTED, fields.DELETED, fields.UNREADABLE),
+}
+_ROWS_MAX: Final = 32_768  # In a batch.
+
+
+class FolderTable:
+    """One table, with the columns of `schema`, as far as it is selected."""
+
+    def __init__(
+        self,
+        files: Files,
+        mode: Mode,
+        schema: pa.Schema,
+        selection: Selection,
+        on_damage: OnDamage,
+    ) -> None:
+        self._files = files
+        self._mode = mode
+        self._schema = schema
+        self._selection = selection
+        self._on_damage = on_damage
+
+    def batches(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        """What the table has of a piece.
+
+        Raises DamagedSegment where damage is not passed over, FolderChanged where the folder was
+        written to meanwhile, so that what came does not go together; OSError.
+        """
+        with opened_piece(self._files, piece) as (found, opened):
+            match self._mode:
+                case Mode.CURRENT:
+                    latest = self._latest(opened, found, with_groups=False)
+                    wanted = _has_kind(latest, Mode.CURRENT)
+                    yield from self._batches(latest, wanted, _constants(found.log))
+                case Mode.GROUPS:
+                    latest = self._latest(opened, found, with_groups=True)
+                    yield from self._listed(group_rows(latest, found.log.log_partition))
+                case Mode.DAMAGE:
+                    yield from self._listed(_damage_rows(opened, found))
+                case Mode.HISTORY:
+                    yield from self._changes(opened, found)
+                case Mode.RAW:
+                    for segment in found.segments:
+                        for rows in self._rows(opened, segment):
+                            yield from self._batches(rows, None, _constants(found.log, segment))
+
+    def _changes(self, opened: SegmentFiles, piece: Piece) -> Iterator[pa.RecordBatch]:
+        outcomes = Outcomes(opened, piece)
+        for segment in piece.segments:
+            for rows in self._rows(opened, segment):
+                wanted = _has_kind(rows, Mode.HISTORY)
+                wanted &= rows.fields[:, fields.LOG_OFFSET] >= piece.log.log_start_offset
+                columns = _constants(piece.log)
+                columns["transaction"] = _outcome_words(outcomes.of(rows))
+                yield from self._batches(rows, wanted, columns)
+
+    def _listed(self, rows: Iterable[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+        names = self._schema.names
+        listed = [{name: row.get(name) for name in names} for row in rows]
+        if listed:
+            yield pa.RecordBatch.from_pylist(listed, schema=self._schema)
+
+    def _latest(self, opened: SegmentFiles, piece: Piece, *, with_groups: bool) -> Rows:
+        """The newest record of each key of a log, as far as its key is selected."""
+        latest = LatestRecords()
+        keys = self._selection.among(("group",) if with_groups else _KEY_COLUMNS)
+        outcomes = Outcomes(opened, piece)
+        for segment in piece.segments:
+            for rows in self._rows(opened, segment):
+                kind = rows.fields[:, fields.KIND]
+                wanted = kind <= (fields.OTHER if with_groups else fields.UNREADABLE)
+                wanted &= rows.fields[:, fields.LOG_OFFSET] >= piece.log.log_start_offset
+                if rows.marked:
+                    # Offsets wait for the end of their transaction, and nothing else does.
+                    waits = is_any(kind, (fields.COMMITTED, fields.UNREADABLE))
+                    wanted &= (outcomes.of(rows) <= Outcome.COMMITTED) | ~waits
+                latest.take(rows, _chosen(rows, wanted, _constants(piece.log), keys))
+        return latest.rows()
+
+    def _rows(self, opened: SegmentFiles, segment: Segment) -> Iterator[Rows]:
+        timestamp_min = self._selection.timestamp_min_ms()
+        if self._mode in WHOLE_LOG_MODES or timestamp_min is None:
+            timestamp_min = NO_TIMESTAMP_MIN
+        return read_segment(opened, segment, damaged=self._damaged, timestamp_min=timestamp_min)
+
+    def _damaged(self, damage: Damage) -> None:
+        if self._on_damage is OnDamage.FAIL:
+            raise DamagedSegment(damage)
+        _log.warning("passed over: %s", damage)
+
+    def _batches(
+        self, rows: Rows, wanted: Mask | None, columns: Columns
+    ) -> Iterator[pa.RecordBatch]:
+        chosen = _chosen(rows, wanted, columns, self._selection)
+        for first in range(0, len(chosen), _ROWS_MAX):
+            view = ChosenRows(rows, chosen[first : first + _ROWS_MAX])
+            arrays = [_column(name, columns)(view) for name in self._schema.names]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _chosen(rows: Rows, wanted: Mask | None, columns: Columns, selection: Selection) -> Numbers:
+    """The numbers of the rows that are wanted and selected."""
+    chosen = np.arange(len(rows.fields)) if wanted is None else np.flatnonzero(wanted)
+    view = ChosenRows(rows, chosen)
+    mask = selection.mask(len(chosen), lambda name: _column(name, columns)(view))
+    return chosen if mask is None else chosen[mask]
+
+
+def _column(name: str, columns: Columns) -> Callable[[ChosenRows], pa.Array]:
+    return columns.get(name) or COLUMNS[name]
+
+
+def _constants(log: LogPlan, segment: Segment | None = None) -> Columns:
+    """The columns that are the same for a whole log or segment."""
+    columns = {"log_partition": _constant(log.log_partition, pa.int32())}
+    if segment is not None:
+        columns["segment"] = _constant(segment.base_offset, pa.int64())
+    return columns
+
+
+def _constant(value: int, arrow_type: pa.DataType) -> Callable[[ChosenRows], pa.Array]:
+    return lambda rows: pa.repeat(pa.scalar(value, arrow_type), len(rows))
+
+
+def _outcome_words(outcomes: Numbers) -> Callable[[ChosenRows], pa.Array]:
+    return lambda rows: rows.words(outcomes[rows.chosen], WORDS)
+
+
+def _has_kind(rows: Rows, mode: Mode) -> Mask:
+    return is_any(rows.fields[:, fields.KIND], _KINDS[mode])
+
+
+def _damage_rows(opened: SegmentFiles, piece: Piece) -> Iterator[dict[str, Any]]:
+    for segment in piece.segments:
+        found: list[Damage] = []
+        for _ in read_segment(opened, segment, damaged=found.append):
+            pass
+        for each in found:
+            yield {
+                "log_partition": piece.log.log_partition,
+                "file": each.path,
+                "position": each.position,
+                "size_bytes": each.size_bytes,
+                "reason": each.reason,
+            }

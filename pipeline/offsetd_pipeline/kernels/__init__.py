@@ -1,0 +1,1 @@
+"""The pipeline's loops over records, compiled by Numba."""

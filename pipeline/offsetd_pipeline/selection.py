@@ -1,0 +1,185 @@
+"""What of a table is wanted, by the filters that Spark pushes down.
+
+Each filter is given back to Spark, too, which applies it once more: so what is not understood here
+costs only time, and nothing that Spark would keep may be left out.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    import numpy as np
+    import numpy.typing as npt
+    from pyspark.sql.datasource import Filter
+
+    Mask = npt.NDArray[np.bool_]
+
+_COMPARISONS: Final[dict[type[Filter], Callable[[Any, Any], Any]]] = {
+    EqualTo: pc.equal,
+    EqualNullSafe: pc.equal,
+    GreaterThan: pc.greater,
+    GreaterThanOrEqual: pc.greater_equal,
+    LessThan: pc.less,
+    LessThanOrEqual: pc.less_equal,
+    StringStartsWith: pc.starts_with,
+    StringEndsWith: pc.ends_with,
+    StringContains: pc.match_substring,
+}
+# Which columns filters are used for; the others are cheap for Spark to judge.
+_COLUMNS: Final = frozenset(
+    (
+        *("group", "topic", "partition", "log_partition", "log_offset", "timestamp"),
+        *("commit_time", "expire_time", "offset", "kind", "is_tombstone", "is_control"),
+        "record_type",
+    )
+)
+_TEXT_MATCHES: Final = (StringStartsWith, StringEndsWith, StringContains)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@attrs.frozen
+class Condition:
+    """A filter of one column that is understood here."""
+
+    column: str
+    filter: Filter
+
+    def holds(self, values: pa.Array) -> Mask:
+        """For which values; null is not held."""
+        mask = _judge(self.filter, values)
+        found: Mask = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
+        return found
+
+
+@attrs.frozen(kw_only=True)
+class Selection:
+    """All conditions hold for what is wanted."""
+
+    conditions: tuple[Condition, ...] = ()
+
+    @classmethod
+    def of(cls, filters: Iterable[Filter]) -> Selection:
+        """Those of the filters that are understood."""
+        found = ((_column_of(each), each) for each in filters)
+        return cls(
+            conditions=tuple(
+                Condition(column, each) for column, each in found if column is not None
+            )
+        )
+
+    def among(self, columns: Collection[str]) -> Selection:
+        """The conditions on these columns alone."""
+        return Selection(
+            conditions=tuple(each for each in self.conditions if each.column in columns)
+        )
+
+    def mask(self, count: int, column: Callable[[str], pa.Array]) -> Mask | None:
+        """Which of `count` rows are wanted; None: all. `column` makes a column of them."""
+        mask: Mask | None = None
+        for each in self.conditions:
+            held = each.holds(column(each.column))
+            assert len(held) == count, "a column has a value for each row"
+            mask = held if mask is None else mask & held
+        return mask
+
+    def values(self, column: str) -> frozenset[Any] | None:
+        """The only values that a column can have in what is wanted; None: any."""
+        allowed: frozenset[Any] | None = None
+        for each in self.conditions:
+            if each.column != column:
+                continue
+            if isinstance(each.filter, EqualTo | EqualNullSafe):
+                named = frozenset([each.filter.value])
+            elif isinstance(each.filter, In):
+                named = frozenset(each.filter.value)
+            else:
+                continue
+            allowed = named if allowed is None else allowed & named
+        return allowed
+
+    def wants_partition(self, log_partition: int) -> bool:
+        """Whether anything of a log partition can be wanted, by conditions on its number."""
+        values = pa.array([log_partition], pa.int32())
+        mask = self.among(["log_partition"]).mask(1, lambda _: values)
+        return mask is None or bool(mask[0])
+
+    def timestamp_min_ms(self) -> int | None:
+        """No record from before this is wanted, by its timestamp."""
+        bounds = [
+            (each.filter.value - _EPOCH) // _MILLISECOND
+            for each in self.conditions
+            if each.column == "timestamp"
+            and isinstance(each.filter, EqualTo | GreaterThan | GreaterThanOrEqual)
+        ]
+        return max(bounds, default=None)
+
+
+_MILLISECOND: Final = datetime(1970, 1, 1, 0, 0, 0, 1000, tzinfo=UTC) - _EPOCH
+
+
+def _column_of(pushed: Filter) -> str | None:
+    """The column that a filter is about; None: it is not understood."""
+    if isinstance(pushed, Not):
+        # Not of a comparison with null is null, and not held, either way.
+        return None if isinstance(pushed.child, Not) else _column_of(pushed.child)
+    attribute: tuple[str, ...] = getattr(pushed, "attribute", ())
+    if len(attribute) != 1 or attribute[0] not in _COLUMNS:
+        return None
+    if isinstance(pushed, IsNull | IsNotNull):
+        return str(attribute[0])
+    if isinstance(pushed, In):
+        usable = all(map(_is_usable, pushed.value))
+    elif type(pushed) in _COMPARISONS:
+        usable = _is_usable(pushed.value)  # type: ignore[attr-defined]
+        usable &= not isinstance(pushed, _TEXT_MATCHES) or isinstance(pushed.value, str)
+    else:
+        usable = False
+    return str(attribute[0]) if usable else None
+
+
+def _is_usable(value: object) -> bool:
+    """A time without a zone is left to Spark, and so is null."""
+    if isinstance(value, datetime):
+        return value.tzinfo is not None
+    return isinstance(value, str | int | bool)
+
+
+def _judge(pushed: Filter, values: pa.Array) -> Any:
+    if isinstance(pushed, Not):
+        return pc.invert(_judge(pushed.child, values))
+    if isinstance(pushed, IsNull):
+        return pc.is_null(values)
+    if isinstance(pushed, IsNotNull):
+        return pc.is_valid(values)
+    if isinstance(pushed, In):
+        # Of null it is not known whether it is among the values: not held, nor its opposite.
+        found = pc.is_in(values, value_set=pa.array(list(pushed.value), values.type))
+        return pc.if_else(pc.is_valid(values), found, pa.scalar(None, pa.bool_()))
+    value = pushed.value  # type: ignore[attr-defined]
+    if isinstance(pushed, _TEXT_MATCHES):
+        return _COMPARISONS[type(pushed)](values, value)
+    held = _COMPARISONS[type(pushed)](values, pa.scalar(value, values.type))
+    return pc.fill_null(held, False) if isinstance(pushed, EqualNullSafe) else held

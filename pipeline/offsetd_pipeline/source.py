@@ -1,0 +1,108 @@
+"""`format("offsetd")`: what offsetd, or a Kafka broker, keeps of offsets, as Spark tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from offsetd_storage.files import OsFiles
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from offsetd_pipeline.folder_plan import (
+    FolderWork,
+    divide,
+    known_partition_count,
+    partitions_of_groups,
+    plan_folder,
+)
+from offsetd_pipeline.folder_tables import WHOLE_LOG_MODES, FolderTable
+from offsetd_pipeline.read_options import ReadOptions
+from offsetd_pipeline.selection import Selection
+from offsetd_pipeline.server_table import ServerWork, server_batches
+from offsetd_pipeline.tables import arrow_schema, check_schema, schema_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+NAME = "offsetd"
+PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
+
+
+def register(spark: SparkSession) -> None:
+    """Makes `format("offsetd")` known to a session, and has it push filters down."""
+    spark.dataSource.register(OffsetdSource)
+    spark.conf.set(PUSHDOWN_SETTING, "true")
+
+
+class OffsetdSource(DataSource):
+    """Options: see `docs/guides/spark.md`."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self.read_options = ReadOptions.of(dict(options))
+
+    @classmethod
+    def name(cls) -> str:
+        """What is said to `format`."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """Of the table that the options name."""
+        return schema_of(self.read_options.mode, self.read_options.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads the columns of `schema`, which may be some of the table's."""
+        check_schema(self.read_options.mode, schema)
+        return OffsetdReader(self.read_options, schema)
+
+
+class OffsetdReader(DataSourceReader):
+    """Plans on the driver, reads on the executors."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._selection = Selection()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
+        """Uses filters as far as they are understood; Spark applies all of them again."""
+        self._selection = Selection.of(filters)
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The work of each task; log partitions in which nothing can be selected are left out."""
+        if self._options.server is not None:
+            return [ServerWork(self._options.server)]
+        files = OsFiles()
+        folder = Path(self._options.path or "")
+        view, logs = plan_folder(files, folder, is_wanted=self._selection.wants_partition)
+        groups = self._selection.values("group")
+        if groups is not None:
+            count = self._options.offsets_partitions or known_partition_count(files, view)
+            numbers = partitions_of_groups(groups, count)
+            logs = [each for each in logs if numbers is None or each.log_partition in numbers]
+        works = divide(
+            logs,
+            range_bytes=self._options.range_bytes,
+            by_segment=self._options.mode not in WHOLE_LOG_MODES,
+        )
+        # Spark has a source without partitions read one that is None.
+        return works or [FolderWork(())]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The batches of one task."""
+        schema = arrow_schema(self._schema)
+        if isinstance(partition, ServerWork):
+            yield from server_batches(partition, schema, self._selection)
+            return
+        assert isinstance(partition, FolderWork), "what was planned is read"
+        table = FolderTable(
+            OsFiles(), self._options.mode, schema, self._selection, self._options.on_damage
+        )
+        for piece in partition.pieces:
+            yield from table.batches(piece)

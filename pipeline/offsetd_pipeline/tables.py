@@ -1,0 +1,193 @@
+"""The tables of `format("offsetd")`: their columns, by mode, with types, units and meaning."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql.types import DataType
+
+
+class Mode(StrEnum):
+    """Which table is read."""
+
+    CURRENT = "current"
+    HISTORY = "history"
+    GROUPS = "groups"
+    RAW = "raw"
+    DAMAGE = "damage"
+
+
+class Column(NamedTuple):
+    """One column; `meaning` becomes its comment."""
+
+    name: str
+    type: DataType
+    meaning: str
+
+
+_TEXT, _INT, _LONG = StringType(), IntegerType(), LongType()
+_TIME, _FLAG, _BYTES = TimestampType(), BooleanType(), BinaryType()
+
+_ARROW_TYPES: Final[dict[type[DataType], pa.DataType]] = {
+    StringType: pa.string(),
+    IntegerType: pa.int32(),
+    LongType: pa.int64(),
+    TimestampType: pa.timestamp("us", tz="UTC"),
+    BooleanType: pa.bool_(),
+    BinaryType: pa.binary(),
+}
+
+_LOG_PARTITION: Final = Column("log_partition", _INT, "partition of __consumer_offsets")
+_LOG_OFFSET: Final = Column(
+    "log_offset", _LONG, "offset of the record in its log partition; the revision of an offset"
+)
+_KEY: Final = (
+    Column("group", _TEXT, "consumer group"),
+    Column("topic", _TEXT, "topic whose offset it is"),
+    Column("partition", _INT, "partition of the topic"),
+)
+_VALUE: Final = (
+    Column("offset", _LONG, "committed offset: the next to read; null if it cannot be read"),
+    Column("leader_epoch", _INT, "leader epoch of the record read last; null: not given"),
+    Column("metadata", _TEXT, "what the client committed beside the offset"),
+    Column("commit_time", _TIME, "when it was committed, by the coordinator's clock, ms"),
+    Column("expire_time", _TIME, "when it expires, if the record says so, ms"),
+)
+_TIMESTAMP: Final = Column("timestamp", _TIME, "timestamp of the record, ms; null: none")
+_PRODUCER_ID: Final = Column("producer_id", _LONG, "producer; null: none")
+
+_ASSIGNED: Final = StructType([StructField("topic", _TEXT), StructField("partition", _INT)])
+_MEMBERS: Final = ArrayType(
+    StructType(
+        [
+            StructField("member_id", _TEXT),
+            StructField("instance_id", _TEXT),
+            StructField("client_id", _TEXT),
+            StructField("client_host", _TEXT),
+            StructField("topics", ArrayType(_TEXT)),
+            StructField("assignment", ArrayType(_ASSIGNED)),
+        ]
+    )
+)
+
+TABLES: Final[dict[Mode, tuple[Column, ...]]] = {
+    Mode.CURRENT: (*_KEY, *_VALUE, _LOG_PARTITION, _LOG_OFFSET),
+    Mode.HISTORY: (
+        _LOG_PARTITION,
+        _LOG_OFFSET,
+        _TIMESTAMP,
+        Column("kind", _TEXT, "committed, deleted, or unreadable: a value that does not decode"),
+        Column(
+            "transaction",
+            _TEXT,
+            "of what a transaction wrote: committed, aborted or open; null: written outside of any",
+        ),
+        _PRODUCER_ID,
+        *_KEY,
+        *_VALUE,
+    ),
+    Mode.GROUPS: (
+        Column("group", _TEXT, "consumer group"),
+        Column("type", _TEXT, "classic or consumer"),
+        Column("state", _TEXT, "as after loading the log: EMPTY, STABLE, ...; null: unreadable"),
+        Column("protocol_type", _TEXT, "empty for a simple group"),
+        Column("protocol", _TEXT, "the assignor that was agreed on"),
+        Column("generation", _INT, "generation, or epoch of the group"),
+        Column("leader_id", _TEXT, "member that assigns"),
+        Column("member_count", _INT, "members"),
+        Column("members", _MEMBERS, "members, by id"),
+        Column("state_time", _TIME, "since when it is in its state, ms; null: not recorded"),
+        Column("offset_count", _LONG, "committed offsets"),
+        Column("retention_ms", _LONG, "retention set for the group, ms; null: the server's"),
+        Column("never_expires", _FLAG, "whether its offsets are set to stay"),
+        Column("lease_holder", _TEXT, "to whom its newest lease was granted; null: none"),
+        Column("lease_epoch", _LONG, "epoch of that lease"),
+        _LOG_PARTITION,
+    ),
+    Mode.RAW: (
+        _LOG_PARTITION,
+        _LOG_OFFSET,
+        Column("segment", _LONG, "base offset of the segment, which names its file"),
+        Column("position", _LONG, "where its batch begins in the segment's file, bytes"),
+        Column("partition_leader_epoch", _INT, "leader epoch of the log partition"),
+        _TIMESTAMP,
+        Column("timestamp_type", _TEXT, "create or append: whose clock the timestamp is of"),
+        _PRODUCER_ID,
+        Column("producer_epoch", _INT, "epoch of the producer; null: none"),
+        Column("sequence", _INT, "producer's sequence number; null: none"),
+        Column("is_transactional", _FLAG, "whether its batch is part of a transaction"),
+        Column("is_control", _FLAG, "whether it is the end of a transaction"),
+        Column("compression", _TEXT, "codec of its batch"),
+        Column("delete_horizon", _TIME, "from when its tombstones may go, ms; null: not set"),
+        Column("record_type", _INT, "first two bytes of the key; null: none, or a control record"),
+        Column("is_tombstone", _FLAG, "whether its value is null"),
+        Column("key", _BYTES, "key"),
+        Column("value", _BYTES, "value"),
+        *_KEY,
+        *_VALUE,
+    ),
+    Mode.DAMAGE: (
+        _LOG_PARTITION,
+        Column("file", _TEXT, "segment's file"),
+        Column("position", _LONG, "where the damage begins, bytes"),
+        Column("size_bytes", _LONG, "how much of the file holds no valid batch"),
+        Column("reason", _TEXT, "what is wrong there"),
+    ),
+}
+
+
+def schema_of(mode: Mode, names: Sequence[str] = ()) -> StructType:
+    """The table's schema, or that of some columns. Raises ValueError for one it does not have."""
+    columns = {column.name: column for column in TABLES[mode]}
+    for name in names:
+        if name not in columns:
+            raise ValueError(f"mode {mode} has no column {name!r}; it has {', '.join(columns)}")
+    return StructType(
+        [
+            StructField(name, columns[name].type, True, {"comment": columns[name].meaning})
+            for name in names or columns
+        ]
+    )
+
+
+def check_schema(mode: Mode, schema: StructType) -> None:
+    """That a schema somebody asked for has columns of the table. Raises ValueError."""
+    own = {field.name: field.dataType for field in schema_of(mode, schema.fieldNames()).fields}
+    for field in schema.fields:
+        if field.dataType != own[field.name]:
+            raise ValueError(
+                f"column {field.name} is {own[field.name].simpleString()},"
+                f" not {field.dataType.simpleString()}"
+            )
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """A schema of columns of the tables as Spark wants it of batches."""
+    return pa.schema([pa.field(each.name, _arrow_type(each.dataType)) for each in schema.fields])
+
+
+def _arrow_type(spark_type: DataType) -> pa.DataType:
+    if isinstance(spark_type, ArrayType):
+        return pa.list_(pa.field("element", _arrow_type(spark_type.elementType)))
+    if isinstance(spark_type, StructType):
+        return pa.struct(
+            [pa.field(each.name, _arrow_type(each.dataType)) for each in spark_type.fields]
+        )
+    return _ARROW_TYPES[type(spark_type)]

@@ -1,0 +1,121 @@
+"""What became of what transactions wrote."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
+from offsetd_storage.offsets_topic.schemas.transaction_marker import (
+    ControlType,
+    decode_transaction_marker,
+)
+
+from offsetd_pipeline.kernels import fields
+from offsetd_pipeline.kernels.records import TRANSACTIONAL_BIT
+from offsetd_pipeline.segments import read_segment
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from offsetd_pipeline.folder_plan import Piece
+    from offsetd_pipeline.segments import Damage, Rows, SegmentFiles
+
+    Numbers = npt.NDArray[np.int64]
+
+
+class Outcome(IntEnum):
+    """Of a record."""
+
+    NONE = 0  # It was written outside of any transaction.
+    COMMITTED = 1
+    ABORTED = 2
+    OPEN = 3
+
+
+WORDS: Final = (None, "committed", "aborted", "open")
+_OUTCOMES: Final = {
+    ControlType.COMMIT: Outcome.COMMITTED,
+    ControlType.ABORT: Outcome.ABORTED,
+}
+
+
+class Outcomes:
+    """Of the transactions that wrote to a piece of a log.
+
+    The ends of transactions are looked for in the piece, and behind it until each has one. They
+    are read when they are first asked for: most logs have none.
+    """
+
+    def __init__(self, files: SegmentFiles, piece: Piece) -> None:
+        self._files = files
+        self._piece = piece
+        self._ends: dict[int, list[tuple[int, int]]] | None = None  # By producer: offset, outcome.
+
+    def of(self, rows: Rows) -> Numbers:
+        """The outcome of each row, which is of this piece."""
+        found = np.zeros(len(rows.fields), np.int64)
+        if not rows.marked:
+            return found
+        if self._ends is None:
+            self._ends = self._read_ends()
+        is_part = _is_part(rows)
+        producers = rows.fields[:, fields.PRODUCER_ID]
+        for producer in np.unique(producers[is_part]):
+            mine = np.flatnonzero(is_part & (producers == producer))
+            ends = np.array(self._ends.get(int(producer), []), np.int64).reshape(-1, 2)
+            outcomes = np.append(ends[:, 1], Outcome.OPEN)
+            offsets = rows.fields[mine, fields.LOG_OFFSET]
+            found[mine] = outcomes[np.searchsorted(ends[:, 0], offsets)]
+        return found
+
+    def _read_ends(self) -> dict[int, list[tuple[int, int]]]:
+        ends: dict[int, list[tuple[int, int]]] = {}
+        last_of: dict[int, int] = {}  # The last record of each producer in the piece.
+        for number in range(self._piece.first, len(self._piece.log.segments)):
+            if number >= self._piece.end and all(
+                producer in ends and ends[producer][-1][0] > last
+                for producer, last in last_of.items()
+            ):
+                break
+            segment = self._piece.log.segments[number]
+            for rows in read_segment(self._files, segment, damaged=_passed_over):
+                if not rows.marked:
+                    continue
+                if number < self._piece.end:
+                    _note_last(rows, last_of)
+                _note_ends(rows, ends)
+        return ends
+
+
+def _passed_over(_: Damage) -> None:
+    """Whoever reads the segment for its records tells of it."""
+
+
+def _is_part(rows: Rows) -> npt.NDArray[np.bool_]:
+    """Which rows a transaction wrote."""
+    is_transactional = rows.fields[:, fields.ATTRIBUTES] & TRANSACTIONAL_BIT != 0
+    part: npt.NDArray[np.bool_] = is_transactional & (rows.fields[:, fields.KIND] != fields.CONTROL)
+    return part
+
+
+def _note_last(rows: Rows, last_of: dict[int, int]) -> None:
+    part = rows.fields[_is_part(rows)]
+    for producer in np.unique(part[:, fields.PRODUCER_ID]):
+        mine = part[part[:, fields.PRODUCER_ID] == producer]
+        last_of[int(producer)] = int(mine[-1, fields.LOG_OFFSET])
+
+
+def _note_ends(rows: Rows, ends: dict[int, list[tuple[int, int]]]) -> None:
+    for row in rows.fields[rows.fields[:, fields.KIND] == fields.CONTROL].tolist():
+        key_at, value_at = row[fields.KEY_START], row[fields.VALUE_START]
+        key = rows.buffer[key_at : key_at + max(row[fields.KEY_SIZE], 0)].tobytes()
+        value = rows.buffer[value_at : value_at + max(row[fields.VALUE_SIZE], 0)].tobytes()
+        try:
+            marker = decode_transaction_marker(key, value)
+        except UndecodableRecord:
+            continue  # As at a load: the transaction stays open.
+        if marker is not None:
+            end = (row[fields.LOG_OFFSET], _OUTCOMES[marker.control_type])
+            ends.setdefault(row[fields.PRODUCER_ID], []).append(end)

@@ -1,0 +1,4 @@
+"""What the records of `__consumer_offsets` say: their keys and values, and where groups live.
+
+The engine does not look into records: nothing else in `offsetd_storage` imports this package.
+"""

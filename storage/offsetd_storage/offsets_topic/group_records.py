@@ -1,0 +1,359 @@
+"""The records of groups as a shard has replayed them, and what they say about a group.
+
+A group is nothing but its newest record for each key, so it does not matter in which order the
+records of different keys come, or which of them compaction has taken away (KAFKA-17306,
+KAFKA-19862). A group whose offsets are stored without any record is a simple group.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
+
+from offsetd_storage.offsets_topic.groups import (
+    Group,
+    GroupListing,
+    GroupMember,
+    GroupState,
+    GroupType,
+)
+from offsetd_storage.offsets_topic.schemas.consumer_group import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    ConsumerGroupValue,
+)
+from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMetadataValue
+from offsetd_storage.offsets_topic.schemas.group_settings import GroupSettings
+from offsetd_storage.offsets_topic.schemas.keys import ConsumerGroupKey, GroupKey, GroupSettingsKey
+from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
+from offsetd_storage.offsets_topic.schemas.protocol_metadata import (
+    CONSUMER_PROTOCOL_TYPE,
+    decode_assignment,
+    decode_subscription,
+)
+from offsetd_storage.offsets_topic.schemas.record_layouts import RecordType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+GroupRecordKey = GroupKey | ConsumerGroupKey | GroupSettingsKey
+GroupRecordValue = GroupMetadataValue | ConsumerGroupValue | GroupSettings
+
+_Value = TypeVar("_Value", bound=ConsumerGroupValue)
+
+# Kafka's loader fails unless a member's records go in this order, and the group's last.
+_TOMBSTONE_ORDER: Final = (
+    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
+    RecordType.CONSUMER_GROUP_MEMBER_METADATA,
+    RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION,
+    RecordType.CONSUMER_GROUP_PARTITION_METADATA,
+    RecordType.CONSUMER_GROUP_METADATA,
+)
+_RECONCILED: Final = 0  # Kafka's member state STABLE.
+
+
+class TopicsRead(NamedTuple):
+    """The topics that members of a group read; None: any."""
+
+    topics: frozenset[str] | None
+
+    @classmethod
+    def of(cls, subscriptions: Iterable[bytes]) -> Self:
+        """By what members say under the protocol "consumer"."""
+        topics: set[str] = set()
+        for subscription in set(subscriptions):
+            try:
+                topics.update(decode_subscription(subscription).topics)
+            except UndecodableRecord:
+                return cls(None)  # As Kafka: who may read anything reads all.
+        return cls(frozenset(topics))
+
+    def has(self, topic: str) -> bool:
+        """Whether a member reads it."""
+        return self.topics is None or topic in self.topics
+
+
+class GroupRecords:
+    """The newest records of one group, by key; a value is None if it cannot be read.
+
+    `lease_deadline_ms` is beside them, in memory: when the group's lease ends, by the monotonic
+    clock, if it was granted or renewed since the load.
+    """
+
+    def __init__(self, group_id: bytes) -> None:
+        self.group_id = group_id
+        self.lease_deadline_ms: int | None = None
+        self._records: dict[GroupRecordKey, GroupRecordValue | None] = {}
+        self._topics_read: TopicsRead | None = None  # Of these records; None: not looked at yet.
+
+    def __bool__(self) -> bool:
+        return bool(self._records)
+
+    def put(self, key: GroupRecordKey, value: GroupRecordValue | None) -> None:
+        """Keeps a record in place of the one before it."""
+        if isinstance(key, GroupSettingsKey) and _lease_epoch(value) != _lease_epoch(self.settings):
+            self.lease_deadline_ms = None
+        self._records[key] = value
+        self._topics_read = None
+
+    def remove(self, key: GroupRecordKey) -> None:
+        """Forgets a record: a tombstone was written."""
+        self._records.pop(key, None)
+        self._topics_read = None
+
+    @property
+    def group_type(self) -> GroupType | None:
+        """None if these are only left-overs of a group that is gone."""
+        if any(
+            key.record_type is RecordType.CONSUMER_GROUP_METADATA or _is_member(key)
+            for key in self._consumer_keys()
+        ):
+            return GroupType.CONSUMER
+        is_classic = self._classic_key in self._records or self._settings_key in self._records
+        return GroupType.CLASSIC if is_classic else None
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether all records of the group could be read."""
+        return None not in self._records.values()
+
+    @property
+    def is_readable_but_for_settings(self) -> bool:
+        """Whether all records could be read, apart from that of the group's settings."""
+        unreadable = {key for key, value in self._records.items() if value is None}
+        return unreadable <= {self._settings_key}
+
+    @property
+    def has_members(self) -> bool:
+        """Whether the group is not empty. Not known of one that is not readable."""
+        if self.group_type is GroupType.CONSUMER:
+            return any(map(_is_member, self._consumer_keys()))
+        classic = self.classic
+        return classic is not None and bool(classic.members)
+
+    @property
+    def protocol_type(self) -> str:
+        """Empty for a simple group."""
+        if self.group_type is GroupType.CONSUMER:
+            return CONSUMER_PROTOCOL_TYPE
+        return "" if self.classic is None else self.classic.protocol_type
+
+    @property
+    def state(self) -> GroupState:
+        """The group's state, as Kafka has it after loading these records."""
+        if not self.is_readable:
+            return GroupState.UNSPECIFIED
+        if not self.has_members:
+            return GroupState.EMPTY
+        if self.group_type is GroupType.CLASSIC:
+            return GroupState.STABLE
+        if self._epoch > self._assignment_epoch:
+            return GroupState.ASSIGNING
+        current = self._values(ConsumerGroupCurrentMemberAssignmentValue)
+        for member_id in self._values(ConsumerGroupMemberMetadataValue):
+            member = current.get(member_id)
+            if (
+                member is None
+                or member.state != _RECONCILED
+                or member.member_epoch != self._assignment_epoch
+            ):
+                return GroupState.RECONCILING
+        return GroupState.STABLE
+
+    @property
+    def became_empty_ms(self) -> int | None:
+        """When a classic group came into its state; None: not known, as of older records."""
+        classic = self.classic
+        if classic is None or classic.current_state_timestamp_ms < 0:
+            return None
+        return classic.current_state_timestamp_ms
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether a member reads the topic, as far as the records tell."""
+        if self._topics_read is None:
+            self._topics_read = self._look_at_topics()
+        return self._topics_read.has(topic)
+
+    def _look_at_topics(self) -> TopicsRead:
+        if self.group_type is GroupType.CONSUMER:
+            return TopicsRead(frozenset().union(*self._consumer_topics().values()))
+        classic = self.classic
+        if classic is None or classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return TopicsRead(frozenset())
+        return TopicsRead.of(member.subscription for member in classic.members)
+
+    def tombstone_keys(self) -> list[GroupRecordKey]:
+        """The keys of all records, in the order in which Kafka takes their tombstones.
+
+        A classic group's key is always among them, as Kafka has it for simple groups, unless this
+        is a KIP-848 group that has none.
+        """
+        keys: list[GroupRecordKey] = []
+        if self._settings_key in self._records:
+            keys.append(self._settings_key)
+        for record_type in _TOMBSTONE_ORDER:
+            keys += (key for key in self._consumer_keys() if key.record_type is record_type)
+        if self.group_type is not GroupType.CONSUMER or self._classic_key in self._records:
+            keys.append(self._classic_key)
+        return keys
+
+    def listing(self) -> GroupListing:
+        """The group in one line. For a group of some type, or without any records."""
+        return GroupListing(
+            self.group_id, self.group_type or GroupType.CLASSIC, self.state, self.protocol_type
+        )
+
+    def describe(self, offset_count: int) -> Group:
+        """The group in full. For a readable group of some type, or without any records."""
+        classic = self.classic
+        is_consumer = self.group_type is GroupType.CONSUMER
+        if is_consumer or classic is None:
+            protocol, generation, leader_id, state_timestamp_ms = "", self._epoch, "", -1
+        else:
+            protocol, leader_id = classic.protocol or "", classic.leader or ""
+            generation = classic.generation
+            state_timestamp_ms = classic.current_state_timestamp_ms
+        return Group(
+            group_id=self.group_id,
+            type=self.group_type or GroupType.CLASSIC,
+            state=self.state,
+            protocol_type=self.protocol_type,
+            protocol=protocol,
+            generation=generation,
+            leader_id=leader_id,
+            members=tuple(self._consumer_members() if is_consumer else self._classic_members()),
+            offset_count=offset_count,
+            state_timestamp_ms=state_timestamp_ms,
+        )
+
+    @property
+    def settings(self) -> GroupSettings | None:
+        """What is set for the group, if anything is, and can be read."""
+        value = self._records.get(self._settings_key)
+        return value if isinstance(value, GroupSettings) else None
+
+    @property
+    def _settings_key(self) -> GroupSettingsKey:
+        return GroupSettingsKey(group=self.group_id.decode())
+
+    @property
+    def _classic_key(self) -> GroupKey:
+        return GroupKey(group=self.group_id.decode())
+
+    @property
+    def classic(self) -> GroupMetadataValue | None:
+        """The record of a classic group, if there is one that can be read."""
+        value = self._records.get(self._classic_key)
+        return value if isinstance(value, GroupMetadataValue) else None
+
+    def _consumer_keys(self) -> Iterator[ConsumerGroupKey]:
+        return (key for key in self._records if isinstance(key, ConsumerGroupKey))
+
+    def _values(self, value_type: type[_Value]) -> dict[str | None, _Value]:
+        """The readable values of one type, by the member's id (None where it has no member)."""
+        return {
+            key.member_id: value
+            for key, value in self._records.items()
+            if isinstance(value, value_type) and isinstance(key, ConsumerGroupKey)
+        }
+
+    @property
+    def _epoch(self) -> int:
+        group = self._values(ConsumerGroupMetadataValue).get(None)
+        return 0 if group is None else group.epoch
+
+    @property
+    def _assignment_epoch(self) -> int:
+        assignment = self._values(ConsumerGroupTargetAssignmentMetadataValue).get(None)
+        return -1 if assignment is None else assignment.assignment_epoch
+
+    def _consumer_topics(self) -> dict[str | None, set[str]]:
+        """What each member of a KIP-848 group reads, regular expressions resolved."""
+        resolved = {
+            key.regular_expression: value.topics
+            for key, value in self._records.items()
+            if isinstance(value, ConsumerGroupRegularExpressionValue)
+            and isinstance(key, ConsumerGroupKey)
+        }
+        return {
+            member_id: {
+                *member.subscribed_topics,
+                *resolved.get(member.subscribed_regex, ()),
+            }
+            for member_id, member in self._values(ConsumerGroupMemberMetadataValue).items()
+        }
+
+    def _consumer_members(self) -> Iterator[GroupMember]:
+        current = self._values(ConsumerGroupCurrentMemberAssignmentValue)
+        topics = self._consumer_topics()
+        topic_names = {
+            topic.topic_id: topic.topic
+            for value in self._values(ConsumerGroupPartitionMetadataValue).values()
+            for topic in value.topics
+        }
+        members = self._values(ConsumerGroupMemberMetadataValue)
+        for member_id, member in sorted(members.items(), key=lambda item: item[0] or ""):
+            assigned = current[member_id].assigned if member_id in current else ()
+            yield GroupMember(
+                member_id=member_id or "",
+                instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                topics=tuple(sorted(topics[member_id])),
+                assignment=tuple(
+                    (topic_names.get(each.topic_id) or _topic_id_text(each.topic_id), partition)
+                    for each in assigned
+                    for partition in each.partitions
+                ),
+            )
+
+    def _classic_members(self) -> Iterator[GroupMember]:
+        if self.classic is None:
+            return
+        for member in self.classic.members:
+            topics: tuple[str, ...] = ()
+            assignment: tuple[tuple[str, int], ...] = ()
+            if self.protocol_type == CONSUMER_PROTOCOL_TYPE:
+                topics, assignment = read_protocol(member.subscription, member.assignment)
+            yield GroupMember(
+                member_id=member.member_id,
+                instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                topics=topics,
+                assignment=assignment,
+            )
+
+
+def _lease_epoch(settings: GroupRecordValue | None) -> int | None:
+    if not isinstance(settings, GroupSettings) or settings.lease is None:
+        return None
+    return settings.lease.epoch
+
+
+def _is_member(key: ConsumerGroupKey) -> bool:
+    return key.record_type is RecordType.CONSUMER_GROUP_MEMBER_METADATA
+
+
+def _topic_id_text(topic_id: bytes) -> str:
+    """A topic's id as Kafka prints it, where its name is not in the log."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def read_protocol(
+    subscription: bytes, assignment: bytes
+) -> tuple[tuple[str, ...], tuple[tuple[str, int], ...]]:
+    """A member's topics and partitions; nothing where its own bytes cannot be read."""
+    topics: tuple[str, ...] = ()
+    try:
+        topics = decode_subscription(subscription).topics
+        assigned = decode_assignment(assignment).assigned_partitions
+    except UndecodableRecord:
+        return topics, ()
+    return topics, tuple((each.topic, number) for each in assigned for number in each.partitions)

@@ -1,0 +1,93 @@
+"""What is set for a group, and its lease: record type 20292. The layout is ours, not Kafka's.
+
+A key is the int16 type and the group; a value an int16 version, the retention (int64 ms; -1: the
+server's, -2: never) and the holder of the lease, null for none. With a holder follow int64s: the
+epoch, when it was granted (ms), and its ttl (ms). An epoch of -1 is the offset of this record: so
+it is written when a lease is acquired. `docs/formats/group-settings.md` has more.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+from offsetd_storage.offsets_topic.schemas.primitives import (
+    Reader,
+    UndecodableRecord,
+    UnknownValueVersion,
+    Writer,
+)
+
+VERSION: Final = 0
+OWN_OFFSET: Final = -1
+_RETENTION_OF_SERVER: Final = -1
+_RETENTION_NEVER: Final = -2
+
+
+@attrs.frozen(kw_only=True)
+class Lease:
+    """To whom a group's lease was granted; `granted_ms` is wall time."""
+
+    holder: str
+    epoch: int
+    granted_ms: int
+    ttl_ms: int
+
+
+@attrs.frozen(kw_only=True)
+class GroupSettings:
+    """`retention_ms` None: the server's, unless `never_expires`."""
+
+    retention_ms: int | None = None
+    never_expires: bool = False
+    lease: Lease | None = None
+
+    @property
+    def is_default(self) -> bool:
+        """Whether there is nothing to write down."""
+        return self == GroupSettings()
+
+    def encode(self) -> bytes:
+        """The value's bytes."""
+        retention_ms = _RETENTION_OF_SERVER if self.retention_ms is None else self.retention_ms
+        writer = Writer()
+        writer.int16(VERSION)
+        writer.int64(_RETENTION_NEVER if self.never_expires else retention_ms)
+        writer.string(None if self.lease is None else self.lease.holder)
+        if self.lease is not None:
+            writer.int64(self.lease.epoch)
+            writer.int64(self.lease.granted_ms)
+            writer.int64(self.lease.ttl_ms)
+        return writer.result()
+
+    @classmethod
+    def decode(cls, value: bytes, *, offset: int) -> GroupSettings:
+        """From the value of the record at `offset`. Bytes behind the last field are ignored.
+
+        Raises:
+            UnknownValueVersion: a newer version.
+            UndecodableRecord: bytes that do not follow the version.
+        """
+        reader = Reader(value)
+        version = reader.int16()
+        if version != VERSION:
+            raise UnknownValueVersion(f"GroupSettings has no version {version}")
+        retention_ms = reader.int64()
+        if retention_ms == 0 or retention_ms < _RETENTION_NEVER:
+            raise UndecodableRecord(f"a retention of {retention_ms} ms")
+        holder = reader.string()
+        lease = None
+        if holder is not None:
+            epoch = reader.int64()
+            lease = Lease(
+                holder=holder,
+                epoch=offset if epoch == OWN_OFFSET else epoch,
+                granted_ms=reader.int64(),
+                ttl_ms=reader.int64(),
+            )
+        return cls(
+            retention_ms=retention_ms if retention_ms > 0 else None,
+            never_expires=retention_ms == _RETENTION_NEVER,
+            lease=lease,
+        )

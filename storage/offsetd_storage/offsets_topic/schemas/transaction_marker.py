@@ -1,0 +1,49 @@
+"""The one record of a control batch: the end of a producer's transaction.
+
+Key: int16 version, int16 control type. Value of an end: int16 version, int32 coordinator epoch.
+Newer versions of either are read as version 0, as Kafka does.
+"""
+
+import enum
+
+import attrs
+
+from offsetd_storage.offsets_topic.schemas.primitives import Reader, UndecodableRecord
+
+
+class ControlType(enum.IntEnum):
+    """The control types a transaction uses; the others belong to Kafka's own metadata log."""
+
+    ABORT = 0
+    COMMIT = 1
+
+
+@attrs.frozen(kw_only=True)
+class EndTransactionMarker:
+    """The transaction of the batch's producer ended, as its coordinator of this epoch says."""
+
+    control_type: ControlType
+    coordinator_epoch: int
+
+
+def decode_control_type(key: bytes) -> int:
+    """The number of the control type, known or not; raises `UndecodableRecord`."""
+    reader = Reader(key)
+    if reader.int16() < 0:
+        raise UndecodableRecord("a control key of negative version")
+    return reader.int16()
+
+
+def decode_transaction_marker(key: bytes, value: bytes | None) -> EndTransactionMarker | None:
+    """The marker, or None for a control record of another kind; raises `UndecodableRecord`."""
+    control_type = decode_control_type(key)
+    if control_type not in (ControlType.ABORT, ControlType.COMMIT):
+        return None
+    if value is None:
+        raise UndecodableRecord("a transaction marker without a value")
+    reader = Reader(value)
+    if reader.int16() < 0:
+        raise UndecodableRecord("a transaction marker of negative version")
+    return EndTransactionMarker(
+        control_type=ControlType(control_type), coordinator_epoch=reader.int32()
+    )
