@@ -44,7 +44,7 @@ class OffsetdSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self.read_options = ReadOptions.of(dict(options))
+        self._given = dict(options)
 
     @classmethod
     def name(cls) -> str:
@@ -53,12 +53,14 @@ class OffsetdSource(DataSource):
 
     def schema(self) -> StructType:
         """Of the table that the options name."""
-        return schema_of(self.read_options.mode, self.read_options.columns)
+        options = ReadOptions.of(self._given)
+        return schema_of(options.mode, options.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads the columns of `schema`, which may be some of the table's."""
-        check_schema(self.read_options.mode, schema)
-        return OffsetdReader(self.read_options, schema)
+        options = ReadOptions.of(self._given)
+        check_schema(options.mode, schema)
+        return OffsetdReader(options, schema)
 
 
 class OffsetdReader(DataSourceReader):
