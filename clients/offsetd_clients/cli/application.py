@@ -9,11 +9,12 @@ docstring may end with `Examples:` and indented lines, which are printed below t
 import functools
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points, version
 from typing import Annotated, Any
 
+import attrs
 import typer
 import typer.core
 import typer.main
@@ -21,20 +22,49 @@ import typer.main
 from offsetd_clients.cli.main import OURS
 from offsetd_clients.cli.terminal import OutputFormat, Terminal, standard_terminal
 
-ENTRY_POINT_GROUP = "offsetd.commands"
-OWN_COMMANDS = {
-    "admin": "offsetd_clients.cli.admin:register",
-    "commit": "offsetd_clients.cli.offsets:register_commit",
-    "fetch": "offsetd_clients.cli.offsets:register_fetch",
-    "groups": "offsetd_clients.cli.groups:register",
-    "migrate": "offsetd_clients.cli.migrate:register",
-    "watch": "offsetd_clients.cli.history:register_watch",
-}
 EXTRA_OF_PACKAGE = {
     "offsetd_clients": "cli",
     "offsetd_coordinator": "server",
     "offsetd_pipeline": "spark",
 }
+
+
+@attrs.frozen(kw_only=True)
+class Program:
+    """A command line. `commands`: by name, the `module:register` that adds it.
+
+    `entry_point_group`: where other packages add commands. `extra`: of the package, with what
+    commands need when they run.
+    """
+
+    name: str
+    summary: str
+    examples: str
+    commands: Mapping[str, str]
+    extra: str
+    entry_point_group: str = ""
+
+
+OFFSETD = Program(
+    name="offsetd",
+    summary="A coordinator for consumer offsets: its server, its clients, its log.",
+    examples="""
+        offsetd serve                                # on 127.0.0.1:7171, data in ./offsetd-data
+        offsetd commit billing orders:0=42
+        offsetd groups describe billing              # how far it is, and how far behind
+        offsetd groups list -o json | jq -r '.[].group'
+        """,
+    commands={
+        "admin": "offsetd_clients.cli.admin:register",
+        "commit": "offsetd_clients.cli.offsets:register_commit",
+        "fetch": "offsetd_clients.cli.offsets:register_fetch",
+        "groups": "offsetd_clients.cli.groups:register",
+        "migrate": "offsetd_clients.cli.migrate:register",
+        "watch": "offsetd_clients.cli.history:register_watch",
+    },
+    extra="server",
+    entry_point_group="offsetd.commands",
+)
 
 # Help has no markup: a `[server]` in it is no style.
 PLAIN: dict[str, Any] = {
@@ -48,12 +78,12 @@ OutputOption = Annotated[
 ]
 
 
-def run(terminal: Terminal | None = None) -> int:
+def run(program: Program = OFFSETD, terminal: Terminal | None = None) -> int:
     """Runs `sys.argv`; returns the exit code. Wrong use is 2, told on stderr."""
     terminal = terminal or standard_terminal()
     try:
         try:
-            _run(terminal)
+            _run(program, terminal)
         finally:
             terminal.flush()
     except SystemExit as ended:
@@ -61,23 +91,23 @@ def run(terminal: Terminal | None = None) -> int:
     return 0
 
 
-def _run(terminal: Terminal) -> None:
+def _run(program: Program, terminal: Terminal) -> None:
     try:
-        application(terminal)(prog_name="offsetd")
+        application(terminal, program)(prog_name=program.name)
     except ModuleNotFoundError as error:
         # A command may import its libraries only when it runs.
         if (error.name or "").partition(".")[0] in OURS:
             raise
-        terminal.fail(f"{error.name} is not installed: pip install 'offsetd[server]'")
+        terminal.fail(f"{error.name} is not installed: pip install 'offsetd[{program.extra}]'")
     except OSError as error:
         if error.filename is not None:
             raise
         terminal.output_failed(error)  # Of click, which prints the help.
 
 
-def application(terminal: Terminal) -> typer.Typer:
+def application(terminal: Terminal, program: Program = OFFSETD) -> typer.Typer:
     """The command line, printing to `terminal`."""
-    loaders = _loaders(terminal)
+    loaders = _loaders(terminal, program)
 
     class Commands(typer.core.TyperGroup):
         """Imports a command when it is asked for: `fetch` must not wait for the server's."""
@@ -96,16 +126,9 @@ def application(terminal: Terminal) -> typer.Typer:
 
     app = typer.Typer(
         cls=Commands,
-        name="offsetd",
-        help="A coordinator for consumer offsets: its server, its clients, its log.",
-        epilog=_epilog(
-            """
-            offsetd serve                                # on 127.0.0.1:7171, data in ./offsetd-data
-            offsetd commit billing orders:0=42
-            offsetd groups describe billing              # how far it is, and how far behind
-            offsetd groups list -o json | jq -r '.[].group'
-            """
-        ),
+        name=program.name,
+        help=program.summary,
+        epilog=_epilog(program.examples),
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         **PLAIN,
@@ -133,9 +156,10 @@ def application(terminal: Terminal) -> typer.Typer:
     return app
 
 
-def _loaders(terminal: Terminal) -> dict[str, Callable[[], Any]]:
-    own = [EntryPoint(name, value, ENTRY_POINT_GROUP) for name, value in OWN_COMMANDS.items()]
-    points = {point.name: point for point in [*entry_points(group=ENTRY_POINT_GROUP), *own]}
+def _loaders(terminal: Terminal, program: Program) -> dict[str, Callable[[], Any]]:
+    group = program.entry_point_group
+    own = [EntryPoint(name, value, group) for name, value in program.commands.items()]
+    points = {point.name: point for point in [*(entry_points(group=group) if group else ()), *own]}
     return {
         name: functools.cache(functools.partial(_load, point, terminal))
         for name, point in points.items()

@@ -1,0 +1,19 @@
+"""`python -m offsetd_pipeline JOB`. Exit codes: 0 done, 1 failed, 2 wrong use, 3 partly done."""
+
+import sys
+
+
+def main() -> None:
+    """Runs a job by `sys.argv` and exits. A missing extra is one line, not a trace."""
+    try:
+        from offsetd_pipeline.jobs.application import run_jobs  # noqa: PLC0415  it may be missing
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("offsetd"):
+            raise
+        sys.stderr.write(f"error: {error.name} is not installed: pip install 'offsetd[spark]'\n")
+        sys.exit(1)
+    sys.exit(run_jobs())
+
+
+if __name__ == "__main__":
+    main()

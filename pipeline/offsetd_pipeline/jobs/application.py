@@ -1,0 +1,18 @@
+"""The command line of the jobs: which there are, and where they are."""
+
+from typing import Final
+
+from offsetd_clients.cli.application import Program, run
+
+JOBS: Final = Program(
+    name="python -m offsetd_pipeline",
+    summary="Jobs over many offsets, on Spark: moved, kept, compared, looked into.",
+    examples="",
+    commands={},
+    extra="spark",
+)
+
+
+def run_jobs() -> int:
+    """Runs the job that `sys.argv` names; returns the exit code."""
+    return run(JOBS)

@@ -1,0 +1,135 @@
+"""The Spark session of a job, and how far Spark is with it."""
+
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import as_file, files
+from typing import Annotated, Any, Final
+from uuid import uuid4
+
+import attrs
+import typer
+from offsetd_clients.cli.terminal import ProgressReport, Terminal
+from pyspark.sql import SparkSession
+
+from offsetd_pipeline.source import register
+
+_POLL_S: Final = 0.2
+_LOCAL: Final = "local[*]"
+
+MasterOption = Annotated[
+    str,
+    typer.Option(
+        metavar="URL",
+        help="Spark's master, as spark://HOST:PORT; else what spark-submit says, or this machine.",
+    ),
+]
+ConfOption = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's, several times."),
+]
+PyFilesOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FILE", help="A zipped wheel that executors need, several times."),
+]
+
+
+@attrs.frozen(kw_only=True)
+class SparkOptions:
+    """Where a job runs. `settings`: `key=value` each, over those that Spark has else."""
+
+    master: str = ""
+    settings: Sequence[str] = ()
+    py_files: Sequence[str] = ()
+
+
+@contextmanager
+def job_session(job: str, options: SparkOptions, terminal: Terminal) -> Iterator[SparkSession]:
+    """A session that knows `format("offsetd")`; stopped at the end, unless it was there before.
+
+    Without `--master` it is the one of spark-submit, else all cores of this machine. Wrong
+    settings, or no Java, end the command.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        register(running)
+        yield running
+        return
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        terminal.fail("Spark needs Java 17 or newer: no `java` is found, and JAVA_HOME is not set")
+    with as_file(files(__package__) / "log4j2.properties") as logging:
+        session = _builder(job, options, str(logging), terminal).getOrCreate()
+        try:
+            register(session)
+            yield session
+        finally:
+            session.stop()
+
+
+def _builder(job: str, options: SparkOptions, logging: str, terminal: Terminal) -> Any:
+    # Spark's own types do not know `builder`.
+    builder: Any = SparkSession.builder
+    settings = {
+        "spark.app.name": f"offsetd {job}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{logging}",
+        **_given_settings(options.settings, terminal),
+    }
+    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if options.master or not is_submitted:
+        master = options.master or settings.get("spark.master", _LOCAL)
+        builder = builder.master(master)
+        if master.startswith("local"):
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
+            settings.setdefault("spark.driver.host", "127.0.0.1")
+    if options.py_files:
+        settings["spark.submit.pyFiles"] = ",".join(options.py_files)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder
+
+
+def _given_settings(texts: Sequence[str], terminal: Terminal) -> dict[str, str]:
+    given = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.startswith("spark."):
+            terminal.fail(f"--conf is spark.NAME=VALUE, not {text!r}", code=2)
+        given[name] = value
+    return given
+
+
+@contextmanager
+def told_progress(spark: SparkSession, report: ProgressReport, what: str) -> Iterator[None]:
+    """While Spark works in the body, reports how many of its tasks are done, as `what`."""
+    context = spark.sparkContext
+    group, is_over = str(uuid4()), threading.Event()
+    context.setJobGroup(group, what, interruptOnCancel=True)
+
+    def watch() -> None:
+        tracker = context.statusTracker()
+        while not is_over.wait(_POLL_S):
+            jobs = [tracker.getJobInfo(each) for each in tracker.getJobIdsForGroup(group)]
+            stages = [tracker.getStageInfo(each) for job in jobs if job for each in job.stageIds]
+            known = [each for each in stages if each is not None]
+            done = sum(each.numCompletedTasks for each in known)
+            report(done, sum(each.numTasks for each in known), what)
+
+    report(0, 0, what)
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    except KeyboardInterrupt:
+        context.cancelJobGroup(group)
+        raise
+    finally:
+        is_over.set()
+        thread.join()
+        context.setLocalProperty("spark.jobGroup.id", "")

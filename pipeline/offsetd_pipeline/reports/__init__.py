@@ -1,0 +1,6 @@
+"""What a job has found, for people (a page) and for programs (tables)."""
+
+from offsetd_pipeline.reports.report import Finding, Level, Plot, Report, Section, Table
+from offsetd_pipeline.reports.writing import write_report
+
+__all__ = ["Finding", "Level", "Plot", "Report", "Section", "Table", "write_report"]

@@ -1,0 +1,122 @@
+"""Plots as SVG that a page holds: its text in the page's font and colour."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from io import StringIO
+from typing import Any, Final
+
+import matplotlib as mpl
+from cycler import cycler
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from offsetd_pipeline.reports.formats import shown
+
+_INK: Final = "#010203"  # Becomes the page's own.
+_COLOURS: Final = ("#3b7dd8", "#e07b39", "#4c9f70", "#b3589a", "#8a8f98", "#c9a227")
+_SETTINGS: Final[dict[str, Any]] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "offsetd",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": _INK,
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.prop_cycle": cycler(color=_COLOURS),
+    "grid.alpha": 0.2,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+}
+_SIZE_INCHES: Final = (8.5, 3.2)
+_BAR_INCHES: Final = 0.28
+_BINS: Final = 30
+_WIDE_SPREAD: Final = 100
+
+
+def lines(
+    times: Sequence[datetime], series: Mapping[str, Sequence[float | None]], *, unit: str = ""
+) -> str:
+    """Lines over time, one for each of `series`; `unit` as columns' names end (`_bytes`)."""
+    with mpl.rc_context(_SETTINGS):
+        figure, axes = _figure(_SIZE_INCHES)
+        for name, values in series.items():
+            axes.plot(times, values, label=name, linewidth=1.6)
+        locator = AutoDateLocator()
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        _values_on(axes.yaxis, unit)
+        axes.set_ylim(bottom=0)
+        if len(series) > 1:
+            axes.legend(frameon=False)
+        return _svg(figure)
+
+
+def bars(values: Mapping[str, float], *, unit: str = "") -> str:
+    """A bar for each name, the first on top."""
+    with mpl.rc_context(_SETTINGS):
+        height = 0.8 + _BAR_INCHES * max(len(values), 1)
+        figure, axes = _figure((_SIZE_INCHES[0], height))
+        drawn = axes.barh(list(values), list(values.values()), height=0.7)
+        axes.bar_label(drawn, [shown(unit, each) for each in values.values()], padding=4)
+        axes.invert_yaxis()
+        axes.margins(x=0.12)
+        axes.grid(visible=False, axis="y")
+        _values_on(axes.xaxis, unit)
+        return _svg(figure)
+
+
+def columns(values: Sequence[float], *, unit: str = "", x_label: str = "") -> str:
+    """A column for each number from 0 on: what each log partition has, say."""
+    with mpl.rc_context(_SETTINGS):
+        figure, axes = _figure(_SIZE_INCHES)
+        axes.bar(range(len(values)), values, width=0.8)
+        axes.grid(visible=False, axis="x")
+        axes.set_xlabel(x_label)
+        _values_on(axes.yaxis, unit)
+        return _svg(figure)
+
+
+def histogram(values: Sequence[float], *, unit: str = "", y_label: str = "") -> str:
+    """How many values are how large, in bins of equal ratios where they are spread widely."""
+    positive = [each for each in values if each > 0]
+    spread = max(positive) / min(positive) if positive else 1
+    with mpl.rc_context(_SETTINGS):
+        figure, axes = _figure(_SIZE_INCHES)
+        if spread > _WIDE_SPREAD:
+            low, high = min(positive), max(positive)
+            edges = [low * (high / low) ** (step / _BINS) for step in range(_BINS + 1)]
+            axes.hist(positive, bins=edges)
+            axes.set_xscale("log")
+        else:
+            axes.hist(list(values), bins=_BINS)
+        axes.set_ylabel(y_label)
+        _values_on(axes.xaxis, unit)
+        return _svg(figure)
+
+
+def _figure(size_inches: tuple[float, float]) -> tuple[Any, Any]:
+    # Without pyplot, which keeps figures, and state that threads share.
+    figure = Figure(figsize=size_inches, layout="constrained")
+    FigureCanvasSVG(figure)
+    return figure, figure.subplots()
+
+
+def _values_on(axis: Any, unit: str) -> None:
+    axis.set_major_formatter(FuncFormatter(lambda value, _position: _tick(unit, value)))
+
+
+def _tick(unit: str, value: float) -> str:
+    return shown(unit, int(value) if float(value).is_integer() else value)
+
+
+def _svg(figure: Any) -> str:
+    out = StringIO()
+    figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
+    text = out.getvalue()
+    return text[text.index("<svg") :].replace(_INK, "currentColor")

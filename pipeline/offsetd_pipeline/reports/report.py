@@ -1,0 +1,69 @@
+"""A report: facts, findings, and sections of tables and plots. Plain values."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+
+import attrs
+import pyarrow as pa
+
+
+class Level(StrEnum):
+    """How much somebody should care."""
+
+    GOOD = "good"
+    NOTE = "note"
+    WARNING = "warning"
+
+
+@attrs.frozen
+class Finding:
+    """A sentence on what was found."""
+
+    level: Level
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class Table:
+    """Rows. The page shows the first `shown_rows`; all are in `name.parquet` beside it.
+
+    `row_count`: `rows` are only the first of so many, and whoever made the table writes
+    `name.parquet`. Units of columns are the ends of their names: see `formats`.
+    """
+
+    name: str
+    title: str
+    rows: pa.Table
+    note: str = ""
+    shown_rows: int = 50
+    row_count: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Plot:
+    """A picture, as `plots` draws them: SVG."""
+
+    title: str
+    svg: str
+    note: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Section:
+    """Tables and plots on one question."""
+
+    title: str
+    note: str = ""
+    parts: tuple[Table | Plot, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class Report:
+    """`facts`: what was read, and how much of it, by name; names end with units as columns do."""
+
+    title: str
+    time: datetime
+    facts: Mapping[str, object]
+    findings: tuple[Finding, ...] = ()
+    sections: tuple[Section, ...] = ()

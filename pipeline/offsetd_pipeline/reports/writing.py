@@ -1,0 +1,64 @@
+"""A report as a page that needs no network, and its tables as Parquet beside it."""
+
+from collections.abc import Sequence
+from importlib.resources import files
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+from jinja2 import Environment, StrictUndefined
+
+from offsetd_pipeline.files import make_folder, write_file
+from offsetd_pipeline.reports.formats import heading, is_number, shown
+from offsetd_pipeline.reports.report import Report, Table
+
+PAGE: Final = "report.html"
+
+
+def write_report(report: Report, folder: Path) -> Path:
+    """Writes the page and the tables; returns the page's path. The page comes last.
+
+    What the folder has by these names is replaced. Raises OSError.
+    """
+    make_folder(folder)
+    for section in report.sections:
+        for part in section.parts:
+            if isinstance(part, Table) and part.row_count is None:
+                out = BytesIO()
+                pq.write_table(part.rows, out, compression="zstd")
+                write_file(folder / f"{part.name}.parquet", out.getvalue())
+    page = folder / PAGE
+    write_file(page, rendered(report).encode())
+    return page
+
+
+def rendered(report: Report) -> str:
+    """The page."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=False)
+    environment.globals.update(
+        shown=shown,
+        heading=heading,
+        is_number=is_number,
+        first_rows=_first_rows,
+        is_number_column=_is_number_column,
+        told_rows=_told_rows,
+    )
+    template = (files(__package__) / "report.html.j2").read_text(encoding="utf-8")
+    return environment.from_string(template).render(report=report)
+
+
+def _first_rows(table: Table) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.rows.slice(0, table.shown_rows).to_pylist()
+    return rows
+
+
+def _is_number_column(rows: Sequence[dict[str, Any]], name: str) -> bool:
+    return any(is_number(row[name]) for row in rows)
+
+
+def _told_rows(table: Table, shown_count: int) -> str:
+    count = table.rows.num_rows if table.row_count is None else table.row_count
+    if shown_count == count:
+        return f"{count:,} rows, in" if count else "No rows, in"
+    return f"The first {shown_count:,} of {count:,} rows; all are in"
