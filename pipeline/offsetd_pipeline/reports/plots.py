@@ -1,5 +1,6 @@
 """Plots as SVG that a page holds: its text in the page's font and colour."""
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from io import StringIO
@@ -10,7 +11,7 @@ from cycler import cycler
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from offsetd_pipeline.reports.formats import shown
 
@@ -33,7 +34,7 @@ _SETTINGS: Final[dict[str, Any]] = {
     "xtick.color": _INK,
     "ytick.color": _INK,
 }
-_SIZE_INCHES: Final = (8.5, 3.2)
+_SIZE_INCHES: Final = (10.2, 3.2)
 _BAR_INCHES: Final = 0.28
 _BINS: Final = 30
 _WIDE_SPREAD: Final = 100
@@ -50,10 +51,10 @@ def lines(
         locator = AutoDateLocator()
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
-        _values_on(axes.yaxis, unit)
         axes.set_ylim(bottom=0)
+        _values_on(axes.yaxis, unit)
         if len(series) > 1:
-            axes.legend(frameon=False)
+            figure.legend(loc="outside upper left", ncols=len(series), frameon=False)
         return _svg(figure)
 
 
@@ -108,7 +109,17 @@ def _figure(size_inches: tuple[float, float]) -> tuple[Any, Any]:
 
 
 def _values_on(axis: Any, unit: str) -> None:
+    if unit == "_bytes":
+        axis.set_major_locator(_BinaryLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _position: _tick(unit, value)))
+
+
+class _BinaryLocator(MaxNLocator):
+    """Ticks at round numbers of KiB, MiB, ..., whichever fits the largest value."""
+
+    def tick_values(self, vmin: float, vmax: float) -> Any:
+        scale = 1024 ** int(math.log(max(abs(vmin), abs(vmax), 1), 1024))
+        return super().tick_values(vmin / scale, vmax / scale) * scale
 
 
 def _tick(unit: str, value: float) -> str:
