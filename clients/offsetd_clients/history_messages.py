@@ -67,6 +67,7 @@ def watch_offsets_request(
     token: str,
     from_oldest: bool,
     progress_interval_s: float | None,
+    until_token: str,
 ) -> history_pb2.WatchOffsetsRequest:
     """What is watched, and from where."""
     groups, named = several("group_ids", group_ids), several("topics", topics)
@@ -77,6 +78,7 @@ def watch_offsets_request(
             topics=named,
             token=token,
             from_oldest=from_oldest,
+            until_token=until_token,
         )
         if progress_interval_s is not None:
             request.progress_interval.FromMilliseconds(round(progress_interval_s * 1000))

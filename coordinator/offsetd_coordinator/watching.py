@@ -83,17 +83,17 @@ def encode_token(positions: Mapping[int, int], digest: bytes) -> str:
     return base64.urlsafe_b64encode(encoded).rstrip(b"=").decode()
 
 
-def decode_token(token: str, digest: bytes) -> dict[int, int]:
-    """The positions in a token. Raises InvalidRequest."""
+def decode_token(token: str, digest: bytes, field: str = "token") -> dict[int, int]:
+    """The positions in the token of a request's field. Raises InvalidRequest."""
     try:
         raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         numbers = list(decode_varints(raw[1 + _DIGEST_BYTES :]))
     except (binascii.Error, ValueError) as error:
-        raise InvalidRequest("token", "not one that a server made") from error
+        raise InvalidRequest(field, "not one that a server made") from error
     if raw[:1] != bytes([_TOKEN_VERSION]) or len(numbers) % 2:
-        raise InvalidRequest("token", "not one that this server's version makes")
+        raise InvalidRequest(field, "not one that this server's version makes")
     if raw[1 : 1 + _DIGEST_BYTES] != digest:
-        raise InvalidRequest("token", "made for other groups or topics, or by another folder")
+        raise InvalidRequest(field, "made for other groups or topics, or by another folder")
     return dict(zip(numbers[::2], numbers[1::2], strict=True))
 
 
@@ -165,22 +165,25 @@ class Watchers:
 
 @attrs.define(eq=False)
 class Watcher:
-    """One call: what it watches, and where it is."""
+    """One call: what it watches, where it is, and where it ends (`until`), if it does."""
 
     watchers: Watchers
     filter: Filter
     positions: dict[int, int] = attrs.field(factory=dict)
+    until: dict[int, int] | None = None
     unreachable: list[int] = attrs.field(factory=list)
     _woken: asyncio.Event = attrs.field(factory=asyncio.Event)
 
-    def begin(self, token: str, *, from_oldest: bool) -> None:
+    def begin(self, token: str, *, from_oldest: bool, until_token: str = "") -> None:
         """Sets the positions: those of a token, or the oldest ones, or the logs' ends.
 
-        Raises InvalidRequest, HistoryCompacted, OffsetOutOfRange, LogPartitionQuarantined,
-        StorageUnavailable.
+        With `until_token` what is read ends there. Raises InvalidRequest, HistoryCompacted,
+        OffsetOutOfRange, LogPartitionQuarantined, StorageUnavailable.
         """
         runtime = self.watchers.runtime
         known = decode_token(token, self._digest) if token else {}
+        until = decode_token(until_token, self._digest, "until_token") if until_token else {}
+        self.until = until if until_token else None
         groups = self.filter.group_ids
         chosen = range(runtime.partitions)
         partitions = sorted(
@@ -192,20 +195,22 @@ class Watcher:
             try:
                 log, end = durable_log(runtime, partition)
             except LogPartitionQuarantined:
-                if len(partitions) == 1:
+                # A call that ends has sent all there is to be sent.
+                if len(partitions) == 1 or until.get(partition, 0) > known.get(partition, 0):
                     raise
                 self.unreachable.append(partition)
                 if partition in known:  # It may be mended.
                     self.positions[partition] = known[partition]
                 continue
             position = known.get(partition, log.gapless_from if from_oldest else end)
-            if position > end:
+            farthest = max(position, until.get(partition, 0))
+            if farthest > end:
                 raise OffsetOutOfRange(
                     "log partition {log_partition} ends at {log_end_offset}, below the token's "
                     "{offset}",
                     log_partition=partition,
                     log_end_offset=end,
-                    offset=position,
+                    offset=farthest,
                 )
             self.positions[partition] = position
         for partition in self.reachable:
@@ -242,7 +247,8 @@ class Watcher:
         """
         position = self.positions[partition]
         _, end = durable_log(self.watchers.runtime, partition)
-        if position >= end:
+        until = end if self.until is None else self.until.get(partition, position)
+        if position >= min(end, until):
             return [], position
         try:
             stretch = await self.watchers.stretch(
@@ -250,7 +256,11 @@ class Watcher:
             )
         except HistoryCompacted as error:
             raise self._compacted(partition, error.oldest_revision) from error
-        return [each for each in stretch.changes if self.filter.takes(each)], stretch.offset_next
+        wanted = [each for each in stretch.changes if self.filter.takes(each)]
+        if stretch.offset_next <= until:
+            return wanted, stretch.offset_next
+        # A token may lie within a batch.
+        return [each for each in wanted if each.log_offset < until], until
 
     def _compacted(self, partition: int, oldest: int) -> HistoryCompacted:
         return HistoryCompacted(

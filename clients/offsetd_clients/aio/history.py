@@ -79,11 +79,13 @@ class HistoryCalls(Calls):
         token: str = "",
         from_oldest: bool = False,
         progress_interval_s: float | None = None,
+        until_token: str = "",
     ) -> AsyncOffsetWatch:
         """Events of some groups, or of all, as they become durable; connects when it is iterated.
 
         From `token` on, which another watcher with the same groups, prefix and topics had; else
-        from the oldest events that are all there, or from now on. Iterating raises
+        from the oldest events that are all there, or from now on. With `until_token`, which is of
+        such a watcher, too, it ends once all events before it have come. Iterating raises
         `HistoryCompacted`, with the oldest token, where events are gone.
         """
         request = history_messages.watch_offsets_request(
@@ -93,5 +95,6 @@ class HistoryCalls(Calls):
             token=token,
             from_oldest=from_oldest,
             progress_interval_s=progress_interval_s,
+            until_token=until_token,
         )
         return AsyncOffsetWatch(self._servers.home, request, self._retry.timeout_s)

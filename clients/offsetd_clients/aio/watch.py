@@ -20,8 +20,8 @@ class AsyncOffsetWatch:
     """Events as they become durable, one by one, or `batches` of them with their tokens.
 
     It connects again by itself, and goes on where it was: no event is lost, none comes twice.
-    After as long without an answer as calls may take, it raises. For one to iterate; `cancel` is
-    for any.
+    After as long without an answer as calls may take, it raises. It ends where it has a token to
+    end at. For one to iterate; `cancel` is for any.
     """
 
     def __init__(
@@ -54,6 +54,8 @@ class AsyncOffsetWatch:
                 async for batch in self._batches():
                     failed_since_s, tries = None, 0
                     yield batch
+                if self._request.until_token:
+                    return
             except OffsetdError as error:
                 if self._cancelled:
                     return

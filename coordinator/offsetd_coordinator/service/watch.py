@@ -66,7 +66,9 @@ class WatchService:
         if self.watchers is None or self.watchers.runtime is not runtime:
             self.watchers = Watchers(runtime, self._node.folder_id or "")
         watcher = Watcher(self.watchers, chosen)
-        watcher.begin(request.token, from_oldest=request.from_oldest)
+        watcher.begin(
+            request.token, from_oldest=request.from_oldest, until_token=request.until_token
+        )
         self.watchers.add(watcher, config.watchers_max)
         self._watches.watchers = self.watchers.count
         drained = asyncio.get_running_loop().create_future()
@@ -108,7 +110,7 @@ class _Call:
         self._interval_seconds = interval_seconds
 
     async def run(self) -> None:
-        """Never ends but by an error, or because the client is gone."""
+        """Ends where it is to, by an error, or because the client is gone."""
         response = history_pb2.WatchOffsetsResponse(
             unreachable_log_partitions=self._watcher.unreachable
         )
@@ -116,7 +118,12 @@ class _Call:
         sent_seconds = time.monotonic()
         while True:
             self._node.serving()
-            if await self._pass():
+            has_sent = await self._pass()
+            if self._watcher.until is not None:
+                # All that is durable was passed, which the end is part of.
+                await self._send(history_pb2.WatchOffsetsResponse())
+                return
+            if has_sent:
                 sent_seconds = time.monotonic()
             rest_seconds = sent_seconds + self._interval_seconds - time.monotonic()
             if rest_seconds > 0 and await self._watcher.wait(rest_seconds):

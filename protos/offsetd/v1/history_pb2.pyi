@@ -122,20 +122,22 @@ class RestoredOffset(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset_before: _Optional[int] = ..., offset_after: _Optional[int] = ..., revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ...) -> None: ...
 
 class WatchOffsetsRequest(_message.Message):
-    __slots__ = ("group_ids", "group_id_prefix", "topics", "token", "from_oldest", "progress_interval")
+    __slots__ = ("group_ids", "group_id_prefix", "topics", "token", "from_oldest", "progress_interval", "until_token")
     GROUP_IDS_FIELD_NUMBER: _ClassVar[int]
     GROUP_ID_PREFIX_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     FROM_OLDEST_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_INTERVAL_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_TOKEN_FIELD_NUMBER: _ClassVar[int]
     group_ids: _containers.RepeatedScalarFieldContainer[str]
     group_id_prefix: str
     topics: _containers.RepeatedScalarFieldContainer[str]
     token: str
     from_oldest: bool
     progress_interval: _duration_pb2.Duration
-    def __init__(self, group_ids: _Optional[_Iterable[str]] = ..., group_id_prefix: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., token: _Optional[str] = ..., from_oldest: bool = ..., progress_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+    until_token: str
+    def __init__(self, group_ids: _Optional[_Iterable[str]] = ..., group_id_prefix: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., token: _Optional[str] = ..., from_oldest: bool = ..., progress_interval: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., until_token: _Optional[str] = ...) -> None: ...
 
 class WatchOffsetsResponse(_message.Message):
     __slots__ = ("events", "token", "unreachable_log_partitions")

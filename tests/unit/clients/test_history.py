@@ -127,6 +127,18 @@ def test_a_watcher_that_is_cut_off_goes_on_with_its_last_token(scripted: Any) ->
     assert watch.unreachable_log_partitions == (7,)
 
 
+def test_a_watcher_with_an_end_ends_there_and_not_where_it_is_cut_off(scripted: Any) -> None:
+    watch, script = scripted(
+        [answer(token="a"), answer(event(1, 10), token="b"), DOWN],
+        [answer(event(2, 20), token="c"), answer(token="d")],
+        until_token="c",
+        token="a",
+    )
+    assert [each.revision.log_offset for each in watch] == [1, 2]
+    assert [each.until_token for each in script.requests] == ["c", "c"]
+    assert watch.token == "d"
+
+
 def test_a_batch_that_was_not_taken_whole_comes_again(scripted: Any) -> None:
     watch, _ = scripted([answer(token="a"), answer(event(1, 10), event(2, 20), token="b")])
     events = iter(watch)

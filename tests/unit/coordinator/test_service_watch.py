@@ -83,6 +83,14 @@ class Client:
         return found
 
 
+    async def events_that_came(self) -> list[str]:
+        """The groups of all that was sent, by a call that has ended."""
+        found: list[str] = []
+        while not self.messages.empty():
+            found += [event.group_id for event in (await self.message()).events]
+        return found
+
+
 @contextlib.asynccontextmanager
 async def watched(**options: Any) -> AsyncIterator[tuple[ServingNode, WatchService]]:
     async with serving_node(**options) as node:
@@ -199,6 +207,36 @@ def test_many_events_come_in_messages_each_with_a_token_of_its_own() -> None:
     run(test())
 
 
+def test_a_call_with_an_end_sends_what_is_before_it_and_ends() -> None:
+    async def test() -> None:
+        async with watched() as (node, service):
+            # Its messages end within the batch, and so do their tokens.
+            await node.commit("g", 5, partitions=500)
+            for group in ("h", "i"):
+                await node.commit(group, 6)
+            client = Client(service, from_oldest=True)
+            tokens, count = [], 0
+            while count < 502:
+                count += len((await client.message()).events)
+                tokens.append((client.token, count))
+            await closed(client)
+            await node.commit("g", 7, partitions=500)
+            for first in range(len(tokens)):
+                for until, behind in tokens[first:]:
+                    token, before = tokens[first]
+                    ended = Client(service, token=token, until_token=until)
+                    await ended.task
+                    assert ended.code is None
+                    assert len(await ended.events_that_came()) == behind - before
+                    assert ended.token == until
+            # From now on, what was before is sent already.
+            ended = Client(service, until_token=tokens[0][0])
+            await ended.task
+            assert (ended.code, await ended.events_that_came()) == (None, [])
+
+    run(test())
+
+
 def test_only_durable_events_leave() -> None:
     async def test() -> None:
         async with watched(flushing=False) as (node, service):
@@ -280,6 +318,8 @@ def test_what_is_no_token_or_of_another_call_is_refused() -> None:
                 {"token": client.token},
                 {"token": client.token, "group_ids": ["g"], "topics": ["t"]},
                 {"token": client.token, "group_ids": ["g"], "from_oldest": True},
+                {"until_token": "?", "group_ids": ["g"]},
+                {"until_token": client.token},
             ):
                 refused = Client(service, **fields)
                 await refused.task
@@ -298,10 +338,11 @@ def test_a_token_from_the_future_is_refused() -> None:
                 client = Client(others)
                 await client.message()
                 await closed(client)
-            refused = Client(service, token=client.token)
-            await refused.task
-            assert refused.code is grpc.StatusCode.OUT_OF_RANGE
-            assert refused.reason == "OFFSET_OUT_OF_RANGE"
+            for field in ("token", "until_token"):
+                refused = Client(service, **{field: client.token})
+                await refused.task
+                assert refused.code is grpc.StatusCode.OUT_OF_RANGE
+                assert refused.reason == "OFFSET_OUT_OF_RANGE"
 
     run(test())
 
