@@ -16,3 +16,8 @@ def make_folder(folder: Path) -> None:
 def write_file(path: Path, content: bytes) -> None:
     """The file is there as a whole, durably, or as it was."""
     write_whole(path, lambda write: write(content))
+
+
+def read_file(path: Path) -> bytes:
+    """All of it: a certificate, a token."""
+    return path.read_bytes()
