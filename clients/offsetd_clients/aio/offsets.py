@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import SupportsIndex
 
+from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest
+
 from offsetd_clients import messages
 from offsetd_clients.aio.calls import Calls, new_id
 from offsetd_clients.aio.concurrency import Future, result_of
@@ -78,7 +80,16 @@ class OffsetCalls(Calls):
             retention=retention,
         )
         note_member(request, membership)
-        return await self._servers.commits(group_id).hand_in(
+        return await self.commit_request_soon(request)
+
+    async def commit_request_soon(self, request: CommitOffsetsRequest) -> Future[Revision]:
+        """As `commit_soon`, of a message of the contract: for who moves offsets by the million.
+
+        It is not to be changed any more, and needs a `request_id`: it may be sent again.
+        """
+        if not request.request_id:
+            raise ValueError("a commit that may be sent again needs a request id")
+        return await self._servers.commits(request.group_id).hand_in(
             request, request.ByteSize(), self._retry.timeout_s
         )
 

@@ -60,6 +60,20 @@ async def test_commits_go_over_a_stream_and_each_caller_has_its_own_answer(
     assert len({each.request_id for each in commits_in(fake_server)}) == 11
 
 
+async def test_a_commit_may_be_a_message_of_the_contract_that_has_a_request_id(
+    fake_server: FakeServer, connect: Connect
+) -> None:
+    fake_server.answer_stream = answer_all
+    offsets = [offset_service_pb2.OffsetCommit(topic="orders", offset=5)]
+    request = offset_service_pb2.CommitOffsetsRequest(group_id="g", offsets=offsets)
+    async with connect(fake_server.address) as client:
+        with pytest.raises(ValueError, match="request id"):
+            await client.commit_request_soon(request)
+        request.request_id = "mine"
+        assert await outcome(await client.commit_request_soon(request)) == Revision(7, 5)
+    assert [each.request_id for each in commits_in(fake_server)] == ["mine"]
+
+
 async def test_what_waits_goes_in_one_message_and_is_answered_in_any_order(
     fake_server: FakeServer, connect: Connect
 ) -> None:
