@@ -78,6 +78,7 @@ def columns(values: Sequence[float], *, unit: str = "", x_label: str = "") -> st
         figure, axes = _figure(_SIZE_INCHES)
         axes.bar(range(len(values)), values, width=0.8)
         axes.grid(visible=False, axis="x")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel(x_label)
         _values_on(axes.yaxis, unit)
         return _svg(figure)
@@ -115,10 +116,13 @@ def _values_on(axis: Any, unit: str) -> None:
 
 
 class _BinaryLocator(MaxNLocator):
-    """Ticks at round numbers of KiB, MiB, ..., whichever fits the largest value."""
+    """Ticks at round numbers of KiB, MiB, ..., whichever the largest value is some of."""
+
+    def __init__(self) -> None:
+        super().__init__(steps=[1, 2, 5, 10])
 
     def tick_values(self, vmin: float, vmax: float) -> Any:
-        scale = 1024 ** int(math.log(max(abs(vmin), abs(vmax), 1), 1024))
+        scale = 1024 ** int(math.log(max(vmax / 2, 1), 1024))
         return super().tick_values(vmin / scale, vmax / scale) * scale
 
 

@@ -1,0 +1,47 @@
+"""Plots are SVG for a page: its font, its colours, the values as they are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from xml.etree import ElementTree as ET
+
+import pytest
+from offsetd_pipeline.reports import plots
+
+_TIMES = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=hour) for hour in range(24)]
+
+PLOTS = {
+    "lines": lambda: plots.lines(_TIMES, {"commits": list(range(24)), "same again": [None] * 24}),
+    "bars": lambda: plots.bars({"billing": 2048.0, "<b>": 1024.0}, unit="_bytes"),
+    "no bars": lambda: plots.bars({}),
+    "columns": lambda: plots.columns([1 << 20, 0, 3 << 20], unit="_bytes", x_label="partition"),
+    "histogram": lambda: plots.histogram([1.0, 2.0, 2.5], unit="_s"),
+    "wide histogram": lambda: plots.histogram([0.001, 1.0, 1000.0], unit="_s"),
+    "no histogram": lambda: plots.histogram([]),
+}
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_a_plot_is_a_picture_in_the_pages_colour(name: str) -> None:
+    svg = PLOTS[name]()
+    root = ET.fromstring(svg)
+    assert root.tag.endswith("svg")
+    assert "currentColor" in svg
+    assert "#010203" not in svg
+
+
+def test_the_same_values_are_the_same_picture() -> None:
+    assert PLOTS["bars"]() == PLOTS["bars"]()
+
+
+def test_names_and_values_are_text() -> None:
+    texts = "".join(ET.fromstring(PLOTS["bars"]()).itertext())
+    assert "billing" in texts
+    assert "<b>" in texts
+    assert "2.0 KiB" in texts
+
+
+def test_ticks_of_bytes_are_round() -> None:
+    texts = list(ET.fromstring(PLOTS["columns"]()).itertext())
+    assert any("1.0 MiB" in text for text in texts)
+    assert any("2.0 MiB" in text for text in texts)
