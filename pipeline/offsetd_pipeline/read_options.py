@@ -58,8 +58,8 @@ class ReadOptions:
         found = cls(
             path=path or None,
             server=server or None,
-            mode=_word(Mode, "mode", given.get("mode", Mode.CURRENT)),
-            on_damage=_word(OnDamage, "on_damage", given.get("on_damage", OnDamage.FAIL)),
+            mode=word(Mode, "mode", given.get("mode", Mode.CURRENT)),
+            on_damage=word(OnDamage, "on_damage", given.get("on_damage", OnDamage.FAIL)),
             columns=tuple(filter(None, map(str.strip, given.get("columns", "").split(",")))),
             range_bytes=_count("range_bytes", given.get("range_bytes", str(RANGE_BYTES))),
             offsets_partitions=(
@@ -73,7 +73,8 @@ class ReadOptions:
         return found
 
 
-def _word(words: type[_Word], name: str, text: str) -> _Word:
+def word(words: type[_Word], name: str, text: str) -> _Word:
+    """An option that is one of a few words. Raises ValueError."""
     try:
         return words(text.lower())
     except ValueError:
