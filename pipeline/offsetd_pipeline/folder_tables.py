@@ -76,15 +76,20 @@ class FolderTable:
                     yield from self._batches(latest, wanted, _constants(found.log))
                 case Mode.GROUPS:
                     latest = self._latest(opened, found, with_groups=True)
-                    yield from self._listed(group_rows(latest, found.log.log_partition))
+                    rows = group_rows(latest, found.log.log_partition)
+                    yield from self._listed(rows, found.log)
                 case Mode.DAMAGE:
-                    yield from self._listed(_damage_rows(opened, found))
+                    yield from self._listed(_damage_rows(opened, found), found.log)
                 case Mode.HISTORY:
                     yield from self._changes(opened, found)
                 case Mode.RAW:
-                    for segment in found.segments:
-                        for rows in self._rows(opened, segment):
-                            yield from self._batches(rows, None, _constants(found.log, segment))
+                    yield from self._records(opened, found)
+
+    def _records(self, opened: SegmentFiles, piece: Piece) -> Iterator[pa.RecordBatch]:
+        for segment in piece.segments:
+            columns = _constants(piece.log, segment)
+            for rows in self._rows(opened, segment):
+                yield from self._batches(rows, None, columns)
 
     def _changes(self, opened: SegmentFiles, piece: Piece) -> Iterator[pa.RecordBatch]:
         outcomes = Outcomes(opened, piece)
@@ -96,9 +101,11 @@ class FolderTable:
                 columns["transaction"] = _outcome_words(outcomes.of(rows))
                 yield from self._batches(rows, wanted, columns)
 
-    def _listed(self, rows: Iterable[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    def _listed(self, rows: Iterable[dict[str, Any]], log: LogPlan) -> Iterator[pa.RecordBatch]:
         names = self._schema.names
-        listed = [{name: row.get(name) for name in names} for row in rows]
+        listed = [
+            {name: (row | {"folder": log.folder}).get(name) for name in names} for row in rows
+        ]
         if listed:
             yield pa.RecordBatch.from_pylist(listed, schema=self._schema)
 
@@ -154,13 +161,16 @@ def _column(name: str, columns: Columns) -> Callable[[ChosenRows], pa.Array]:
 
 def _constants(log: LogPlan, segment: Segment | None = None) -> Columns:
     """The columns that are the same for a whole log or segment."""
-    columns = {"log_partition": _constant(log.log_partition, pa.int32())}
+    columns = {
+        "log_partition": _constant(log.log_partition, pa.int32()),
+        "folder": _constant(log.folder, pa.string()),
+    }
     if segment is not None:
         columns["segment"] = _constant(segment.base_offset, pa.int64())
     return columns
 
 
-def _constant(value: int, arrow_type: pa.DataType) -> Callable[[ChosenRows], pa.Array]:
+def _constant(value: int | str, arrow_type: pa.DataType) -> Callable[[ChosenRows], pa.Array]:
     return lambda rows: pa.repeat(pa.scalar(value, arrow_type), len(rows))
 
 

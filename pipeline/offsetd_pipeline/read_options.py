@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -15,8 +16,18 @@ if TYPE_CHECKING:
 _Word = TypeVar("_Word", bound=StrEnum)
 
 RANGE_BYTES: Final = 64 << 20
+_SPARKS_OWN: Final = "paths"  # What `load` makes of a list.
 _NAMES: Final = frozenset(
-    ("path", "server", "mode", "on_damage", "columns", "range_bytes", "offsets_partitions")
+    (
+        "path",
+        _SPARKS_OWN,
+        "server",
+        "mode",
+        "on_damage",
+        "columns",
+        "range_bytes",
+        "offsets_partitions",
+    )
 )
 _SERVER_MODES: Final = (Mode.CURRENT,)
 
@@ -30,14 +41,14 @@ class OnDamage(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class ReadOptions:
-    """What is read, and how. One of `path` and `server` is set.
+    """What is read, and how. One of `paths` and `server` is set.
 
     `columns`: of the table, in this order; none: all. `range_bytes`: how much of the log a task
     reads, about. `offsets_partitions`: how many partitions `__consumer_offsets` has, where the
     folder does not say it.
     """
 
-    path: str | None = None
+    paths: tuple[str, ...] = ()
     server: str | None = None
     mode: Mode = Mode.CURRENT
     on_damage: OnDamage = OnDamage.FAIL
@@ -45,18 +56,25 @@ class ReadOptions:
     range_bytes: int = RANGE_BYTES
     offsets_partitions: int | None = None
 
+    @property
+    def has_folder_column(self) -> bool:
+        """Whether rows say which of several folders they are of."""
+        return len(self.paths) > 1
+
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
         """From the options of a reader. Raises ValueError, which says what can be."""
         given = {name.lower(): value for name, value in options.items()}
         unknown = given.keys() - _NAMES
         if unknown:
-            raise ValueError(f"no option {min(unknown)!r}: there are {', '.join(sorted(_NAMES))}")
-        path, server = given.get("path"), given.get("server")
-        if bool(path) == bool(server):
+            raise ValueError(
+                f"no option {min(unknown)!r}: there are {', '.join(sorted(_NAMES - {_SPARKS_OWN}))}"
+            )
+        paths, server = _paths(given), given.get("server")
+        if bool(paths) == bool(server):
             raise ValueError("say one of path (a data folder) and server (host:port)")
         found = cls(
-            path=path or None,
+            paths=paths,
             server=server or None,
             mode=word(Mode, "mode", given.get("mode", Mode.CURRENT)),
             on_damage=word(OnDamage, "on_damage", given.get("on_damage", OnDamage.FAIL)),
@@ -71,6 +89,12 @@ class ReadOptions:
         if server and found.mode not in _SERVER_MODES:
             raise ValueError(f"mode {found.mode} is read from a folder; a server gives current")
         return found
+
+
+def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Of `load(path)`, or of `load([path, ...])`, which Spark tells as a list in JSON."""
+    several = json.loads(given.get(_SPARKS_OWN) or "[]")
+    return tuple(filter(None, [given.get("path"), *several]))
 
 
 def word(words: type[_Word], name: str, text: str) -> _Word:

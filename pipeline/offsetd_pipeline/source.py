@@ -13,9 +13,9 @@ from offsetd_pipeline.folder_plan import (
     divide,
     known_partition_count,
     partitions_of_groups,
-    plan_folder,
 )
 from offsetd_pipeline.folder_tables import WHOLE_LOG_MODES, FolderTable
+from offsetd_pipeline.folders import plan_folders
 from offsetd_pipeline.read_options import ReadOptions
 from offsetd_pipeline.selection import Selection
 from offsetd_pipeline.server_table import ServerWork, server_batches
@@ -25,9 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 
     import pyarrow as pa
+    from offsetd_storage.files import Files
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
+
+    from offsetd_pipeline.folder_plan import LogPlan
+    from offsetd_pipeline.folders import FolderPlan
 
 NAME = "offsetd"
 PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
@@ -54,12 +58,12 @@ class OffsetdSource(DataSource):
     def schema(self) -> StructType:
         """Of the table that the options name."""
         options = ReadOptions.of(self._given)
-        return schema_of(options.mode, options.columns)
+        return schema_of(options.mode, options.columns, has_folder_column=options.has_folder_column)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads the columns of `schema`, which may be some of the table's."""
         options = ReadOptions.of(self._given)
-        check_schema(options.mode, schema)
+        check_schema(options.mode, schema, has_folder_column=options.has_folder_column)
         return OffsetdReader(options, schema)
 
 
@@ -81,20 +85,26 @@ class OffsetdReader(DataSourceReader):
         if self._options.server is not None:
             return [ServerWork(self._options.server)]
         files = OsFiles()
-        folder = Path(self._options.path or "")
-        view, logs = plan_folder(files, folder, is_wanted=self._selection.wants_partition)
-        groups = self._selection.values("group")
-        if groups is not None:
-            count = self._options.offsets_partitions or known_partition_count(files, view)
-            numbers = partitions_of_groups(groups, count)
-            logs = [each for each in logs if numbers is None or each.log_partition in numbers]
+        plans = plan_folders(
+            files,
+            map(Path, self._options.paths),
+            is_wanted=self._selection.wants_partition,
+        )
         works = divide(
-            logs,
+            [log for plan in plans for log in self._with_wanted_groups(files, plan)],
             range_bytes=self._options.range_bytes,
             by_segment=self._options.mode not in WHOLE_LOG_MODES,
         )
         # Spark has a source without partitions read one that is None.
         return works or [FolderWork(())]
+
+    def _with_wanted_groups(self, files: Files, plan: FolderPlan) -> list[LogPlan]:
+        groups = self._selection.values("group")
+        if groups is None:
+            return plan.logs
+        count = self._options.offsets_partitions or known_partition_count(files, plan.view)
+        numbers = partitions_of_groups(groups, count)
+        return [each for each in plan.logs if numbers is None or each.log_partition in numbers]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The batches of one task."""

@@ -71,6 +71,9 @@ _VALUE: Final = (
     Column("expire_time", _TIME, "when it expires, if the record says so, ms"),
 )
 _TIMESTAMP: Final = Column("timestamp", _TIME, "timestamp of the record, ms; null: none")
+_DISK_BYTES: Final = Column(
+    "disk_bytes", _LONG, "what of the file it takes: its share of its batch, header and all, bytes"
+)
 _PRODUCER_ID: Final = Column("producer_id", _LONG, "producer; null: none")
 
 _ASSIGNED: Final = StructType([StructField("topic", _TEXT), StructField("partition", _INT)])
@@ -102,6 +105,7 @@ TABLES: Final[dict[Mode, tuple[Column, ...]]] = {
         _PRODUCER_ID,
         *_KEY,
         *_VALUE,
+        _DISK_BYTES,
     ),
     Mode.GROUPS: (
         Column("group", _TEXT, "consumer group"),
@@ -142,6 +146,8 @@ TABLES: Final[dict[Mode, tuple[Column, ...]]] = {
         Column("value", _BYTES, "value"),
         *_KEY,
         *_VALUE,
+        Column("record_bytes", _LONG, "size as encoded in its batch, before compression, bytes"),
+        _DISK_BYTES,
     ),
     Mode.DAMAGE: (
         _LOG_PARTITION,
@@ -153,9 +159,15 @@ TABLES: Final[dict[Mode, tuple[Column, ...]]] = {
 }
 
 
-def schema_of(mode: Mode, names: Sequence[str] = ()) -> StructType:
+FOLDER: Final = Column("folder", _TEXT, "data folder, where several are read")
+
+
+def schema_of(
+    mode: Mode, names: Sequence[str] = (), *, has_folder_column: bool = False
+) -> StructType:
     """The table's schema, or that of some columns. Raises ValueError for one it does not have."""
-    columns = {column.name: column for column in TABLES[mode]}
+    table = (*TABLES[mode], FOLDER) if has_folder_column else TABLES[mode]
+    columns = {column.name: column for column in table}
     for name in names:
         if name not in columns:
             raise ValueError(f"mode {mode} has no column {name!r}; it has {', '.join(columns)}")
@@ -167,9 +179,10 @@ def schema_of(mode: Mode, names: Sequence[str] = ()) -> StructType:
     )
 
 
-def check_schema(mode: Mode, schema: StructType) -> None:
+def check_schema(mode: Mode, schema: StructType, *, has_folder_column: bool = False) -> None:
     """That a schema somebody asked for has columns of the table. Raises ValueError."""
-    own = {field.name: field.dataType for field in schema_of(mode, schema.fieldNames()).fields}
+    table = schema_of(mode, schema.fieldNames(), has_folder_column=has_folder_column)
+    own = {field.name: field.dataType for field in table.fields}
     for field in schema.fields:
         if field.dataType != own[field.name]:
             raise ValueError(
