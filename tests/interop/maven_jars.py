@@ -25,8 +25,16 @@ _DEPENDENCY = """
     <dependency>
       <groupId>{0}</groupId>
       <artifactId>{1}</artifactId>
-      <version>{2}</version>
+      <version>{2}</version>{3}
     </dependency>"""
+# Of all that an artifact needs.
+_EXCLUSIONS = """
+      <exclusions>
+        <exclusion>
+          <groupId>*</groupId>
+          <artifactId>*</artifactId>
+        </exclusion>
+      </exclusions>"""
 
 
 class JavaUnavailable(Exception):
@@ -34,11 +42,16 @@ class JavaUnavailable(Exception):
 
 
 def fetched_jars(
-    name: str, artifacts: tuple[str, ...], *, files: Mapping[str, str] | None = None
+    name: str,
+    artifacts: tuple[str, ...],
+    *,
+    files: Mapping[str, str] | None = None,
+    with_dependencies: bool = True,
 ) -> Path:
     """The folder with the jars of `group:artifact:version`, and with `files`, by name.
 
-    They are fetched unless they are there. Raises JavaUnavailable.
+    They are fetched unless they are there, with what they need or, where that may come from
+    repositories other than Maven Central, alone. Raises JavaUnavailable.
     """
     check_java()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "offsetd"
@@ -50,7 +63,8 @@ def fetched_jars(
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         download = Path(folder)
-        dependencies = "".join(_DEPENDENCY.format(*each.split(":")) for each in artifacts)
+        left_out = "" if with_dependencies else _EXCLUSIONS
+        dependencies = "".join(_DEPENDENCY.format(*each.split(":"), left_out) for each in artifacts)
         (download / "pom.xml").write_text(_POM.format(dependencies=dependencies))
         fetched = subprocess.run(
             ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"],

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from offsetd_clients import TopicPartition
-from offsetd_pipeline.starting_offsets import Uncommitted, starting_offsets
+from offsetd_pipeline.queries.starting_offsets import Uncommitted, starting_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

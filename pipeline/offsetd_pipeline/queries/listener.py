@@ -1,0 +1,164 @@
+"""Streaming queries that read from Kafka commit how far they are to groups here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+
+import attrs
+from offsetd_clients import OffsetClient, RetryPolicy
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from offsetd_pipeline.queries.commit_thread import CommitThread
+from offsetd_pipeline.queries.kafka_progress import BatchProgress, batch_progress
+from offsetd_pipeline.queries.progress_ledger import ListenerCounts, ProgressLedger
+from offsetd_pipeline.queries.query_commits import Rewinds
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+    from types import TracebackType
+
+COMMIT_S_MAX: Final = 10.0
+"""So long one try may take; then the newest progress by then is tried."""
+REFRESH_S: Final = 3600.0
+
+
+@attrs.frozen(kw_only=True)
+class ReadingQuery:
+    """A query that is to be given a group. `id` stays with its checkpoint; `name` may be none."""
+
+    id: str
+    run_id: str
+    name: str | None
+    topics: frozenset[str]
+
+
+GroupOf: TypeAlias = Callable[[ReadingQuery], str | None]
+"""Names the group of a query; None: its progress is not committed."""
+
+
+class OffsetCommitListener(StreamingQueryListener):
+    """Commits the end of each batch, of what a query reads from Kafka, to a group.
+
+    `spark.streams.addListener(listener)`. It never waits and never raises where Spark calls it:
+    a thread commits, the newest batch of a query first, and tries again for as long as it takes.
+    See `docs/guides/spark-kafka.md`.
+    """
+
+    def __init__(
+        self,
+        client: OffsetClient | str,
+        group: str | GroupOf,
+        *,
+        queries: Collection[str] = (),
+        rewinds: Rewinds | str = Rewinds.REFUSE,
+        retention: timedelta | None = None,
+        refresh_s: float = REFRESH_S,
+    ) -> None:
+        """`client`: or the address of a server, `host:port`. `queries`: only these, by name or id.
+
+        `rewinds`: what becomes of a group when a query reads again what was committed. `retention`:
+        how long the offsets are kept, where the group's is not to count. What does not change is
+        committed again after `refresh_s`. Raises ValueError for what cannot be.
+        """
+        if isinstance(queries, str):
+            raise TypeError("queries: one text where several are expected")
+        self._own_client = OffsetClient(client) if isinstance(client, str) else None
+        using = self._own_client or client
+        assert isinstance(using, OffsetClient), "an address or a client"
+        self._group = group
+        self._queries = frozenset(queries)
+        self._groups: dict[str, str | None] = {}  # By run.
+        self._thread = CommitThread(
+            using.with_retry(RetryPolicy(timeout_s=COMMIT_S_MAX)),
+            ProgressLedger(rewinds=Rewinds(rewinds), refresh_s=refresh_s),
+            retention=retention,
+        )
+
+    @property
+    def counts(self) -> ListenerCounts:
+        """How it goes."""
+        return self._thread.counts
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
+        """Notes that a query runs."""
+        query_id, run_id = str(event.id), str(event.runId)
+        self._thread.tell(lambda ledger: ledger.start(query_id, run_id))
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  Spark's name
+        """Hands the end of a batch over to be committed."""
+        try:
+            progress = batch_progress(event.progress)  # type: ignore[arg-type]
+            group_id = None if progress is None else self._group_of(progress)
+        except Exception as raised:  # noqa: BLE001  Nothing is raised into Spark.
+            error = raised
+            self._thread.tell(lambda ledger: ledger.note_error(error))
+            return
+        if progress is not None and group_id is not None:
+            at, group = progress, group_id
+            self._thread.tell(lambda ledger: ledger.put(group, at))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  Spark's name
+        """Has offsets committed again that would expire while nothing comes."""
+        query_id, now_s = str(event.id), self._thread.now_s()
+        self._thread.tell(lambda ledger: ledger.refresh(query_id, now_s))
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
+        """Notes that a query has ended; behind this no more of it comes."""
+        run_id = str(event.runId)
+        self._groups.pop(run_id, None)
+        self._thread.tell(lambda ledger: ledger.end(run_id))
+
+    def flush(self, *queries: Any, timeout_s: float = 30.0) -> bool:
+        """Waits until all is committed that it was told of; False: it is not in time.
+
+        Of `queries` that have ended it waits first for all that Spark has still to tell.
+        """
+        ended = [str(each.runId) for each in queries if not each.isActive]
+        return self._thread.wait(
+            lambda ledger: not ledger.is_behind and not any(map(ledger.runs, ended)), timeout_s
+        )
+
+    def close(self, timeout_s: float = 10.0) -> bool:
+        """Commits what is left, as far as the time goes, and ends; False: not all was committed.
+
+        What Spark tells later is passed over. A client that was given stays open.
+        """
+        is_done = self._thread.close(timeout_s)
+        if self._own_client is not None:
+            self._own_client.close()
+        self._thread.join()
+        return is_done
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _group_of(self, progress: BatchProgress) -> str | None:
+        if self._queries and not {progress.query_id, progress.name} & self._queries:
+            return None
+        if isinstance(self._group, str):
+            return self._group
+        if progress.run_id not in self._groups:
+            self._groups[progress.run_id] = self._group(
+                ReadingQuery(
+                    id=progress.query_id,
+                    run_id=progress.run_id,
+                    name=progress.name,
+                    topics=progress.topics,
+                )
+            )
+        return self._groups[progress.run_id]

@@ -1,0 +1,213 @@
+"""Which queries run, what of each is to be committed, and how that goes: under its owner's lock."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from offsetd_pipeline.queries.query_commits import Part, QueryCommits, Rewinds
+
+if TYPE_CHECKING:
+    from offsetd_clients import CommitConflict, Revision
+
+    from offsetd_pipeline.queries.kafka_progress import BatchProgress
+
+RETRY_S_MIN: Final = 0.5
+RETRY_S_MAX: Final = 30.0
+_DOUBLINGS_MAX: Final = 10
+_LOG: Final = logging.getLogger("offsetd_pipeline.queries")
+
+
+class GroupTaken(Exception):
+    """Two running queries read the same topic for one group: neither's offsets would be true."""
+
+
+@attrs.frozen(kw_only=True)
+class ListenerCounts:
+    """What a listener has done since it was made.
+
+    Of the batches it was told of, so many are `batches_committed`, and of `batches_skipped` a newer
+    one came before they were; `batches_out_of_order` came twice or behind a newer one.
+    `failures` counts tries of a commit, and events that were no progress; `last_error` is the
+    newest of them. As of now: `behind` is how many batches the queries are ahead of their groups,
+    and `held_back` of how many partitions the groups are ahead of the queries.
+    """
+
+    batches_committed: int = 0
+    batches_skipped: int = 0
+    batches_out_of_order: int = 0
+    failures: int = 0
+    last_error: str = ""
+    behind: int = 0
+    held_back: int = 0
+
+
+class ProgressLedger:
+    """Of all queries of one listener. Times are seconds of one steady clock."""
+
+    def __init__(self, *, rewinds: Rewinds, refresh_s: float) -> None:
+        """`refresh_s`: after so long offsets are committed again that did not change."""
+        self._rewinds = rewinds
+        self._refresh_s = refresh_s
+        self._counts = ListenerCounts()
+        self._runs: dict[str, tuple[str, int]] = {}  # Query and number of those that run.
+        self._runs_seen = 0
+        self._queries: dict[str, QueryCommits] = {}
+
+    @property
+    def counts(self) -> ListenerCounts:
+        """As of now."""
+        queries = self._queries.values()
+        return attrs.evolve(
+            self._counts,
+            behind=sum(
+                each.progress.batch_id - each.committed_batch_id
+                for each in queries
+                if each.is_behind and each.progress is not None
+            ),
+            held_back=sum(len(each.held_back) for each in queries),
+        )
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether anything is to be committed."""
+        return any(each.is_behind for each in self._queries.values())
+
+    def runs(self, run_id: str) -> bool:
+        """Whether a run has begun, and not ended, as far as events have come."""
+        return run_id in self._runs
+
+    def start(self, query_id: str, run_id: str) -> int:
+        """Notes a run; returns its number, by which later runs are known to be later."""
+        if run_id not in self._runs:
+            self._runs_seen += 1
+            self._runs[run_id] = (query_id, self._runs_seen)
+        return self._runs[run_id][1]
+
+    def end(self, run_id: str) -> None:
+        """Notes its end; what it has come to is still committed."""
+        self._runs.pop(run_id, None)
+        self._forget_ended()
+
+    def put(self, group_id: str, progress: BatchProgress) -> None:
+        """Notes what is to be committed to a group. Raises GroupTaken."""
+        number = self.start(progress.query_id, progress.run_id)
+        self._check_alone(group_id, progress)
+        commits = self._queries.get(progress.query_id)
+        was_behind = commits is not None and commits.is_behind
+        if commits is None or commits.group_id != group_id:
+            commits = QueryCommits(group_id, rewinds=self._rewinds, refresh_s=self._refresh_s)
+            commits.committed_batch_id = progress.batch_id - 1
+            self._queries[progress.query_id] = commits
+        if not commits.put(progress, number):
+            self._count(batches_out_of_order=1)
+        elif was_behind:
+            self._count(batches_skipped=1)
+
+    def refresh(self, query_id: str, now_s: float) -> None:
+        """Notes that a query waits for something to read."""
+        commits = self._queries.get(query_id)
+        if commits is not None:
+            commits.refresh(now_s)
+
+    def hurry(self) -> None:
+        """What has failed is due at once."""
+        for commits in self._queries.values():
+            commits.due_s = 0.0
+            commits.failures = min(commits.failures, 1)
+
+    def next_part(self, now_s: float) -> tuple[QueryCommits, Part] | None:
+        """What to commit now, if anything is due."""
+        for commits in list(self._queries.values()):
+            if not commits.is_behind or commits.due_s > now_s:
+                continue
+            part = commits.next_part(now_s)
+            if part is not None:
+                return commits, part
+            self._is_done(commits)  # Nothing of it has changed.
+        return None
+
+    def next_due_s(self) -> float | None:
+        """When something is due; None: nothing is to be committed."""
+        return min((each.due_s for each in self._queries.values() if each.is_behind), default=None)
+
+    def committed(
+        self, commits: QueryCommits, part: Part, revision: Revision, now_s: float
+    ) -> None:
+        """Notes that a part is stored."""
+        if commits.failures:
+            _LOG.info("group %s: offsets are committed again", commits.group_id)
+        commits.committed(part, revision, now_s)
+        if not commits.is_behind:
+            self._is_done(commits)
+
+    def refused(
+        self,
+        commits: QueryCommits,
+        part: Part,
+        error: CommitConflict,
+        now_s: float,
+    ) -> None:
+        """Notes that other offsets stand in the way of a part."""
+        were_held_back = bool(commits.held_back)
+        if not commits.refused(part, error.conflicts):
+            self.failed(commits, error, now_s)
+        elif commits.held_back and not were_held_back:
+            _LOG.warning("group %s is further than its query: %s", commits.group_id, error)
+        if not commits.is_behind:
+            self._is_done(commits)
+
+    def failed(self, commits: QueryCommits, error: Exception, now_s: float) -> None:
+        """Notes that a commit failed; it is tried again, later each time."""
+        if not commits.failures:
+            _LOG.warning("group %s: not committed, to be tried again: %s", commits.group_id, error)
+        commits.failures += 1
+        commits.refusals = 0
+        wait_s = RETRY_S_MIN * 2 ** min(commits.failures - 1, _DOUBLINGS_MAX)
+        commits.due_s = now_s + min(wait_s, RETRY_S_MAX)
+        self._count(failures=1, last_error=f"group {commits.group_id}: {error}")
+
+    def note_error(self, error: Exception) -> None:
+        """Notes an event that was no progress."""
+        text = f"{type(error).__name__}: {error}"
+        if text != self._counts.last_error:
+            _LOG.warning("an event of Spark's is passed over: %s", text)
+        self._count(failures=1, last_error=text)
+
+    def _check_alone(self, group_id: str, progress: BatchProgress) -> None:
+        running = {query_id for query_id, _ in self._runs.values()}
+        for query_id, commits in self._queries.items():
+            if query_id == progress.query_id or commits.group_id != group_id:
+                continue
+            shared = commits.topics & progress.topics
+            if shared and query_id in running:
+                raise GroupTaken(
+                    f"group {group_id}: queries {query_id} and {progress.query_id} both read"
+                    f" {min(shared)}; give each a group of its own"
+                )
+            if shared and self._rewinds is Rewinds.FOLLOW and commits.is_behind:
+                commits.drop()  # Whoever reads the topic now is followed.
+                self._count(batches_skipped=1)
+
+    def _is_done(self, commits: QueryCommits) -> None:
+        assert commits.progress is not None, "what is done was put"
+        if commits.progress.batch_id != commits.committed_batch_id:
+            self._count(batches_committed=1)
+        commits.committed_batch_id = commits.progress.batch_id
+        self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        running = {query_id for query_id, _ in self._runs.values()}
+        self._queries = {
+            query_id: commits
+            for query_id, commits in self._queries.items()
+            if query_id in running or commits.is_behind
+        }
+
+    def _count(self, *, last_error: str | None = None, **more: int) -> None:
+        counts = self._counts
+        grown = {name: getattr(counts, name) + count for name, count in more.items()}
+        error = counts.last_error if last_error is None else last_error
+        self._counts = attrs.evolve(counts, **grown, last_error=error)
