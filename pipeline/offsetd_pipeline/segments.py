@@ -135,14 +135,15 @@ def read_segment(
     damaged: Callable[[Damage], object],
     timestamp_min: int = NO_TIMESTAMP_MIN,
     chunk_bytes: int = CHUNK_BYTES,
-) -> Iterator[Rows]:
+) -> Generator[Rows, None, int]:
     """Yields the records of a segment's batches, each of which is checked.
 
     `damaged` is told what is passed over, or raises. Of batches whose records are all from before
-    `timestamp_min` (ms) none come. Raises OSError.
+    `timestamp_min` (ms) none come. Returns the least log offset behind all batches, which may have
+    lost their records. Raises OSError.
     """
     with files.opened(segment) as file:
-        yield from _Reading(file, segment, damaged, timestamp_min, chunk_bytes).rows()
+        return (yield from _Reading(file, segment, damaged, timestamp_min, chunk_bytes).rows())
 
 
 class _Reading:
@@ -168,8 +169,8 @@ class _Reading:
         self._fields = np.empty((_ROWS, FIELDS), np.int64)
         self._size = segment.size_bytes
 
-    def rows(self) -> Iterator[Rows]:
-        """Of the whole file, as far as it is to be read."""
+    def rows(self) -> Generator[Rows, None, int]:
+        """Of the whole file, as far as it is to be read; returns the log offset behind it."""
         position = 0
         while position < self._size:
             wanted = min(self._buffer.size - PADDING_BYTES, self._size - position)
@@ -179,6 +180,7 @@ class _Reading:
                 self._size = position + end
             done = yield from self._chunk(position, end)
             position += done
+        return int(self._state[records.OFFSET_NEXT])
 
     def _chunk(self, position: int, end: int) -> Generator[Rows, None, int]:
         """The whole batches of what was read from `position` on; returns how far they reach."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from offsetd_pipeline.segments import Damage, Rows, SegmentFiles
 
     Numbers = npt.NDArray[np.int64]
+    _End = tuple[int, int, int]  # Log offset, outcome, ms.
 
 
 class Outcome(IntEnum):
@@ -51,11 +52,19 @@ class Outcomes:
     def __init__(self, files: SegmentFiles, piece: Piece) -> None:
         self._files = files
         self._piece = piece
-        self._ends: dict[int, list[tuple[int, int]]] | None = None  # By producer: offset, outcome.
+        self._ends: dict[int, list[_End]] | None = None  # By producer.
 
     def of(self, rows: Rows) -> Numbers:
         """The outcome of each row, which is of this piece."""
-        found = np.zeros(len(rows.fields), np.int64)
+        return self._of_each(rows, 1, Outcome.NONE, Outcome.OPEN)
+
+    def times_of(self, rows: Rows) -> Numbers:
+        """When the transaction of each row ended, ms; -1: it did not, or there is none."""
+        return self._of_each(rows, 2, -1, -1)
+
+    def _of_each(self, rows: Rows, column: int, outside: int, unended: int) -> Numbers:
+        """A column of the end of each row's transaction."""
+        found = np.full(len(rows.fields), outside, np.int64)
         if not rows.marked:
             return found
         if self._ends is None:
@@ -64,14 +73,14 @@ class Outcomes:
         producers = rows.fields[:, fields.PRODUCER_ID]
         for producer in np.unique(producers[is_part]):
             mine = np.flatnonzero(is_part & (producers == producer))
-            ends = np.array(self._ends.get(int(producer), []), np.int64).reshape(-1, 2)
-            outcomes = np.append(ends[:, 1], Outcome.OPEN)
+            ends = np.array(self._ends.get(int(producer), []), np.int64).reshape(-1, 3)
+            values = np.append(ends[:, column], unended)
             offsets = rows.fields[mine, fields.LOG_OFFSET]
-            found[mine] = outcomes[np.searchsorted(ends[:, 0], offsets)]
+            found[mine] = values[np.searchsorted(ends[:, 0], offsets)]
         return found
 
-    def _read_ends(self) -> dict[int, list[tuple[int, int]]]:
-        ends: dict[int, list[tuple[int, int]]] = {}
+    def _read_ends(self) -> dict[int, list[_End]]:
+        ends: dict[int, list[_End]] = {}
         last_of: dict[int, int] = {}  # The last record of each producer in the piece.
         for number in range(self._piece.first, len(self._piece.log.segments)):
             if number >= self._piece.end and all(
@@ -107,7 +116,7 @@ def _note_last(rows: Rows, last_of: dict[int, int]) -> None:
         last_of[int(producer)] = int(mine[-1, fields.LOG_OFFSET])
 
 
-def _note_ends(rows: Rows, ends: dict[int, list[tuple[int, int]]]) -> None:
+def _note_ends(rows: Rows, ends: dict[int, list[_End]]) -> None:
     for row in rows.fields[rows.fields[:, fields.KIND] == fields.CONTROL].tolist():
         key_at, value_at = row[fields.KEY_START], row[fields.VALUE_START]
         key = rows.buffer[key_at : key_at + max(row[fields.KEY_SIZE], 0)].tobytes()
@@ -117,5 +126,6 @@ def _note_ends(rows: Rows, ends: dict[int, list[tuple[int, int]]]) -> None:
         except UndecodableRecord:
             continue  # As at a load: the transaction stays open.
         if marker is not None:
-            end = (row[fields.LOG_OFFSET], _OUTCOMES[marker.control_type])
+            outcome = _OUTCOMES[marker.control_type]
+            end = (row[fields.LOG_OFFSET], int(outcome), row[fields.TIMESTAMP])
             ends.setdefault(row[fields.PRODUCER_ID], []).append(end)
