@@ -3,9 +3,24 @@
 What Spark reads and writes goes through Spark. Raises OSError.
 """
 
+import os
 from pathlib import Path
+from uuid import uuid4
 
-from offsetd_clients.migration.files import write_whole
+from offsetd_clients.migration.files import LockedFile, sync_folder, write_whole
+
+__all__ = [
+    "LockedFile",
+    "create_file",
+    "file_bytes",
+    "file_names",
+    "make_durable",
+    "make_folder",
+    "read_file",
+    "remove_file",
+    "sync_folder",
+    "write_file",
+]
 
 
 def make_folder(folder: Path) -> None:
@@ -21,3 +36,45 @@ def write_file(path: Path, content: bytes) -> None:
 def read_file(path: Path) -> bytes:
     """All of it: a certificate, a token."""
     return path.read_bytes()
+
+
+def create_file(path: Path, content: bytes) -> None:
+    """The file is there as a whole, durably. Raises FileExistsError where one of the name was."""
+    part = path.with_name(f"{path.name}.{uuid4().hex}.part")
+    try:
+        write_file(part, content)
+        os.link(part, path)
+        sync_folder(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def make_durable(file: Path) -> int:
+    """Of what others wrote; returns its bytes. Its folder is another matter: `sync_folder`."""
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        return os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
+
+
+def file_bytes(path: Path) -> int | None:
+    """The size of a file; None: it is not there."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None
+
+
+def file_names(folder: Path) -> list[str]:
+    """Of the files and folders in a folder, sorted; none where it is not there."""
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+
+
+def remove_file(path: Path) -> None:
+    """Removes a file, if it is there."""
+    path.unlink(missing_ok=True)
