@@ -40,6 +40,21 @@ def dumped_rows(dump: Path) -> Iterator[dict[str, Any]]:
             }
 
 
+def dumped_batch_bytes(dump: Path) -> dict[tuple[int, int, int], int]:
+    """What each batch takes of its file, by log partition, segment and position."""
+    sizes = {}
+    log_partition = segment = -1
+    for line in dump.read_text(encoding="utf-8").splitlines():
+        if found := re.match(r"# __consumer_offsets-(\d+)", line):
+            log_partition = int(found[1])
+        elif found := re.match(r"Dumping .*/(\d{20})\.log", line):
+            segment = int(found[1])
+        elif line.startswith("baseOffset:") and " count: 0 " not in line:
+            batch = dict(_PAIR.findall(line))
+            sizes[log_partition, segment, int(batch["position"])] = int(batch["size"])
+    return sizes
+
+
 def _batch_columns(batch: dict[str, str]) -> dict[str, Any]:
     producer = int(batch["producerId"])
     horizon = re.search(r"\[(\d+)\]", batch["deleteHorizonMs"])

@@ -187,6 +187,8 @@ COLUMNS: Final[dict[str, Callable[[ChosenRows], pa.Array]]] = {
     "metadata": _of_offset(fields.METADATA_START),
     "commit_time": _value_time(fields.COMMIT_TIMESTAMP),
     "expire_time": _value_time(fields.EXPIRE_TIMESTAMP),
+    "record_bytes": _plain(fields.RECORD_BYTES, pa.int64()),
+    "disk_bytes": _plain(fields.DISK_BYTES, pa.int64()),
     "kind": lambda rows: rows.words(
         rows.field(fields.KIND), ("committed", "deleted", "unreadable", None, None, None)
     ),

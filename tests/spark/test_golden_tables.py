@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from kafka_dumps import dumped_rows
+from kafka_dumps import dumped_batch_bytes, dumped_rows
+
+BATCH_HEADER_BYTES = 61
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +26,9 @@ def by_place(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def as_dumped(row: dict[str, Any]) -> dict[str, Any]:
-    """Sizes for bytes, as the dump has them."""
+    """Sizes for bytes, as the dump has them; it has none of whole records."""
     key, value = row.pop("key"), row.pop("value")
+    del row["record_bytes"], row["disk_bytes"]
     return row | {
         "key_size": -1 if key is None else len(key),
         "value_size": None if value is None else len(value),
@@ -39,6 +42,22 @@ def test_raw_is_what_kafkas_dump_tool_prints(
     found = by_place([as_dumped(row.asDict()) for row in read(golden / "data", "raw").collect()])
     assert len(expected) > 600
     assert found == expected
+
+
+def test_records_share_out_what_their_batch_takes_of_the_file(
+    read: Callable[..., DataFrame], golden: Path
+) -> None:
+    shared: dict[tuple[int, int, int], int] = {}
+    encoded: dict[tuple[int, int, int], int] = {}
+    for row in read(golden / "data", "raw").collect():
+        batch = (row.log_partition, row.segment, row.position)
+        shared[batch] = shared.get(batch, 0) + row.disk_bytes
+        if row.compression == "none":
+            encoded[batch] = encoded.get(batch, BATCH_HEADER_BYTES) + row.record_bytes
+    sizes = dumped_batch_bytes(golden / "dump.txt")
+    assert shared == sizes
+    assert encoded == {batch: size for batch, size in sizes.items() if batch in encoded}
+    assert len(encoded) > 100
 
 
 def test_current_is_what_the_broker_answered(read: Callable[..., DataFrame], golden: Path) -> None:

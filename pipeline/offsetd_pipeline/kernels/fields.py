@@ -34,7 +34,9 @@ METADATA_START: Final = 22
 METADATA_SIZE: Final = 23
 COMMIT_TIMESTAMP: Final = 24  # ms
 EXPIRE_TIMESTAMP: Final = 25  # ms; -1: none
-FIELDS: Final = 26
+RECORD_BYTES: Final = 26  # As encoded in its batch, before compression.
+DISK_BYTES: Final = 27  # Its share of what its batch takes of the file: see `records`.
+FIELDS: Final = 28
 
 # Kinds.
 COMMITTED: Final = 0

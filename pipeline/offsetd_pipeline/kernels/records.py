@@ -11,9 +11,11 @@ from offsetd_storage.kernels.encode import (
     BASE_OFFSET_AT,
     BASE_TIMESTAMP_AT,
     BATCH_HEADER_BYTES,
+    BATCH_LENGTH_AT,
     COUNT_AT,
     LAST_OFFSET_DELTA_AT,
     LEADER_EPOCH_AT,
+    LENGTH_EXCLUDES_BYTES,
     MAX_TIMESTAMP_AT,
     PRODUCER_ID_AT,
 )
@@ -30,6 +32,7 @@ from offsetd_pipeline.kernels.fields import (
     CONTROL,
     DELETE_HORIZON,
     DELETED,
+    DISK_BYTES,
     EXPIRE_TIMESTAMP,
     GROUP_SIZE,
     GROUP_START,
@@ -47,6 +50,7 @@ from offsetd_pipeline.kernels.fields import (
     POSITION,
     PRODUCER_EPOCH,
     PRODUCER_ID,
+    RECORD_BYTES,
     RECORD_TYPE,
     SEQUENCE,
     TIMESTAMP,
@@ -172,20 +176,28 @@ def _read_batch(
     fields: Numbers,
     row: int,
 ) -> bool:
-    """Whether the records fill the batch, as its header says."""
+    """Whether the records fill the batch, as its header says.
+
+    What the batch takes of the file, header and all, is shared out by the records' sizes, so that
+    the shares come to that, to the byte.
+    """
     base_offset = load_i64(buffer, batch_at + BASE_OFFSET_AT)
     last_offset_delta = load_i32(buffer, batch_at + LAST_OFFSET_DELTA_AT)
     count = load_i32(buffer, batch_at + COUNT_AT)
     attributes = load_i16(buffer, batch_at + ATTRIBUTES_AT)
     base_timestamp = load_i64(buffer, batch_at + BASE_TIMESTAMP_AT)
     base_sequence = load_i32(buffer, batch_at + _BASE_SEQUENCE_AT)
+    file_bytes = load_i32(buffer, batch_at + BATCH_LENGTH_AT) + LENGTH_EXCLUDES_BYTES
     end = batch_at + size
-    position = batch_at + BATCH_HEADER_BYTES
+    begin = batch_at + BATCH_HEADER_BYTES
+    position = begin
+    shared_before = 0
     if count > (size - BATCH_HEADER_BYTES) // RECORD_BYTES_MIN:
         return False
     delta_before = -1
     for each in range(row, row + count):
         record = load_record(buffer, position, end)
+        record_at = position
         position = record[0]
         delta = record[2]
         if position < 0 or delta <= delta_before or delta > last_offset_delta:
@@ -209,6 +221,10 @@ def _read_batch(
         fields[each, KEY_SIZE] = record[4]
         fields[each, VALUE_START] = record[5]
         fields[each, VALUE_SIZE] = record[6]
+        fields[each, RECORD_BYTES] = position - record_at
+        shared = file_bytes * (position - begin) // (end - begin)
+        fields[each, DISK_BYTES] = shared - shared_before
+        shared_before = shared
         _read_content(buffer, attributes & CONTROL_BIT != 0, fields, each)
     if attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) != 0:
         state[MARKED] += count
