@@ -16,10 +16,10 @@ from offsetd_storage.files import OsFiles
 from offsetd_storage.folder_view import read_folder
 from offsetd_storage.live_folder import seen_steadily
 from offsetd_storage.log_store import OFFSETS_TOPIC
+from offsetd_storage.offsets_topic.offset_files import FileOffset
 from offsetd_storage.quarantine import DamageFound
 from offsetd_storage.topic_partition import TopicPartition
 
-from offsetd_coordinator.offset_files import FileOffset
 from offsetd_coordinator.offset_table import fresh_hash_seeds
 from offsetd_coordinator.replayed_state import ReplayedState
 from offsetd_coordinator.settings import Settings

@@ -8,15 +8,15 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import admin_service_pb2
-
-from offsetd_coordinator.errors import InvalidGroupId, InvalidRequest
-from offsetd_coordinator.offset_files import (
+from offsetd_storage.offsets_topic.offset_files import (
     OF_ONE_GROUP,
     FileOffset,
     OffsetFormat,
     Unwritable,
     written,
 )
+
+from offsetd_coordinator.errors import InvalidGroupId, InvalidRequest
 from offsetd_coordinator.service import validation
 from offsetd_coordinator.service.durable import once_durable
 from offsetd_coordinator.service.turns import Turns

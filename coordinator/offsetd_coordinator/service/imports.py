@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 from offsetd.v1 import admin_service_pb2
+from offsetd_storage.offsets_topic.offset_files import NAMELESS, OffsetReader, Unreadable
 
 from offsetd_coordinator.errors import (
     CoordinatorError,
@@ -22,7 +23,6 @@ from offsetd_coordinator.offset_changes import (
     PutOffset,
     PutOffsets,
 )
-from offsetd_coordinator.offset_files import NAMELESS, OffsetReader, Unreadable
 from offsetd_coordinator.service import statuses, validation
 from offsetd_coordinator.service.change_events import listed_changes
 from offsetd_coordinator.service.durable import submitted_change, until_durable
@@ -33,9 +33,10 @@ from offsetd_coordinator.service.turns import Turns
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
+    from offsetd_storage.offsets_topic.offset_files import FileOffset, Line, OffsetFormat
+
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.offset_changes import Partition
-    from offsetd_coordinator.offset_files import FileOffset, Line, OffsetFormat
 
 OFFSETS_MAX: Final = 500_000
 """Of one import; each takes some 250 bytes until it is written."""

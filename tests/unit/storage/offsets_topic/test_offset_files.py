@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from offsetd_coordinator.offset_files import (
+from offsetd_storage.offsets_topic.offset_files import (
     DOCUMENT_BYTES_MAX,
     LINE_BYTES_MAX,
     FileOffset,

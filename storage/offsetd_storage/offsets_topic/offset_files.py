@@ -196,16 +196,24 @@ class OffsetReader:
 
     def _read(self, line: bytes) -> Iterator[Line]:
         self._number += 1
-        try:
-            text = line.decode().removesuffix("\r")
-            if self._number == 1:
-                text = text.removeprefix(_BYTE_ORDER_MARK)
-            if text.strip():
-                yield Line(self._number, _LINE_READERS[self._format](text))
-        except UnicodeDecodeError:
-            yield Line(self._number, None, "not UTF-8")
-        except Unreadable as error:
-            yield Line(self._number, None, str(error))
+        told = read_line(self._format, self._number, line)
+        if told is not None:
+            yield told
+
+
+def read_line(file_format: OffsetFormat, number: int, line: bytes) -> Line | None:
+    """What a line without its newline says; None: it is empty. Not for a JSON document."""
+    try:
+        text = line.decode().removesuffix("\r")
+        if number == 1:
+            text = text.removeprefix(_BYTE_ORDER_MARK)
+        if not text.strip():
+            return None
+        return Line(number, _LINE_READERS[file_format](text))
+    except UnicodeDecodeError:
+        return Line(number, None, "not UTF-8")
+    except Unreadable as error:
+        return Line(number, None, str(error))
 
 
 def _read_csv(text: str) -> FileOffset:
