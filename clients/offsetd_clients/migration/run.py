@@ -159,19 +159,7 @@ class _Runner:
             retention = self.options.retention
         if retention is None:
             retention = self.target.default_retention()
-        if not isinstance(retention, timedelta):
-            return ""
-        kept_since = self.options.now_ms() - round(retention.total_seconds() * 1000)
-        gone = [
-            f"{each.found.topic_partition} is of {time_of(each.found.commit_time_ms)}"
-            for each in puts
-            if each.found.commit_time_ms is not None and each.found.commit_time_ms <= kept_since
-        ]
-        if not gone:
-            return ""
-        return (
-            f"{counted(gone, 'offset')} would expire at once, kept for {retention}: {listed(gone)}"
-        )
+        return expiring_text([each.found for each in puts], retention, now_ms=self.options.now_ms())
 
     def _begun(
         self,
@@ -241,6 +229,21 @@ def refusal(group: PlannedGroup, found: Sequence[Difference], options: RunOption
     if against:
         return f"{counted(against, 'offset')}: {listed([*map(difference_text, against)])}"
     return ""
+
+
+def expiring_text(found: Sequence[FoundOffset], retention: Retention, *, now_ms: int) -> str:
+    """Which offsets were committed so long ago that they would not be kept; or nothing."""
+    if not isinstance(retention, timedelta):
+        return ""
+    kept_since = now_ms - round(retention.total_seconds() * 1000)
+    gone = [
+        f"{each.topic_partition} is of {time_of(each.commit_time_ms)}"
+        for each in found
+        if each.commit_time_ms is not None and each.commit_time_ms <= kept_since
+    ]
+    if not gone:
+        return ""
+    return f"{counted(gone, 'offset')} would expire at once, kept for {retention}: {listed(gone)}"
 
 
 def difference_text(difference: Difference) -> str:

@@ -1,7 +1,7 @@
 """offsetd as the place that offsets are moved to."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import attrs
@@ -13,6 +13,7 @@ from offsetd_clients import (
     Group,
     GroupNotFound,
     GroupRefused,
+    ImportedGroup,
     InvalidRequest,
     OffsetClient,
     OffsetdError,
@@ -106,9 +107,58 @@ class Target:
         Returns the last one's position, in the order of topic and partition; None with
         `validate_only`. Raises one of `GROUPS_OWN`, or another OffsetdError.
         """
-        content = "".join(_line(group_id, put) for put in puts).encode()
-        [imported] = self.client.import_offsets(
-            content,
+        [imported] = self._import(
+            {group_id: puts},
+            request_id=request_id,
+            validate_only=validate_only,
+            is_audited=is_audited,
+        )
+        if imported.error is not None:
+            raise imported.error
+        return imported.revision
+
+    def put_many(
+        self,
+        puts: Mapping[str, Sequence[Put]],
+        *,
+        request_id: str | None = None,
+        validate_only: bool = False,
+        is_audited: bool = True,
+    ) -> dict[str, OffsetdError | None]:
+        """Stores the offsets of several groups in one call, each group as `put` does.
+
+        Returns what stands against a group, or None. Raises an OffsetdError that is no group's own.
+        """
+        try:
+            imported = self._import(
+                puts, request_id=request_id, validate_only=validate_only, is_audited=is_audited
+            )
+        except InvalidRequest as error:
+            # One bad line stops all, before anything is stored: so each group goes by itself.
+            if len(puts) == 1:
+                return dict.fromkeys(puts, error)
+            found: dict[str, OffsetdError | None] = {}
+            for group_id, of_one in puts.items():
+                found |= self.put_many(
+                    {group_id: of_one},
+                    request_id=request_id,
+                    validate_only=validate_only,
+                    is_audited=is_audited,
+                )
+            return found
+        return {each.group_id: each.error for each in imported}
+
+    def _import(
+        self,
+        puts: Mapping[str, Sequence[Put]],
+        *,
+        request_id: str | None,
+        validate_only: bool,
+        is_audited: bool,
+    ) -> tuple[ImportedGroup, ...]:
+        lines = (_line(group_id, put) for group_id, of_one in puts.items() for put in of_one)
+        return self.client.import_offsets(
+            "".join(lines).encode(),
             OffsetFormat.JSONL,
             keep_commit_times=True,
             is_unaudited=not is_audited,
@@ -116,9 +166,6 @@ class Target:
             reason=self._reason if is_audited else "",
             request_id=request_id,
         )
-        if imported.error is not None:
-            raise imported.error
-        return imported.revision
 
     def _knows_cluster(self) -> bool:
         [setting] = self.client.describe_config(names=[_CLUSTER_SETTING])

@@ -46,7 +46,7 @@ class OffsetFile:
                 text = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
                 if not text.strip():
                     continue
-                parsed = _parsed(text, f"{self.path}:{number}")
+                parsed = parsed_line(text, f"{self.path}:{number}")
                 if parsed.group_id is None:
                     assert isinstance(parsed, Problem), "an offset has a group"
                     yield parsed
@@ -75,7 +75,9 @@ class OffsetFile:
 
 
 @attrs.frozen
-class _Line:
+class OffsetLine:
+    """An offset, and whose it is."""
+
     group_id: str
     offset: FoundOffset
 
@@ -86,11 +88,11 @@ class _Lines:
 
     group_id: str
     is_again: bool = False
-    lines: list[_Line | Problem] = attrs.field(factory=list)
+    lines: list[OffsetLine | Problem] = attrs.field(factory=list)
 
     def found(self) -> FoundGroup:
         problems = [each for each in self.lines if isinstance(each, Problem)]
-        offsets = [each.offset for each in self.lines if isinstance(each, _Line)]
+        offsets = [each.offset for each in self.lines if isinstance(each, OffsetLine)]
         if self.is_again:
             problems.append(
                 Problem(
@@ -105,7 +107,7 @@ class _Lines:
         )
 
 
-def _parsed(line: bytes, where: str) -> _Line | Problem:
+def parsed_line(line: bytes, where: str) -> OffsetLine | Problem:
     """A line, or what is wrong with it; the group is None where not even that can be told."""
     try:
         text = line.decode().rstrip("\r\n")
@@ -132,7 +134,7 @@ def _parsed(line: bytes, where: str) -> _Line | Problem:
         return Problem(
             kind=ProblemKind.BAD_VALUE, where=where, detail=str(error), group_id=group_id
         )
-    return _Line(group_id, offset)
+    return OffsetLine(group_id, offset)
 
 
 def lines_of(
