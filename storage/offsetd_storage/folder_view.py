@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import attrs
 
 from offsetd_storage.checkpoints import read_offset_checkpoint
+from offsetd_storage.durable_points import DurablePoints
 from offsetd_storage.errors import CorruptCheckpoint, FolderMismatch
 from offsetd_storage.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
 from offsetd_storage.folder_format import read_properties
-from offsetd_storage.journal_recovery import read_durable_points
 from offsetd_storage.store_config import OFFSETS_TOPIC
 from offsetd_storage.topic_partition import TopicPartition
 
@@ -55,6 +55,11 @@ class FolderView:
     logs: tuple[LogView, ...]
     offsets_partitions: int
     is_settled: bool
+    _points: DurablePoints | None = attrs.field(default=None, eq=False, repr=False)
+
+    def seen_again(self, files: Files) -> FolderView:
+        """The folder as it is now; of its journal what is new is read. Raises as `read_folder`."""
+        return _read_folder(files, self.folder, self._points)
 
 
 def read_folder(files: Files, folder: Path) -> FolderView:
@@ -63,6 +68,10 @@ def read_folder(files: Files, folder: Path) -> FolderView:
     Raises FolderMismatch (there is no partition in it, or its properties are damaged), NewerFormat,
     JournalDamaged, OSError.
     """
+    return _read_folder(files, folder, None)
+
+
+def _read_folder(files: Files, folder: Path, journal: DurablePoints | None) -> FolderView:
     if not files.is_folder(folder):
         what = "is not a folder" if files.exists(folder) else "does not exist"
         raise FolderMismatch(f"{folder} {what}")
@@ -76,8 +85,12 @@ def read_folder(files: Files, folder: Path) -> FolderView:
     if not partitions:
         raise FolderMismatch(f"{folder} has no partition folders: it is no data folder")
     points = None
-    if properties is not None:
-        points = read_durable_points(files, folder, properties.identity)
+    if properties is None:
+        journal = None
+    else:
+        if journal is None or journal.identity != properties.identity:
+            journal = DurablePoints(files, folder, properties.identity)
+        points = journal.read()
     return FolderView(
         folder=folder,
         logs=tuple(_log_view(folder, each, points or {}) for each in partitions),
@@ -87,6 +100,7 @@ def read_folder(files: Files, folder: Path) -> FolderView:
             else properties.offsets_partitions
         ),
         is_settled=points is None,
+        points=journal,
     )
 
 

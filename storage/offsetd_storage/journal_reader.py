@@ -25,19 +25,23 @@ WINDOW_BYTES: Final = 4 << 20  # A header fits in.
 class JournalReader:
     """Finds headers and frames in an open file. All positions are the file's."""
 
-    def __init__(self, file: File, *, mark: bytes) -> None:
+    def __init__(self, file: File, *, mark: bytes, window_bytes: int = WINDOW_BYTES) -> None:
         self.size = file.size()
         self._file = file
         self._mark = mark
-        self._window = padded_buffer(min(self.size, WINDOW_BYTES))
+        self._window = padded_buffer(min(self.size, window_bytes))
         self._window_start = self._window_end = 0
 
     def header(self) -> JournalHeader | None:
         """The header; None if it is not whole. Raises NewerFormat, and ValueError where what is
         whole says what cannot be.
         """
-        self._see(0, min(self.size, WINDOW_BYTES))
-        return decode_header(self._window, self._window_end)
+        for size in (self._window.size - PADDING_BYTES, WINDOW_BYTES):
+            self._see(0, min(self.size, size))
+            header = decode_header(self._window, self._window_end)
+            if header is not None:
+                return header
+        return None
 
     def frame_at(self, position: int, limit: int) -> Frame | None:
         """The frame at `position`; None if none ends by `limit` and is whole."""

@@ -155,18 +155,6 @@ def _followed(journal_files: Sequence[_JournalFile], *, begun: bool) -> Recovere
     )
 
 
-def read_durable_points(
-    files: Files, folder: Path, identity: FolderIdentity
-) -> dict[TopicPartition, RecoveryPoint] | None:
-    """The recovery points of a journal that may be in use; None if no life began or it was closed.
-
-    They may be older than the newest, which is what a reader beside a server has to expect anyway.
-    """
-    with _opened_files(files, folder, identity, settle=False) as journal_files:
-        current = _current_turn(journal_files)
-        return None if current is None or current.is_closed else _points(current)
-
-
 @contextmanager
 def _opened_files(
     files: Files, folder: Path, identity: FolderIdentity, *, settle: bool
@@ -187,12 +175,12 @@ def _opened_files(
                     file.sync()
                     file.drop_cache()
                 reader = JournalReader(file, mark=identity.frame_mark)
-            header = None if reader is None else _header(reader, identity, name)
+            header = None if reader is None else read_header(reader, identity, name)
             opened.append(_JournalFile(place=place, reader=reader, header=header))
         yield opened
 
 
-def _header(reader: JournalReader, identity: FolderIdentity, name: str) -> JournalHeader | None:
+def read_header(reader: JournalReader, identity: FolderIdentity, name: str) -> JournalHeader | None:
     """Step 2: the header, if it is whole and of this folder.
 
     One that is not whole is one that was being written when the power went: its file holds nothing

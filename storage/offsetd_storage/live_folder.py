@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import attrs
 
 from offsetd_storage.errors import FolderChanged, StorageError
-from offsetd_storage.folder_view import read_folder
 from offsetd_storage.quarantine import DamageFound
 from offsetd_storage.segment import LOG_SUFFIX, segment_base_offsets, segment_path
 
@@ -224,7 +223,7 @@ def _is_behind(base: str, log: LogView) -> bool:
 
 def _seen_now(files: Files, view: FolderView, log: LogView) -> LogView:
     """The same log, as far as it is durable by now."""
-    for each in read_folder(files, view.folder).logs:
+    for each in view.seen_again(files).logs:
         if each.topic_partition == log.topic_partition:
             return each
     return log

@@ -8,13 +8,13 @@ import attrs
 import pytest
 from journals import FOLDER, IDENTITY, PATHS, SIZES, A, B, Writer, followed
 from log_stores import seeded
+from offsetd_storage.durable_points import DurablePoints
 from offsetd_storage.errors import JournalDamaged, NewerFormat
 from offsetd_storage.folder_format import FolderIdentity
 from offsetd_storage.journal import JOURNAL_NAMES, Journal
 from offsetd_storage.journal_format import FORMAT_VERSION, checksum
 from offsetd_storage.journal_recovery import (
     RecoveredJournal,
-    read_durable_points,
     recover_journal,
 )
 from offsetd_storage.simulated_faults import Fault, OperationKind
@@ -311,7 +311,7 @@ def test_a_frame_that_was_never_synced_is_made_durable_before_it_is_followed() -
 def test_a_reader_sees_durable_points_and_changes_nothing() -> None:
     writer = settled()
     operations = writer.files.operations
-    points = read_durable_points(writer.files, FOLDER, IDENTITY)
+    points = DurablePoints(writer.files, FOLDER, IDENTITY).read()
     assert points == writer.journal.points
     assert recover_journal(writer.files, FOLDER, IDENTITY, begun=True, settle=False) is not None
     assert writer.files.operations == operations
