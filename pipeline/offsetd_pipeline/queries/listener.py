@@ -69,9 +69,8 @@ class OffsetCommitListener(StreamingQueryListener):
         """
         if isinstance(queries, str):
             raise TypeError("queries: one text where several are expected")
-        self._own_client = OffsetClient(client) if isinstance(client, str) else None
-        using = self._own_client or client
-        assert isinstance(using, OffsetClient), "an address or a client"
+        using = OffsetClient(client) if isinstance(client, str) else client
+        self._own_client = using if isinstance(client, str) else None
         self._group = group
         self._queries = frozenset(queries)
         self._groups: dict[str, str | None] = {}  # By run.

@@ -9,7 +9,7 @@ from offsetd_clients import TopicPartition
 from offsetd_pipeline.queries.starting_offsets import Uncommitted, starting_offsets
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 class Committed:
@@ -23,6 +23,14 @@ class Committed:
         return {
             TopicPartition(*where): SimpleNamespace(offset=offset)
             for where, offset in self._offsets.items()
+        }
+
+    def fetch_bounds(self, *, topics: Iterable[str] = ()) -> Any:
+        partitions = {"orders": 3, "others": 1}
+        return {
+            TopicPartition(topic, partition): SimpleNamespace(earliest=0, latest=9)
+            for topic in topics
+            for partition in range(partitions.get(topic, 0))
         }
 
 
@@ -47,3 +55,15 @@ def test_every_partition_is_named_whether_committed_or_not(
 def test_a_topic_with_fewer_partitions_than_are_committed_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"committed partition 1 of orders, .* said to have 1"):
         starting_offsets(COMMITTED, "billing", {"orders": 1})
+
+
+def test_names_alone_do_where_the_server_knows_the_partitions() -> None:
+    text = starting_offsets(COMMITTED, "billing", ["orders"])
+    assert json.loads(text) == {"orders": {"0": 0, "1": 42, "2": -2}}
+
+
+def test_a_topic_whose_partitions_nobody_knows_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"knows no partitions of empty, gone: say how many"):
+        starting_offsets(COMMITTED, "billing", ["orders", "empty", "gone"])
+    with pytest.raises(TypeError, match="one text where several are expected"):
+        starting_offsets(COMMITTED, "billing", "orders")
