@@ -32,12 +32,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session that knows the format, and pushes filters down."""
+def java() -> None:
+    """Spark can be run here; else the test is skipped, or fails."""
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         if "spark" in os.environ.get("OFFSETD_REQUIRE", "").split(","):
             pytest.fail("OFFSETD_REQUIRE asks for Spark: there is no Java", pytrace=False)
         pytest.skip("Spark cannot be run here: there is no Java")
+
+
+@pytest.fixture(scope="session")
+def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local session that knows the format, and pushes filters down."""
     from offsetd_pipeline import register
     from pyspark.sql import SparkSession
 

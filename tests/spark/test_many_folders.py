@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from offsets_logs import random_log, write_log
+from spark.node_folders import NODES, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-NODES = 3
 CURRENT = ("group", "topic", "partition", "offset", "metadata", "log_partition", "log_offset")
 
 
@@ -25,26 +24,6 @@ def load(spark: SparkSession, folders: list[Path], mode: str) -> DataFrame:
 
 def rows_of(table: DataFrame, columns: tuple[str, ...]) -> list[Any]:
     return sorted(map(tuple, table.select(*columns).collect()), key=repr)
-
-
-def nodes_of(golden: Path, folder: Path) -> list[Path]:
-    """A cluster of brokers: each log is on two of three, and one of its copies lags behind."""
-    nodes = []
-    for number in range(NODES):
-        node = folder / f"node-{number}"
-        node.mkdir(parents=True)
-        nodes.append(node)
-        for each in sorted((golden / "data").iterdir()):
-            if each.is_file():
-                shutil.copy(each, node)
-                continue
-            place = (int(each.name.rpartition("-")[2]) - number) % NODES
-            if place < NODES - 1:
-                shutil.copytree(each, node / each.name)
-            if place == 1:
-                last = max((node / each.name).glob("*.log"))
-                last.write_bytes(b"")
-    return nodes
 
 
 def test_a_clusters_folders_say_what_the_broker_said(
