@@ -83,21 +83,21 @@ def plan_folder(
     if not logs:
         raise FolderMismatch(f"{folder} has no partition of {OFFSETS_TOPIC}")
     return view, [
-        _plan(files, view, log) for log in logs if is_wanted(log.topic_partition.partition)
+        plan_log(files, view, log) for log in logs if is_wanted(log.topic_partition.partition)
     ]
 
 
-def _plan(
+def plan_log(
     files: Files, view: FolderView, log: LogView, *, held_by: SegmentFiles | None = None
 ) -> LogPlan:
     """What of a log can be read now. Raises FolderChanged while it is cleaned all the time."""
 
     def look(log: LogView) -> tuple[tuple[Segment, ...], int]:
-        segments = _segments(files, log)
+        segments = segments_of(files, log)
         if held_by is not None:
             held_by.release()
             held_by.hold(segments)
-        return segments, _log_start(files, view, log)
+        return segments, log_start_of(files, view, log)
 
     (segments, log_start_offset), figures = seen_with_figures(files, view, log, look)
     return LogPlan(
@@ -131,14 +131,14 @@ def opened_piece(files: Files, piece: Piece) -> Iterator[tuple[Piece, SegmentFil
 
 
 def _held(files: Files, log: LogPlan, opened: SegmentFiles) -> Piece:
-    view, found = _find_log(files, log)
-    plan = _plan(files, view, found, held_by=opened)
+    view, found = find_log(files, log.folder, log.log_partition)
+    plan = plan_log(files, view, found, held_by=opened)
     return Piece(plan, 0, len(plan.segments))
 
 
 def _check_unchanged(files: Files, plan: LogPlan) -> None:
     try:
-        figures = figures_of(files, *_find_log(files, plan))
+        figures = figures_of(files, *find_log(files, plan.folder, plan.log_partition))
     except (StorageError, OSError):
         figures = None
     if figures != plan.figures:
@@ -148,16 +148,18 @@ def _check_unchanged(files: Files, plan: LogPlan) -> None:
         )
 
 
-def _find_log(files: Files, plan: LogPlan) -> tuple[FolderView, LogView]:
-    view = read_folder(files, Path(plan.folder))
+def find_log(files: Files, folder: str, log_partition: int) -> tuple[FolderView, LogView]:
+    """A log as it is now. Raises FolderChanged if it is there no more, and as `plan_folder`."""
+    view = read_folder(files, Path(folder))
     for log in view.logs:
         named = log.topic_partition
-        if named.topic == OFFSETS_TOPIC and named.partition == plan.log_partition:
+        if named.topic == OFFSETS_TOPIC and named.partition == log_partition:
             return view, log
-    raise FolderChanged(f"partition {plan.log_partition} of {plan.folder} is there no more")
+    raise FolderChanged(f"partition {log_partition} of {folder} is there no more")
 
 
-def _segments(files: Files, log: LogView) -> tuple[Segment, ...]:
+def segments_of(files: Files, log: LogView) -> tuple[Segment, ...]:
+    """What can be read of a log's segments now. Raises FileNotFoundError while it is cleaned."""
     found = []
     for base_offset in segment_base_offsets(files, log.folder):
         path = segment_path(log.folder, base_offset)
@@ -167,7 +169,8 @@ def _segments(files: Files, log: LogView) -> tuple[Segment, ...]:
     return tuple(found)
 
 
-def _log_start(files: Files, view: FolderView, log: LogView) -> int:
+def log_start_of(files: Files, view: FolderView, log: LogView) -> int:
+    """Records below were deleted."""
     if log.recovery_point is not None:
         return log.recovery_point.log_start_offset
     try:
@@ -238,7 +241,7 @@ def _first_groups(files: Files, log: LogView) -> set[str]:
         """Another task tells of it."""
 
     try:
-        for segment in _segments(files, log):
+        for segment in segments_of(files, log):
             size = min(segment.size_bytes, _LOOK_BYTES)
             looked_at = attrs.evolve(segment, size_bytes=size)
             for rows in read_segment(SegmentFiles(files), looked_at, damaged=passed_over):

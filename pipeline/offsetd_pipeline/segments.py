@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Self, TypeVar
 
 import attrs
 import numpy as np
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     Bytes = npt.NDArray[np.uint8]
     Numbers = npt.NDArray[np.int64]
 
+_Found = TypeVar("_Found")
+
 CHUNK_BYTES: Final = 2 << 20
 NO_TIMESTAMP_MIN: Final = -(1 << 62)
 _ROWS: Final = 8_192
@@ -56,11 +59,16 @@ class Rows(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class Segment:
-    """A segment's log file, of which the first `size_bytes` are to be read."""
+    """A segment's log file, of which the first `size_bytes` are to be read.
+
+    If not from its beginning, then from `start_bytes` on, where the batch of `start_offset` begins.
+    """
 
     path: str
     base_offset: int
     size_bytes: int
+    start_bytes: int = 0
+    start_offset: int = 0
 
 
 @attrs.frozen(kw_only=True)
@@ -143,35 +151,37 @@ def read_segment(
     lost their records. Raises OSError.
     """
     with files.opened(segment) as file:
-        return (yield from _Reading(file, segment, damaged, timestamp_min, chunk_bytes).rows())
+        return (yield from _Reading(file, segment, damaged, timestamp_min, chunk_bytes).found())
 
 
-class _Reading:
-    """One pass over one segment."""
+class SegmentPass(ABC, Generic[_Found]):
+    """One pass over one segment's batches; what is found of each chunk is up to who derives.
+
+    The slots of the kernel's state that are named here are the same for all.
+    """
 
     def __init__(
         self,
         file: File,
         segment: Segment,
         damaged: Callable[[Damage], object],
-        timestamp_min: int,
+        *,
         chunk_bytes: int,
+        state_slots: int,
     ) -> None:
         self._file = file
         self._segment = segment
         self._damaged = damaged
-        self._state = np.zeros(records.STATE_SLOTS, np.int64)
+        self._state = np.zeros(state_slots, np.int64)
         self._state[records.SEGMENT_BASE_OFFSET] = segment.base_offset
-        self._state[records.OFFSET_NEXT] = segment.base_offset
+        self._state[records.OFFSET_NEXT] = max(segment.base_offset, segment.start_offset)
         self._state[records.LEADER_EPOCH_LAST] = _NO_LEADER_EPOCH
-        self._state[records.TIMESTAMP_MIN] = timestamp_min
         self._buffer = padded_buffer(chunk_bytes)
-        self._fields = np.empty((_ROWS, FIELDS), np.int64)
         self._size = segment.size_bytes
 
-    def rows(self) -> Generator[Rows, None, int]:
+    def found(self) -> Generator[_Found, None, int]:
         """Of the whole file, as far as it is to be read; returns the log offset behind it."""
-        position = 0
+        position = self._segment.start_bytes
         while position < self._size:
             wanted = min(self._buffer.size - PADDING_BYTES, self._size - position)
             end = self._file.pread_into(self._buffer, wanted, position)
@@ -182,8 +192,72 @@ class _Reading:
             position += done
         return int(self._state[records.OFFSET_NEXT])
 
-    def _chunk(self, position: int, end: int) -> Generator[Rows, None, int]:
+    @abstractmethod
+    def _chunk(self, position: int, end: int) -> Generator[_Found, None, int]:
         """The whole batches of what was read from `position` on; returns how far they reach."""
+
+    def _batch_bytes(self, at: int) -> int:
+        length = self._buffer[at + BATCH_LENGTH_AT : at + BATCH_LENGTH_AT + 4].tobytes()
+        return int.from_bytes(length, "big", signed=True) + LENGTH_EXCLUDES_BYTES
+
+    def _grow(self, position: int, end: int) -> bool:
+        """Makes room for a batch that begins the buffer; False where there is no such batch."""
+        if end < BATCH_HEADER_BYTES:
+            return False
+        size = self._batch_bytes(0)
+        if size > min(self._size - position, BATCH_BYTES_MAX):
+            return False
+        self._buffer = padded_buffer(size)
+        return True
+
+    def _behind_flaw(self, position: int, start: int, end: int, reason: int) -> int:
+        """Where to go on in the chunk where a batch is not valid, or not there as a whole."""
+        if reason == scan.INCOMPLETE and position + end < self._size and start > 0:
+            return start
+        if reason == scan.INCOMPLETE and self._grow(position, end):
+            return 0
+        return self._behind_damage(position, start, reason)
+
+    def _behind_damage(self, position: int, start: int, reason: int) -> int:
+        """Where, from the chunk's `position` on, there is a valid batch again, or the end."""
+        begin = position + start
+        if reason == records.BAD_RECORD:  # The batch is what was written, with its length.
+            found: int | None = begin + self._batch_bytes(start)
+        else:
+            found = valid_batch_after(
+                self._file,
+                begin,
+                size=self._size,
+                offset_min=int(self._state[records.OFFSET_NEXT]),
+            )
+        end = self._size if found is None else found
+        self._tell(begin, end, _WORDS[reason])
+        return end - position
+
+    def _tell(self, begin: int, end: int, reason: str) -> None:
+        self._damaged(
+            Damage(path=self._segment.path, position=begin, size_bytes=end - begin, reason=reason)
+        )
+
+
+class _Reading(SegmentPass[Rows]):
+    """Gives a row for each record."""
+
+    def __init__(
+        self,
+        file: File,
+        segment: Segment,
+        damaged: Callable[[Damage], object],
+        timestamp_min: int,
+        chunk_bytes: int,
+    ) -> None:
+        super().__init__(
+            file, segment, damaged, chunk_bytes=chunk_bytes, state_slots=records.STATE_SLOTS
+        )
+        self._state[records.TIMESTAMP_MIN] = timestamp_min
+        self._fields = np.empty((_ROWS, FIELDS), np.int64)
+
+    def _chunk(self, position: int, end: int) -> Generator[Rows, None, int]:
         state = self._state
         start = 0
         while True:
@@ -201,12 +275,8 @@ class _Reading:
                 size = self._batch_bytes(start)
                 yield from self._compressed(position, start, size)
                 start += size
-            elif reason == scan.INCOMPLETE and position + end < self._size and start > 0:
-                return start
-            elif reason == scan.INCOMPLETE and self._grow(position, end):
-                return 0
             else:
-                return self._behind_damage(position, start, reason)
+                return self._behind_flaw(position, start, end, reason)
 
     def _rows(self, buffer: Bytes) -> Rows:
         state = self._state
@@ -215,20 +285,6 @@ class _Reading:
     def _make_room(self, count: int, start: int, end: int) -> None:
         # More than the batch has bytes for is found out where its records are read.
         self._fields = np.empty((min(count, end - start), FIELDS), np.int64)
-
-    def _batch_bytes(self, at: int) -> int:
-        length = self._buffer[at + BATCH_LENGTH_AT : at + BATCH_LENGTH_AT + 4].tobytes()
-        return int.from_bytes(length, "big", signed=True) + LENGTH_EXCLUDES_BYTES
-
-    def _grow(self, position: int, end: int) -> bool:
-        """Makes room for a batch that begins the buffer; False where there is no such batch."""
-        if end < BATCH_HEADER_BYTES:
-            return False
-        size = self._batch_bytes(0)
-        if size > min(self._size - position, BATCH_BYTES_MAX):
-            return False
-        self._buffer = padded_buffer(size)
-        return True
 
     def _compressed(self, position: int, start: int, size: int) -> Iterator[Rows]:
         """The records of a compressed batch, whose checksum was found right."""
@@ -252,24 +308,3 @@ class _Reading:
                 return
             reason = _WORDS[records.BAD_RECORD]
         self._tell(position + start, position + start + size, reason)
-
-    def _behind_damage(self, position: int, start: int, reason: int) -> int:
-        """Where, from the chunk's `position` on, there is a valid batch again, or the end."""
-        begin = position + start
-        if reason == records.BAD_RECORD:  # The batch is what was written, with its length.
-            found: int | None = begin + self._batch_bytes(start)
-        else:
-            found = valid_batch_after(
-                self._file,
-                begin,
-                size=self._size,
-                offset_min=int(self._state[records.OFFSET_NEXT]),
-            )
-        end = self._size if found is None else found
-        self._tell(begin, end, _WORDS[reason])
-        return end - position
-
-    def _tell(self, begin: int, end: int, reason: str) -> None:
-        self._damaged(
-            Damage(path=self._segment.path, position=begin, size_bytes=end - begin, reason=reason)
-        )
