@@ -18,6 +18,13 @@ from offsetd_pipeline.queries.progress_ledger import ListenerCounts
 from offsetd_pipeline.queries.query_commits import Rewinds
 from offsetd_pipeline.queries.starting_offsets import Uncommitted, starting_offsets
 from offsetd_pipeline.source import OffsetdSource, register
+from offsetd_pipeline.writing.outcome import (
+    OffsetsRejected,
+    RejectedOffset,
+    UnfinishedWrite,
+    WrittenOffsets,
+)
+from offsetd_pipeline.writing.write_offsets import write_offsets
 
 __all__ = [
     "Checkpoint",
@@ -26,12 +33,17 @@ __all__ = [
     "ListenerCounts",
     "OffsetCommitListener",
     "OffsetdSource",
+    "OffsetsRejected",
     "ReadingQuery",
+    "RejectedOffset",
     "Rewinds",
     "Through",
     "Uncommitted",
+    "UnfinishedWrite",
+    "WrittenOffsets",
     "from_checkpoint",
     "import_checkpoint",
     "register",
     "starting_offsets",
+    "write_offsets",
 ]

@@ -4,6 +4,9 @@ What Spark reads and writes goes through Spark. Raises OSError.
 """
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,6 +22,7 @@ __all__ = [
     "read_file",
     "remove_file",
     "sync_folder",
+    "temporary_folder",
     "write_file",
 ]
 
@@ -78,3 +82,10 @@ def file_names(folder: Path) -> list[str]:
 def remove_file(path: Path) -> None:
     """Removes a file, if it is there."""
     path.unlink(missing_ok=True)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder that is gone afterwards, with all that is in it."""
+    with tempfile.TemporaryDirectory(prefix="offsetd-") as folder:
+        yield Path(folder)

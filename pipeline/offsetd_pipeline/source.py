@@ -20,6 +20,7 @@ from offsetd_pipeline.read_options import ReadOptions
 from offsetd_pipeline.selection import Selection
 from offsetd_pipeline.server_table import ServerWork, server_batches
 from offsetd_pipeline.tables import arrow_schema, check_schema, schema_of
+from offsetd_pipeline.writing.writer import batch_writer, stream_writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, MutableMapping, Sequence
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from offsetd_storage.files import Files
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import Filter
+    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, Filter
     from pyspark.sql.types import StructType
 
     from offsetd_pipeline.folder_plan import LogPlan
@@ -65,6 +66,14 @@ class OffsetdSource(DataSource):
         options = ReadOptions.of(self._given)
         check_schema(options.mode, schema, has_folder_column=options.has_folder_column)
         return OffsetdReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Commits the rows of a table to a server."""
+        return batch_writer(self._given, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  Spark's name
+        """Commits the rows of a query to a server, batch after batch."""
+        return stream_writer(self._given, schema, overwrite=overwrite)
 
 
 class OffsetdReader(DataSourceReader):

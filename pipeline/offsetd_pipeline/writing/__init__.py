@@ -1,0 +1,1 @@
+"""Offsets of a table to a server: tasks pack their rows, the driver commits them."""

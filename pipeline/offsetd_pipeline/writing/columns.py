@@ -1,0 +1,130 @@
+"""The columns that are written: their names, their types, and which go with which mode."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ByteType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    TimestampType,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.types import DataType, StructType
+
+
+class WriteMode(StrEnum):
+    """What must hold of the stored offset for one to be written over it.
+
+    `overwrite`: nothing. `compare_and_set`: what the row expects; null: that nothing is stored.
+    `monotonic`: that it is not larger. `create`: that there is none.
+    """
+
+    OVERWRITE = "overwrite"
+    COMPARE_AND_SET = "compare_and_set"
+    MONOTONIC = "monotonic"
+    CREATE = "create"
+
+
+class WriteColumn(NamedTuple):
+    """`types`: as Spark may have it. `packed`: as it comes to the driver; `given`: as it came."""
+
+    types: tuple[type[DataType], ...]
+    packed: pa.DataType
+    given: pa.DataType
+
+
+_WHOLE: Final = (ByteType, ShortType, IntegerType, LongType)
+_NAME: Final = WriteColumn(
+    (StringType,), pa.dictionary(pa.int32(), pa.large_string()), pa.large_string()
+)
+_INT: Final = WriteColumn(_WHOLE, pa.int32(), pa.int64())
+_LONG: Final = WriteColumn(_WHOLE, pa.int64(), pa.int64())
+_TIME: Final = pa.timestamp("us", tz="UTC")
+
+REQUIRED: Final = ("group", "topic", "partition", "offset")
+EXPECTED: Final = ("expected_offset", "expected_revision")
+COLUMNS: Final[Mapping[str, WriteColumn]] = {
+    "group": _NAME,
+    "topic": _NAME,
+    "partition": _INT,
+    "offset": _LONG,
+    "leader_epoch": _INT,
+    "metadata": _NAME,
+    "expected_offset": _LONG,
+    "expected_revision": _LONG,
+    "end_offset": _LONG,
+    "commit_time": WriteColumn((TimestampType,), _TIME, _TIME),
+}
+
+
+class WrittenColumns(NamedTuple):
+    """Which of the columns a table has, in the order of `COLUMNS`, and where each is in it."""
+
+    places: Mapping[str, int]
+
+    @classmethod
+    def of(cls, schema: StructType, mode: WriteMode, *, keep_commit_times: bool) -> WrittenColumns:
+        """Names are compared without case. Raises ValueError for a table that cannot be written."""
+        found: dict[str, int] = {}
+        for place, field in enumerate(schema.fields):
+            name = field.name.lower()
+            column = COLUMNS.get(name)
+            if column is None:
+                raise ValueError(f"no column {field.name!r} is written, but {', '.join(COLUMNS)}")
+            if name in found:
+                raise ValueError(f"column {name} is there twice")
+            if type(field.dataType) not in column.types:
+                known = ", ".join(each().simpleString() for each in column.types)
+                raise ValueError(
+                    f"column {field.name} is {field.dataType.simpleString()}, not {known}"
+                )
+            found[name] = place
+        if missing := [name for name in REQUIRED if name not in found]:
+            raise ValueError(f"column {missing[0]} is missing")
+        _check_mode(found, mode)
+        _check_import(found, mode, keep_commit_times=keep_commit_times)
+        return cls({name: found[name] for name in COLUMNS if name in found})
+
+    @property
+    def packed_schema(self) -> pa.Schema:
+        """Of rows on their way to the driver."""
+        return pa.schema([(name, COLUMNS[name].packed) for name in self.places])
+
+    @property
+    def given_schema(self) -> pa.Schema:
+        """Of rows as they were given, which can be wrong."""
+        return pa.schema([(name, COLUMNS[name].given) for name in self.places])
+
+
+def _check_mode(found: Mapping[str, int], mode: WriteMode) -> None:
+    expected = [name for name in EXPECTED if name in found]
+    if expected and mode is not WriteMode.COMPARE_AND_SET:
+        raise ValueError(
+            f"column {expected[0]} goes with write_mode {WriteMode.COMPARE_AND_SET}, not {mode}"
+        )
+    if not expected and mode is WriteMode.COMPARE_AND_SET:
+        raise ValueError(f"write_mode {mode} needs a column {' or '.join(EXPECTED)}")
+
+
+def _check_import(found: Mapping[str, int], mode: WriteMode, *, keep_commit_times: bool) -> None:
+    if ("commit_time" in found) != keep_commit_times:
+        raise ValueError(
+            "column commit_time goes with keep_commit_times=true, which is slower; without it"
+            " drop the column: offsets are committed now"
+        )
+    if not keep_commit_times:
+        return
+    unfit = [name for name in ("expected_offset", "end_offset") if name in found]
+    if unfit:
+        raise ValueError(f"column {unfit[0]} does not go with keep_commit_times")
+    if mode is WriteMode.MONOTONIC:
+        raise ValueError(f"write_mode {mode} does not go with keep_commit_times")

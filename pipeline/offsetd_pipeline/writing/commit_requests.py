@@ -1,0 +1,88 @@
+"""Groups of rows as requests, under names by which attempts of one write know each other."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest
+
+from offsetd_pipeline.writing.columns import WriteMode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from offsetd.v1.offset_service_pb2 import OffsetCommit
+
+    from offsetd_pipeline.writing.written_groups import GroupRows
+
+_PLAIN: Final = ("topic", "partition", "offset", "leader_epoch", "metadata", "end_offset")
+
+
+class RequestMaker:
+    """For one write. Its name is the job's, or that of a query and an epoch.
+
+    A server answers what it has applied under an id as it did then, whatever else the request
+    holds. So an id is made of the name and of all that is written: another attempt with the same
+    rows, whichever tasks had them, has the same one, and one with other rows has not.
+    """
+
+    def __init__(self, name: str, mode: WriteMode) -> None:
+        self._mode = mode
+        self._key = hashlib.blake2b(name.encode(), digest_size=32).digest()
+
+    def commit(self, group: GroupRows) -> CommitOffsetsRequest:
+        """All of a group."""
+        request = CommitOffsetsRequest(group_id=group.group_id)
+        add = request.offsets.add
+        rows = zip(*map(group.column, _PLAIN), strict=True)
+        for topic, partition, offset, leader_epoch, metadata, end_offset in rows:
+            add(
+                topic=topic,
+                partition=partition,
+                offset=offset,
+                leader_epoch=leader_epoch,
+                metadata=metadata,
+                end_offset=end_offset,
+            )
+        self._set_conditions(request.offsets, group)
+        request.request_id = self._id_of(request.SerializeToString())
+        return request
+
+    def file(self, groups: Iterable[GroupRows]) -> tuple[bytes, str]:
+        """All of several groups as a file to import, a line for each row; and its request id."""
+        content = b"".join(
+            json.dumps(self._line(row), ensure_ascii=False).encode() + b"\n"
+            for group in groups
+            for row in group.rows()
+        )
+        return content, self._id_of(content)
+
+    def _set_conditions(self, offsets: Iterable[OffsetCommit], group: GroupRows) -> None:
+        if self._mode is WriteMode.MONOTONIC:
+            for each in offsets:
+                each.monotonic = True
+        elif self._mode is WriteMode.CREATE:
+            for each in offsets:
+                each.must_not_exist = True
+        elif self._mode is WriteMode.COMPARE_AND_SET:
+            expected = map(group.column, ("expected_offset", "expected_revision"))
+            for each, offset, revision in zip(offsets, *expected, strict=True):
+                if offset is not None:
+                    each.expected_offset = offset
+                elif revision is not None:
+                    each.expected_revision = revision
+                else:
+                    each.must_not_exist = True
+
+    def _line(self, row: dict[str, Any]) -> dict[str, Any]:
+        time = row.pop("commit_time")
+        row["commit_timestamp_ms"] = None if time is None else round(time.timestamp() * 1000)
+        is_expected = row.get("expected_revision") is not None
+        if self._mode is not WriteMode.OVERWRITE and not is_expected:
+            row["must_not_exist"] = True
+        return row
+
+    def _id_of(self, content: bytes) -> str:
+        return hashlib.blake2b(content, digest_size=16, key=self._key).hexdigest()

@@ -1,0 +1,214 @@
+"""Groups of rows to a server: each as one commit, or, to keep commit times, in imports."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from offsetd_clients import (
+    CommitConflict,
+    GroupNotFound,
+    GroupRefused,
+    InvalidImport,
+    InvalidRequest,
+    OffsetConflict,
+    OffsetdError,
+    OffsetFormat,
+    OffsetsDamaged,
+    OverLimit,
+    TopicPartition,
+)
+
+from offsetd_pipeline.writing.outcome import UnfinishedWrite
+from offsetd_pipeline.writing.rejects import GROUP_REJECTED, Rejection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from concurrent.futures import Future
+
+    from offsetd_clients import OffsetClient, Revision
+
+    from offsetd_pipeline.writing.commit_requests import RequestMaker
+    from offsetd_pipeline.writing.rejects import Rejects
+    from offsetd_pipeline.writing.written_groups import GroupRows
+
+IMPORT_OFFSETS_MAX: Final = 10_000
+IMPORT_GROUPS_MAX: Final = 1_000
+"""So that an import takes a second or two: it has one deadline, and its answer is its end."""
+_REFUSALS: Final = (
+    InvalidRequest,
+    GroupRefused,
+    GroupNotFound,
+    CommitConflict,
+    OverLimit,
+    OffsetsDamaged,
+)
+_FIELD: Final = re.compile(r"offsets\[(\d+)\]")
+
+
+class CommitSender:
+    """One write's. Counts what is written, and has rejects keep what is refused."""
+
+    def __init__(self, client: OffsetClient, maker: RequestMaker, rejects: Rejects) -> None:
+        self.group_count = 0
+        self.offset_count = 0
+        self._client = client
+        self._maker = maker
+        self._rejects = rejects
+        self._unanswered: deque[tuple[GroupRows, Future[Revision]]] = deque()
+        self._failure: OffsetdError | None = None
+        self._unknown = 0  # Groups that may be written or not.
+
+    def commit(self, groups: Iterable[GroupRows]) -> None:
+        """Commits each group, many at a time, and waits for all answers.
+
+        Raises UnfinishedWrite when the server does not answer, or answers what trying later may
+        mend: that is no row's fault, so nothing more is sent.
+        """
+        for group in groups:
+            request = self._maker.commit(group)
+            try:
+                future = self._client.commit_request_soon(request)
+            except OffsetdError as error:
+                self._failure = self._failure or error
+                break
+            self._unanswered.append((group, future))
+            while self._unanswered and self._unanswered[0][1].done():
+                self._settle(*self._unanswered.popleft())
+            if self._failure is not None:
+                break
+        while self._unanswered:
+            self._settle(*self._unanswered.popleft())
+        self._check()
+
+    def import_with_times(self, groups: Iterable[GroupRows]) -> None:
+        """Imports groups, some at a time, with their commit times. Raises UnfinishedWrite."""
+        some: list[GroupRows] = []
+        size = 0
+        for group in groups:
+            some.append(group)
+            size += len(group)
+            if size >= IMPORT_OFFSETS_MAX or len(some) >= IMPORT_GROUPS_MAX:
+                self._import(some)
+                some, size = [], 0
+        if some:
+            self._import(some)
+
+    def _settle(self, group: GroupRows, future: Future[Revision]) -> None:
+        error = future.exception()
+        if error is None:
+            self._note_written(group)
+        elif not isinstance(error, OffsetdError):
+            raise error
+        else:
+            self._note_error(group, error)
+
+    def _note_written(self, group: GroupRows) -> None:
+        self.group_count += 1
+        self.offset_count += len(group)
+
+    def _note_error(self, group: GroupRows, error: OffsetdError) -> None:
+        if not isinstance(error, _REFUSALS) or error.retriable:
+            self._failure = self._failure or error
+            self._unknown += error.outcome_unknown
+        elif isinstance(error, OffsetConflict) and self._is_stored(group, error):
+            self._note_written(group)
+        else:
+            self._reject(group, error)
+
+    def _is_stored(self, group: GroupRows, error: OffsetConflict) -> bool:
+        """Whether all of a group is stored as it is to be written.
+
+        So an attempt leaves it of which the server does not know the request id any more.
+        """
+        columns = map(group.column, ("topic", "partition", "offset", "leader_epoch", "metadata"))
+        wanted = {
+            TopicPartition(topic, partition): (offset, epoch, metadata or "")
+            for topic, partition, offset, epoch, metadata in zip(*columns, strict=True)
+        }
+        if any(each.offset != wanted[each.topic_partition][0] for each in error.conflicts):
+            return False
+        try:
+            stored = self._client.fetch(group.group_id, wanted)
+        except OffsetdError as failure:
+            self._failure = self._failure or failure
+            return False
+        return wanted == {
+            where: (each.offset, each.leader_epoch, each.metadata) for where, each in stored.items()
+        }
+
+    def _reject(self, group: GroupRows, error: OffsetdError) -> None:
+        own: dict[int, Rejection] = {}
+        if isinstance(error, CommitConflict):
+            for each in error.conflicts:
+                where = each.topic_partition
+                own[group.place_of(where.topic, where.partition)] = Rejection(
+                    error.reason, str(each), each.offset, each.revision
+                )
+        elif isinstance(error, InvalidRequest):
+            for violation in error.field_violations:
+                if found := _FIELD.match(violation.field):
+                    own[int(found[1])] = Rejection(error.reason, violation.description)
+        message = error.failure.message
+        if own:
+            rest = Rejection(GROUP_REJECTED, f"with others of its group: {error.reason}: {message}")
+        else:
+            rest = Rejection(error.reason or error.code, message)
+        self._rejects.add_group(group, rest, own)
+
+    def _import(self, groups: list[GroupRows]) -> None:
+        while groups:
+            content, request_id = self._maker.file(groups)
+            try:
+                imported = self._client.import_offsets(
+                    content, OffsetFormat.JSONL, keep_commit_times=True, request_id=request_id
+                )
+            except InvalidImport as error:
+                groups = self._without_wrong(groups, error)
+                continue
+            except OffsetdError as error:
+                self._failure = error
+                self._unknown = len(groups) if error.outcome_unknown else 0
+                break
+            by_id = {each.group_id: each for each in imported}
+            for group in groups:
+                refusal = by_id[group.group_id].error
+                if refusal is None:
+                    self._note_written(group)
+                else:
+                    self._note_error(group, refusal)
+            break
+        self._check()
+
+    def _without_wrong(self, groups: list[GroupRows], error: InvalidImport) -> list[GroupRows]:
+        """Rejects those groups of which the server has named a line; there may be more."""
+        problems = {int(str(each["line"])): str(each["problem"]) for each in error.lines}
+        if not problems:
+            self._failure = error
+            self._check()
+        good: list[GroupRows] = []
+        line = 1
+        for group in groups:
+            own: Mapping[int, Rejection] = {
+                place: Rejection(error.reason, problems[line + place])
+                for place in range(len(group))
+                if line + place in problems
+            }
+            line += len(group)
+            if own:
+                rest = Rejection(GROUP_REJECTED, "with others of its group")
+                self._rejects.add_group(group, rest, own)
+            else:
+                good.append(group)
+        return good
+
+    def _check(self) -> None:
+        if self._failure is None:
+            return
+        raise UnfinishedWrite(
+            f"the write is not finished: {self.group_count:,} groups are written,"
+            f" {len(self._rejects.groups):,} rejected, {self._unknown:,} may be written or not,"
+            f" and the others were not tried: {self._failure.reason or self._failure.code}:"
+            f" {self._failure}"
+        ) from self._failure

@@ -1,0 +1,86 @@
+"""What comes of a write."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@attrs.frozen(kw_only=True)
+class RejectedOffset:
+    """A row that was not written. `reason` is one of the contract's, or one of the guide's."""
+
+    group: str | None
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        where = f"group {self.group!r} {self.topic}:{self.partition}"
+        return f"{where}: {self.reason}: {self.message}"
+
+
+@attrs.frozen(kw_only=True)
+class WrittenOffsets:
+    """What was written, and what was not, and why: rows by reason, and some of the first.
+
+    `rejects` is the file with all rejected rows; None: there is none.
+    """
+
+    group_count: int
+    offset_count: int
+    rejected_group_count: int
+    rejected_offset_count: int
+    reasons: Mapping[str, int] = attrs.field(factory=dict)
+    first_rejected: tuple[RejectedOffset, ...] = ()
+    rejects: str | None = None
+
+
+class OffsetsRejected(Exception):
+    """All groups were tried, and some were not written, of which nothing was stored."""
+
+    def __init__(self, written: WrittenOffsets) -> None:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in written.reasons.items())
+        outcome = (
+            f"{written.rejected_offset_count:,} offsets were rejected ({reasons}), those of"
+            f" {written.rejected_group_count:,} groups; {written.offset_count:,} of"
+            f" {written.group_count:,} groups were written"
+        )
+        lines = [outcome, *map(str, written.first_rejected)]
+        if written.rejected_offset_count > len(written.first_rejected):
+            lines.append("…")
+        if written.rejects is not None:
+            lines.append(f"all of them are in {written.rejects}")
+        super().__init__("\n".join(lines))
+        self.written = written
+
+
+class UnfinishedWrite(Exception):
+    """The server did not answer: some groups are written, and some were not tried.
+
+    The same write again, under the same name, does the rest, and the first no harm.
+    """
+
+
+def outcome_to_json(outcome: WrittenOffsets | UnfinishedWrite) -> bytes:
+    """For `outcome_of_json`, which another process calls."""
+    if isinstance(outcome, UnfinishedWrite):
+        return json.dumps({"unfinished": str(outcome)}).encode()
+    return json.dumps({"written": attrs.asdict(outcome)}).encode()
+
+
+def outcome_of_json(content: bytes) -> WrittenOffsets:
+    """Raises UnfinishedWrite, if that came of it."""
+    found = json.loads(content)
+    if "unfinished" in found:
+        raise UnfinishedWrite(found["unfinished"])
+    written = found["written"]
+    first = tuple(RejectedOffset(**each) for each in written.pop("first_rejected"))
+    return WrittenOffsets(**written, first_rejected=first)

@@ -1,0 +1,138 @@
+"""The rows of all tasks of a write, as groups: each becomes one commit, or none of it does."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    Numbers = npt.NDArray[np.int64]
+
+_ROWS_AT_ONCE: Final = 50_000
+"""Rows that are Python objects at one time, about; a group is not divided."""
+
+
+class GroupRows:
+    """The rows of one group, by topic and partition: a part of columns that are shared.
+
+    `repeated` are the places, from 0, of those whose topic and partition another row has, too.
+    """
+
+    __slots__ = ("_begin", "_columns", "_end", "group_id", "repeated")
+
+    def __init__(
+        self,
+        group_id: str,
+        columns: Mapping[str, Sequence[Any]],
+        begin: int,
+        end: int,
+        repeated: Sequence[int],
+    ) -> None:
+        self.group_id = group_id
+        self.repeated = repeated
+        self._columns = columns
+        self._begin = begin
+        self._end = end
+
+    def __len__(self) -> int:
+        return self._end - self._begin
+
+    def has(self, name: str) -> bool:
+        """Whether the table has a column of that name."""
+        return name in self._columns
+
+    def column(self, name: str) -> Sequence[Any]:
+        """A column's values; nulls if the table does not have it."""
+        values = self._columns.get(name)
+        return [None] * len(self) if values is None else values[self._begin : self._end]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Each with the columns that the table has."""
+        for place in range(self._begin, self._end):
+            yield {name: values[place] for name, values in self._columns.items()}
+
+    def place_of(self, topic: str, partition: int) -> int:
+        """Where a partition's row is. Raises ValueError if there is none."""
+        places = zip(self.column("topic"), self.column("partition"), strict=True)
+        for place, found in enumerate(places):
+            if found == (topic, partition):
+                return place
+        raise ValueError(f"{topic}:{partition} is none of the rows")
+
+
+class GroupedRows:
+    """The rows of all tasks by group, topic and partition, whichever tasks had them."""
+
+    def __init__(self, tables: Sequence[pa.Table]) -> None:
+        """`tables` are those of tasks, of one schema."""
+        self._table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+        keys = {name: _ranks(self._table.column(name)) for name in ("group", "topic")}
+        partitions = self._table.column("partition").to_numpy()
+        self._order: Numbers = np.lexsort((partitions, keys["topic"], keys["group"]))
+        groups, topics = keys["group"][self._order], keys["topic"][self._order]
+        partitions = partitions[self._order]
+        is_group_same = groups[1:] == groups[:-1]
+        is_same = is_group_same & (topics[1:] == topics[:-1]) & (partitions[1:] == partitions[:-1])
+        starts = np.flatnonzero(np.concatenate(([True], ~is_group_same)))
+        self._bounds = np.append(starts, len(self._order))
+        twice = np.flatnonzero(is_same)
+        self._repeated = np.union1d(twice, twice + 1)
+
+    def __len__(self) -> int:
+        """How many groups there are."""
+        return len(self._bounds) - 1
+
+    @property
+    def row_count(self) -> int:
+        """How many rows all groups have."""
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[GroupRows]:
+        """Each group, in the order of their names."""
+        first = 0
+        while first < len(self):
+            begin = self._bounds[first]
+            last = int(np.searchsorted(self._bounds, begin + _ROWS_AT_ONCE, "right")) - 1
+            last = min(max(last, first + 1), len(self))
+            yield from self._groups(self._bounds[first : last + 1])
+            first = last
+
+    def _groups(self, bounds: Numbers) -> Iterator[GroupRows]:
+        begin, end = bounds[0], bounds[-1]
+        taken = self._table.take(pa.array(self._order[begin:end]))
+        columns = {name: _values(taken.column(name)) for name in taken.column_names}
+        low, high = np.searchsorted(self._repeated, (begin, end))
+        repeated = self._repeated[low:high]
+        group_ids = columns["group"]
+        edges = (bounds - begin).tolist()
+        for start, stop in pairwise(edges):
+            mine: list[int] = []
+            if len(repeated):
+                low, high = np.searchsorted(repeated, (begin + start, begin + stop))
+                mine = (repeated[low:high] - begin - start).tolist()
+            yield GroupRows(group_ids[start], columns, start, stop, mine)
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_dictionary(column.type):
+        column = pa.chunked_array([each.dictionary_decode() for each in column.chunks])
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _ranks(column: pa.ChunkedArray) -> Numbers:
+    """Where the name of each row is among all names, in their order."""
+    names = column.chunk(0)
+    order = pc.array_sort_indices(names.dictionary).to_numpy()
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    found: Numbers = ranks[names.indices.to_numpy()]
+    return found
