@@ -1,8 +1,9 @@
 """A large log as Spark tables: every record of it, and what is current.
 
 Beside it, as Spark's own ceiling, a source that yields ready-made Arrow batches: of the same
-schema, as many rows, in as many tasks. Each table is written to Spark's `noop` sink, in a warm
-session.
+schema, as many rows, in as many tasks; and, of a part of the log, what one does without: Spark's
+`binaryFile` source and a parser in plain Python. Each table is written to Spark's `noop` sink, in
+a warm session.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from offsetd_pipeline import register
 from offsetd_pipeline.source import OffsetdSource
@@ -20,6 +21,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from benchmarks import plain_reader
 from benchmarks.generate_log import generate
 from benchmarks.load import SHAPES, _scaled
 from benchmarks.our_server import read_into_cache
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+
+_PLAIN_SHARE: Final = 0.04  # Of the log: as much as plain Python reads in a minute or so.
 
 
 class ReadyMade(DataSource):
@@ -88,6 +93,9 @@ def run(*, rounds: int, scale: float) -> dict[str, object]:
             size = generate(Path(folder), _scaled(shape, scale))
             read_into_cache(Path(folder))
             found.update(_compare(spark, name, folder, size, rounds))
+        with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".benchmark-") as folder:
+            size = generate(Path(folder), _scaled(shape, scale * _PLAIN_SHARE))
+            found.update(_compare_plain(spark, name, folder, size, rounds))
     spark.stop()
     return found
 
@@ -120,6 +128,25 @@ def _compare(
     return found
 
 
+def _compare_plain(
+    spark: SparkSession, name: str, folder: str, size: int, rounds: int
+) -> dict[str, object]:
+    """Plain Python makes some columns of commits, and ours all of every record."""
+    raw = spark.read.format("offsetd").option("mode", "raw").load(folder)
+    plain = plain_reader.table(spark, folder)
+    assert raw.where("offset IS NOT NULL").count() == plain.count(), "both find all commits"
+    contestants = {"raw": lambda: _seconds(raw), "plain Python": lambda: _seconds(plain)}
+    seconds = interleave(contestants, rounds=rounds)
+    title = f"{name}, {size / 1e9:.2f} GB"
+    return {
+        **{
+            f"{title}: {side}, MB/s": Spread.of([size / 1e6 / each for each in figures])
+            for side, figures in seconds.items()
+        },
+        f"{title}: raw over plain Python": ratios(seconds["plain Python"], seconds["raw"]),
+    }
+
+
 def _seconds(table: Any) -> float:
     started = time.monotonic()
     table.write.format("noop").mode("overwrite").save()
@@ -128,7 +155,8 @@ def _seconds(table: Any) -> float:
 
 def _session() -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    for module in (sys.modules[__name__], plain_reader):
+        cloudpickle.register_pickle_by_value(module)
     builder: Any = SparkSession.builder
     spark: SparkSession = (
         builder.master("local[2]")
