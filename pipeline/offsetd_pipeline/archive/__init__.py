@@ -1,0 +1,22 @@
+"""The past of offsets, kept as Parquet, and brought back."""
+
+from offsetd_pipeline.archive.manifests import (
+    ArchiveBusy,
+    ArchiveDamaged,
+    ArchiveError,
+    ArchiveFolder,
+)
+from offsetd_pipeline.archive.past import GroupSelection, read_archive
+from offsetd_pipeline.archive.run import Archived, GapFound, archive
+
+__all__ = [
+    "ArchiveBusy",
+    "ArchiveDamaged",
+    "ArchiveError",
+    "ArchiveFolder",
+    "Archived",
+    "GapFound",
+    "GroupSelection",
+    "archive",
+    "read_archive",
+]

@@ -1,0 +1,71 @@
+"""The columns of an archive's files, beside `dt` and `log_partition`, which folders name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql.types import DateType, IntegerType, StructField, StructType, TimestampType
+
+from offsetd_pipeline.arrow_columns import COLUMNS
+from offsetd_pipeline.tables import TABLES, Column, Mode, arrow_schema
+from offsetd_pipeline.transactions import WORDS
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from offsetd_pipeline.arrow_columns import ChosenRows
+
+    Numbers = npt.NDArray[np.int64]
+
+VANISHED: Final = "vanished"
+"""A kind beside those of `history`: a deletion that compaction removed before it was archived."""
+TRANSACTION_TIME: Final = Column(
+    "transaction_time", TimestampType(), "when its transaction ended, ms; null: outside of any"
+)
+_MICROSECONDS: Final = 1000  # Of a millisecond.
+
+
+def _columns() -> tuple[Column, ...]:
+    found: list[Column] = []
+    for column in TABLES[Mode.HISTORY]:
+        if column.name != "log_partition":
+            found.append(column)
+        if column.name == "transaction":
+            found.append(TRANSACTION_TIME)
+    return tuple(found)
+
+
+ARCHIVE_COLUMNS: Final = _columns()
+FILE_SCHEMA: Final[pa.Schema] = arrow_schema(
+    StructType([StructField(each.name, each.type) for each in ARCHIVE_COLUMNS])
+)
+SPARK_SCHEMA: Final = StructType(
+    [
+        *(
+            StructField(each.name, each.type, metadata={"comment": each.meaning})
+            for each in ARCHIVE_COLUMNS
+        ),
+        StructField("dt", DateType(), metadata={"comment": "UTC day of the timestamp"}),
+        StructField("log_partition", IntegerType()),
+    ]
+)
+
+
+def archived_batch(rows: ChosenRows, outcomes: Numbers, end_times: Numbers) -> pa.RecordBatch:
+    """Rows as files have them. What is known of transactions is by the rows' numbers."""
+    own = {
+        "transaction": lambda: rows.words(outcomes[rows.chosen], WORDS),
+        "transaction_time": lambda: _times(end_times[rows.chosen]),
+    }
+    arrays = [own[name]() if name in own else COLUMNS[name](rows) for name in FILE_SCHEMA.names]
+    return pa.RecordBatch.from_arrays(arrays, schema=FILE_SCHEMA)
+
+
+def _times(timestamps_ms: Numbers) -> pa.Array:
+    return pa.array(
+        timestamps_ms * _MICROSECONDS,
+        FILE_SCHEMA.field("transaction_time").type,
+        mask=timestamps_ms < 0,
+    )

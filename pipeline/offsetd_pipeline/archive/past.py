@@ -1,0 +1,150 @@
+"""An archive as a table, and the state that it has of a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from offsetd_storage.offsets_topic.placement import partition_of
+from pyspark.sql import functions as F  # noqa: N812  As everybody calls it.
+
+from offsetd_pipeline.archive.columns import SPARK_SCHEMA, VANISHED
+from offsetd_pipeline.archive.manifests import ArchiveError, ArchiveFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from offsetd_pipeline.archive.manifests import ArchivedFile, Gap, Manifest
+
+_MICROSECONDS: Final = 1000  # Of a millisecond.
+_KEY: Final = ("group", "topic", "partition")
+_KEPT: Final = (
+    "log_partition",
+    "log_offset",
+    "kind",
+    "offset",
+    "leader_epoch",
+    "metadata",
+    "commit_time",
+    "expire_time",
+)
+
+
+@attrs.frozen(kw_only=True)
+class GroupSelection:
+    """Which offsets are meant: those of all these groups, topics; empty: of any."""
+
+    groups: tuple[str, ...] = ()
+    group_prefix: str = ""
+    topics: tuple[str, ...] = ()
+
+    def takes_group(self, group: str) -> bool:
+        """Whether a group may have such offsets. Named ones need not begin with the prefix."""
+        if not self.groups and not self.group_prefix:
+            return True
+        is_prefixed = bool(self.group_prefix) and group.startswith(self.group_prefix)
+        return group in self.groups or is_prefixed
+
+    def condition(self) -> Column:
+        """Of rows that are meant."""
+        meant = F.lit(True)
+        if self.groups or self.group_prefix:
+            meant = F.col("group").isin(*self.groups)
+            if self.group_prefix:
+                meant |= F.col("group").startswith(self.group_prefix)
+        if self.topics:
+            meant &= F.col("topic").isin(*self.topics)
+        return meant
+
+    def log_partitions(self, offsets_partitions: int | None) -> frozenset[int] | None:
+        """Where they are; None: anywhere."""
+        if not self.groups or self.group_prefix or offsets_partitions is None:
+            return None
+        return frozenset(partition_of(group, offsets_partitions) for group in self.groups)
+
+
+ALL: Final = GroupSelection()
+
+
+def read_archive(spark: SparkSession, archive: str | Path) -> DataFrame:
+    """Everything that was archived, a row for each record, and those that have `kind` vanished.
+
+    Raises ArchiveError, OSError.
+    """
+    folder = ArchiveFolder(Path(archive))
+    manifests = manifests_of(folder)
+    return rows_of(spark, folder, [file for each in manifests for file in each.files])
+
+
+def manifests_of(folder: ArchiveFolder) -> list[Manifest]:
+    """At least one, whose files are all there. Raises ArchiveError, OSError."""
+    manifests = folder.manifests()
+    if not manifests:
+        raise ArchiveError(f"{folder.path} is no archive: it has no manifest")
+    for manifest in manifests:
+        folder.check_files(manifest)
+    return manifests
+
+
+def rows_of(
+    spark: SparkSession, folder: ArchiveFolder, files: Collection[ArchivedFile]
+) -> DataFrame:
+    """What files have, with their day and log partition."""
+    if not files:
+        return spark.createDataFrame([], SPARK_SCHEMA)
+    reader = spark.read.schema(SPARK_SCHEMA).option("basePath", str(folder.path.absolute()))
+    return reader.parquet(*(str((folder.path / each.path).absolute()) for each in files))
+
+
+def files_until(
+    manifests: Iterable[Manifest], day: str | None, log_partitions: Collection[int] | None
+) -> list[ArchivedFile]:
+    """Those that can have records of a day or before (None: of any), of these log partitions."""
+    return [
+        file
+        for manifest in manifests
+        for file in manifest.files
+        if (day is None or file.day is None or file.day <= day)
+        and (log_partitions is None or file.log_partition in log_partitions)
+    ]
+
+
+def state_of(rows: DataFrame, at_ms: int | None = None) -> DataFrame:
+    """What was committed at a time (None: in the end), a row for each offset.
+
+    `kind` is committed or, where the newest value does not decode, unreadable. Of each offset that
+    record counts which has the largest log offset among those from `at_ms` or before; what a
+    transaction wrote is from when it was committed, and a deletion is from when it was written.
+    """
+    is_deletion = F.col("kind") == "deleted"
+    counts = rows.where(
+        F.col("transaction").isNull() | (F.col("transaction") == "committed") | is_deletion
+    )
+    if at_ms is not None:
+        time = F.when(is_deletion, F.col("timestamp")).otherwise(
+            F.coalesce("transaction_time", "timestamp")
+        )
+        until = F.timestamp_micros(F.lit(at_ms * _MICROSECONDS).cast("long"))
+        counts = counts.where(time.isNull() | (time <= until))
+    # A deletion that was not seen has the log offset of another record.
+    place = F.struct(F.col("log_offset"), (F.col("kind") == VANISHED).cast("int").alias("vanished"))
+    newest = counts.groupBy(*_KEY).agg(F.max_by(F.struct(*_KEPT), place).alias("newest"))
+    found = newest.select(*_KEY, *(F.col(f"newest.{name}").alias(name) for name in _KEPT))
+    return found.where(F.col("kind").isin("committed", "unreadable"))
+
+
+def gaps_at(
+    manifests: Sequence[Manifest], at_ms: int, log_partitions: Collection[int] | None
+) -> list[Gap]:
+    """Those in which a time lies: what was committed then is not known."""
+    return [
+        gap
+        for manifest in manifests
+        for gap in manifest.gaps
+        if (gap.from_ms is None or gap.from_ms <= at_ms)
+        and at_ms < gap.to_ms
+        and (log_partitions is None or gap.log_partition in log_partitions)
+    ]
