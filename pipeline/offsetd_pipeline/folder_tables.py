@@ -19,7 +19,7 @@ from offsetd_pipeline.tables import Mode
 from offsetd_pipeline.transactions import WORDS, Outcome, Outcomes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     import numpy.typing as npt
     from offsetd_storage.files import Files
@@ -85,21 +85,45 @@ class FolderTable:
                 case Mode.RAW:
                     yield from self._records(opened, found)
 
-    def _records(self, opened: SegmentFiles, piece: Piece) -> Iterator[pa.RecordBatch]:
-        for segment in piece.segments:
-            columns = _constants(piece.log, segment)
-            for rows in self._rows(opened, segment):
-                yield from self._batches(rows, None, columns)
+    def stretch(
+        self, opened: SegmentFiles, piece: Piece, start: int, end: int
+    ) -> Generator[pa.RecordBatch, None, int]:
+        """What `history` or `raw` has of a piece from log offset `start` to `end`.
 
-    def _changes(self, opened: SegmentFiles, piece: Piece) -> Iterator[pa.RecordBatch]:
+        Returns how many records are there. Raises as `batches`.
+        """
+        stretch = _Stretch(start, end)
+        is_raw = self._mode is Mode.RAW
+        yield from (self._records if is_raw else self._changes)(opened, piece, stretch)
+        return stretch.record_count
+
+    def _records(
+        self, opened: SegmentFiles, piece: Piece, stretch: _Stretch | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        for segment, rows in self._rows_of(opened, piece, stretch):
+            inside = stretch and stretch.holds(rows)
+            yield from self._batches(rows, inside, _constants(piece.log, segment))
+
+    def _changes(
+        self, opened: SegmentFiles, piece: Piece, stretch: _Stretch | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        stretch = stretch or _Stretch(piece.log.log_start_offset, None)
         outcomes = Outcomes(opened, piece)
+        for _, rows in self._rows_of(opened, piece, stretch):
+            wanted = stretch.holds(rows) & _has_kind(rows, Mode.HISTORY)
+            columns = _constants(piece.log)
+            columns["transaction"] = _outcome_words(outcomes.of(rows))
+            yield from self._batches(rows, wanted, columns)
+
+    def _rows_of(
+        self, opened: SegmentFiles, piece: Piece, stretch: _Stretch | None
+    ) -> Iterator[tuple[Segment, Rows]]:
+        """The rows of the segments, up to where nothing more can be in the stretch."""
         for segment in piece.segments:
             for rows in self._rows(opened, segment):
-                wanted = _has_kind(rows, Mode.HISTORY)
-                wanted &= rows.fields[:, fields.LOG_OFFSET] >= piece.log.log_start_offset
-                columns = _constants(piece.log)
-                columns["transaction"] = _outcome_words(outcomes.of(rows))
-                yield from self._batches(rows, wanted, columns)
+                yield segment, rows
+                if stretch is not None and stretch.ends_within(rows):
+                    return
 
     def _listed(self, rows: Iterable[dict[str, Any]], log: LogPlan) -> Iterator[pa.RecordBatch]:
         names = self._schema.names
@@ -145,6 +169,28 @@ class FolderTable:
             view = ChosenRows(rows, chosen[first : first + _ROWS_MAX])
             arrays = [_column(name, columns)(view) for name in self._schema.names]
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+class _Stretch:
+    """Log offsets from `start` to `end`, if there is one, and how many records were seen there."""
+
+    def __init__(self, start: int, end: int | None) -> None:
+        self.record_count = 0
+        self._start = start
+        self._end = end
+
+    def holds(self, rows: Rows) -> Mask:
+        """Whether each of the rows is there; to be asked once of each."""
+        offsets = rows.fields[:, fields.LOG_OFFSET]
+        mask: Mask = offsets >= self._start
+        if self._end is not None:
+            mask &= offsets < self._end
+        self.record_count += int(np.count_nonzero(mask))
+        return mask
+
+    def ends_within(self, rows: Rows) -> bool:
+        """Whether all that follows these rows is behind it."""
+        return self._end is not None and int(rows.fields[-1, fields.LOG_OFFSET]) >= self._end - 1
 
 
 def _chosen(rows: Rows, wanted: Mask | None, columns: Columns, selection: Selection) -> Numbers:

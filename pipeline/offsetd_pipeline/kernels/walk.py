@@ -16,6 +16,7 @@ from offsetd_storage.kernels.encode import (
 from offsetd_storage.kernels.registry import kernel
 from offsetd_storage.kernels.scan import END, I32_MAX, batch_flaw, batch_size
 
+from offsetd_pipeline.kernels import records
 from offsetd_pipeline.kernels.records import (
     CONTROL_BIT,
     FILE_POSITION,
@@ -40,15 +41,16 @@ STRADDLES: Final = 21  # The batch begins below FLOOR and lacks records: say how
 
 # Slots of `state` are those of `records`, where RECORDS runs through all calls, and counts from
 # FLOOR on; and: what is set before the first call ...
-FLOOR: Final = 9  # Records below are passed over.
-MARK_RECORDS: Final = 10  # how many records there are between marks, at least
-MARK_DUE: Final = 11  # from how many records on there is a mark again
+_SLOT: Final = records.STATE_SLOTS
+FLOOR: Final = _SLOT  # Records below are passed over.
+MARK_RECORDS: Final = _SLOT + 1  # how many records there are between marks, at least
+MARK_DUE: Final = _SLOT + 2  # from how many records on there is a mark again
 # ... what is set before each call ...
-STRADDLING: Final = 12  # how many records from the floor on the batch has that straddles; -1: ask
+STRADDLING: Final = _SLOT + 3  # records of the straddling batch from the floor on; -1: ask
 # ... and what each call says.
-MARKS: Final = 13  # rows in use
-TRANSACTIONS: Final = 14  # rows in use
-STATE_SLOTS: Final = 15
+MARKS: Final = _SLOT + 4  # rows in use
+TRANSACTIONS: Final = _SLOT + 5  # rows in use
+STATE_SLOTS: Final = _SLOT + 6
 
 # Columns of a mark: the offset a batch begins with, the records before it, its place in the file.
 MARK_COLUMNS: Final = 3

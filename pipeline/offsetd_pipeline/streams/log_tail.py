@@ -1,0 +1,350 @@
+"""What a stream knows of a log from an offset on: how many records there are, where batches are,
+and what is still open. Each look reads what is new."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import attrs
+import numpy as np
+from offsetd_storage.kernels import scan
+from offsetd_storage.kernels.encode import BATCH_HEADER_BYTES
+from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
+from offsetd_storage.offsets_topic.schemas.transaction_marker import decode_transaction_marker
+from offsetd_storage.record_batch import decode_batch
+
+from offsetd_pipeline.kernels import records, walk
+from offsetd_pipeline.kernels.fields import LOG_OFFSET
+from offsetd_pipeline.segments import (
+    CHUNK_BYTES,
+    SegmentFiles,
+    SegmentPass,
+    read_segment,
+)
+from offsetd_pipeline.streams.log_range import LogRange, base_offset_at
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+    import numpy.typing as npt
+    from offsetd_storage.files import File, Files
+
+    from offsetd_pipeline.segments import Damage, Segment
+
+    Bytes = npt.NDArray[np.uint8]
+    Numbers = npt.NDArray[np.int64]
+
+_MARK_RECORDS: Final = 1024
+_LOOK_BYTES: Final = 64 << 10
+_MARKS: Final = 1024
+_TRANSACTIONS: Final = 4096
+
+
+class PlacesMoved(Exception):
+    """Segments were cleaned since: what is known of where batches are holds no longer."""
+
+
+class _Mark(NamedTuple):
+    """A batch: the offset it begins with, the records before it, its segment, and where it is."""
+
+    offset: int
+    records: int
+    base_offset: int
+    position: int
+
+
+class LogTail:
+    """One log from `floor` on, as far as it was read: up to `offset_next`.
+
+    What cleaning takes away later is still counted.
+    """
+
+    def __init__(self, floor: int, *, damaged: Callable[[Damage], object]) -> None:
+        self.floor = floor
+        self.offset_next = floor
+        self.records = 0
+        self.last_segment: Segment | None = None
+        self._damaged = damaged
+        self._position = 0  # In the last segment.
+        self._segments: dict[int, Segment] = {}
+        self._marks: list[_Mark] = []
+        self._open: dict[int, int] = {}  # By producer, where its transaction began.
+        self._has_transactions = False
+
+    @property
+    def stable_end(self) -> int:
+        """Of all that is below, it is known what became of its transaction."""
+        return min(self._open.values(), default=self.offset_next)
+
+    def advance(self, opened: SegmentFiles, segments: Sequence[Segment]) -> None:
+        """Reads what is new in the segments of the log, in their order.
+
+        Raises OSError, and what is raised about damage; what was read until then is known.
+        """
+        place = bisect_right(segments, self.offset_next, key=lambda each: each.base_offset) - 1
+        for segment in segments[max(place, 0) :]:
+            with opened.opened(segment) as file:
+                start = self._known_position(file, segment)
+                self._read(file, segment, start)
+
+    def _known_position(self, file: File, segment: Segment) -> int:
+        """Where to go on in a segment; 0 where it is another one, or was cleaned."""
+        last = self.last_segment
+        if last is None or segment.base_offset != last.base_offset:
+            return 0
+        if self._position == segment.size_bytes:
+            return self._position
+        if self._position > segment.size_bytes:
+            return 0
+        begins = base_offset_at(file, self._position)
+        return self._position if begins == self.offset_next else 0
+
+    def _read(self, file: File, segment: Segment, start: int) -> None:
+        self.last_segment = self._segments[segment.base_offset] = segment
+        self._position = start
+        reading = _Walk(
+            file,
+            attrs.evolve(segment, start_bytes=start, start_offset=self.offset_next if start else 0),
+            self._damaged,
+            floor=self.offset_next,
+            counted=self.records,
+        )
+        for found in reading.found():
+            for offset, before, position in found.marks.tolist():
+                self._marks.append(_Mark(offset, before, segment.base_offset, position))
+            for row in found.transactions.tolist():
+                self._note_transaction(found.buffer, row)
+            self.records, self._position = found.records, found.position
+            self.offset_next = max(self.offset_next, found.offset_next)
+        self._position = segment.size_bytes
+
+    def _note_transaction(self, buffer: Bytes, row: list[int]) -> None:
+        base_offset, producer, is_control, start = row
+        self._has_transactions = True
+        if not is_control:
+            self._open.setdefault(producer, max(base_offset, self.floor))
+            return
+        size = scan.batch_size(buffer, start)
+        for record in decode_batch(buffer[start : start + size].tobytes()).records:
+            try:
+                marker = decode_transaction_marker(record.key or b"", record.value)
+            except UndecodableRecord:
+                continue  # As at a load: the transaction stays open.
+            if marker is not None:
+                self._open.pop(producer, None)
+
+    # What is there ---------------------------------------------------------------------------
+
+    def records_before(self, files: Files, offset: int) -> int:
+        """How many records there are from the first that is known up to `offset`.
+
+        Raises PlacesMoved.
+        """
+        if offset >= self.offset_next:
+            return self.records
+        place = self._place(offset)
+        if place < 0:
+            return 0
+        mark = self._marks[place]
+        if mark.offset == offset:
+            return mark.records
+        count = mark.records
+        for offsets in self._offsets_from(files, mark):
+            count += int(np.count_nonzero((offsets >= self.floor) & (offsets < offset)))
+            if offsets[-1] >= offset:
+                break
+        return count
+
+    def gaps(self, files: Files, start: int, end: int) -> int:
+        """How many offsets from `start` to `end` have no record. Raises PlacesMoved."""
+        return end - start - self.count(files, start, end)
+
+    def count(self, files: Files, start: int, end: int) -> int:
+        """How many records there are from `start` to `end`. Raises PlacesMoved."""
+        if start >= end:
+            return 0
+        return self.records_before(files, end) - self.records_before(files, start)
+
+    def offset_behind(self, files: Files, start: int, count: int) -> int:
+        """The offset behind `count` records that are there from `start` on. Raises PlacesMoved."""
+        wanted = self.records_before(files, start) + count
+        place = bisect_right(self._marks, wanted, key=lambda mark: mark.records) - 1
+        mark = self._marks[place]
+        before = mark.records
+        if before == wanted:
+            return mark.offset
+        for offsets in self._offsets_from(files, mark):
+            counted = offsets[offsets >= self.floor]
+            if before + len(counted) >= wanted:
+                return int(counted[wanted - before - 1]) + 1
+            before += len(counted)
+        raise PlacesMoved
+
+    def forget(self, offset: int) -> None:
+        """What is below is not asked for any more."""
+        offset = min(offset, self.offset_next)
+        if offset <= self.floor:
+            return
+        del self._marks[: max(self._place(offset), 0)]
+        kept = self._marks[0].base_offset if self._marks else self.offset_next
+        self._segments = {
+            base: each
+            for base, each in self._segments.items()
+            if base >= kept or each is self.last_segment
+        }
+        self.floor = offset
+
+    def ranges(
+        self,
+        files: Files,
+        start: int,
+        end: int,
+        *,
+        folder: str,
+        log_partition: int,
+        range_bytes: int,
+    ) -> Iterator[LogRange]:
+        """What is from `start` to `end`, by segments, about `range_bytes` in each.
+
+        Raises PlacesMoved.
+        """
+        first, last = max(self._place(start), 0), self._place(end - 1)
+        begun: dict[int, _Mark] = {}
+        for mark in self._marks[first : last + 1]:
+            begun.setdefault(mark.base_offset, mark)
+        known = sorted(self._segments)
+        groups = list(self._grouped(begun.values(), range_bytes))
+        cuts = [start, *(group[0].offset for group in groups[1:]), end]
+        for group, begin, until in zip(groups, cuts, cuts[1:], strict=True):
+            segments = [self._segments[mark.base_offset] for mark in group]
+            segments[0] = attrs.evolve(
+                segments[0], start_bytes=group[0].position, start_offset=group[0].offset
+            )
+            behind = known[bisect_right(known, group[-1].base_offset) :]
+            yield LogRange(
+                folder=folder,
+                log_partition=log_partition,
+                start=begin,
+                end=until,
+                record_count=self.count(files, begin, until),
+                segments=tuple(segments),
+                behind=tuple(self._segments[base] for base in behind)
+                if self._has_transactions
+                else (),
+                last_base_offset=known[-1],
+                offset_next=self.offset_next,
+            )
+
+    def _grouped(self, marks: Iterable[_Mark], range_bytes: int) -> Iterator[list[_Mark]]:
+        """The marks of segments, as many at a time as have about `range_bytes`."""
+        group: list[_Mark] = []
+        size = 0
+        for mark in marks:
+            segment_bytes = self._segments[mark.base_offset].size_bytes - mark.position
+            if group and size + segment_bytes > range_bytes:
+                yield group
+                group, size = [], 0
+            group.append(mark)
+            size += segment_bytes
+        if group:
+            yield group
+
+    def _place(self, offset: int) -> int:
+        """Of the last mark at or below an offset; -1: none."""
+        return bisect_right(self._marks, offset, key=lambda mark: mark.offset) - 1
+
+    def _offsets_from(self, files: Files, mark: _Mark) -> Iterator[Numbers]:
+        segment = self._segments[mark.base_offset]
+        with SegmentFiles(files) as opened:
+            try:
+                opened.hold([segment])
+            except FileNotFoundError:
+                raise PlacesMoved from None
+            with opened.opened(segment) as file:
+                if base_offset_at(file, mark.position) != mark.offset:
+                    raise PlacesMoved
+            from_mark = attrs.evolve(segment, start_bytes=mark.position, start_offset=mark.offset)
+            for rows in read_segment(
+                opened, from_mark, damaged=self._damaged, chunk_bytes=_LOOK_BYTES
+            ):
+                yield rows.fields[:, LOG_OFFSET]
+
+
+class _Walked(NamedTuple):
+    """What one call of the kernel found, and how far it came; the arrays are used again."""
+
+    buffer: Bytes
+    marks: Numbers
+    transactions: Numbers
+    records: int
+    offset_next: int
+    position: int
+
+
+class _Walk(SegmentPass[_Walked]):
+    """Counts the records of a segment's batches from an offset on."""
+
+    def __init__(
+        self,
+        file: File,
+        segment: Segment,
+        damaged: Callable[[Damage], object],
+        *,
+        floor: int,
+        counted: int,
+    ) -> None:
+        size = segment.size_bytes - segment.start_bytes
+        super().__init__(
+            file,
+            segment,
+            damaged,
+            chunk_bytes=min(CHUNK_BYTES, max(size, BATCH_HEADER_BYTES)),
+            state_slots=walk.STATE_SLOTS,
+        )
+        self._state[walk.FLOOR] = floor
+        self._state[walk.MARK_RECORDS] = _MARK_RECORDS
+        self._state[records.RECORDS] = self._state[walk.MARK_DUE] = counted
+        self._marks = np.empty((_MARKS, walk.MARK_COLUMNS), np.int64)
+        self._transactions = np.empty((_TRANSACTIONS, walk.TRANSACTION_COLUMNS), np.int64)
+
+    def _chunk(self, position: int, end: int) -> Generator[_Walked, None, int]:
+        state = self._state
+        start = 0
+        while True:
+            state[records.FILE_POSITION] = position
+            state[walk.STRADDLING] = -1
+            start = walk.walk_batches(
+                self._buffer, start, end, state, self._marks, self._transactions
+            )
+            yield self._walked(position + start)
+            reason = int(state[records.REASON])
+            if reason == walk.STRADDLES:
+                # Of this one batch, alone: how many records are above the floor.
+                size = scan.batch_size(self._buffer, start)
+                state[walk.STRADDLING] = self._count_above_floor(start, size)
+                start = walk.walk_batches(
+                    self._buffer, start, start + size, state, self._marks, self._transactions
+                )
+                yield self._walked(position + start)
+                reason = int(state[records.REASON])
+            if reason == scan.END and start == end:
+                return end
+            if reason not in (scan.END, walk.FULL):
+                return self._behind_flaw(position, start, end, reason)
+
+    def _walked(self, position: int) -> _Walked:
+        state = self._state
+        return _Walked(
+            self._buffer,
+            self._marks[: state[walk.MARKS]],
+            self._transactions[: state[walk.TRANSACTIONS]],
+            int(state[records.RECORDS]),
+            int(state[records.OFFSET_NEXT]),
+            position,
+        )
+
+    def _count_above_floor(self, start: int, size: int) -> int:
+        batch = decode_batch(self._buffer[start : start + size].tobytes())
+        floor = int(self._state[walk.FLOOR])
+        return sum(record.offset >= floor for record in batch.records)
