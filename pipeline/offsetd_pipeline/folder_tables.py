@@ -101,7 +101,7 @@ class FolderTable:
         self, opened: SegmentFiles, piece: Piece, stretch: _Stretch | None = None
     ) -> Iterator[pa.RecordBatch]:
         for segment, rows in self._rows_of(opened, piece, stretch):
-            inside = stretch and stretch.holds(rows)
+            inside = None if stretch is None else stretch.holds(rows)
             yield from self._batches(rows, inside, _constants(piece.log, segment))
 
     def _changes(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import attrs
 
+from offsetd_pipeline.server_options import SERVER_OPTIONS, ServerOptions
 from offsetd_pipeline.tables import Mode
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _NAMES: Final = frozenset(
     (
         "path",
         _SPARKS_OWN,
-        "server",
+        *SERVER_OPTIONS,
         "mode",
         "on_damage",
         "columns",
@@ -49,7 +50,7 @@ class ReadOptions:
     """
 
     paths: tuple[str, ...] = ()
-    server: str | None = None
+    server: ServerOptions | None = None
     mode: Mode = Mode.CURRENT
     on_damage: OnDamage = OnDamage.FAIL
     columns: tuple[str, ...] = ()
@@ -70,18 +71,18 @@ class ReadOptions:
             raise ValueError(
                 f"no option {min(unknown)!r}: there are {', '.join(sorted(_NAMES - {_SPARKS_OWN}))}"
             )
-        paths, server = _paths(given), given.get("server")
+        paths, server = paths_of(given), given.get("server")
         if bool(paths) == bool(server):
             raise ValueError("say one of path (a data folder) and server (host:port)")
         found = cls(
             paths=paths,
-            server=server or None,
+            server=ServerOptions.of(given) if server else None,
             mode=word(Mode, "mode", given.get("mode", Mode.CURRENT)),
             on_damage=word(OnDamage, "on_damage", given.get("on_damage", OnDamage.FAIL)),
-            columns=tuple(filter(None, map(str.strip, given.get("columns", "").split(",")))),
-            range_bytes=_count("range_bytes", given.get("range_bytes", str(RANGE_BYTES))),
+            columns=list_of(given.get("columns", "")),
+            range_bytes=count_of("range_bytes", given.get("range_bytes", str(RANGE_BYTES))),
             offsets_partitions=(
-                _count("offsets_partitions", given["offsets_partitions"])
+                count_of("offsets_partitions", given["offsets_partitions"])
                 if "offsets_partitions" in given
                 else None
             ),
@@ -91,7 +92,25 @@ class ReadOptions:
         return found
 
 
-def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
+class NamedTable(NamedTuple):
+    """Which table options name, and which of its columns, whoever reads it."""
+
+    mode: Mode
+    columns: tuple[str, ...]
+    has_folder_column: bool
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> NamedTable:
+        """From the options of a reader, batch or stream. Raises ValueError."""
+        given = {name.lower(): value for name, value in options.items()}
+        return cls(
+            word(Mode, "mode", given.get("mode", Mode.CURRENT)),
+            list_of(given.get("columns", "")),
+            len(paths_of(given)) > 1,
+        )
+
+
+def paths_of(given: Mapping[str, str]) -> tuple[str, ...]:
     """Of `load(path)`, or of `load([path, ...])`, which Spark tells as a list in JSON."""
     several = json.loads(given.get(_SPARKS_OWN) or "[]")
     return tuple(filter(None, [given.get("path"), *several]))
@@ -105,7 +124,18 @@ def word(words: type[_Word], name: str, text: str) -> _Word:
         raise ValueError(f"{name} is one of {', '.join(words)}, not {text!r}") from None
 
 
-def _count(name: str, text: str) -> int:
+def list_of(text: str) -> tuple[str, ...]:
+    """An option that is a list: by comma, or in JSON. Raises ValueError."""
+    if not text.startswith("["):
+        return tuple(filter(None, map(str.strip, text.split(","))))
+    found = json.loads(text)
+    if not all(isinstance(each, str) for each in found):
+        raise ValueError(f"a list of text in JSON, not {text!r}")
+    return tuple(found)
+
+
+def count_of(name: str, text: str) -> int:
+    """An option that is a whole number above 0. Raises ValueError."""
     try:
         count = int(text)
     except ValueError:

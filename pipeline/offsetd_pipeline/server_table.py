@@ -7,22 +7,23 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from offsetd_clients import OffsetClient, OffsetFormat
+from offsetd_clients import GroupNotFound, OffsetClient, OffsetFormat
 from pyspark.sql.datasource import InputPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from offsetd_pipeline.selection import Selection
+    from offsetd_pipeline.server_options import ServerOptions
 
 _ROWS: Final = 10_000  # In a batch.
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ServerWork(InputPartition):  # type: ignore[misc, unused-ignore]
-    """One server, `host:port`, which one task asks."""
+    """One server, which one task asks."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: ServerOptions) -> None:
         super().__init__(None)
         self.server = server
 
@@ -37,10 +38,11 @@ def server_batches(
     groups, topics = selection.values("group"), selection.values("topic")
     if groups is not None and not groups:
         return
-    with OffsetClient(work.server) as client:
-        pieces = client.export_offsets(
-            OffsetFormat.JSONL, sorted(groups or ()), topics=sorted(topics or ())
-        )
+    with work.server.client() as client:
+        named = [each for each in sorted(groups or ()) if _is_there(client, each)]
+        if groups is not None and not named:
+            return
+        pieces = client.export_offsets(OffsetFormat.JSONL, named, topics=sorted(topics or ()))
         rows: list[dict[str, Any]] = []
         for line in _lines(pieces):
             rows.append(_row(json.loads(line)))
@@ -49,6 +51,15 @@ def server_batches(
                 rows = []
         if rows:
             yield _batch(rows, schema)
+
+
+def _is_there(client: OffsetClient, group_id: str) -> bool:
+    """An export refuses a name that is no group's; of a table it is no row."""
+    try:
+        client.get_group(group_id)
+    except GroupNotFound:
+        return False
+    return True
 
 
 def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ from offsetd_pipeline.folder_plan import (
 )
 from offsetd_pipeline.folder_tables import WHOLE_LOG_MODES, FolderTable
 from offsetd_pipeline.folders import plan_folders
-from offsetd_pipeline.read_options import ReadOptions
+from offsetd_pipeline.read_options import NamedTable, ReadOptions
 from offsetd_pipeline.selection import Selection
 from offsetd_pipeline.server_table import ServerWork, server_batches
 from offsetd_pipeline.tables import arrow_schema, check_schema, schema_of
@@ -58,8 +58,8 @@ class OffsetdSource(DataSource):
 
     def schema(self) -> StructType:
         """Of the table that the options name."""
-        options = ReadOptions.of(self._given)
-        return schema_of(options.mode, options.columns, has_folder_column=options.has_folder_column)
+        named = NamedTable.of(self._given)
+        return schema_of(named.mode, named.columns, has_folder_column=named.has_folder_column)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads the columns of `schema`, which may be some of the table's."""

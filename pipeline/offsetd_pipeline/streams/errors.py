@@ -1,0 +1,40 @@
+"""What ends a stream."""
+
+from __future__ import annotations
+
+from offsetd_storage.errors import StorageError
+
+
+class DataLost(StorageError):
+    """Records of a log partition that the stream has not read yet were cleaned away or deleted.
+
+    `position`: from where on they were to be read. `goes_on_at`: from where on the stream would
+    read what is there, with `fail_on_data_loss=false`. None, both, where a server does not say it.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        log_partition: int | None,
+        position: int | None,
+        goes_on_at: int | None,
+    ) -> None:
+        super().__init__(f"{reason}; `fail_on_data_loss=false` goes on with what is there")
+        self.reason = reason
+        self.log_partition = log_partition
+        self.position = position
+        self.goes_on_at = goes_on_at
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return _data_lost, (self.reason, self.log_partition, self.position, self.goes_on_at)
+
+
+def _data_lost(
+    reason: str, log_partition: int | None, position: int | None, goes_on_at: int | None
+) -> DataLost:
+    return DataLost(reason, log_partition=log_partition, position=position, goes_on_at=goes_on_at)
+
+
+class PositionAboveEnd(StorageError):
+    """A log ends below where the stream is: the folder is an older copy, or another one."""

@@ -1,0 +1,49 @@
+"""Where a stream over a folder is, as Spark keeps it in its checkpoint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_GAPS: Final = "gaps"
+
+
+@attrs.frozen(kw_only=True)
+class Positions:
+    """The next log offset of each log partition, and how many of those behind it have no record.
+
+    These are known when a partition is begun, where something was cleaned before: with them it is
+    known of every stretch how many records it has, so that none goes unnoticed.
+    """
+
+    offsets: Mapping[int, int]
+    gaps: Mapping[int, int] = attrs.field(factory=dict)
+
+    @classmethod
+    def of(cls, text: Mapping[str, Any]) -> Positions:
+        """From Spark's JSON. Raises ValueError."""
+        return cls(
+            offsets=_numbers({name: each for name, each in text.items() if name.isdecimal()}),
+            gaps=_numbers(text.get(_GAPS, {})),
+        )
+
+    def text(self) -> dict[str, Any]:
+        """For Spark's JSON: the same positions are the same text."""
+        found: dict[str, Any] = {str(each): self.offsets[each] for each in sorted(self.offsets)}
+        gaps = {str(each): self.gaps[each] for each in sorted(self.gaps) if self.gaps[each]}
+        return found | ({_GAPS: gaps} if gaps else {})
+
+    def gaps_of(self, log_partition: int) -> int:
+        """How many offsets behind the position have no record."""
+        return self.gaps.get(log_partition, 0)
+
+
+def _numbers(text: Mapping[str, Any]) -> dict[int, int]:
+    for name, each in text.items():
+        if not name.isdecimal() or type(each) is not int or each < 0:
+            raise ValueError(f"{name}: {each!r} is no log offset of a log partition")
+    return {int(name): each for name, each in text.items()}
