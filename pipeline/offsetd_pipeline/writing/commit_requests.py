@@ -11,9 +11,10 @@ from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest
 from offsetd_pipeline.writing.columns import WriteMode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from offsetd.v1.offset_service_pb2 import OffsetCommit
+    from offsetd_clients import CommittedOffset
 
     from offsetd_pipeline.writing.written_groups import GroupRows
 
@@ -58,6 +59,20 @@ class RequestMaker:
             for row in group.rows()
         )
         return content, self._id_of(content)
+
+    def conflicts(self, row: Mapping[str, Any], stored: CommittedOffset | None) -> bool:
+        """Whether what is stored, None: nothing, stands in the way of a row."""
+        match self._mode:
+            case WriteMode.OVERWRITE:
+                return False
+            case WriteMode.CREATE:
+                return stored is not None
+            case WriteMode.MONOTONIC:
+                return stored is not None and stored.offset > row["offset"]
+        offset, revision = row.get("expected_offset"), row.get("expected_revision")
+        if stored is None or (offset is None and revision is None):
+            return (stored is None) != (offset is None and revision is None)
+        return bool(stored.offset != offset if revision is None else stored.revision != revision)
 
     def _set_conditions(self, offsets: Iterable[OffsetCommit], group: GroupRows) -> None:
         if self._mode is WriteMode.MONOTONIC:

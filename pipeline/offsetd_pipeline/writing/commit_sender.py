@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd_clients import (
     CommitConflict,
+    Conflict,
     GroupNotFound,
     GroupRefused,
     InvalidImport,
@@ -24,10 +25,10 @@ from offsetd_pipeline.writing.outcome import UnfinishedWrite
 from offsetd_pipeline.writing.rejects import GROUP_REJECTED, Rejection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from concurrent.futures import Future
 
-    from offsetd_clients import OffsetClient, Revision
+    from offsetd_clients import CommittedOffset, OffsetClient, Revision
 
     from offsetd_pipeline.writing.commit_requests import RequestMaker
     from offsetd_pipeline.writing.rejects import Rejects
@@ -122,28 +123,45 @@ class CommitSender:
 
         So an attempt leaves it of which the server does not know the request id any more.
         """
-        columns = map(group.column, ("topic", "partition", "offset", "leader_epoch", "metadata"))
-        wanted = {
-            TopicPartition(topic, partition): (offset, epoch, metadata or "")
-            for topic, partition, offset, epoch, metadata in zip(*columns, strict=True)
-        }
+        columns = map(group.column, ("offset", "leader_epoch", "metadata"))
+        values = [(*rest, metadata or "") for *rest, metadata in zip(*columns, strict=True)]
+        wanted = dict(zip(group.partitions(), values, strict=True))
         if any(each.offset != wanted[each.topic_partition][0] for each in error.conflicts):
             return False
-        try:
-            stored = self._client.fetch(group.group_id, wanted)
-        except OffsetdError as failure:
-            self._failure = self._failure or failure
-            return False
+        stored = self._fetch(group)
         return wanted == {
             where: (each.offset, each.leader_epoch, each.metadata) for where, each in stored.items()
         }
 
+    def _fetch(self, group: GroupRows) -> dict[TopicPartition, CommittedOffset]:
+        try:
+            return self._client.fetch(group.group_id, group.partitions())
+        except OffsetdError as error:
+            self._failure = self._failure or error
+            return {}
+
+    def _conflicts(self, group: GroupRows, error: CommitConflict) -> Iterator[Conflict]:
+        """Those that the answer lists, and those that there was no room for, as of now."""
+        listed = {each.topic_partition: each for each in error.conflicts}
+        yield from listed.values()
+        if len(listed) >= int(error.details.get("conflict_count", "0")):
+            return
+        stored = self._fetch(group)
+        for where, row in zip(group.partitions(), group.rows(), strict=True):
+            found = stored.get(where)
+            if where not in listed and self._maker.conflicts(row, found):
+                yield Conflict(
+                    topic_partition=where,
+                    offset=None if found is None else found.offset,
+                    revision=None if found is None else found.revision,
+                )
+
     def _reject(self, group: GroupRows, error: OffsetdError) -> None:
         own: dict[int, Rejection] = {}
         if isinstance(error, CommitConflict):
-            for each in error.conflicts:
-                where = each.topic_partition
-                own[group.place_of(where.topic, where.partition)] = Rejection(
+            places = {where: place for place, where in enumerate(group.partitions())}
+            for each in self._conflicts(group, error):
+                own[places[each.topic_partition]] = Rejection(
                     error.reason, str(each), each.offset, each.revision
                 )
         elif isinstance(error, InvalidRequest):

@@ -50,7 +50,7 @@ class OffsetsRejected(Exception):
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in written.reasons.items())
         outcome = (
             f"{written.rejected_offset_count:,} offsets were rejected ({reasons}), those of"
-            f" {written.rejected_group_count:,} groups; {written.offset_count:,} of"
+            f" {written.rejected_group_count:,} groups; {written.offset_count:,} offsets of"
             f" {written.group_count:,} groups were written"
         )
         lines = [outcome, *map(str, written.first_rejected)]

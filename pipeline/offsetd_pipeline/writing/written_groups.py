@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from offsetd_clients import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -59,13 +60,9 @@ class GroupRows:
         for place in range(self._begin, self._end):
             yield {name: values[place] for name, values in self._columns.items()}
 
-    def place_of(self, topic: str, partition: int) -> int:
-        """Where a partition's row is. Raises ValueError if there is none."""
-        places = zip(self.column("topic"), self.column("partition"), strict=True)
-        for place, found in enumerate(places):
-            if found == (topic, partition):
-                return place
-        raise ValueError(f"{topic}:{partition} is none of the rows")
+    def partitions(self) -> list[TopicPartition]:
+        """Of each row."""
+        return [*map(TopicPartition, self.column("topic"), self.column("partition"))]
 
 
 class GroupedRows:
