@@ -269,10 +269,13 @@ def test_kafka_opens_what_our_cleaner_left(
     verdicts: dict[str, dict[str, Any]],
     name: str,
 ) -> None:
-    verdict = verdicts[name]
+    rounds = [report for _, report in rounds_of(cleaned[name])]
+    if not rounds:  # A transaction is open from the start: nobody touches it, or makes its indexes.
+        assert segments_in(ours[name]) == segments_in(cleaned[name].states[-1])
+        return
+    verdict, last = verdicts[name], rounds[-1]
     assert verdict.get("error") is None
     assert verdict["complaints"] == []
-    *_, last = [each for each in cleaned[name].rounds if each.cleanable_bytes]
     log = b"".join(segments_in(ours[name]).values())
     assert aborted_batches(verdict["aborted"], log) == aborted_batches(last.aborted, log)
     assert verdict["log_end_offset"] == end_of(every_case[name])
