@@ -18,18 +18,15 @@ SCHEMA: Final = (
     "`group` string, topic string, `partition` int, offset bigint, timestamp bigint,"
     " log_offset bigint"
 )
-_BATCH: Final = struct.Struct(">qiibIhiqqqhii")
+_BATCH: Final = ">qiibIhiqqqhii"
+_BATCH_BYTES: Final = struct.calcsize(_BATCH)
 _OFFSET_KEY_VERSIONS: Final = (0, 1)
 
 
 def table(spark: SparkSession, folder: str) -> DataFrame:
     """The commits of all segments of a data folder."""
-    files = (
-        spark.read.format("binaryFile")
-        .option("pathGlobFilter", "*.log")
-        .option("recursiveFileLookup", "true")
-        .load(folder)
-    )
+    # Named, as Spark takes folders that begin with an underscore for its own.
+    files = spark.read.format("binaryFile").load(f"{folder}/__consumer_offsets-*/*.log")
     return spark.createDataFrame(files.select("content").rdd.flatMap(_rows), SCHEMA)
 
 
@@ -37,9 +34,9 @@ def _rows(file: Any) -> Iterator[tuple[str, str, int, int, int, int]]:
     content = bytes(file.content)
     position = 0
     while position < len(content):
-        header = _BATCH.unpack_from(content, position)
+        header = struct.unpack_from(_BATCH, content, position)
         base_offset, length, first_timestamp, count = header[0], header[1], header[7], header[12]
-        at = position + _BATCH.size
+        at = position + _BATCH_BYTES
         position += 12 + length
         for _ in range(count):
             size, at = _varint(content, at)
