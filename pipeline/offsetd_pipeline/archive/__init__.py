@@ -7,6 +7,8 @@ from offsetd_pipeline.archive.manifests import (
     ArchiveFolder,
 )
 from offsetd_pipeline.archive.past import GroupSelection, read_archive
+from offsetd_pipeline.archive.restored_groups import Outcome, Restored, RestoredGroup
+from offsetd_pipeline.archive.restoring import RestoreOptions, TimeNotArchived, restore
 from offsetd_pipeline.archive.run import Archived, GapFound, archive
 
 __all__ = [
@@ -17,6 +19,12 @@ __all__ = [
     "Archived",
     "GapFound",
     "GroupSelection",
+    "Outcome",
+    "RestoreOptions",
+    "Restored",
+    "RestoredGroup",
+    "TimeNotArchived",
     "archive",
     "read_archive",
+    "restore",
 ]

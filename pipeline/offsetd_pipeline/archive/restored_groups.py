@@ -1,0 +1,139 @@
+"""What a group had at some time, and what a restore made of it."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import attrs
+from offsetd_clients import CommittedOffset, TopicPartition
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from offsetd_clients import OffsetdError
+
+    from offsetd_pipeline.archive.manifests import Gap
+
+
+@attrs.frozen(kw_only=True)
+class PastOffset:
+    """An offset as it was; `offset` None: its value does not decode."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    leader_epoch: int | None
+    metadata: str
+    commit_time_ms: int | None
+    expire_time_ms: int | None
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Whose it is."""
+        return TopicPartition(self.topic, self.partition)
+
+    def is_stored_as(self, stored: CommittedOffset | None) -> bool:
+        """Whether a restore has nothing to do; when it was committed does not matter."""
+        return stored is not None and (stored.offset, stored.leader_epoch, stored.metadata) == (
+            self.offset,
+            self.leader_epoch,
+            self.metadata,
+        )
+
+    def expires_ms(self, retention_ms: int | None) -> int | None:
+        """When it expires, as a simple group's; None: never."""
+        if self.expire_time_ms is not None:
+            return self.expire_time_ms
+        if retention_ms is None or self.commit_time_ms is None:
+            return None
+        return self.commit_time_ms + retention_ms
+
+
+@attrs.frozen(kw_only=True)
+class PastGroup:
+    """A group's offsets at some time."""
+
+    group_id: str
+    offsets: tuple[PastOffset, ...]
+
+    def problem(self) -> str:
+        """Why no server can have them all; empty: none."""
+        for each in self.offsets:
+            if each.offset is None:
+                return f"the offset of {each.topic_partition} cannot be read"
+            if each.offset < 0:
+                return f"the offset of {each.topic_partition} is {each.offset}"
+        return ""
+
+
+def import_line(group_id: str, offset: PastOffset) -> str:
+    """A line of the file that is imported."""
+    line: dict[str, object] = {
+        "group": group_id,
+        "topic": offset.topic,
+        "partition": offset.partition,
+        "offset": offset.offset,
+        "leader_epoch": offset.leader_epoch,
+        "metadata": offset.metadata,
+        "commit_timestamp_ms": offset.commit_time_ms,
+        "expire_timestamp_ms": offset.expire_time_ms,
+    }
+    known = {name: value for name, value in line.items() if value is not None}
+    return json.dumps(known, ensure_ascii=False) + "\n"
+
+
+class Outcome(StrEnum):
+    """What became of a group; in a dry run, what would."""
+
+    RESTORED = "restored"
+    UNCHANGED = "unchanged"  # It is as it was then.
+    KEPT = "kept"  # It had nothing then, and stays as it is.
+    DELETED = "deleted"  # It had nothing then, and has nothing now.
+    FAILED = "failed"  # Nothing of it was restored.
+
+
+@attrs.frozen(kw_only=True)
+class RestoredGroup:
+    """`offset_count`: what it had then; of these `written_count` were not as they are now.
+
+    `other_count`: what it has now and had not then, of which `deleted_count` were deleted.
+    `expiring_count`: of what was written, what the server's retention removes at once.
+    """
+
+    group_id: str
+    outcome: Outcome
+    offset_count: int = 0
+    written_count: int = 0
+    other_count: int = 0
+    deleted_count: int = 0
+    expiring_count: int = 0
+    problem: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class Restored:
+    """Each group, by id. `gaps`: what may be missing of that time. `archive_latest`: the latest
+    timestamp in the archive. `stopped_by`: why groups behind the last one were not tried.
+    """
+
+    at: datetime | None
+    archive_latest: datetime | None
+    groups: tuple[RestoredGroup, ...]
+    gaps: tuple[Gap, ...]
+    is_dry_run: bool
+    stopped_by: OffsetdError | None = None
+
+    def count(self, *outcomes: Outcome) -> int:
+        """How many groups came to one of these."""
+        return sum(each.outcome in outcomes for each in self.groups)
+
+    @property
+    def ends_before(self) -> bool:
+        """Whether the archive has nothing from that time, or later."""
+        return (
+            self.at is not None
+            and self.archive_latest is not None
+            and self.archive_latest < self.at
+        )
