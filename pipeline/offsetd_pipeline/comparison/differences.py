@@ -1,0 +1,108 @@
+"""The differences of two tables of offsets, row by row: by a join, nothing is brought together."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from pyspark.sql import functions as sf
+
+from offsetd_pipeline.offset_sources.opening import KEY
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+class DifferenceKind(StrEnum):
+    """How B stands to A."""
+
+    MISSING_IN_A = "missing-in-a"
+    MISSING_IN_B = "missing-in-b"
+    AHEAD = "ahead"  # B has a larger offset.
+    BEHIND = "behind"  # B has a smaller one.
+    METADATA = "metadata"  # The same offset, with other metadata or another leader epoch.
+    UNREADABLE = "unreadable"  # One of them has an offset that cannot be read.
+    DUPLICATE = "duplicate"  # One of them has it more than once: which one counts is not known.
+
+
+class Ignored(StrEnum):
+    """What need not be the same."""
+
+    METADATA = "metadata"
+    LEADER_EPOCH = "leader-epoch"
+
+
+@attrs.frozen(kw_only=True)
+class CompareOptions:
+    """`tolerance`: offsets so far apart count as the same, whatever is beside them."""
+
+    ignored: frozenset[Ignored] = frozenset()
+    tolerance: int = 0
+
+
+VALUES: Final = ("offset", "leader_epoch", "metadata", "commit_time")
+"""What each side has of a partition: in the columns `offset_a`, `offset_b`, ..."""
+
+
+def differing(
+    a: DataFrame, b: DataFrame, options: CompareOptions, *, may_repeat: bool = True
+) -> DataFrame:
+    """group, topic, partition, difference, offset_a, offset_b, offsets_between, then pairs of
+    leader epochs, metadata and commit times, and count_a, count_b: how often it is there.
+
+    One row for each group, topic and partition that differs. `offsets_between`: B's less A's; null
+    where one has none. Of what is there more than once the values are null. `may_repeat=False`:
+    each table has each partition once, and nobody looks.
+    """
+    sides = (_side(a, "a", may_repeat=may_repeat), _side(b, "b", may_repeat=may_repeat))
+    both = sides[0].join(sides[1], list(KEY), "full_outer")
+    between = sf.col("offset_b") - sf.col("offset_a")
+    is_several = sf.greatest("count_a", "count_b") > 1
+    kinds = (
+        (is_several, DifferenceKind.DUPLICATE),
+        (sf.col("count_a").isNull(), DifferenceKind.MISSING_IN_A),
+        (sf.col("count_b").isNull(), DifferenceKind.MISSING_IN_B),
+        (sf.col("offset_a").isNull() & sf.col("offset_b").isNull(), None),
+        (between.isNull(), DifferenceKind.UNREADABLE),
+        (between > options.tolerance, DifferenceKind.AHEAD),
+        (between < -options.tolerance, DifferenceKind.BEHIND),
+        (between != 0, None),
+        (_has_other(options.ignored), DifferenceKind.METADATA),
+    )
+    kind = sf.lit(None).cast("string")
+    for holds, named in reversed(kinds):
+        told = sf.lit(None if named is None else str(named)).cast("string")
+        kind = sf.when(holds, told).otherwise(kind)
+    pairs = [f"{name}_{side}" for name in VALUES[1:] for side in "ab"]
+    return (
+        both.withColumn("difference", kind)
+        .where("difference is not null")
+        .select(
+            *(*KEY, "difference", "offset_a", "offset_b"),
+            between.alias("offsets_between"),
+            *pairs,
+            *("count_a", "count_b"),
+        )
+    )
+
+
+def _side(table: DataFrame, side: str, *, may_repeat: bool) -> DataFrame:
+    if not may_repeat:
+        values = [sf.col(name).alias(f"{name}_{side}") for name in VALUES]
+        return table.select(*KEY, *values, sf.lit(1).alias(f"count_{side}"))
+    is_one = sf.count("*") == 1
+    return table.groupBy(*KEY).agg(
+        *(sf.when(is_one, sf.any_value(name)).alias(f"{name}_{side}") for name in VALUES),
+        sf.count("*").cast("int").alias(f"count_{side}"),
+    )
+
+
+def _has_other(ignored: frozenset[Ignored]) -> Column:
+    has_other = sf.lit(False)
+    if Ignored.METADATA not in ignored:
+        a, b = (sf.coalesce(sf.col(f"metadata_{side}"), sf.lit("")) for side in "ab")
+        has_other |= a != b
+    if Ignored.LEADER_EPOCH not in ignored:
+        has_other |= ~sf.col("leader_epoch_a").eqNullSafe(sf.col("leader_epoch_b"))
+    return has_other

@@ -1,0 +1,111 @@
+"""A comparison as a report: a page, and all differences as Parquet."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from offsetd_pipeline.comparison.differences import DifferenceKind
+from offsetd_pipeline.reports import Finding, Level, Plot, Report, Section, Table, write_report
+from offsetd_pipeline.reports.plots import bars
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from offsetd_pipeline.comparison.comparing import Comparison
+    from offsetd_pipeline.offset_sources import OffsetTable
+
+DIFFERENCES: Final = "differences"
+_MEANINGS: Final = {
+    DifferenceKind.MISSING_IN_A: "only B has it",
+    DifferenceKind.MISSING_IN_B: "only A has it",
+    DifferenceKind.AHEAD: "B has a larger offset",
+    DifferenceKind.BEHIND: "B has a smaller offset",
+    DifferenceKind.METADATA: "the same offset, with other metadata or another leader epoch",
+    DifferenceKind.UNREADABLE: "one of them has an offset that cannot be read",
+    DifferenceKind.DUPLICATE: "one of them has the partition more than once",
+}
+_GROUPS_DRAWN: Final = 15
+
+
+def write_comparison(comparison: Comparison, folder: Path) -> Path:
+    """The page, and beside it `differences.parquet` (a folder: Spark writes it) and others."""
+    comparison.differences.write.mode("overwrite").parquet(str(folder / f"{DIFFERENCES}.parquet"))
+    return write_report(report_of(comparison), folder)
+
+
+def report_of(comparison: Comparison) -> Report:
+    """What the page has."""
+    a, b = comparison.a, comparison.b
+    return Report(
+        title="Comparison of offsets",
+        time=datetime.now(UTC),
+        facts={
+            "A": str(a.source),
+            "B": str(b.source),
+            "offsets in A": a.offset_count,
+            "offsets in B": b.offset_count,
+            "same in both": comparison.same_count,
+            "different": comparison.difference_count,
+            "groups that differ": comparison.group_count,
+            "tolerance": comparison.options.tolerance,
+            "not compared": sorted(map(str, comparison.options.ignored)) or None,
+        },
+        findings=tuple(_findings(comparison)),
+        sections=() if comparison.is_same else _sections(comparison),
+    )
+
+
+def _findings(comparison: Comparison) -> list[Finding]:
+    found = [
+        Finding(Level.WARNING, f"{count:,} {kind}: {_MEANINGS[kind]}")
+        for kind, count in comparison.counts.items()
+    ] or [Finding(Level.GOOD, "Both have the same.")]
+    found += [Finding(Level.NOTE, f"{each}: not compared.") for each in comparison.not_compared]
+    for table in (comparison.a, comparison.b):
+        found += _bad_lines(table)
+    return found
+
+
+def _bad_lines(table: OffsetTable) -> list[Finding]:
+    if not table.bad_line_count:
+        return []
+    listed = "; ".join(table.bad_lines)
+    more = table.bad_line_count - len(table.bad_lines)
+    text = f"{table.bad_line_count:,} lines of {table.source} were passed over: {listed}"
+    return [Finding(Level.WARNING, text + (f"; and {more:,} more" if more else ""))]
+
+
+def _sections(comparison: Comparison) -> tuple[Section, ...]:
+    groups = comparison.by_group
+    first = groups.slice(0, _GROUPS_DRAWN).to_pylist()
+    return (
+        Section(
+            title="By group",
+            parts=(
+                Plot(
+                    title="Groups that differ in most partitions",
+                    svg=bars({each["group"]: each["partitions"] for each in first}),
+                ),
+                Table(
+                    name="groups",
+                    title="Groups",
+                    note="How many partitions of each group differ, by kind, and how many offsets"
+                    " lie between A and B at most.",
+                    rows=groups,
+                ),
+            ),
+        ),
+        Section(
+            title="By partition",
+            parts=(
+                Table(
+                    name=DIFFERENCES,
+                    title="Differences",
+                    note="Those that lie farthest apart first.",
+                    rows=comparison.farthest,
+                    row_count=comparison.difference_count,
+                ),
+            ),
+        ),
+    )

@@ -1,0 +1,19 @@
+"""Where offsets come from, all named one way and read as one table: folders, servers, files."""
+
+from offsetd_pipeline.offset_sources.naming import (
+    BadSource,
+    NamedSource,
+    named_source,
+)
+from offsetd_pipeline.offset_sources.opening import OffsetTable, SourceOptions, opened_source
+from offsetd_pipeline.offset_sources.source_kind import SourceKind
+
+__all__ = [
+    "BadSource",
+    "NamedSource",
+    "OffsetTable",
+    "SourceKind",
+    "SourceOptions",
+    "named_source",
+    "opened_source",
+]

@@ -1,0 +1,158 @@
+"""Which source a text names: `KIND:PLACE`, or a place whose kind is found by looking at it."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from offsetd_clients.connection import checked_address
+from offsetd_storage.files import OsFiles, read_start
+from offsetd_storage.store_config import OFFSETS_TOPIC
+
+from offsetd_pipeline.files import file_names
+from offsetd_pipeline.offset_sources.lines import LINE_KINDS, reads_line
+from offsetd_pipeline.offset_sources.source_kind import SourceKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LOOK_BYTES: Final = 64 << 10
+_LINES_LOOKED_AT: Final = 20
+_PARQUET_MAGIC: Final = b"PAR1"
+_ADDRESS: Final = re.compile(r"[^/\\\s]+:\d{1,5}")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+class BadSource(ValueError):
+    """A text that names no source, or more than one."""
+
+
+@attrs.frozen(kw_only=True)
+class NamedSource:
+    """A kind, and where: `host:port`, or paths (of folders: those of several nodes)."""
+
+    kind: SourceKind
+    places: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{','.join(self.places)}"
+
+
+def named_source(text: str) -> NamedSource:
+    """From `KIND:PLACE[,PLACE...]`, or places alone. Raises BadSource, which says what can be."""
+    kind, places = _split(text)
+    if not all(places):
+        raise BadSource(f"{text!r} names no place")
+    if kind is None:
+        found = {each: kind_of_place(each) for each in places}
+        if len(set(found.values())) > 1:
+            told = ", ".join(f"{place} is {kind}" for place, kind in found.items())
+            raise BadSource(f"sources of several kinds: {told}")
+        kind = next(iter(found.values()))
+    if kind is SourceKind.SERVER:
+        if len(places) > 1:
+            raise BadSource(f"{text!r} names several servers: say one")
+        places = (_address(places[0]),)
+    return NamedSource(kind=kind, places=places)
+
+
+def _split(text: str) -> tuple[SourceKind | None, tuple[str, ...]]:
+    word, colon, rest = text.partition(":")
+    if colon and word in list(SourceKind):
+        return SourceKind(word), _places(rest)
+    return None, _places(text)
+
+
+def _places(text: str) -> tuple[str, ...]:
+    """By comma, unless the whole is a path that is there."""
+    return (text,) if Path(text).exists() else tuple(text.split(","))
+
+
+def kind_of_place(place: str) -> SourceKind:
+    """By looking at it. Raises BadSource where nothing, or more than one thing, can be meant."""
+    if _SCHEME.match(place):
+        raise BadSource(f"what {place} is cannot be looked at: say {_kinds_and(place)}")
+    path = Path(place)
+    is_address = _ADDRESS.fullmatch(place) is not None
+    if not path.exists():
+        if is_address:
+            return SourceKind.SERVER
+        raise BadSource(f"{place} is not there, and no HOST:PORT")
+    if is_address:
+        raise BadSource(f"{place} is a path, and may be a server: say server:{place}, or ./{place}")
+    return _kind_of_folder(path) if path.is_dir() else _kind_of_file(path)
+
+
+def _kind_of_folder(path: Path) -> SourceKind:
+    names = file_names(path)
+    if any(name.startswith(f"{OFFSETS_TOPIC}-") for name in names):
+        return SourceKind.FOLDER
+    if ARCHIVE_MARK in names:
+        return SourceKind.ARCHIVE
+    visible = [path / name for name in names if name[0] not in "._"]
+    if not visible:
+        raise BadSource(f"{path} has no files")
+    found = {_kind_of_folder(each) if each.is_dir() else _kind_of_file(each) for each in visible}
+    if len(found) > 1:
+        raise BadSource(f"{path} has files of several kinds: {', '.join(sorted(found))}")
+    [kind] = found
+    if kind is SourceKind.FOLDER:
+        raise BadSource(f"{path} is no data folder; folders in it are: name them, by comma")
+    return kind
+
+
+ARCHIVE_MARK: Final = "_offsetd_archive"
+"""What the folder of an archive has."""
+
+
+def _kind_of_file(path: Path) -> SourceKind:
+    content = read_start(OsFiles(), path, _LOOK_BYTES)
+    if content.startswith(_PARQUET_MAGIC):
+        return SourceKind.PARQUET
+    lines = list(islice(_whole_lines(content), _LINES_LOOKED_AT))
+    if not lines:
+        raise BadSource(f"{path} has no lines, of which its kind could be told: {_kinds_and(path)}")
+    if content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and not _is_json_lines(lines):
+        return SourceKind.KAFKA_UTILS
+    found = [kind for kind in LINE_KINDS if _reads_any(kind, lines)]
+    if len(found) != 1:
+        what = " and ".join(found) if found else "no kind that is known"
+        raise BadSource(f"{path} looks like {what}: say {_kinds_and(path)}")
+    return found[0]
+
+
+def _reads_any(kind: SourceKind, lines: list[bytes]) -> bool:
+    """Most lines of a file are good, though some need not be."""
+    good = sum(reads_line(kind, line) for line in lines)
+    return 2 * good > len(lines)
+
+
+def _is_json_lines(lines: list[bytes]) -> bool:
+    try:
+        document = json.loads(lines[0].removeprefix(b"\xef\xbb\xbf"))
+    except ValueError:
+        return False
+    return isinstance(document, dict) and "groupid" not in document
+
+
+def _whole_lines(content: bytes) -> Iterator[bytes]:
+    """Lines that are not empty; a last one that the look cut off is left out."""
+    *lines, rest = content.split(b"\n")
+    if len(content) < _LOOK_BYTES or not lines:
+        lines.append(rest)
+    return (line for line in lines if line.strip())
+
+
+def _kinds_and(place: object) -> str:
+    return " or ".join(f"{kind}:{place}" for kind in SourceKind if kind is not SourceKind.SERVER)
+
+
+def _address(text: str) -> str:
+    try:
+        return checked_address(text)
+    except ValueError as error:
+        raise BadSource(str(error)) from None
