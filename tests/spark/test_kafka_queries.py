@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
@@ -10,6 +15,7 @@ from interop.kafka_broker import KafkaBroker
 from interop.kafka_runtime import KafkaUnavailable, find_runtime
 from interop.kafka_topic import KafkaTopic
 from interop.requirements import no_kafka
+from interop.spark_kafka import spark_kafka_jars
 from offsetd_clients import OffsetClient, TopicPartition
 from offsetd_pipeline import (
     OffsetCommitListener,
@@ -20,15 +26,15 @@ from offsetd_pipeline import (
 from patience import PATIENCE_SECONDS
 from ports import free_ports
 from pyspark.errors import StreamingQueryException
-from server_process import ServerProcess, poll
+from server_process import START_SECONDS_MAX, ServerProcess, poll
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+DRIVER = Path(__file__).parent / "kafka_query_driver.py"
 pytestmark = pytest.mark.kafka
 
 
@@ -211,6 +217,81 @@ def test_a_query_that_failed_commits_on_when_it_runs_again(
     assert offsets(client, "restarted") == {topic.at(0): 9}
     assert restarted.values == [str(number) for number in range(9)]
     assert listener.counts.failures == 0
+
+
+def test_what_a_run_had_no_time_to_commit_is_committed_while_the_next_one_waits(
+    spark: SparkSession,
+    broker: KafkaBroker,
+    server: ServerProcess,
+    client: OffsetClient,
+    listen: Callable[..., OffsetCommitListener],
+    reader: Callable[[str], Reader],
+) -> None:
+    topic, waiting = KafkaTopic(broker.address), reader("waiting")
+    topic.produce(0, range(5))
+    source = waiting.source(topic)
+    waiting.read_all(source)  # Nobody listens.
+    listener = listen(server.address, "waiting")
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "100")
+    try:
+        waiting.start(source)
+        poll(lambda: offsets(client, "waiting"), PATIENCE_SECONDS)
+    finally:
+        spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
+    assert offsets(client, "waiting") == {topic.at(0): 5}
+    topic.produce(0, range(5, 7))
+    waiting.query.processAllAvailable()
+    waiting.query.stop()
+    assert listener.flush(waiting.query, timeout_s=PATIENCE_SECONDS)
+    assert offsets(client, "waiting") == {topic.at(0): 7}
+    assert waiting.values == [str(number) for number in range(7)]
+    assert (listener.counts.failures, listener.counts.batches_out_of_order) == (0, 0)
+
+
+def test_a_driver_that_was_killed_commits_on_when_its_query_runs_again(
+    broker: KafkaBroker,
+    server: ServerProcess,
+    client: OffsetClient,
+    listen: Callable[..., OffsetCommitListener],
+    reader: Callable[[str], Reader],
+    tmp_path: Path,
+) -> None:
+    topic, killed = KafkaTopic(broker.address), reader("killed")
+    topic.produce(0, range(100))
+    settings = {
+        "jars": spark_kafka_jars(),
+        "broker": broker.address,
+        "topic": topic.name,
+        "server": server.address,
+        "group": "killed",
+        "checkpoint": killed.checkpoint,
+        "local": str(tmp_path / "local"),
+    }
+    driver = subprocess.Popen(
+        [sys.executable, str(DRIVER), json.dumps(settings)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        poll(
+            lambda: offsets(client, "killed").get(topic.at(0), 0) > 3 or driver.poll() is not None,
+            START_SECONDS_MAX,
+        )
+        assert driver.poll() is None
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+    at_kill = offsets(client, "killed")[topic.at(0)]
+    checkpoint = from_checkpoint(killed.checkpoint)
+    assert at_kill <= checkpoint.offsets[topic.at(0)] < 100
+    listener = listen(server.address, "killed")
+    topic.produce(0, range(100, 103))
+    killed.read_all(killed.source(topic))
+    assert listener.flush(killed.query, timeout_s=PATIENCE_SECONDS)
+    assert offsets(client, "killed") == {topic.at(0): 103}
+    # What was not done when it was killed is read once more, and nothing is left out.
+    assert set(range(checkpoint.offsets[topic.at(0)], 103)) == set(map(int, killed.values))
 
 
 def test_a_new_query_goes_on_where_its_group_is(

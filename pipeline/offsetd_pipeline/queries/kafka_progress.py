@@ -19,7 +19,8 @@ class SourceProgress(Protocol):
     """Of a source, as Spark's listeners are told: offsets as JSON."""
 
     description: str
-    endOffset: str  # noqa: N815  Spark's name
+    startOffset: str  # noqa: N815  Spark's name
+    endOffset: str  # noqa: N815
     latestOffset: str  # noqa: N815
 
 
@@ -91,6 +92,23 @@ def batch_progress(progress: QueryProgress) -> BatchProgress | None:
             for where, offset in least_offsets(ends).items()
         },
     )
+
+
+def idle_progress(progress: QueryProgress) -> BatchProgress | None:
+    """What the last batch came to, by the progress of a query that waits for something to read.
+
+    None if it has read nothing yet, or does not wait by now.
+    """
+    found = batch_progress(progress)
+    is_waiting = all(
+        kafka_offsets(each.startOffset) == kafka_offsets(each.endOffset)
+        for each in progress.sources
+        if each.description.startswith(KAFKA_SOURCES)
+    )
+    if found is None or not is_waiting:
+        return None
+    # It bears the number of the batch that will be next.
+    return attrs.evolve(found, batch_id=found.batch_id - 1)
 
 
 def kafka_offsets(text: str) -> dict[TopicPartition, int] | None:

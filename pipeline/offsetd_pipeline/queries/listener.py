@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import attrs
 from offsetd_clients import OffsetClient, RetryPolicy
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -16,7 +17,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from offsetd_pipeline.queries.commit_thread import CommitThread
-from offsetd_pipeline.queries.kafka_progress import BatchProgress, batch_progress
+from offsetd_pipeline.queries.kafka_progress import BatchProgress, batch_progress, idle_progress
 from offsetd_pipeline.queries.progress_ledger import ListenerCounts, ProgressLedger
 from offsetd_pipeline.queries.query_commits import Rewinds
 
@@ -71,6 +72,8 @@ class OffsetCommitListener(StreamingQueryListener):
             raise TypeError("queries: one text where several are expected")
         using = OffsetClient(client) if isinstance(client, str) else client
         self._own_client = using if isinstance(client, str) else None
+        session = SparkSession.getActiveSession()
+        self._streams: Any = session and session.streams
         self._group = group
         self._queries = frozenset(queries)
         self._groups: dict[str, str | None] = {}  # By run.
@@ -92,21 +95,16 @@ class OffsetCommitListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  Spark's name
         """Hands the end of a batch over to be committed."""
-        try:
-            progress = batch_progress(event.progress)  # type: ignore[arg-type]
-            group_id = None if progress is None else self._group_of(progress)
-        except Exception as raised:  # noqa: BLE001  Nothing is raised into Spark.
-            error = raised
-            self._thread.tell(lambda ledger: ledger.note_error(error))
-            return
-        if progress is not None and group_id is not None:
-            at, group = progress, group_id
-            self._thread.tell(lambda ledger: ledger.put(group, at))
+        found = self._found(lambda: batch_progress(event.progress))  # type: ignore[arg-type]
+        if found is not None:
+            self._thread.tell(lambda ledger: ledger.put(*found))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  Spark's name
-        """Has offsets committed again that would expire while nothing comes."""
-        query_id, now_s = str(event.id), self._thread.now_s()
-        self._thread.tell(lambda ledger: ledger.refresh(query_id, now_s))
+        """Has committed what is not: by a run that was killed, say. Or what would expire."""
+        found = self._found(lambda: self._idle_progress(str(event.id)))
+        if found is not None:
+            now_s = self._thread.now_s()
+            self._thread.tell(lambda ledger: ledger.put_idle(*found, now_s))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  Spark's name
         """Notes that a query has ended; behind this no more of it comes."""
@@ -145,6 +143,22 @@ class OffsetCommitListener(StreamingQueryListener):
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _found(self, read: Callable[[], BatchProgress | None]) -> tuple[str, BatchProgress] | None:
+        """What an event says, and the group it is for. Errors are noted: none goes into Spark."""
+        try:
+            progress = read()
+            group_id = None if progress is None else self._group_of(progress)
+        except Exception as raised:  # noqa: BLE001  As it says above.
+            error = raised
+            self._thread.tell(lambda ledger: ledger.note_error(error))
+            return None
+        return None if progress is None or group_id is None else (group_id, progress)
+
+    def _idle_progress(self, query_id: str) -> BatchProgress | None:
+        query = self._streams and self._streams.get(query_id)
+        last = query and query.lastProgress
+        return idle_progress(last) if last else None
 
     def _group_of(self, progress: BatchProgress) -> str | None:
         if self._queries and not {progress.query_id, progress.name} & self._queries:

@@ -106,10 +106,13 @@ class ProgressLedger:
         elif was_behind:
             self._count(batches_skipped=1)
 
-    def refresh(self, query_id: str, now_s: float) -> None:
-        """Notes that a query waits for something to read."""
-        commits = self._queries.get(query_id)
-        if commits is not None:
+    def put_idle(self, group_id: str, progress: BatchProgress, now_s: float) -> None:
+        """Notes that a query waits behind this batch, of which nothing may have been told."""
+        number = self.start(progress.query_id, progress.run_id)
+        commits = self._queries.get(progress.query_id)
+        if commits is None or commits.is_before(progress, number):
+            self.put(group_id, progress)
+        else:
             commits.refresh(now_s)
 
     def hurry(self) -> None:

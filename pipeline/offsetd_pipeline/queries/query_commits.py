@@ -89,12 +89,15 @@ class QueryCommits:
         """Those that the query reads."""
         return frozenset() if self.progress is None else self.progress.topics
 
+    def is_before(self, progress: BatchProgress, run_number: int) -> bool:
+        """Whether the batch is newer than all it knows."""
+        return (run_number, progress.batch_id) > self._order
+
     def put(self, progress: BatchProgress, run_number: int) -> bool:
         """Takes a batch in place of what is not committed yet; False: it knows a newer one."""
-        order = (run_number, progress.batch_id)
-        if order <= self._order:
+        if not self.is_before(progress, run_number):
             return False
-        self._order, self.progress = order, progress
+        self._order, self.progress = (run_number, progress.batch_id), progress
         self._is_cut, self._parts = False, []
         return True
 

@@ -8,14 +8,17 @@ from offsetd_clients import TopicPartition
 from offsetd_pipeline.queries.kafka_progress import (
     Position,
     batch_progress,
+    idle_progress,
     kafka_offsets,
     least_offsets,
 )
 from spark_events import QUERY, RUN, recorded
 
 
-def source(description: str, end: str, latest: str = "None") -> Any:
-    return SimpleNamespace(description=description, endOffset=end, latestOffset=latest)
+def source(description: str, end: str, latest: str = "None", *, start: str = "None") -> Any:
+    return SimpleNamespace(
+        description=description, startOffset=start, endOffset=end, latestOffset=latest
+    )
 
 
 def progress(*sources: Any) -> Any:
@@ -91,3 +94,17 @@ def test_only_offsets_of_topics_are_taken(text: str, offsets: Any) -> None:
 
 def test_the_least_of_no_sources_is_nothing() -> None:
     assert least_offsets([]) == {}
+
+
+def test_a_waiting_query_is_behind_the_batch_before_its_next() -> None:
+    end = '{"t":{"0":7}}'
+    waiting = progress(
+        source("KafkaV2[Subscribe[t]]", end, start=end),
+        source("RateStreamV2[rowsPerSecond=10]", "9", start="8"),
+    )
+    found = idle_progress(waiting)
+    assert found is not None
+    assert (found.batch_id, found.positions) == (2, {TopicPartition("t", 0): Position(7)})
+    for start in ('{"t":{"0":6}}', "None"):
+        assert idle_progress(progress(source("KafkaV2[Subscribe[t]]", end, start=start))) is None
+    assert idle_progress(progress(source("RateStreamV2[rowsPerSecond=10]", "9", start="9"))) is None

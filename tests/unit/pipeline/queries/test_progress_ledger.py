@@ -259,7 +259,7 @@ def test_what_does_not_change_is_committed_again_before_it_expires(committing: C
     committing.commit_all()
     for now_s, count in ((REFRESH_S - 1, 1), (REFRESH_S, 2), (REFRESH_S + 1, 2)):
         committing.now_s = now_s
-        committing.ledger.refresh(QUERY, now_s)
+        committing.ledger.put_idle("g", batch(0, {AT: 1}), now_s)
         committing.commit_all()
         assert len(committing.groups.commits) == count
     assert len({each.request_id for each in committing.groups.commits}) == 2
@@ -326,8 +326,7 @@ def test_what_an_ended_query_came_to_is_committed_and_then_forgotten(
     assert committing.ledger.is_behind
     assert not committing.ledger.runs(RUN)
     assert committing.commit_all() == {AT: 1}
-    committing.ledger.refresh(QUERY, 2 * REFRESH_S)
-    assert not committing.ledger.is_behind
+    assert committing.ledger.counts.behind == 0
 
 
 def test_queries_take_turns_when_one_of_them_fails(committing: Committing) -> None:
@@ -338,3 +337,15 @@ def test_queries_take_turns_when_one_of_them_fails(committing: Committing) -> No
     committing.groups.error = None
     assert committing.commit_all() == {AT: 2}
     assert committing.groups.offsets("a") == {}
+
+
+def test_what_an_idle_query_had_not_told_is_committed(committing: Committing) -> None:
+    committing.put(batch(3, {AT: 4}))
+    committing.commit_all()
+    committing.ledger.put_idle("g", batch(4, {AT: 6}, run_id=LATER_RUN), 0)
+    assert committing.commit_all() == {AT: 6}
+    committing.put(batch(5, {AT: 7}, run_id=LATER_RUN))
+    assert committing.commit_all() == {AT: 7}
+    committing.ledger.put_idle("g", batch(4, {AT: 6}, run_id=LATER_RUN), 0)
+    assert committing.commit_all() == {AT: 7}
+    assert committing.ledger.counts.batches_out_of_order == 0
