@@ -38,8 +38,9 @@ class ChosenRows:
         self.rows = rows
         self.chosen = chosen
         is_all = len(chosen) == len(rows.fields)
-        # Each field in one piece: it is read more than once.
-        self._fields = np.ascontiguousarray((rows.fields if is_all else rows.fields[chosen]).T)
+        # Each field in one piece, as it is read more than once; and a copy also of a single row:
+        # arrays stay as they are when the rows are used again.
+        self._fields = np.array((rows.fields if is_all else rows.fields[chosen]).T, order="C")
         self._kinds: dict[tuple[int, ...], Mask] = {}
 
     def __len__(self) -> int:
