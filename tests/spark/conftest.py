@@ -51,7 +51,7 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spar
     folder = tmp_path_factory.mktemp("spark")
     builder: Any = SparkSession.builder
     session = (
-        builder.master("local[2]")
+        builder.master("local[2,2]")  # A task is tried twice.
         .appName("offsetd tests")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
