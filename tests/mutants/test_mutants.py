@@ -32,6 +32,7 @@ from mutants.planted_lives import LIFE_MUTANTS
 from mutants.planted_membership import MEMBERSHIP_MUTANTS
 from mutants.planted_migration import MIGRATION_MUTANTS
 from mutants.planted_pipeline import PIPELINE_MUTANTS
+from mutants.planted_queries import QUERY_MUTANTS
 from mutants.planted_swaps import SWAP_MUTANTS
 from mutants.planted_upkeep import UPKEEP_MUTANTS
 
@@ -55,6 +56,7 @@ MUTANTS = (
     *CLIENT_MUTANTS,
     *COMMAND_LINE_MUTANTS,
     *PIPELINE_MUTANTS,
+    *QUERY_MUTANTS,
 )
 
 ROOT = Path(__file__).parents[2]

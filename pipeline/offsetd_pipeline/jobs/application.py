@@ -8,7 +8,9 @@ JOBS: Final = Program(
     name="python -m offsetd_pipeline",
     summary="Jobs over many offsets, on Spark: moved, kept, compared, looked into.",
     examples="",
-    commands={},
+    commands={
+        "checkpoint": "offsetd_pipeline.jobs.checkpoint:register",
+    },
     extra="spark",
 )
 
