@@ -36,13 +36,12 @@ from offsetd_clients.migration.kafka.here_source import HERE_KIND, HereSource
 from offsetd_clients.migration.kafka.targets import (
     BoundedTarget,
     ClusterTarget,
-    objection_by_plan,
     objection_of,
 )
 from offsetd_clients.migration.outcomes import GroupOutcome
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.rates import RateLimit
-from offsetd_clients.migration.run import RunOptions, run
+from offsetd_clients.migration.run import RunOptions, objection_by_plan, run
 from offsetd_clients.migration.selection import Selection
 from offsetd_clients.migration.target import Target
 from offsetd_clients.migration.undo import undo

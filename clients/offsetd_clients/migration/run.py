@@ -231,6 +231,13 @@ def refusal(group: PlannedGroup, found: Sequence[Difference], options: RunOption
     return ""
 
 
+def objection_by_plan(planned: PlannedGroup) -> str:
+    """Why a group must not be moved: who was alive at its source when it was planned; or nothing."""
+    if planned.owners is None:
+        return "whether it has members could not be read"
+    return f"it had {listed(planned.owners)}" if planned.owners else ""
+
+
 def expiring_text(found: Sequence[FoundOffset], retention: Retention, *, now_ms: int) -> str:
     """Which offsets were committed so long ago that they would not be kept; or nothing."""
     if not isinstance(retention, timedelta):

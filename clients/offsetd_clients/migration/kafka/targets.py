@@ -92,13 +92,6 @@ def moved_on(planned: PlannedGroup, now: Mapping[TopicPartition, int], place: st
     return f"plan it again: {listed(moved)}" if moved else ""
 
 
-def objection_by_plan(planned: PlannedGroup) -> str:
-    """The same, where there is no cluster to ask: as the plan has it."""
-    if planned.owners is None:
-        return "whether it has members could not be read"
-    return f"it had {listed(planned.owners)}" if planned.owners else ""
-
-
 def _committed(found: ClusterOffset) -> CommittedOffset:
     return CommittedOffset(
         offset=found.offset,

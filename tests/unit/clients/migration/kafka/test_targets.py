@@ -13,10 +13,10 @@ from offsetd_clients.migration.kafka.cluster import ClusterFailed, ClusterGroup,
 from offsetd_clients.migration.kafka.targets import (
     ClusterTarget,
     bounds_at,
-    objection_by_plan,
     objection_of,
 )
 from offsetd_clients.migration.outcomes import listed
+from offsetd_clients.migration.run import objection_by_plan
 from offsetd_clients.migration.values import PlannedGroup
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
