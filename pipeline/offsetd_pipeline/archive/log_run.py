@@ -118,6 +118,7 @@ class _LogRunning:
         self._latest_ms = _NEVER
         self._settled_ms = work.time_ms  # From then on no cleaner touched anything.
         self._cleanable_below = 0
+        self._seen_behind = 0  # At or above that.
         self._damage: list[DamagedBytes] = []
         self._held_up: HeldUp | None = None
         self._days = DayFiles(Path(work.archive), work.log.log_partition, work.run_id)
@@ -195,6 +196,7 @@ class _LogRunning:
         behind = times[offsets >= self._cleanable_below]
         if len(behind):
             self._settled_ms = min(self._settled_ms, int(behind[0]))
+            self._seen_behind += len(behind)
 
     def _write(self, rows: Rows, chosen: Numbers, ends: Numbers, outcomes: Outcomes) -> None:
         if not len(chosen):
@@ -247,16 +249,17 @@ class _LogRunning:
         if not missing:
             return None
         known = self._work.position
-        # What a cleaner removes is superseded by something that it may touch, too; damage has no
-        # such bound.
-        to_ms = self._work.time_ms if self._damage else self._settled_ms
+        # What a cleaner removes is superseded by something that it may touch, too. There is no such
+        # bound for damage, nor for what the cleaner of another node removed, whose log was copied.
+        behind = self._end - max(self._begin, self._cleanable_below)
+        is_own = not self._damage and self._seen_behind == max(behind, 0)
         return Gap(
             log_partition=self._log.log_partition,
             begin_log_offset=self._begin,
-            end_log_offset=self._end if self._damage else max(self._begin, self._cleanable_below),
+            end_log_offset=self._end,
             missing_count=missing,
             from_ms=known.latest_ms if known is not None else None,
-            to_ms=to_ms,
+            to_ms=self._settled_ms if is_own else self._work.time_ms,
         )
 
     def _may_lack_deletions(self, gap: Gap | None) -> bool:
