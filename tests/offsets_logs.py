@@ -30,13 +30,13 @@ _MARKER_KEYS = (struct.pack(">hh", 0, 0), struct.pack(">hh", 0, 1))  # Abort, co
 _MARKER_VALUE = struct.pack(">hi", 0, 0)
 
 
-def random_log(chance: Random, *, batches: int) -> list[bytes]:
-    """Batches one behind the other, with gaps as compaction leaves them."""
+def random_log(chance: Random, *, batches: int, cleaned: bool = True) -> list[bytes]:
+    """Batches one behind the other; with gaps as compaction leaves them, if they are cleaned."""
     offset = chance.choice((0, 0, 1_000_000))
     found = []
     for number in range(batches):
-        offset += chance.choice((0, 0, 0, 7))
-        batch, count = _batch(chance, offset, START_MS + 1000 * number)
+        offset += chance.choice((0, 0, 0, 7)) if cleaned else 0
+        batch, count = _batch(chance, offset, START_MS + 1000 * number, cleaned=cleaned)
         found.append(batch)
         offset += count
     return found
@@ -53,7 +53,7 @@ def write_log(folder: Path, batches: list[bytes], *, partition: int = 0, segment
         (log / f"{base_offset:020d}.log").write_bytes(content)
 
 
-def _batch(chance: Random, offset: int, now_ms: int) -> tuple[bytes, int]:
+def _batch(chance: Random, offset: int, now_ms: int, *, cleaned: bool) -> tuple[bytes, int]:
     producer = chance.choice((-1, -1, -1, 7, 8))
     is_transactional = producer >= 0 and chance.random() < 0.8
     if is_transactional and chance.random() < 0.3:
@@ -68,7 +68,7 @@ def _batch(chance: Random, offset: int, now_ms: int) -> tuple[bytes, int]:
             is_control=True,
         ), 1
     count = chance.choice((1, 1, 2, 5, 40))
-    places = [offset + each for each in range(count) if chance.random() < 0.9]
+    places = [offset + each for each in range(count) if not cleaned or chance.random() < 0.9]
     records = [
         Record(
             key=_key(chance),

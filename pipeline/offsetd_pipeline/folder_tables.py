@@ -61,6 +61,7 @@ class FolderTable:
         self._schema = schema
         self._selection = selection
         self._on_damage = on_damage
+        self.has_passed_over = False
 
     def batches(self, piece: Piece) -> Iterator[pa.RecordBatch]:
         """What the table has of a piece.
@@ -160,6 +161,7 @@ class FolderTable:
         if self._on_damage is OnDamage.FAIL:
             raise DamagedSegment(damage)
         _log.warning("passed over: %s", damage)
+        self.has_passed_over = True
 
     def _batches(
         self, rows: Rows, wanted: Mask | None, columns: Columns
@@ -190,7 +192,8 @@ class _Stretch:
 
     def ends_within(self, rows: Rows) -> bool:
         """Whether all that follows these rows is behind it."""
-        return self._end is not None and int(rows.fields[-1, fields.LOG_OFFSET]) >= self._end - 1
+        last = rows.fields[-1:, fields.LOG_OFFSET]  # A batch may have lost all its records.
+        return self._end is not None and bool((last >= self._end - 1).any())
 
 
 def _chosen(rows: Rows, wanted: Mask | None, columns: Columns, selection: Selection) -> Numbers:

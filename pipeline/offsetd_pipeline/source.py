@@ -19,6 +19,8 @@ from offsetd_pipeline.folders import plan_folders
 from offsetd_pipeline.read_options import NamedTable, ReadOptions
 from offsetd_pipeline.selection import Selection
 from offsetd_pipeline.server_table import ServerWork, server_batches
+from offsetd_pipeline.streams.options import StreamOptions
+from offsetd_pipeline.streams.reader import OffsetdStreamReader
 from offsetd_pipeline.tables import arrow_schema, check_schema, schema_of
 from offsetd_pipeline.writing.writer import batch_writer, stream_writer
 
@@ -28,7 +30,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from offsetd_storage.files import Files
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, Filter
+    from pyspark.sql.datasource import (
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+        Filter,
+    )
     from pyspark.sql.types import StructType
 
     from offsetd_pipeline.folder_plan import LogPlan
@@ -66,6 +73,12 @@ class OffsetdSource(DataSource):
         options = ReadOptions.of(self._given)
         check_schema(options.mode, schema, has_folder_column=options.has_folder_column)
         return OffsetdReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
+        """Reads changes as they come."""
+        options = StreamOptions.of(self._given)
+        check_schema(options.mode, schema)
+        return OffsetdStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Commits the rows of a table to a server."""

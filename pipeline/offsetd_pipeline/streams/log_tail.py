@@ -57,12 +57,15 @@ class _Mark(NamedTuple):
 class LogTail:
     """One log from `floor` on, as far as it was read: up to `offset_next`.
 
-    What cleaning takes away later is still counted.
+    `log_end` is where its batches end, which may be below `floor`. What cleaning takes away later
+    is still counted.
     """
 
     def __init__(self, floor: int, *, damaged: Callable[[Damage], object]) -> None:
         self.floor = floor
+        self._counted_from = floor
         self.offset_next = floor
+        self.log_end = 0
         self.records = 0
         self.last_segment: Segment | None = None
         self._damaged = damaged
@@ -78,15 +81,45 @@ class LogTail:
         return min(self._open.values(), default=self.offset_next)
 
     def advance(self, opened: SegmentFiles, segments: Sequence[Segment]) -> None:
-        """Reads what is new in the segments of the log, in their order.
+        """Reads what is new in the segments of the log, which are all it has, in their order.
 
         Raises OSError, and what is raised about damage; what was read until then is known.
         """
+        listed = {each.base_offset: each.size_bytes for each in segments}
+        self._segments = {
+            base: each
+            for base, each in self._segments.items()
+            if each is self.last_segment or listed.get(base) == each.size_bytes
+        }
+        self._advance(opened, segments, self._damaged)
+
+    def _advance(
+        self,
+        opened: SegmentFiles,
+        segments: Sequence[Segment],
+        damaged: Callable[[Damage], object],
+    ) -> None:
         place = bisect_right(segments, self.offset_next, key=lambda each: each.base_offset) - 1
         for segment in segments[max(place, 0) :]:
             with opened.opened(segment) as file:
                 start = self._known_position(file, segment)
-                self._read(file, segment, start)
+                self._read(file, segment, start, damaged)
+
+    def advance_last(self, files: Files, base_offset: int, size_bytes: int) -> bool:
+        """Reads what is new in the last segment, which has so many bytes now.
+
+        False: the last one is another, or it was cleaned, as far as that shows. Raises OSError.
+        """
+        last = self.last_segment
+        if last is None or last.base_offset != base_offset:
+            return False
+        with SegmentFiles(files) as opened:
+            try:
+                opened.hold([last])
+                self._advance(opened, [attrs.evolve(last, size_bytes=size_bytes)], _doubted)
+            except (FileNotFoundError, PlacesMoved):
+                return False
+        return True
 
     def _known_position(self, file: File, segment: Segment) -> int:
         """Where to go on in a segment; 0 where it is another one, or was cleaned."""
@@ -100,13 +133,15 @@ class LogTail:
         begins = base_offset_at(file, self._position)
         return self._position if begins == self.offset_next else 0
 
-    def _read(self, file: File, segment: Segment, start: int) -> None:
+    def _read(
+        self, file: File, segment: Segment, start: int, damaged: Callable[[Damage], object]
+    ) -> None:
         self.last_segment = self._segments[segment.base_offset] = segment
         self._position = start
         reading = _Walk(
             file,
             attrs.evolve(segment, start_bytes=start, start_offset=self.offset_next if start else 0),
-            self._damaged,
+            damaged,
             floor=self.offset_next,
             counted=self.records,
         )
@@ -116,6 +151,7 @@ class LogTail:
             for row in found.transactions.tolist():
                 self._note_transaction(found.buffer, row)
             self.records, self._position = found.records, found.position
+            self.log_end = max(self.log_end, found.offset_next)
             self.offset_next = max(self.offset_next, found.offset_next)
         self._position = segment.size_bytes
 
@@ -151,7 +187,7 @@ class LogTail:
             return mark.records
         count = mark.records
         for offsets in self._offsets_from(files, mark):
-            count += int(np.count_nonzero((offsets >= self.floor) & (offsets < offset)))
+            count += int(np.count_nonzero((offsets >= self._counted_from) & (offsets < offset)))
             if offsets[-1] >= offset:
                 break
         return count
@@ -175,11 +211,26 @@ class LogTail:
         if before == wanted:
             return mark.offset
         for offsets in self._offsets_from(files, mark):
-            counted = offsets[offsets >= self.floor]
+            counted = offsets[offsets >= self._counted_from]
             if before + len(counted) >= wanted:
                 return int(counted[wanted - before - 1]) + 1
             before += len(counted)
         raise PlacesMoved
+
+    def first_offset(self, files: Files, start: int) -> int:
+        """The first offset from `start` on that has a record; else the end. Raises PlacesMoved."""
+        for mark in self._marks[max(self._place(start), 0) :]:
+            for offsets in self._offsets_from(files, mark):
+                if offsets[-1] >= start:
+                    return int(offsets[np.searchsorted(offsets, start)])
+        return self.offset_next
+
+    def bytes_behind(self, start: int) -> int:
+        """How many bytes there are from `start` on, about."""
+        begun: dict[int, int] = {}
+        for mark in self._marks[max(self._place(start), 0) :]:
+            begun.setdefault(mark.base_offset, mark.position)
+        return sum(self._segment(base).size_bytes - at for base, at in begun.items())
 
     def forget(self, offset: int) -> None:
         """What is below is not asked for any more."""
@@ -213,11 +264,13 @@ class LogTail:
         begun: dict[int, _Mark] = {}
         for mark in self._marks[first : last + 1]:
             begun.setdefault(mark.base_offset, mark)
+        if not begun:
+            return
         known = sorted(self._segments)
         groups = list(self._grouped(begun.values(), range_bytes))
         cuts = [start, *(group[0].offset for group in groups[1:]), end]
-        for group, begin, until in zip(groups, cuts, cuts[1:], strict=True):
-            segments = [self._segments[mark.base_offset] for mark in group]
+        for group, begin, until in zip(groups, cuts[:-1], cuts[1:], strict=True):
+            segments = [self._segment(mark.base_offset) for mark in group]
             segments[0] = attrs.evolve(
                 segments[0], start_bytes=group[0].position, start_offset=group[0].offset
             )
@@ -241,7 +294,7 @@ class LogTail:
         group: list[_Mark] = []
         size = 0
         for mark in marks:
-            segment_bytes = self._segments[mark.base_offset].size_bytes - mark.position
+            segment_bytes = self._segment(mark.base_offset).size_bytes - mark.position
             if group and size + segment_bytes > range_bytes:
                 yield group
                 group, size = [], 0
@@ -254,8 +307,13 @@ class LogTail:
         """Of the last mark at or below an offset; -1: none."""
         return bisect_right(self._marks, offset, key=lambda mark: mark.offset) - 1
 
+    def _segment(self, base_offset: int) -> Segment:
+        if base_offset not in self._segments:
+            raise PlacesMoved
+        return self._segments[base_offset]
+
     def _offsets_from(self, files: Files, mark: _Mark) -> Iterator[Numbers]:
-        segment = self._segments[mark.base_offset]
+        segment = self._segment(mark.base_offset)
         with SegmentFiles(files) as opened:
             try:
                 opened.hold([segment])
@@ -268,7 +326,12 @@ class LogTail:
             for rows in read_segment(
                 opened, from_mark, damaged=self._damaged, chunk_bytes=_LOOK_BYTES
             ):
-                yield rows.fields[:, LOG_OFFSET]
+                if len(rows.fields):
+                    yield rows.fields[:, LOG_OFFSET]
+
+
+def _doubted(_: Damage) -> None:
+    raise PlacesMoved
 
 
 class _Walked(NamedTuple):

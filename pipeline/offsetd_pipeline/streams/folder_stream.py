@@ -1,0 +1,348 @@
+"""A stream over a data folder: from log offset to log offset, of each log partition."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from offsetd_storage.errors import FolderChanged
+from offsetd_storage.folder_view import read_folder
+from offsetd_storage.segment import segment_base_offsets
+from offsetd_storage.store_config import OFFSETS_TOPIC
+
+from offsetd_pipeline.folder_plan import log_start_of, plan_log, segments_of
+from offsetd_pipeline.read_options import OnDamage
+from offsetd_pipeline.segments import DamagedSegment, SegmentFiles
+from offsetd_pipeline.streams.errors import DataLost, PositionAboveEnd
+from offsetd_pipeline.streams.limits import shares
+from offsetd_pipeline.streams.log_tail import LogTail, PlacesMoved
+from offsetd_pipeline.streams.options import EARLIEST, LATEST
+from offsetd_pipeline.streams.positions import Positions
+from offsetd_pipeline.tables import Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from offsetd_storage.files import Files
+    from offsetd_storage.folder_view import FolderView, LogView
+
+    from offsetd_pipeline.segments import Damage, Segment
+    from offsetd_pipeline.streams.limits import Limit
+    from offsetd_pipeline.streams.log_range import LogRange
+    from offsetd_pipeline.streams.options import StreamOptions
+
+_Found = TypeVar("_Found")
+
+_log = logging.getLogger(__name__)
+
+_LOOKS_MAX: Final = 3
+
+
+class _Ahead(NamedTuple):
+    """A log partition that a batch may read from `start` to `end`, and how much that is."""
+
+    log_partition: int
+    start: int
+    end: int
+    record_count: int
+    size_bytes: int
+
+
+class FolderStream:
+    """What is new in a folder, looked at again and again. For the driver.
+
+    All methods raise StorageError (FolderChanged: the folder does not stay as it is), OSError.
+    """
+
+    def __init__(self, files: Files, options: StreamOptions) -> None:
+        self._files = files
+        self._options = options
+        self._folder = Path(options.path or "")
+        self._view: FolderView | None = None
+        self._tails: dict[int, LogTail] = {}
+        self._listed: dict[int, tuple[Segment, ...]] = {}
+        self._missed: set[int] = set()
+
+    def begin(self) -> Positions:
+        """Where a new query begins, by `starting_offsets`. Raises ValueError, PositionAboveEnd."""
+        return self._steadily(self._begin)
+
+    def ends(self) -> Positions:
+        """How far the logs reach now, whatever is still open in them."""
+        return self._steadily(
+            lambda: Positions(offsets={each: self._end(log) for each, log in self._look().items()})
+        )
+
+    def latest(self) -> Positions:
+        """How far a stream could read now, wherever it is: reads what it does not know yet."""
+        return self._steadily(self._latest)
+
+    def bounded(self, start: Positions, limit: Limit, until: Positions | None) -> Positions:
+        """How far a batch from `start` reads: up to `until`, and not more than the limit.
+
+        A log partition that is not in `start` is begun: the next batch reads it. Raises DataLost,
+        PositionAboveEnd.
+        """
+        return self._steadily(lambda: self._bounded(start, limit, until))
+
+    def ranges(self, start: Positions, end: Positions) -> list[LogRange]:
+        """What a batch reads. Raises DataLost, PositionAboveEnd."""
+        return self._steadily(lambda: self._ranges(start, end))
+
+    def commit(self, end: Positions) -> None:
+        """What is below is not asked for any more."""
+        for each, offset in end.offsets.items():
+            if each in self._tails:
+                self._tails[each].forget(offset)
+
+    def _steadily(self, look: Callable[[], _Found]) -> _Found:
+        """Looks anew, and forgets where batches were, if segments were cleaned meanwhile."""
+        for _ in range(_LOOKS_MAX):
+            try:
+                return look()
+            except (PlacesMoved, FileNotFoundError):
+                self._tails.clear()
+                self._listed.clear()
+        raise FolderChanged(f"{self._folder} does not stay as it is while it is looked at")
+
+    # Positions -------------------------------------------------------------------------------
+
+    def _begin(self) -> Positions:
+        logs = self._look()
+        starting = self._options.starting_offsets
+        if starting == LATEST:
+            return Positions(offsets={each: self._end(log) for each, log in logs.items()})
+        if isinstance(starting, str):
+            assert starting == EARLIEST, "options are checked"
+            named = {each: self._earliest(log) for each, log in logs.items()}
+        else:
+            named = dict(Positions.of(starting).offsets)
+        gaps = {}
+        for each, position in named.items():
+            if each not in logs:
+                raise ValueError(f"starting_offsets: {self._folder} has no log partition {each}")
+            tail = self._tail(logs[each], position)
+            self._check_end(logs[each], position)
+            gaps[each] = tail.gaps(self._files, position, tail.offset_next)
+        return Positions(offsets=named, gaps=gaps)
+
+    def _latest(self) -> Positions:
+        offsets, gaps = {}, {}
+        for each, log in self._look().items():
+            known = self._tails.get(each)
+            tail = self._tail(log, self._earliest(log) if known is None else known.floor)
+            end = offsets[each] = self._stable_end(tail)
+            gaps[each] = tail.gaps(self._files, end, tail.offset_next)
+        return Positions(offsets=offsets, gaps=gaps)
+
+    def _bounded(self, start: Positions, limit: Limit, until: Positions | None) -> Positions:
+        bound = None if until is None else until.offsets
+        logs = self._look()
+        self._check_partitions(start, logs)
+        offsets, gaps = dict(start.offsets), dict(start.gaps)
+        ahead = []
+        for each, log in logs.items():
+            if each not in start.offsets:
+                if bound is None or each in bound:
+                    position = offsets[each] = self._earliest(log)
+                    tail = self._tail(log, position)
+                    gaps[each] = tail.gaps(self._files, position, tail.offset_next)
+                continue
+            position = self._kept(log, start)
+            tail = self._tails[each]
+            end = self._stable_end(tail)
+            if bound is not None:
+                end = min(end, bound.get(each, position))
+            offsets[each] = position
+            if end > position:
+                count = tail.count(self._files, position, end)
+                ahead.append(_Ahead(each, position, end, count, tail.bytes_behind(position)))
+        offsets |= self._within(ahead, limit)
+        for part in ahead:
+            tail = self._tails[part.log_partition]
+            end = offsets[part.log_partition]
+            gaps[part.log_partition] = tail.gaps(self._files, end, tail.offset_next)
+        return Positions(offsets=offsets, gaps=gaps)
+
+    def _within(self, ahead: list[_Ahead], limit: Limit) -> dict[int, int]:
+        """Where a batch ends in each log partition."""
+        allowed = limit.records_of(
+            sum(part.record_count for part in ahead), sum(part.size_bytes for part in ahead)
+        )
+        found = {}
+        taken = shares([part.record_count for part in ahead], allowed)
+        for part, count in zip(ahead, taken, strict=True):
+            end = part.end
+            if count < part.record_count:
+                tail = self._tails[part.log_partition]
+                end = part.start
+                if count:
+                    end = tail.offset_behind(self._files, part.start, count)
+            found[part.log_partition] = end
+        return found
+
+    def _ranges(self, start: Positions, end: Positions) -> list[LogRange]:
+        logs = self._look()
+        self._check_partitions(start, logs)
+        found: list[LogRange] = []
+        for each, until in sorted(end.offsets.items()):
+            if until <= start.offsets.get(each, -1) or each not in logs:
+                continue
+            log = logs[each]
+            if each in start.offsets:
+                position = self._kept(log, start, end)
+            else:
+                position = self._earliest(log)
+                self._tail(log, position)
+            self._check_end(log, until)
+            if position < until:
+                found += self._tails[each].ranges(
+                    self._files,
+                    position,
+                    until,
+                    folder=str(self._folder),
+                    log_partition=each,
+                    range_bytes=self._options.range_bytes,
+                )
+        return found
+
+    # What is lost ----------------------------------------------------------------------------
+
+    def _kept(self, log: LogView, start: Positions, end: Positions | None = None) -> int:
+        """Where a stream goes on in a log, of which all is there that it expects up to `end`."""
+        number = log.topic_partition.partition
+        position = start.offsets[number]
+        log_start = self._log_start(log)
+        if position < log_start:
+            self._lost(
+                number,
+                position,
+                log_start,
+                f"records from log offset {position} on were deleted: the log starts at"
+                f" {log_start} now",
+            )
+            position = log_start
+            self._tail(log, position)
+            return position
+        tail = self._tail(log, position)
+        self._check_end(log, position)
+        until = tail.offset_next if end is None else end.offsets[number]
+        expected = start.gaps_of(number) - (0 if end is None else end.gaps_of(number))
+        missing = tail.gaps(self._files, position, until) - expected
+        if missing > 0:
+            goes_on_at = tail.first_offset(self._files, position)
+            self._lost(
+                number,
+                position,
+                goes_on_at,
+                f"{missing} records behind log offset {position} are there no more: they were"
+                f" cleaned away, or deleted. The log goes on at {goes_on_at}",
+            )
+        return position
+
+    def _lost(self, number: int, position: int, goes_on_at: int | None, what: str) -> None:
+        reason = f"log partition {number} of {self._folder}: {what}"
+        if self._options.fails_on_data_loss:
+            raise DataLost(reason, log_partition=number, position=position, goes_on_at=goes_on_at)
+        _log.warning("%s", reason)
+
+    def _check_partitions(self, start: Positions, logs: Mapping[int, LogView]) -> None:
+        for each in sorted(start.offsets.keys() - logs.keys() - self._missed):
+            self._lost(each, start.offsets[each], None, "it is there no more")
+            self._missed.add(each)
+        self._missed -= logs.keys()
+
+    def _check_end(self, log: LogView, position: int) -> None:
+        end = self._log_end(log)
+        if position > end:
+            raise PositionAboveEnd(
+                f"log partition {log.topic_partition.partition} of {self._folder} ends at {end},"
+                f" below the stream's position {position}: it is an older copy, or another folder"
+            )
+
+    # What is there ---------------------------------------------------------------------------
+
+    def _look(self) -> dict[int, LogView]:
+        """The logs of the folder as it is now, by their number."""
+        files, view = self._files, self._view
+        view = read_folder(files, self._folder) if view is None else view.seen_again(files)
+        self._view = view
+        return {
+            log.topic_partition.partition: log
+            for log in view.logs
+            if log.topic_partition.topic == OFFSETS_TOPIC
+        }
+
+    def _tail(self, log: LogView, floor: int) -> LogTail:
+        """What is known of a log from `floor` on, and all that can be read now."""
+        number = log.topic_partition.partition
+        tail = self._tails.get(number)
+        if tail is None or floor < tail.floor:
+            tail = self._tails[number] = LogTail(floor, damaged=self._damaged)
+            self._listed.pop(number, None)
+        self._advance(log, tail)
+        return tail
+
+    def _advance(self, log: LogView, tail: LogTail) -> None:
+        number, point = log.topic_partition.partition, log.recovery_point
+        if point is None:
+            segments = segments_of(self._files, log)
+            if segments != self._listed.get(number):
+                with SegmentFiles(self._files) as opened:
+                    tail.advance(opened, segments)
+                self._listed[number] = segments
+            return
+        self._listed.pop(number, None)
+        if point.offset <= tail.offset_next:
+            return
+        # Mostly, the segment that takes appends has got some. If what is read so does not reach
+        # up to the point, it was another file.
+        base_offset, size_bytes = point.segment_base_offset, point.segment_bytes
+        was_read = tail.advance_last(self._files, base_offset, size_bytes)
+        if was_read and tail.offset_next == point.offset:
+            return
+        assert self._view is not None, "it was looked at"
+        with SegmentFiles(self._files) as opened:
+            plan = plan_log(self._files, self._view, log, held_by=opened)
+            tail.advance(opened, plan.segments)
+
+    def _damaged(self, damage: Damage) -> None:
+        if self._options.on_damage is OnDamage.FAIL:
+            raise DamagedSegment(damage)
+        _log.warning("passed over: %s", damage)
+
+    def _stable_end(self, tail: LogTail) -> int:
+        """How far may be read: of `history` not what is in a transaction that is open."""
+        return tail.stable_end if self._options.mode is Mode.HISTORY else tail.offset_next
+
+    def _earliest(self, log: LogView) -> int:
+        first = min(segment_base_offsets(self._files, log.folder), default=0)
+        return max(first, self._log_start(log))
+
+    def _log_start(self, log: LogView) -> int:
+        """What is below is not read. `raw` reads all that segments have."""
+        if self._options.mode is Mode.RAW:
+            return 0
+        assert self._view is not None, "it was looked at"
+        return log_start_of(self._files, self._view, log)
+
+    def _end(self, log: LogView) -> int:
+        """How far a log can be read, whatever is open."""
+        if log.recovery_point is not None:
+            return log.recovery_point.offset
+        bases = segment_base_offsets(self._files, log.folder)
+        segments = segments_of(self._files, log)[-1:]
+        end = max(bases, default=0)
+        if segments:
+            last = LogTail(segments[0].base_offset, damaged=self._damaged)
+            with SegmentFiles(self._files) as opened:
+                last.advance(opened, segments)
+            end = max(end, last.offset_next)
+        return end
+
+    def _log_end(self, log: LogView) -> int:
+        if log.recovery_point is not None:
+            return log.recovery_point.offset
+        known = self._tails[log.topic_partition.partition].log_end
+        return max(known, *segment_base_offsets(self._files, log.folder), 0)

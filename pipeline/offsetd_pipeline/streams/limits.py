@@ -1,0 +1,57 @@
+"""How much a batch of a stream may read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@attrs.frozen(kw_only=True)
+class Limit:
+    """At most so many records, or about so many bytes; and none while there are fewer than that.
+
+    None: all there are.
+    """
+
+    records_max: int | None = None
+    bytes_max: int | None = None
+    records_min: int = 0
+
+    @classmethod
+    def of(cls, spark_limit: object) -> Limit:
+        """From one of Spark's, which versions before 4.2 do not have. Raises ValueError."""
+        match type(spark_limit).__name__:
+            case "ReadAllAvailable":
+                return cls()
+            case "ReadMaxRows":
+                return cls(records_max=spark_limit.max_rows)  # type: ignore[attr-defined]
+            case "ReadMinRows":
+                return cls(records_min=spark_limit.min_rows)  # type: ignore[attr-defined]
+            case "ReadMaxBytes":
+                return cls(bytes_max=spark_limit.max_bytes)  # type: ignore[attr-defined]
+            case name:
+                raise ValueError(f"a stream of offsets knows no {name}: rows and bytes are limited")
+
+    def records_of(self, record_count: int, size_bytes: int) -> int:
+        """How many of these records, which have so many bytes, a batch reads."""
+        if record_count < self.records_min:
+            return 0
+        allowed = record_count if self.records_max is None else self.records_max
+        if self.bytes_max is not None and size_bytes > self.bytes_max:
+            allowed = min(allowed, max(record_count * self.bytes_max // size_bytes, 1))
+        return min(allowed, record_count)
+
+
+def shares(counts: Sequence[int], allowed: int) -> list[int]:
+    """How many of each are taken, `allowed` in all, in proportion to how many there are."""
+    total = sum(counts)
+    taken, before, behind = [], 0, 0
+    for count in counts:
+        behind += count
+        taken.append(behind * allowed // total - before * allowed // total)
+        before = behind
+    return taken

@@ -1,0 +1,88 @@
+"""The rows of stretches of logs, as tasks of a stream read them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import In, InputPartition, StringStartsWith
+
+from offsetd_pipeline.folder_tables import FolderTable
+from offsetd_pipeline.selection import Selection
+from offsetd_pipeline.streams.errors import DataLost
+from offsetd_pipeline.streams.log_range import opened_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+    from offsetd_storage.files import Files
+    from pyspark.sql.datasource import Filter
+
+    from offsetd_pipeline.streams.log_range import LogRange
+    from offsetd_pipeline.streams.options import Chosen, StreamOptions
+
+_log = logging.getLogger(__name__)
+
+
+class RangeWork(InputPartition):  # type: ignore[misc, unused-ignore]
+    """What one task reads: stretches of logs."""
+
+    def __init__(self, ranges: Sequence[LogRange]) -> None:
+        super().__init__(None)
+        self.ranges = tuple(ranges)
+
+
+def works_of(ranges: Iterable[LogRange], range_bytes: int) -> Iterator[RangeWork]:
+    """The work of each task, about `range_bytes`."""
+    taken: list[LogRange] = []
+    size = 0
+    for each in ranges:
+        if taken and size + each.size_bytes > range_bytes:
+            yield RangeWork(taken)
+            taken, size = [], 0
+        taken.append(each)
+        size += each.size_bytes
+    if taken:
+        yield RangeWork(taken)
+
+
+def range_batches(
+    files: Files, wanted: LogRange, schema: pa.Schema, options: StreamOptions
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a stretch.
+
+    Raises DataLost at its end, if there are fewer records than when it was planned; DamagedSegment,
+    FolderChanged, OSError.
+    """
+    selection = selection_of(options.chosen)
+    table = FolderTable(files, options.mode, schema, selection, options.on_damage)
+    with opened_range(files, wanted) as (piece, opened):
+        count = yield from table.stretch(opened, piece, wanted.start, wanted.end)
+    if count >= wanted.record_count or table.has_passed_over:
+        return
+    reason = (
+        f"log partition {wanted.log_partition} of {wanted.folder}: of {wanted.record_count} records"
+        f" from log offset {wanted.start} to {wanted.end}, {wanted.record_count - count} were"
+        " cleaned away or deleted before they were read"
+    )
+    if options.fails_on_data_loss:
+        raise DataLost(
+            reason,
+            log_partition=wanted.log_partition,
+            position=wanted.start,
+            goes_on_at=wanted.end,
+        )
+    _log.warning("%s", reason)
+
+
+def selection_of(chosen: Chosen) -> Selection:
+    """The rows that are chosen, as filters of a batch would."""
+    filters: list[Filter] = []
+    if chosen.groups:
+        filters.append(In(("group",), chosen.groups))
+    if chosen.group_prefix:
+        filters.append(StringStartsWith(("group",), chosen.group_prefix))
+    if chosen.topics:
+        filters.append(In(("topic",), chosen.topics))
+    return Selection.of(filters)

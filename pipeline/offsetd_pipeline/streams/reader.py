@@ -1,0 +1,187 @@
+"""The stream reader, by the API of Spark 4.0 and 4.1 and by that of 4.2 and later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from offsetd_storage.files import OsFiles
+from pyspark.sql.datasource import DataSourceStreamReader
+
+from offsetd_pipeline.streams.folder_stream import FolderStream
+from offsetd_pipeline.streams.limits import Limit
+from offsetd_pipeline.streams.positions import Positions
+from offsetd_pipeline.streams.range_table import RangeWork, range_batches, works_of
+from offsetd_pipeline.streams.server_stream import ServerStream, WatchWork, watched_batches
+from offsetd_pipeline.tables import arrow_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.types import StructType
+
+    from offsetd_pipeline.streams.options import StreamOptions
+
+    Text = dict[str, Any]
+
+try:
+    from pyspark.sql.streaming import datasource as admission
+except ImportError:  # Before 4.2.
+    admission = None  # type: ignore[assignment]
+
+_BEGUN: Final = "from"
+
+
+class StreamSource(Protocol):
+    """Where changes come from. Positions are JSON."""
+
+    def begin(self) -> Text:
+        """Where a new query begins."""
+
+    def ends(self) -> Text:
+        """What was written later is behind these positions."""
+
+    def latest(self) -> Text:
+        """How far a stream could read now, wherever it is."""
+
+    def bounded(self, start: Text, limit: Limit, until: Text | None) -> Text:
+        """How far a batch from `start` reads: not beyond `until`, not more than the limit."""
+
+    def works(self, start: Text, end: Text) -> Sequence[InputPartition]:
+        """What the tasks of a batch read."""
+
+    def commit(self, end: Text) -> None:
+        """A batch is done."""
+
+
+class FolderSource:
+    """A data folder, as a source of changes."""
+
+    def __init__(self, options: StreamOptions) -> None:
+        self._stream = FolderStream(OsFiles(), options)
+        self._range_bytes = options.range_bytes
+
+    def begin(self) -> Text:
+        """See `StreamSource`."""
+        return self._stream.begin().text()
+
+    def ends(self) -> Text:
+        """See `StreamSource`."""
+        return self._stream.ends().text()
+
+    def latest(self) -> Text:
+        """See `StreamSource`."""
+        return self._stream.latest().text()
+
+    def bounded(self, start: Text, limit: Limit, until: Text | None) -> Text:
+        """See `StreamSource`."""
+        bound = None if until is None else Positions.of(until)
+        return self._stream.bounded(Positions.of(start), limit, bound).text()
+
+    def works(self, start: Text, end: Text) -> Sequence[InputPartition]:
+        """See `StreamSource`."""
+        ranges = self._stream.ranges(Positions.of(start), Positions.of(end))
+        return list(works_of(ranges, self._range_bytes))
+
+    def commit(self, end: Text) -> None:
+        """See `StreamSource`."""
+        self._stream.commit(Positions.of(end))
+
+
+class _Reader(DataSourceStreamReader):
+    """Plans on the driver, reads on the executors, where it knows nothing but its options.
+
+    Spark asks anew where a query begins as long as its first batch is not done. So the end of the
+    first batch says, too, from where it was planned.
+    """
+
+    def __init__(self, options: StreamOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._source: StreamSource | None = None
+        self._begun: Text | None = None
+        self._start: Text | None = None
+        self._until: Text | None = None
+
+    @property
+    def _changes(self) -> StreamSource:
+        if self._source is None:
+            is_folder = self._options.server is None
+            self._source = (FolderSource if is_folder else ServerStream)(self._options)
+        return self._source
+
+    def initialOffset(self) -> Text:  # noqa: N802  Spark's names, here and below
+        """Where a new query begins."""
+        self._begun = self._start = self._changes.begin()
+        return self._begun
+
+    def latestOffset(self, start: Text | None = None, limit: object = None) -> Text:  # noqa: N802
+        """The end of the next batch.
+
+        Before Spark 4.2 nothing is given; then `start` is where the last batch ended that was
+        planned, and the limit is that of the options.
+        """
+        start = self._start if start is None else start
+        if start is None:  # Only before 4.2, where it is asked for the end of `availableNow`.
+            return self._changes.latest()
+        bound = Limit.of(limit) if limit is not None else self._own_limit()
+        end = self._changes.bounded(_plain(start), bound, self._until)
+        if start == self._begun:
+            return end | {_BEGUN: start}
+        return start if end == _plain(start) else end
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """By the options."""
+        records_max = self._options.records_per_trigger_max
+        if records_max is None:
+            return admission.ReadAllAvailable()
+        return admission.ReadMaxRows(records_max)
+
+    def reportLatestOffset(self) -> Text | None:  # noqa: N802
+        """How far the log reaches now, for the progress of a query."""
+        return self._changes.ends()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What is written from now on is left to the next run."""
+        self._until = self._changes.ends()
+
+    def partitions(self, start: Text, end: Text) -> Sequence[InputPartition]:
+        """The work of each task of a batch."""
+        self._start = end
+        if start == end:
+            return []
+        return self._changes.works(_plain(end.get(_BEGUN, start)), _plain(end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The batches of one task."""
+        schema = arrow_schema(self._schema)
+        if isinstance(partition, WatchWork):
+            yield from watched_batches(partition, schema, self._options)
+            return
+        assert isinstance(partition, RangeWork), "what was planned is read"
+        for each in partition.ranges:
+            yield from range_batches(OsFiles(), each, schema, self._options)
+
+    def commit(self, end: Text) -> None:
+        """A batch is done: what is before its end is not asked for any more."""
+        self._changes.commit(_plain(end))
+
+    def stop(self) -> None:
+        """The query has ended."""
+        self._source = None
+
+    def _own_limit(self) -> Limit:
+        return Limit(records_max=self._options.records_per_trigger_max)
+
+
+def _plain(positions: Mapping[str, Any]) -> Text:
+    return {name: each for name, each in positions.items() if name != _BEGUN}
+
+
+if admission is None:
+    OffsetdStreamReader: type[_Reader] = _Reader
+else:
+
+    class OffsetdStreamReader(_Reader, admission.SupportsTriggerAvailableNow):  # type: ignore[no-redef]
+        """The same, for Spark from 4.2 on: `availableNow` reads what is there and ends."""
