@@ -232,7 +232,7 @@ def refusal(group: PlannedGroup, found: Sequence[Difference], options: RunOption
 
 
 def objection_by_plan(planned: PlannedGroup) -> str:
-    """Why a group must not be moved: who was alive at its source when it was planned; or nothing."""
+    """Why a group must not be moved: who was alive at its source, when planned; or nothing."""
     if planned.owners is None:
         return "whether it has members could not be read"
     return f"it had {listed(planned.owners)}" if planned.owners else ""
