@@ -16,6 +16,7 @@ from interop.kafka_runtime import KafkaUnavailable, find_runtime
 from interop.kafka_topic import KafkaTopic
 from interop.requirements import no_kafka
 from interop.spark_kafka import spark_kafka_jars
+from interop.test_readme import blocks
 from offsetd_clients import OffsetClient, TopicPartition
 from offsetd_pipeline import (
     OffsetCommitListener,
@@ -363,3 +364,45 @@ def test_a_server_that_was_killed_is_caught_up_with_and_the_query_never_fails(
     assert survivor.query.exception() is None
     assert survivor.values == [str(number) for number in range(7)]
     assert listener.counts.behind == 0
+
+
+def test_the_guide_does_what_it_says(
+    spark: SparkSession,
+    broker: KafkaBroker,
+    server: ServerProcess,
+    client: OffsetClient,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    topic = KafkaTopic(broker.address, 3, name="orders")
+    topic.produce(0, range(5))
+    names: dict[str, Any] = {"spark": spark}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "OFFSETD_ADDRESS": server.address}
+    printed = []
+    steps = blocks("docs/guides/spark-kafka.md")
+    assert [each.language for each in steps].count("sh") == 2
+    try:
+        for step in steps:
+            text = step.text.replace("localhost:9092", broker.address)
+            text = text.replace("127.0.0.1:7171", server.address)
+            # Folders are named as the program's; the JVM was begun elsewhere.
+            text = text.replace('"path", "', f'"path", "{tmp_path}/')
+            text = text.replace('Location", "', f'Location", "{tmp_path}/')
+            if step.language == "python":
+                exec(text, names)
+            else:
+                run = ["sh", "-ec", text]
+                printed.append(subprocess.check_output(run, env=environment, text=True))
+    finally:
+        if "listener" in names:
+            spark.streams.removeListener(names["listener"])
+            names["listener"].close()
+    assert offsets(client, "billing") == {topic.at(0): 5, topic.at(1): 0, topic.at(2): 0}
+    assert offsets(client, "from-checkpoint") == offsets(client, "billing")
+    assert "orders" in printed[0]
+    assert json.loads(names["begin"]) == {"orders": {"0": 5, "1": 0, "2": 0}}
+    assert names["again"].isStreaming
+    assert capsys.readouterr().out.endswith("()\n")  # No changes: it is there already.

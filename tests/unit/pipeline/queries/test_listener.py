@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from fake_server import serving
 from groups_in_memory import GroupsInMemory, unavailable
+from offsetd.v1.offset_service_pb2 import CommitOffsetsResponse
 from offsetd_pipeline import OffsetCommitListener, ReadingQuery
 from patience import PATIENCE_SECONDS
 from pyspark.sql.streaming.listener import (
@@ -200,3 +205,28 @@ def test_queries_are_named_in_a_list(groups: GroupsInMemory) -> None:
         listening(groups, "g", queries="billing")
     with pytest.raises(ValueError, match="back"):
         listening(groups, "g", rewinds="back")
+
+
+EXITING = """
+import json, sys
+from offsetd.v1.offset_service_pb2 import CommitOffsetsResponse
+from offsetd_pipeline import OffsetCommitListener
+from pyspark.sql.streaming.listener import QueryProgressEvent
+
+listener = OffsetCommitListener(sys.argv[1], "g")
+listener.onQueryProgress(QueryProgressEvent.fromJson({"progress": json.loads(sys.argv[2])}))
+"""
+
+
+def test_a_program_that_ends_without_a_close_commits_what_it_was_told() -> None:
+    told = next(each[1] for each in EVENTS if each[0] == "progress")
+    with serving() as server:
+        server.answer_each = lambda _request: CommitOffsetsResponse()
+        subprocess.run(
+            [sys.executable, "-c", EXITING, server.address, json.dumps(told)],
+            check=True,
+            timeout=2 * PATIENCE_SECONDS,
+        )
+        [request] = server.requests
+    assert (request.group_id, len(request.offsets)) == ("g", 5)
+    assert all(each.monotonic for each in request.offsets)
