@@ -9,6 +9,11 @@ JOBS: Final = Program(
     summary="Jobs over many offsets, on Spark: moved, kept, compared, looked into.",
     examples="",
     commands={
+        "archive": "offsetd_pipeline.jobs.archive:register",
+        "restore": "offsetd_pipeline.jobs.restore:register",
+        "compare": "offsetd_pipeline.jobs.compare:register",
+        "migrate": "offsetd_pipeline.jobs.migrate:register",
+        "audit": "offsetd_pipeline.jobs.audit:register",
         "checkpoint": "offsetd_pipeline.jobs.checkpoint:register",
     },
     extra="spark",

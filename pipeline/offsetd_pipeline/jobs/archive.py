@@ -1,0 +1,125 @@
+"""`archive`: what is new in data folders is kept as Parquet."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from offsetd_clients.cli.terminal import EXIT_PARTLY, Terminal
+from offsetd_storage.errors import StorageError
+
+from offsetd_pipeline.archive.manifests import ArchiveError
+from offsetd_pipeline.archive.reports import archived_report, gap_told, gaps_of, moment
+from offsetd_pipeline.archive.run import Archived, archive
+from offsetd_pipeline.jobs.session import (
+    ConfOption,
+    MasterOption,
+    PyFilesOption,
+    SparkOptions,
+    job_session,
+    told_progress,
+)
+from offsetd_pipeline.read_options import OnDamage
+from offsetd_pipeline.reports import write_report
+
+COLUMNS = ("manifest", "records", "files", "bytes", "log_partitions", "missing", "damaged_bytes")
+
+FoldersArgument = Annotated[
+    list[Path],
+    typer.Argument(metavar="FOLDER", help="A data folder, ours or a broker's; those of all nodes."),
+]
+ToOption = Annotated[
+    Path, typer.Option("--to", metavar="ARCHIVE", help="The archive; made if it is not there.")
+]
+OnDamageOption = Annotated[
+    OnDamage, typer.Option(help="What is done about bytes that are no valid batch.")
+]
+FailOnGapOption = Annotated[
+    bool,
+    typer.Option(
+        "--fail-on-gap", help="Add nothing where records are gone that were never archived."
+    ),
+]
+ReportOption = Annotated[
+    Path | None, typer.Option("--report", metavar="FOLDER", help="Write a page and its tables.")
+]
+
+
+def register(app: typer.Typer, terminal: Terminal) -> None:
+    """Adds the job to the command line."""
+
+    @app.command("archive")
+    def archive_(
+        folders: FoldersArgument,
+        *,
+        to: ToOption,
+        on_damage: OnDamageOption = OnDamage.FAIL,
+        fail_on_gap: FailOnGapOption = False,
+        report: ReportOption = None,
+        master: MasterOption = "",
+        conf: ConfOption = None,
+        py_files: PyFilesOption = None,
+    ) -> None:
+        """Add to an archive what data folders have that it has not: each record once.
+
+        Until it ends nothing counts, then all of it does. Exits with 3 if damaged bytes were passed
+        over.
+
+        Examples:
+            python -m offsetd_pipeline archive offsetd-data --to archive
+            python -m offsetd_pipeline archive node-1 node-2 node-3 --to archive --report report
+        """
+        options = SparkOptions(master=master, settings=conf or (), py_files=py_files or ())
+        with job_session("archive", options, terminal) as spark:
+            try:
+                with (
+                    terminal.progress("archiving") as progress,
+                    told_progress(spark, progress, "log partitions"),
+                ):
+                    archived = archive(
+                        spark, folders, to, on_damage=on_damage, fail_on_gap=fail_on_gap
+                    )
+            except (ArchiveError, StorageError, OSError) as error:
+                terminal.fail(str(error))
+        _print(archived, terminal)
+        if report is not None:
+            try:
+                page = write_report(archived_report(archived, str(to)), report)
+            except OSError as error:
+                terminal.fail(f"archived; the report could not be written: {error}")
+            terminal.note(f"report: {page}")
+        if archived.damage:
+            raise SystemExit(EXIT_PARTLY)
+
+
+def _print(archived: Archived, terminal: Terminal) -> None:
+    manifest = archived.manifest
+    if manifest is None:
+        terminal.rows(COLUMNS, [])
+        terminal.note("nothing new")
+    else:
+        row = {
+            "manifest": manifest.number,
+            "records": manifest.record_count,
+            "files": len(manifest.files),
+            "bytes": sum(each.size_bytes for each in manifest.files),
+            "log_partitions": len(manifest.positions),
+            "missing": sum(each.missing_count for each in manifest.gaps),
+            "damaged_bytes": sum(each.size_bytes for each in manifest.damage),
+        }
+        terminal.rows(COLUMNS, [row])
+    for gap in archived.gaps:
+        terminal.note(f"warning: {gap_told(gap)}")
+    if len(gaps_of(archived)) > len(archived.gaps):
+        terminal.note("the archive begins here: what had been compacted away before is missing")
+    for each in archived.held_up:
+        terminal.note(
+            f"warning: log partition {each.log_partition} is archived up to {each.log_offset} only:"
+            f" a transaction of producer {each.producer_id} is open since {moment(each.since_ms)}"
+        )
+    for damage in archived.damage:
+        terminal.note(
+            f"warning: passed over {damage.size_bytes} bytes of {damage.file} at byte"
+            f" {damage.position}: {damage.reason}"
+        )
+    if archived.orphan_count:
+        terminal.note(f"{archived.orphan_count} files of runs that did not end were removed")

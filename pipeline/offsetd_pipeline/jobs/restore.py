@@ -1,0 +1,164 @@
+"""`restore`: offsets become again what an archive says they were."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from offsetd_clients.cli.connection import (
+    ADDRESS_DEFAULT,
+    AddressOption,
+    TimeoutOption,
+    connected,
+    explain,
+)
+from offsetd_clients.cli.dry_runs import OnlyShowOption, check_dry_or_not, told_dry_run
+from offsetd_clients.cli.options import NamedGroupsOption, ReasonOption, TopicsOption
+from offsetd_clients.cli.reset_targets import parse_time
+from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal
+
+from offsetd_pipeline.archive.manifests import ArchiveError
+from offsetd_pipeline.archive.past import GroupSelection
+from offsetd_pipeline.archive.reports import restored_report, warnings_of
+from offsetd_pipeline.archive.restored_groups import Outcome, Restored, RestoredGroup
+from offsetd_pipeline.archive.restoring import RestoreOptions, TimeNotArchived, restore
+from offsetd_pipeline.jobs.archive import ReportOption
+from offsetd_pipeline.jobs.session import (
+    ConfOption,
+    MasterOption,
+    PyFilesOption,
+    SparkOptions,
+    job_session,
+    told_progress,
+)
+from offsetd_pipeline.reports import write_report
+
+TIMEOUT_S_DEFAULT = 600.0  # A call imports many offsets.
+COLUMNS = ("group", "outcome", "offsets", "written", "others", "deleted", "expiring", "problem")
+
+ArchiveArgument = Annotated[Path, typer.Argument(metavar="ARCHIVE", help="What `archive` made.")]
+AtOption = Annotated[
+    str | None,
+    typer.Option("--at", metavar="TIME", help="As they were then, UTC; else where it ends."),
+]
+PrefixOption = Annotated[
+    str, typer.Option("--group-prefix", metavar="TEXT", help="And groups whose id begins so.")
+]
+DeleteOthersOption = Annotated[
+    bool,
+    typer.Option("--delete-others", help="What these groups have now and had not then goes."),
+]
+AcceptGapsOption = Annotated[
+    bool,
+    typer.Option("--accept-gaps", help="Also where the archive may lack records of that time."),
+]
+ExecuteOption = Annotated[
+    bool, typer.Option("--execute", help="Do it; else only show what it would do.")
+]
+
+
+def register(app: typer.Typer, terminal: Terminal) -> None:
+    """Adds the job to the command line."""
+
+    @app.command("restore")
+    def restore_(
+        archive: ArchiveArgument,
+        *,
+        at: AtOption = None,
+        groups: NamedGroupsOption = None,
+        group_prefix: PrefixOption = "",
+        topics: TopicsOption = None,
+        delete_others: DeleteOthersOption = False,
+        accept_gaps: AcceptGapsOption = False,
+        dry_run: OnlyShowOption = False,
+        execute: ExecuteOption = False,
+        reason: ReasonOption = "",
+        report: ReportOption = None,
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+        master: MasterOption = "",
+        conf: ConfOption = None,
+        py_files: PyFilesOption = None,
+    ) -> None:
+        """Make offsets of a server what an archive says they were: each group, or nothing of it.
+
+        Nothing happens without --execute. Exits with 3 if some groups failed.
+
+        Examples:
+            python -m offsetd_pipeline restore archive --at 2026-11-21T08:00
+            python -m offsetd_pipeline restore archive --group billing --execute
+        """
+        check_dry_or_not(dry_run=dry_run, execute=execute)
+        time = None if at is None else parse_time(at)
+        options = RestoreOptions(
+            selection=GroupSelection(
+                groups=tuple(dict.fromkeys(groups or ())),
+                group_prefix=group_prefix,
+                topics=tuple(topics or ()),
+            ),
+            delete_others=delete_others,
+            accept_gaps=accept_gaps,
+            validate_only=not execute,
+            reason=reason,
+        )
+        spark_options = SparkOptions(master=master, settings=conf or (), py_files=py_files or ())
+        with (
+            connected(address, timeout, terminal) as client,
+            job_session("restore", spark_options, terminal) as spark,
+        ):
+            try:
+                with (
+                    terminal.progress("restoring") as progress,
+                    told_progress(spark, progress, "what there was"),
+                ):
+                    restored = restore(spark, archive, client, time, options)
+            except TimeNotArchived as error:
+                terminal.fail(f"{error}\n  --accept-gaps restores what is there")
+            except (ArchiveError, OSError) as error:
+                terminal.fail(str(error))
+        _print(restored, terminal)
+        if report is not None:
+            _write_report(restored, report, str(archive), address, terminal)
+        if restored.is_dry_run:
+            told_dry_run(terminal)
+        _end(restored, address, terminal)
+
+
+def _print(restored: Restored, terminal: Terminal) -> None:
+    told = [each for each in restored.groups if each.outcome is not Outcome.UNCHANGED]
+    terminal.rows(COLUMNS, map(_row, told))
+    for text in warnings_of(restored):
+        terminal.note(f"warning: {text}")
+    counts = [f"{count} {each}" for each in Outcome if (count := restored.count(each))]
+    terminal.note(f"groups: {', '.join(counts) or 'none'}")
+
+
+def _row(group: RestoredGroup) -> Row:
+    return {
+        "group": group.group_id,
+        "outcome": group.outcome.value,
+        "offsets": group.offset_count,
+        "written": group.written_count,
+        "others": group.other_count,
+        "deleted": group.deleted_count,
+        "expiring": group.expiring_count,
+        "problem": group.problem or None,
+    }
+
+
+def _write_report(
+    restored: Restored, folder: Path, archive: str, address: str, terminal: Terminal
+) -> None:
+    try:
+        page = write_report(restored_report(restored, archive, address), folder)
+    except OSError as error:
+        terminal.fail(f"the report could not be written: {error}")
+    terminal.note(f"report: {page}")
+
+
+def _end(restored: Restored, address: str, terminal: Terminal) -> None:
+    failed = restored.count(Outcome.FAILED)
+    if restored.stopped_by is not None:
+        terminal.fail(explain(restored.stopped_by, address), EXIT_PARTLY)
+    if failed:
+        code = EXIT_PARTLY if failed < len(restored.groups) else EXIT_FAILED
+        terminal.fail(f"{failed} groups failed, of {len(restored.groups)}", code)
