@@ -97,7 +97,12 @@ def stream_writer(
     given: dict[str, str], schema: StructType, *, overwrite: bool
 ) -> OffsetdStreamWriter:
     """For `df.writeStream`. Raises ValueError."""
-    checked = _checked(given, schema, "outputMode('append' or 'update')", overwrite=overwrite)
+    checked = _checked(
+        given,
+        schema,
+        "outputMode('append'), or call write_offsets in foreachBatch",
+        overwrite=overwrite,
+    )
     if checked[0].job_id is not None:
         raise ValueError("a streaming query has an id of its own, in its checkpoint: no job_id")
     return OffsetdStreamWriter(*checked)
