@@ -53,7 +53,7 @@ class CommitThread:
         retention: timedelta | None = None,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`ledger` is its own from now on, but for `tell` and `ask`."""
+        """`ledger` is its own from now on, but for what `tell` and `wait` are given."""
         self._client = client
         self._ledger = ledger
         self._retention = retention

@@ -66,7 +66,8 @@ class OffsetCommitListener(StreamingQueryListener):
 
         `rewinds`: what becomes of a group when a query reads again what was committed. `retention`:
         how long the offsets are kept, where the group's is not to count. What does not change is
-        committed again after `refresh_s`. Raises ValueError for what cannot be.
+        committed again after `refresh_s`. Made while a session is active, it also looks at what
+        waiting queries had not told. Raises ValueError for what cannot be.
         """
         if isinstance(queries, str):
             raise TypeError("queries: one text where several are expected")

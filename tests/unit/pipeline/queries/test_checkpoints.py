@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from groups_in_memory import GroupsInMemory
-from offsetd_clients import OffsetConflict, TopicPartition
+from offsetd_clients import OffsetChange, OffsetConflict, TopicPartition
 from offsetd_pipeline import Checkpoint, CheckpointUnreadable, from_checkpoint, import_checkpoint
 from offsetd_pipeline.queries.checkpoints import PassedOver
 from spark_events import QUERY, SPARK
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 BILLING = {
@@ -146,8 +147,8 @@ def groups() -> GroupsInMemory:
     return groups
 
 
-def shown(changes: object) -> list[tuple[str, int | None, int]]:
-    return [(str(each.topic_partition), each.before, each.after) for each in changes]  # type: ignore[attr-defined]
+def shown(changes: Iterable[OffsetChange]) -> list[tuple[str, int | None, int]]:
+    return [(str(each.topic_partition), each.before, each.after) for each in changes]
 
 
 NEW = [("payments:0", None, 5), ("payments:1", None, 5)]
