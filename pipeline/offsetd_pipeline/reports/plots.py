@@ -84,8 +84,18 @@ def columns(values: Sequence[float], *, unit: str = "", x_label: str = "") -> st
         return _svg(figure)
 
 
-def histogram(values: Sequence[float], *, unit: str = "", y_label: str = "") -> str:
-    """How many values are how large, in bins of equal ratios where they are spread widely."""
+def histogram(
+    values: Sequence[float],
+    *,
+    unit: str = "",
+    y_label: str = "",
+    counts: Sequence[int] | None = None,
+) -> str:
+    """How many values are how large, in bins of equal ratios where they are spread widely.
+
+    `counts`: how often each of the values is there.
+    """
+    weights = [1] * len(values) if counts is None else counts
     positive = [each for each in values if each > 0]
     spread = max(positive) / min(positive) if positive else 1
     with mpl.rc_context(_SETTINGS):
@@ -93,10 +103,10 @@ def histogram(values: Sequence[float], *, unit: str = "", y_label: str = "") -> 
         if spread > _WIDE_SPREAD:
             low, high = min(positive), max(positive)
             edges = [low * (high / low) ** (step / _BINS) for step in range(_BINS + 1)]
-            axes.hist(positive, bins=edges)
+            axes.hist([max(each, low) for each in values], bins=edges, weights=weights)
             axes.set_xscale("log")
         else:
-            axes.hist(list(values), bins=_BINS)
+            axes.hist(list(values), bins=_BINS, weights=weights)
         axes.set_ylabel(y_label)
         _values_on(axes.xaxis, unit)
         return _svg(figure)

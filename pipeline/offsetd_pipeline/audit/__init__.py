@@ -1,0 +1,8 @@
+"""Questions answered over a data folder: who commits how, what goes soon, how the log fares."""
+
+from offsetd_pipeline.audit.auditing import audit
+from offsetd_pipeline.audit.result import Audit
+from offsetd_pipeline.audit.scope import AuditScope
+from offsetd_pipeline.audit.thresholds import ExpiryBase, Thresholds
+
+__all__ = ["Audit", "AuditScope", "ExpiryBase", "Thresholds", "audit"]

@@ -1,0 +1,277 @@
+"""All questions, one after the other: a pass over the log's headers, three over its records."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+from offsetd_storage.files import OsFiles
+from pyspark import StorageLevel
+from pyspark.sql import Window
+from pyspark.sql import functions as sf
+
+from offsetd_pipeline.audit import commits, expiry, lag, records
+from offsetd_pipeline.audit.findings import findings_of
+from offsetd_pipeline.audit.log_tables import growth, log_partition_table
+from offsetd_pipeline.audit.logs import log_states
+from offsetd_pipeline.audit.result import Audit
+from offsetd_pipeline.audit.thresholds import ExpiryBase, Thresholds
+from offsetd_pipeline.folder_plan import known_partition_count, partitions_of_groups, plan_folder
+from offsetd_pipeline.read_options import OnDamage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from datetime import datetime
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from offsetd_pipeline.audit.scope import AuditScope
+
+    Telling = Callable[[str], AbstractContextManager[object]]
+
+ROWS_MAX: Final = 10_000
+
+
+def audit(
+    spark: SparkSession,
+    scope: AuditScope,
+    *,
+    now: datetime,
+    thresholds: Thresholds | None = None,
+    end_offsets: str | None = None,
+    rows_max: int = ROWS_MAX,
+    telling: Telling = lambda _: nullcontext(),
+) -> Audit:
+    """Answers all questions over a data folder; the session knows the format (`register`).
+
+    `end_offsets`: a file of them (`lag.read_end_offsets`). Of each table the worst `rows_max` rows
+    come to the driver. `telling(what)` is entered for as long as that takes. Raises ValueError for
+    a file of end offsets that is none, StorageError and OSError for a folder that is none, and
+    what reading the tables raises.
+    """
+    asked = _Asked(
+        spark=spark,
+        scope=scope,
+        now=now,
+        thresholds=thresholds or Thresholds(),
+        rows_max=rows_max,
+        telling=telling,
+    )
+    return asked.answered(end_offsets)
+
+
+@attrs.frozen(kw_only=True)
+class _Asked:
+    """What was asked for, and how each part of it is answered."""
+
+    spark: SparkSession
+    scope: AuditScope
+    now: datetime
+    thresholds: Thresholds
+    rows_max: int
+    telling: Telling
+
+    def answered(self, end_offsets: str | None) -> Audit:
+        ends = None
+        if end_offsets is not None:
+            ends = lag.read_end_offsets(self.spark, end_offsets, now=self.now)
+        base = self.thresholds.expiry_base or (
+            ExpiryBase.KAFKA if self.scope.is_brokers else ExpiryBase.LATEST
+        )
+        states = self._log_states()
+        complete_from = self._complete_from(states)
+        found = {**_NOTHING, **self._of_commits(complete_from, ends)}
+        found |= self._of_records()
+        found |= self._of_logs(states, complete_from)
+        with self.telling("expiry"):
+            expiring = expiry.expiring_groups(
+                self.spark, self.scope, self.thresholds, base, self.now
+            )
+            found["expiring"] = self._worst(expiring, sf.col("first_expiry"))
+        found["damage"] = self._damage()
+        totals = found.pop("totals") | _log_totals(found["log_partitions"])
+        answered = Audit(
+            now=self.now,
+            folder=self.scope.folder,
+            thresholds=self.thresholds,
+            expiry_base=base,
+            totals=totals,
+            findings=(),
+            **found,
+        )
+        return attrs.evolve(answered, findings=tuple(findings_of(answered)))
+
+    def _log_states(self) -> pa.Table:
+        """Of the log partitions that groups are asked for of, as far as that is known."""
+        files = OsFiles()
+        view, logs = plan_folder(files, Path(self.scope.folder), is_wanted=lambda _: True)
+        numbers = [each.log_partition for each in logs]
+        if self.scope.groups and not self.scope.group_prefix:
+            count = self.scope.offsets_partitions or known_partition_count(files, view)
+            wanted = partitions_of_groups(self.scope.groups, count)
+            numbers = [each for each in numbers if wanted is None or each in wanted]
+        with self.telling("the cleaner's view of the logs"):
+            return log_states(
+                self.spark,
+                self.scope.folder,
+                numbers,
+                now_ms=_ms(self.now),
+                dirty_ratio_max=self.thresholds.dirty_ratio_max,
+                on_damage=self.scope.on_damage,
+            )
+
+    def _complete_from(self, states: pa.Table) -> DataFrame:
+        """Of a damaged log it is not known: what the cleaner left is taken for all there was."""
+        rows = [(row["log_partition"], row["complete_from"] or 0) for row in states.to_pylist()]
+        return self.spark.createDataFrame(rows, "log_partition int, complete_from bigint")
+
+    def _of_commits(self, complete_from: DataFrame, ends: DataFrame | None) -> dict[str, Any]:
+        steps = commits.commit_steps(self.spark, self.scope, complete_from, self.thresholds)
+        steps = steps.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            with self.telling("commits in their order"):
+                partitions = commits.by_partition(steps)
+                groups = commits.by_group(steps)
+                found = {
+                    "groups": self._worst(groups, sf.col("commit_bytes").desc()),
+                    "repeats": self._worst(
+                        partitions.where("repeats > 0").select(*_REPEATS),
+                        sf.col("repeat_bytes").desc(),
+                    ),
+                    "moves": self._worst(
+                        commits.events(steps), sf.abs("distance").desc(), sf.col("time")
+                    ),
+                    "gaps": _table(commits.gaps(steps)),
+                    "totals": self._commit_totals(groups),
+                }
+            if ends is not None:
+                with self.telling("lag"):
+                    found |= self._of_lag(ends, partitions)
+            return found
+        finally:
+            steps.unpersist()
+
+    def _commit_totals(self, groups: DataFrame) -> dict[str, object]:
+        names = ("commits", "commit_bytes", "repeats", "repeat_bytes", "rewinds", "skips")
+        limits = self.thresholds
+        repeats = (sf.col("repeats") >= limits.repeats_min) & (
+            sf.col("repeat_ratio") >= limits.repeat_ratio_min
+        )
+        row = groups.agg(
+            sf.count("*").alias("groups"),
+            *(sf.coalesce(sf.sum(each), sf.lit(0)).alias(each) for each in names),
+            sf.count_if(repeats).alias("repeating_groups"),
+            sf.count_if(sf.col("rewinds") > 0).alias("groups_with_rewinds"),
+            sf.count_if(sf.col("skips") > 0).alias("groups_with_skips"),
+        ).first()
+        assert row is not None, "an aggregate of everything has a row"
+        return row.asDict()
+
+    def _of_lag(self, ends: DataFrame, partitions: DataFrame) -> dict[str, Any]:
+        rows = lag.lags(self.spark, self.scope, ends, partitions, self.thresholds)
+        rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            return {
+                "lags": self._worst(rows, sf.col("lag").desc()),
+                "group_lags": self._worst(lag.by_group(rows), sf.col("lag").desc()),
+            }
+        finally:
+            rows.unpersist()
+
+    def _of_records(self) -> dict[str, Any]:
+        limit = self.now + timedelta(milliseconds=self.thresholds.future_ms)
+        with self.telling("records by group"):
+            rows = records.by_group(self.spark, self.scope, limit)
+            rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+            try:
+                is_strange = rows.where("strange_records > 0").limit(1).count()
+                whole = sf.sum("disk_bytes").over(Window.partitionBy())
+                hot = rows.withColumn("log_ratio", sf.col("disk_bytes") / whole)
+                found = {
+                    "hot_groups": self._worst(
+                        hot.where("group IS NOT NULL").select(*_HOT), sf.col("disk_bytes").desc()
+                    ),
+                    "future": self._worst(
+                        rows.where("future_records > 0").select(*_FUTURE),
+                        sf.col("latest_time").desc(),
+                    ),
+                }
+            finally:
+                rows.unpersist()
+        strange = records.strange_records(self.spark, self.scope)
+        if is_strange:
+            with self.telling("strange records"):
+                found["strange"] = self._worst(strange, sf.col("records").desc())
+        else:
+            found["strange"] = _table(strange.where(sf.lit(False)))
+        return found
+
+    def _of_logs(self, states: pa.Table, complete_from: DataFrame) -> dict[str, Any]:
+        limit = self.now + timedelta(milliseconds=self.thresholds.future_ms)
+        with self.telling("records by hour"):
+            hours = _table(
+                records.by_hour(
+                    self.spark, self.scope, complete_from, now=self.now, future_from=limit
+                )
+            )
+        partitions = log_partition_table(states, hours)
+        return {
+            "log_partitions": partitions,
+            "hours": growth(hours, partitions, by_day=False),
+            "days": growth(hours, partitions, by_day=True),
+        }
+
+    def _damage(self) -> pa.Table:
+        damage = self.scope.damage(self.spark)
+        if self.scope.on_damage is OnDamage.FAIL:  # Then there is none.
+            return _table(damage.where(sf.lit(False)))
+        with self.telling("damage"):
+            return self._worst(damage, sf.col("size_bytes").desc())
+
+    def _worst(self, rows: DataFrame, *order: Column) -> pa.Table:
+        return _table(rows.orderBy(*order).limit(self.rows_max))
+
+
+_NOTHING: Final = {"lags": None, "group_lags": None}
+_REPEATS: Final = (
+    *("group", "topic", "partition", "commits", "repeats", "repeat_bytes"),
+    *("first_time", "last_time"),
+)
+_HOT: Final = ("group", "log_partition", "records", "disk_bytes", "log_ratio")
+_FUTURE: Final = ("group", "log_partition", "future_records", "latest_time")
+
+
+def _ms(time: datetime) -> int:
+    return round(time.timestamp() * 1000)
+
+
+def _table(rows: DataFrame) -> pa.Table:
+    """All rows, with their times in UTC."""
+    found = rows.toArrow()
+    schema = [
+        field.with_type(pa.timestamp("us", tz="UTC"))
+        if pa.types.is_timestamp(field.type)
+        else field
+        for field in found.schema
+    ]
+    return found.cast(pa.schema(schema))
+
+
+def _log_totals(log_partitions: pa.Table) -> dict[str, object]:
+    names = (
+        *("log_bytes", "records", "dirty_bytes", "saved_bytes", "rolled_saved_bytes"),
+        *("tombstones", "tombstones_that_may_go", "tombstone_bytes"),
+    )
+    totals: dict[str, object] = {
+        name: pc.sum(log_partitions.column(name)).as_py() or 0 for name in names
+    }
+    return totals | {
+        "first_time": pc.min(log_partitions.column("first_time")).as_py(),
+        "last_time": pc.max(log_partitions.column("last_time")).as_py(),
+    }

@@ -1,0 +1,205 @@
+"""Commits in their order: how often, how far apart, again and again, back, and too far ahead.
+
+The log is read once. Each commit is held against the one before of its partition, and the outcome
+is added up by group, topic, partition and how long it took, in two digits: so few rows are left,
+from which all else is made. What is answered here is of the part of each log that has all of its
+records: where a cleaner was, one commit follows another that it did not follow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Window
+from pyspark.sql import functions as sf
+
+from offsetd_pipeline.audit.thresholds import SPEED_GAP_MS_MIN
+from offsetd_pipeline.tables import Mode
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.window import WindowSpec
+
+    from offsetd_pipeline.audit.scope import AuditScope
+    from offsetd_pipeline.audit.thresholds import Thresholds
+
+_KEY: Final = ("group", "topic", "partition")
+_COLUMNS: Final = (
+    *("log_partition", "log_offset", "timestamp", "kind", "transaction"),
+    *(*_KEY, "offset", "disk_bytes"),
+)
+_MS_AN_HOUR: Final = 3_600_000
+
+
+def commit_steps(
+    spark: SparkSession, scope: AuditScope, complete_from: DataFrame, thresholds: Thresholds
+) -> DataFrame:
+    """The commits, added up: see the module. A row has
+
+    * `group`, `topic`, `partition`, `log_partition`; `gap_ms`: since the commit before, in two
+      digits, null for the first and behind a deletion;
+    * `commits`, `commit_bytes`, of these `repeats`, `repeat_bytes`; `gap_max_ms`; `first_time`,
+      `last_time`; commits are numbered from 1: `last_number`, `change_number` of the last that
+      changed the offset, `back_number` of the last that took it back;
+    * for a rewind or a skip, which has a row of its own, `event`, `log_offset`, `offset_before`,
+      `offset`; else null.
+
+    `complete_from`: by `log_partition`, from which log offset on there are all records.
+    """
+    rows = scope.records(spark, Mode.HISTORY, *_COLUMNS)
+    rows = rows.where("transaction IS NULL OR transaction = 'committed'")
+    rows = rows.join(sf.broadcast(complete_from), "log_partition").where(
+        "log_offset >= complete_from"
+    )
+    return _added_up(_judged(_in_order(rows), thresholds))
+
+
+def _in_order(rows: DataFrame) -> DataFrame:
+    """Each commit with what came before; deletions are gone, and nothing came before behind one."""
+    rows = rows.select(
+        *_KEY,
+        "log_partition",
+        "log_offset",
+        sf.unix_millis("timestamp").alias("time_ms"),
+        (sf.col("kind") == "committed").alias("is_commit"),
+        "offset",
+        "disk_bytes",
+        # Sorting by it first is fast, and rows with the same one are still told apart.
+        sf.xxhash64(*_KEY).alias("hashed"),
+    )
+    before = _order()
+    commit_ms = sf.when(sf.col("is_commit"), sf.col("time_ms"))
+    return (
+        rows.select(
+            "*",
+            sf.lag("offset").over(before).alias("offset_before"),
+            sf.lag(commit_ms).over(before).alias("time_before"),
+            sf.count_if("is_commit").over(before.rowsBetween(_FIRST, 0)).alias("number"),
+        )
+        .withColumn("step", sf.col("offset") - sf.col("offset_before"))
+        .withColumn("exact_gap_ms", sf.col("time_ms") - sf.col("time_before"))
+    )
+
+
+_FIRST: Final = Window.unboundedPreceding
+
+
+def _order() -> WindowSpec:
+    return Window.partitionBy("hashed", *_KEY).orderBy("log_offset")
+
+
+def _judged(rows: DataFrame, thresholds: Thresholds) -> DataFrame:
+    """With `event`: `rewind`, `skip`, or null."""
+    forward = sf.when(sf.col("step") > 0, sf.col("step"))
+    speed = forward * 1000 / sf.greatest("exact_gap_ms", sf.lit(SPEED_GAP_MS_MIN))
+    earlier = _order().rowsBetween(_FIRST, -1)
+    rows = rows.withColumn("speed", speed)
+    rows = rows.select(
+        "*",
+        sf.max("speed").over(earlier).alias("fastest"),
+        sf.count("speed").over(earlier).alias("steps"),
+    )
+    is_skip = (
+        (sf.col("step") >= thresholds.skip_min)
+        & (sf.col("steps") >= thresholds.skip_steps_min)
+        & (sf.col("speed") > thresholds.skip_factor * sf.col("fastest"))
+    )
+    event = sf.when(sf.col("step") <= -thresholds.rewind_min, sf.lit("rewind")).when(
+        is_skip, sf.lit("skip")
+    )
+    return rows.where("is_commit").withColumn("event", event)
+
+
+def _added_up(rows: DataFrame) -> DataFrame:
+    def of_event(name: str) -> Column:
+        return sf.when(sf.col("event").isNotNull(), sf.col(name)).alias(name)
+
+    is_repeat = sf.col("step") == 0
+    number = sf.col("number")
+    return rows.groupBy(
+        *("hashed", *_KEY, "log_partition", "event"),
+        two_digits(sf.col("exact_gap_ms")).alias("gap_ms"),
+        of_event("log_offset"),
+        of_event("offset_before"),
+        of_event("offset"),
+    ).agg(
+        sf.count("*").alias("commits"),
+        sf.sum("disk_bytes").alias("commit_bytes"),
+        sf.count_if(is_repeat).alias("repeats"),
+        sf.sum(sf.when(is_repeat, sf.col("disk_bytes")).otherwise(0)).alias("repeat_bytes"),
+        sf.max("exact_gap_ms").alias("gap_max_ms"),
+        sf.timestamp_millis(sf.min("time_ms")).alias("first_time"),
+        sf.timestamp_millis(sf.max("time_ms")).alias("last_time"),
+        sf.max("number").alias("last_number"),
+        sf.max(sf.when(sf.col("step").isNull() | ~is_repeat, number)).alias("change_number"),
+        sf.max(sf.when(sf.col("step") < 0, number)).alias("back_number"),
+    )
+
+
+def two_digits(value: Column) -> Column:
+    """A number of milliseconds rounded to two digits: 1234 is 1200. Below 100 it stays."""
+    digit = sf.greatest(sf.pow(sf.lit(10.0), sf.floor(sf.log10(value)) - 1), sf.lit(1.0))
+    rounded = (sf.floor(value / digit + 0.5) * digit).cast("bigint")
+    return sf.when(value <= 0, sf.lit(0)).otherwise(rounded)
+
+
+def by_partition(steps: DataFrame) -> DataFrame:
+    """A row for each group, topic and partition."""
+    return steps.groupBy(*_KEY).agg(*_sums(), *_numbers())
+
+
+def by_group(steps: DataFrame) -> DataFrame:
+    """A row for each group: how often it commits, and how far apart the commits of a partition."""
+    partitions = sf.count_distinct("topic", "partition").alias("partitions")
+    gaps = sf.percentile("gap_ms", sf.array(*map(sf.lit, (0.5, 0.9, 0.99))), sf.col("commits"))
+    hours = (sf.unix_millis("last_time") - sf.unix_millis("first_time")) / _MS_AN_HOUR
+    rows = steps.groupBy("group", "log_partition").agg(
+        partitions, *_sums(), gaps.alias("gaps"), sf.max("gap_max_ms").alias("gap_max_ms")
+    )
+    return rows.select(
+        *("group", "log_partition", "partitions", "commits"),
+        sf.when(hours > 0, (sf.col("commits") - 1) / hours).alias("commits_an_hour"),
+        *(
+            # Rounded as they are, they may come out above the largest.
+            sf.least(sf.col("gaps")[place].cast("bigint"), "gap_max_ms").alias(f"gap_{name}_ms")
+            for place, name in enumerate(("p50", "p90", "p99"))
+        ),
+        *("gap_max_ms", "commit_bytes", "repeats"),
+        (sf.col("repeats") / sf.col("commits")).alias("repeat_ratio"),
+        *("repeat_bytes", "rewinds", "skips", "first_time", "last_time"),
+    )
+
+
+def _sums() -> list[Column]:
+    return [
+        *(sf.sum(each).alias(each) for each in ("commits", "commit_bytes")),
+        *(sf.sum(each).alias(each) for each in ("repeats", "repeat_bytes")),
+        sf.count_if(sf.col("event") == "rewind").alias("rewinds"),
+        sf.count_if(sf.col("event") == "skip").alias("skips"),
+        sf.min("first_time").alias("first_time"),
+        sf.max("last_time").alias("last_time"),
+    ]
+
+
+def _numbers() -> list[Column]:
+    names = ("last_number", "change_number", "back_number")
+    return [sf.max(each).alias(each) for each in names]
+
+
+def gaps(steps: DataFrame) -> DataFrame:
+    """How often each `gap_ms` is there, all groups together."""
+    rows = steps.where("gap_ms IS NOT NULL").groupBy("gap_ms")
+    return rows.agg(sf.sum("commits").alias("commits")).orderBy("gap_ms")
+
+
+def events(steps: DataFrame) -> DataFrame:
+    """Rewinds and skips: who, where, when, from, to, how far."""
+    return steps.where("event IS NOT NULL").select(
+        "event",
+        *_KEY,
+        sf.col("last_time").alias("time"),
+        *("offset_before", "offset"),
+        (sf.col("offset") - sf.col("offset_before")).alias("distance"),
+        sf.col("gap_max_ms").alias("gap_ms"),
+        *("log_partition", "log_offset"),
+    )

@@ -1,0 +1,98 @@
+"""Groups that are about to lose offsets. The rules are those of `docs/guides/expiry.md`.
+
+They are the coordinator's, which the pipeline does not import; a property test holds them to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as sf
+
+from offsetd_pipeline.audit.thresholds import ExpiryBase
+from offsetd_pipeline.tables import Mode
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from offsetd_pipeline.audit.scope import AuditScope
+    from offsetd_pipeline.audit.thresholds import Thresholds
+
+
+def expiring_groups(
+    spark: SparkSession, scope: AuditScope, thresholds: Thresholds, base: ExpiryBase, now: datetime
+) -> DataFrame:
+    """Groups of which offsets `expired` (and are still there), or are `expiring` soon.
+
+    `first_expiry` is when the next or oldest of them goes, `last_expiry` when the last does; null
+    where one stays.
+    """
+    offsets = scope.of_groups(
+        spark, Mode.CURRENT, "group", "topic", "commit_time", "expire_time", "log_partition"
+    )
+    groups = scope.of_groups(
+        spark,
+        Mode.GROUPS,
+        *("group", "type", "state", "protocol_type", "member_count", "members", "state_time"),
+        *("retention_ms", "never_expires", "lease_holder"),
+    )
+    told = expiry_times(offsets.join(groups, "group"), thresholds.retention_ms, base)
+    left_ms = sf.unix_millis("expires_at") - sf.unix_millis(sf.lit(now))
+    soon_ms = sf.least(sf.lit(thresholds.expiry_warning_ms), sf.col("life_ms") / 2)
+    rows = told.groupBy("group", "log_partition").agg(
+        *(sf.first(each).alias(each) for each in ("state", "protocol_type", "member_count")),
+        sf.first("kept_ms").alias("retention_ms"),
+        sf.first("lease_holder").alias("lease_holder"),
+        sf.count("*").alias("offsets"),
+        sf.count_if(left_ms <= 0).alias("expired"),
+        sf.count_if((left_ms > 0) & (left_ms <= soon_ms)).alias("expiring"),
+        sf.min("expires_at").alias("first_expiry"),
+        sf.when(sf.count("expires_at") == sf.count("*"), sf.max("expires_at")).alias("last_expiry"),
+    )
+    return rows.where("expired > 0 OR expiring > 0")
+
+
+def expiry_times(offsets: DataFrame, retention_ms: int, base: ExpiryBase) -> DataFrame:
+    """With `expires_at` of each offset, null: it stays; `life_ms`, from its commit; `kept_ms`.
+
+    Columns are those of `current` and `groups`. A lease that somebody may hold is left out of
+    account, as the log does not say whether it is kept up.
+    """
+    kept_ms = sf.when(sf.col("never_expires"), sf.lit(None)).otherwise(
+        sf.coalesce("retention_ms", sf.lit(retention_ms))
+    )
+    is_empty = sf.col("state") == "EMPTY"
+    became_empty = sf.when(
+        (sf.col("type") == "classic") & (sf.col("protocol_type") != "") & is_empty,
+        sf.col("state_time"),
+    )
+    since = sf.greatest("commit_time", "became_empty")
+    if base is ExpiryBase.KAFKA:
+        since = sf.coalesce("became_empty", "commit_time")
+    by_retention = sf.timestamp_millis(sf.unix_millis("since") + sf.col("kept_ms"))
+    rows = offsets.withColumns({"kept_ms": kept_ms, "became_empty": became_empty})
+    rows = rows.withColumn("since", since)
+    stays = sf.col("never_expires") | ~_goes_in_state() | (~is_empty & _is_read())
+    rows = rows.withColumn("expires_at", sf.when(~stays, sf.coalesce("expire_time", by_retention)))
+    life_ms = sf.unix_millis("expires_at") - sf.unix_millis("since")
+    return rows.withColumn("life_ms", life_ms).drop("became_empty", "since")
+
+
+def _goes_in_state() -> Column:
+    """Whether a group in its state loses offsets that nobody reads; not one that is unreadable."""
+    is_consumer = sf.col("protocol_type").isin("", "consumer")
+    goes = (
+        (sf.col("type") == "consumer")
+        | (sf.col("state") == "EMPTY")
+        | ((sf.col("state") == "STABLE") & is_consumer)
+    )
+    return sf.col("state").isNotNull() & (sf.col("state") != "DEAD") & goes
+
+
+def _is_read() -> Column:
+    """Whether a member reads the topic: also one that does not say what it reads."""
+    reads = sf.col("members.topics")
+    says_nothing = sf.exists(reads, lambda topics: sf.size(topics) == 0)
+    return says_nothing | sf.array_contains(sf.flatten(reads), sf.col("topic"))

@@ -1,0 +1,272 @@
+"""What an audit says in sentences, the worst first."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow.compute as pc
+from offsetd_clients.cli.durations import duration_text
+
+from offsetd_pipeline.reports.formats import shown
+from offsetd_pipeline.reports.report import Finding, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from offsetd_pipeline.audit.result import Audit
+
+_WARNING, _NOTE, _GOOD = Level.WARNING, Level.NOTE, Level.GOOD
+_LEVELS: Final = (_WARNING, _NOTE, _GOOD)
+_DAY_HOURS: Final = 24
+
+
+def findings_of(audit: Audit) -> list[Finding]:
+    """A sentence for each question, warnings first."""
+    found = [finding for question in _QUESTIONS for finding in question(audit)]
+    return sorted(found, key=lambda each: _LEVELS.index(each.level))
+
+
+def _damage(audit: Audit) -> Iterator[Finding]:
+    rows = audit.damage.to_pylist()
+    if rows:
+        size = shown("_bytes", sum(row["size_bytes"] for row in rows))
+        yield Finding(
+            _WARNING,
+            f"{size} of the log are damaged, in {_many(len(rows), 'place')}: what they held is in"
+            f" none of these figures. The largest: byte {rows[0]['position']} of"
+            f" {rows[0]['file']}.",
+        )
+    broken = [row for row in audit.log_partitions.to_pylist() if row["problem"]]
+    if broken:
+        yield Finding(
+            _WARNING,
+            f"Of {_many(len(broken), 'damaged log partition')} it is not known what a cleaner"
+            f" would do: {_numbers(row['log_partition'] for row in broken)}.",
+        )
+
+
+def _expiring(audit: Audit) -> Iterator[Finding]:
+    rows = audit.expiring.to_pylist()
+    expired = [row for row in rows if row["expired"]]
+    if expired:
+        yield Finding(
+            _WARNING,
+            f"{_many(len(expired), 'group')} {_have(expired)} offsets that have expired and go with"
+            f" the next check: {_names(expired)}.",
+        )
+    soon = [row for row in rows if row["expiring"]]
+    window = _span(audit.thresholds.expiry_warning_ms)
+    if soon:
+        yield Finding(
+            _WARNING,
+            f"{_many(len(soon), 'group')} will lose offsets within {window}, the first"
+            f" {shown('', soon[0]['first_expiry'])}: {_names(soon)}.",
+        )
+    if not rows:
+        yield Finding(_GOOD, f"No group loses offsets within {window}.")
+
+
+def _moves(audit: Audit) -> Iterator[Finding]:
+    totals, rows = audit.totals, audit.moves.to_pylist()
+    for event, groups, word in (
+        ("rewind", "groups_with_rewinds", "back"),
+        ("skip", "groups_with_skips", "ahead"),
+    ):
+        count: Any = totals[f"{event}s"]
+        if not count:
+            yield Finding(_GOOD, f"No {event}s.")
+            continue
+        farthest = next(row for row in rows if row["event"] == event)
+        yield Finding(
+            _WARNING,
+            f"{_many(count, event)}, of {_many(totals[groups], 'group')}; the farthest:"
+            f" {farthest['group']}, {farthest['topic']}-{farthest['partition']},"
+            f" {abs(farthest['distance']):,} {word}, to {farthest['offset']:,},"
+            f" {shown('', farthest['time'])}.",
+        )
+
+
+def _repeats(audit: Audit) -> Iterator[Finding]:
+    totals: Any = audit.totals
+    if not totals["commits"]:
+        return
+    part = shown("_ratio", totals["repeats"] / totals["commits"])
+    cost = shown("_bytes", totals["repeat_bytes"])
+    if not totals["repeating_groups"]:
+        yield Finding(_GOOD, f"{part} of the commits say the same offset again: {cost} of the log.")
+        return
+    worst = [
+        row
+        for row in audit.groups.sort_by([("repeat_bytes", "descending")]).to_pylist()
+        if row["repeats"] >= audit.thresholds.repeats_min
+        and row["repeat_ratio"] >= audit.thresholds.repeat_ratio_min
+    ]
+    yield Finding(
+        _WARNING,
+        f"{_many(totals['repeating_groups'], 'group')} commit the same offsets again and again:"
+        f" {_names(worst)}. Of all commits {part} say nothing new: {cost} of the log.",
+    )
+
+
+def _future(audit: Audit) -> Iterator[Finding]:
+    rows = audit.future.to_pylist()
+    if not rows:
+        yield Finding(_GOOD, "No record is of the future.")
+        return
+    count = sum(row["future_records"] for row in rows)
+    yield Finding(
+        _WARNING,
+        f"{_many(count, 'record')} of the future, up to {shown('', rows[0]['latest_time'])}:"
+        f" {_names(rows)}. Offsets in them expire that much later.",
+    )
+
+
+def _strange(audit: Audit) -> Iterator[Finding]:
+    rows = audit.strange.to_pylist()
+    for row in rows[:_NAMED]:
+        of_type = "" if row["record_type"] is None else f" (type {row['record_type']})"
+        yield Finding(
+            _NOTE if row["strange"] == "unknown type" else _WARNING,
+            f"{_many(row['records'], 'record')} with {_STRANGE[row['strange']]}{of_type} in log"
+            f" partition {row['log_partition']}, the first at offset {row['first_log_offset']:,}.",
+        )
+    if not rows:
+        yield Finding(_GOOD, "Every record has a key, of a type that is known, and can be read.")
+
+
+_STRANGE: Final = {
+    "unkeyed": "no key",
+    "unknown type": "an unknown type",
+    "undecodable key": "a key that cannot be read",
+    "undecodable value": "a value that cannot be read",
+}
+
+
+def _cleaning(audit: Audit) -> Iterator[Finding]:
+    totals: Any = audit.totals
+    rows = audit.log_partitions.to_pylist()
+    due = [row for row in rows if row["is_due"]]
+    log_bytes = totals["log_bytes"]
+    saved = max(totals["saved_bytes"], 0)
+    told = f"A compaction would free {shown('_bytes', saved)} of {shown('_bytes', log_bytes)}"
+    if totals["rolled_saved_bytes"] > saved:
+        told += f", {shown('_bytes', totals['rolled_saved_bytes'])} with the active segments rolled"
+    is_much = log_bytes and saved / log_bytes >= audit.thresholds.saving_ratio_min
+    yield Finding(_WARNING if is_much else _NOTE, f"{told}.")
+    limit = shown("_ratio", audit.thresholds.dirty_ratio_max)
+    if due:
+        yield Finding(
+            _WARNING,
+            f"{_many(len(due), 'log partition')} should have been compacted (dirtier than {limit},"
+            f" or a horizon is due): {_numbers(row['log_partition'] for row in due)}.",
+        )
+    else:
+        yield Finding(_GOOD, f"No log partition is due for the cleaner (dirtier than {limit}).")
+    if totals["tombstones"]:
+        yield Finding(
+            _NOTE,
+            f"{_many(totals['tombstones'], 'tombstone')} {_are(totals['tombstones'])} waiting;"
+            f" {totals['tombstones_that_may_go']:,} may go with the next compaction.",
+        )
+
+
+def _hot(audit: Audit) -> Iterator[Finding]:
+    least = audit.thresholds.hot_group_ratio_min
+    hot = [row for row in audit.hot_groups.to_pylist() if row["log_ratio"] >= least]
+    if hot and len(audit.hot_groups) > 1:
+        parts = ", ".join(f"{row['group']} ({shown('_ratio', row['log_ratio'])})" for row in hot)
+        yield Finding(_NOTE, f"Hot groups, by their part of the log's bytes: {parts}.")
+    sizes = {
+        row["log_partition"]: row["disk_bytes"]
+        for row in audit.log_partitions.to_pylist()
+        if row["disk_bytes"]
+    }
+    mean = sum(sizes.values()) / len(sizes) if sizes else 0
+    factor = audit.thresholds.hot_partition_factor
+    above = [number for number, size in sizes.items() if size > factor * mean]
+    if above:
+        yield Finding(
+            _NOTE,
+            f"{_many(len(above), 'log partition')} {_have(above)} more than {factor:g} times the"
+            f" mean of {shown('_bytes', round(mean))}: {_numbers(above)}.",
+        )
+
+
+def _growth(audit: Audit) -> Iterator[Finding]:
+    whole = audit.hours.filter(pc.field("is_complete"))
+    if not len(whole):
+        return
+    last = whole.slice(max(len(whole) - _DAY_HOURS, 0))
+    begin, end = last.column("time")[0].as_py(), last.column("time")[-1].as_py()
+    hours = (end - begin).total_seconds() / 3600 + 1
+    written: dict[str, int] = {
+        name: pc.sum(last.column(name)).as_py() for name in ("disk_bytes", "records")
+    }
+    size = shown("_bytes", round(written["disk_bytes"] / hours))
+    yield Finding(
+        _NOTE,
+        f"In the last {_many(round(hours), 'hour')} with records, {size} an hour were written,"
+        f" {round(written['records'] / hours):,} records.",
+    )
+
+
+def _lag(audit: Audit) -> Iterator[Finding]:
+    if audit.group_lags is None:
+        return
+    rows = audit.group_lags.to_pylist()
+    for verdict, said in _VERDICTS.items():
+        found = [row for row in rows if row[verdict]]
+        if found:
+            yield Finding(_WARNING, f"{_many(len(found), 'group')} {said}: {_names(found)}.")
+    limit = audit.thresholds.time_lag_max_ms
+    late = [row for row in rows if (row["time_lag_max_ms"] or 0) > limit]
+    if late:
+        late.sort(key=lambda row: -row["time_lag_max_ms"])
+        yield Finding(
+            _WARNING,
+            f"{_many(len(late), 'group')} {_are(late)} more than {_span(limit)} behind:"
+            f" {_names(late)}.",
+        )
+    if rows and not late and not any(row[verdict] for row in rows for verdict in _VERDICTS):
+        yield Finding(_GOOD, "No group is stopped, stalled, or far behind.")
+
+
+_VERDICTS: Final = {
+    "stopped": "behind, with partitions that nobody commits any more",
+    "stalled": "behind, and committing the same offset",
+    "rewind": "behind after going back",
+    "ahead": "ahead of where topics end (a topic made anew?)",
+}
+_QUESTIONS: Final[tuple[Callable[[Audit], Iterator[Finding]], ...]] = (
+    *(_damage, _expiring, _lag, _moves, _repeats, _future, _strange, _cleaning, _growth, _hot),
+)
+_NAMED: Final = 3
+
+
+def _many(count: Any, word: str) -> str:
+    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+
+
+def _span(span_ms: int) -> str:
+    return duration_text(timedelta(milliseconds=span_ms))
+
+
+def _have(found: list[Any]) -> str:
+    return "has" if len(found) == 1 else "have"
+
+
+def _are(found: Any) -> str:
+    return "is" if found == 1 or (isinstance(found, list) and len(found) == 1) else "are"
+
+
+def _names(rows: list[dict[str, Any]]) -> str:
+    names = list(dict.fromkeys(str(row["group"]) for row in rows))
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _numbers(numbers: Any) -> str:
+    found = [str(each) for each in numbers]
+    more = f" and {len(found) - 10:,} more" if len(found) > 10 else ""
+    return ", ".join(found[:10]) + more

@@ -1,0 +1,160 @@
+"""An audit as a report: what is wrong, then each question with its table and its picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from offsetd_pipeline.reports import Plot, Report, Section, Table, plots
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from offsetd_pipeline.audit.result import Audit
+
+_BARS_MAX: Final = 15
+_NAME_MAX: Final = 28
+_HOURS_DRAWN_MAX: Final = 14 * 24
+_ROWS_SHOWN: Final = 20
+
+
+def report_of(audit: Audit) -> Report:
+    """The page and its tables."""
+    totals = audit.totals
+    return Report(
+        title=f"Audit of {audit.folder}",
+        time=audit.now,
+        facts={
+            **{name: totals[name] for name in ("log_bytes", "records", "groups", "commits")},
+            "first_record": totals["first_time"],
+            "last_record": totals["last_time"],
+            "a_compaction_saves_bytes": totals["saved_bytes"],
+            "expiry_counts_from": _COUNTS_FROM[audit.expiry_base.value],
+        },
+        findings=audit.findings,
+        sections=tuple(_sections(audit)),
+    )
+
+
+_COUNTS_FROM: Final = {"latest": "the later of commit and empty", "kafka": "when it became empty"}
+
+
+def _sections(audit: Audit) -> Iterator[Section]:
+    if audit.damage.num_rows:
+        yield Section(title="Damage", parts=(_table("damage", "Not read", audit.damage),))
+    yield Section(title="Groups that lose offsets", parts=(_expiring(audit),))
+    if audit.lags is not None and audit.group_lags is not None:
+        yield Section(title="Lag", parts=tuple(_lag(audit.lags, audit.group_lags)))
+    yield Section(title="Rewinds and skips", parts=(_moves(audit),))
+    yield Section(
+        title="Commits",
+        note="Of the part of each log that no cleaner has gone over yet.",
+        parts=tuple(_commits(audit)),
+    )
+    yield Section(title="Growth", parts=tuple(_growth(audit)))
+    yield Section(title="Log partitions and the cleaner", parts=tuple(_log_partitions(audit)))
+    yield Section(title="Hot groups", parts=tuple(_hot(audit)))
+    yield Section(title="Records of the future, and strange ones", parts=tuple(_odd(audit)))
+
+
+def _table(name: str, title: str, rows: pa.Table, note: str = "") -> Table:
+    return Table(name=name, title=title, rows=rows, note=note, shown_rows=_ROWS_SHOWN)
+
+
+def _expiring(audit: Audit) -> Table:
+    note = "Expired ones are still there; the last expiry is not known where one stays."
+    return _table("expiring", "About to expire", audit.expiring, note)
+
+
+def _moves(audit: Audit) -> Table:
+    note = "From one commit of a partition to the next; a negative distance is a rewind."
+    return _table("moves", "The farthest first", audit.moves, note)
+
+
+def _lag(lags: pa.Table, group_lags: pa.Table) -> Iterator[Table | Plot]:
+    yield _bars("Lag by group, in records", group_lags, "lag")
+    yield _table("group_lags", "By group", group_lags)
+    note = (
+        "OK, or: STOPPED (no commit for long), STALLED (the same offset again and again), REWIND"
+        " (it went back last), AHEAD (of the topic's end)."
+    )
+    yield _table("lags", "By partition", lags, note)
+
+
+def _commits(audit: Audit) -> Iterator[Table | Plot]:
+    gaps = audit.gaps.to_pydict()
+    if gaps["gap_ms"]:
+        yield Plot(
+            title="Gaps between two commits of a partition",
+            svg=plots.histogram(
+                gaps["gap_ms"], unit="_ms", y_label="commits", counts=gaps["commits"]
+            ),
+            note="All groups together; gaps are rounded to two digits.",
+        )
+    yield _table("groups", "How often groups commit", audit.groups, "By the bytes they take.")
+    yield _table("repeats", "The same offset again", audit.repeats, "What it costs, by partition.")
+    yield _table("gaps", "Gaps, counted", audit.gaps)
+
+
+def _growth(audit: Audit) -> Iterator[Table | Plot]:
+    is_short = audit.hours.num_rows <= _HOURS_DRAWN_MAX
+    drawn, what = (audit.hours, "hour") if is_short else (audit.days, "day")
+    if drawn.num_rows > 1:
+        for name, unit in (("disk_bytes", "_bytes"), ("records", "")):
+            yield Plot(
+                title=f"{'Bytes' if unit else 'Records'} written in each {what}",
+                svg=plots.lines(
+                    drawn.column("time").to_pylist(),
+                    {name: drawn.column(name).to_pylist()},
+                    unit=unit,
+                ),
+                note="" if unit else "Where a cleaner was, only what it left is counted.",
+            )
+    yield _table("hours", "By hour", audit.hours)
+    yield _table("days", "By day", audit.days)
+
+
+def _log_partitions(audit: Audit) -> Iterator[Table | Plot]:
+    rows = audit.log_partitions
+    for title, name, unit in (
+        ("Bytes of each log partition", "log_bytes", "_bytes"),
+        ("Dirty ratio: what no compaction went over yet", "dirty_ratio", "_ratio"),
+    ):
+        values = dict(zip(rows["log_partition"].to_pylist(), rows[name].to_pylist(), strict=True))
+        yield Plot(
+            title=title,
+            svg=plots.columns(
+                [values.get(number) or 0 for number in range(max(values, default=0) + 1)],
+                unit=unit,
+                x_label="log partition",
+            ),
+        )
+    note = (
+        "Saved bytes: by a compaction as it would go now; rolled: if the active segment were closed"
+        " before. Both by the cleaner itself, without writing."
+    )
+    yield _table("log_partitions", "How each stands with the cleaner", rows, note)
+
+
+def _hot(audit: Audit) -> Iterator[Table | Plot]:
+    yield _bars("Bytes of the log by group", audit.hot_groups, "disk_bytes", "_bytes")
+    yield _table("hot_groups", "By bytes", audit.hot_groups)
+
+
+def _odd(audit: Audit) -> Iterator[Table]:
+    yield _table("future", "Of the future", audit.future)
+    yield _table("strange", "Without a key, of an unknown type, undecodable", audit.strange)
+
+
+def _bars(title: str, rows: pa.Table, name: str, unit: str = "") -> Plot:
+    first = rows.slice(0, _BARS_MAX).to_pylist()
+    return Plot(
+        title=title,
+        svg=plots.bars({_short(row["group"]): row[name] for row in first}, unit=unit),
+        note=f"The first {_BARS_MAX} of {rows.num_rows:,}." if rows.num_rows > _BARS_MAX else "",
+    )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 1]}…"

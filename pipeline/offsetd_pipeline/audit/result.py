@@ -1,0 +1,55 @@
+"""What an audit found. Plain values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    import pyarrow as pa
+
+    from offsetd_pipeline.audit.thresholds import ExpiryBase, Thresholds
+    from offsetd_pipeline.reports.report import Finding
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Audit:
+    """Tables have the worst first, and at most as many rows as was asked for; `totals` are of all.
+
+    `docs/guides/spark-audit.md` has their columns. `lags` and `group_lags` are None where no end
+    offsets were given.
+    """
+
+    now: datetime
+    folder: str
+    thresholds: Thresholds
+    expiry_base: ExpiryBase
+    totals: Mapping[str, object]
+    findings: tuple[Finding, ...]
+    groups: pa.Table  # How often they commit.
+    repeats: pa.Table  # The same offset again, by partition.
+    moves: pa.Table  # Rewinds and skips.
+    expiring: pa.Table
+    hot_groups: pa.Table
+    future: pa.Table
+    strange: pa.Table
+    log_partitions: pa.Table
+    hours: pa.Table
+    days: pa.Table
+    gaps: pa.Table
+    lags: pa.Table | None
+    group_lags: pa.Table | None
+    damage: pa.Table
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Those that there are, by name."""
+        names = [
+            *("groups", "repeats", "moves", "expiring", "hot_groups", "future", "strange"),
+            *("log_partitions", "hours", "days", "gaps", "lags", "group_lags", "damage"),
+        ]
+        found = {name: getattr(self, name) for name in names}
+        return {name: table for name, table in found.items() if table is not None}

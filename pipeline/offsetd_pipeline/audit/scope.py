@@ -1,0 +1,87 @@
+"""What an audit reads: tables of a folder, with the columns it needs, as far as it is asked for."""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import and_, or_
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+from offsetd_storage.files import OsFiles
+from offsetd_storage.folder_format import read_properties
+from pyspark.sql import functions as sf
+
+from offsetd_pipeline.read_options import OnDamage
+from offsetd_pipeline.source import NAME
+from offsetd_pipeline.tables import Mode
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+@attrs.frozen(kw_only=True)
+class AuditScope:
+    """A data folder, and what of it.
+
+    Of groups that are named, and those whose ids begin with a prefix; neither: all. Of records
+    whose timestamps are from `since` on and before `until`: what is current is so by all of them.
+    """
+
+    folder: str
+    groups: tuple[str, ...] = ()
+    group_prefix: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+    on_damage: OnDamage = OnDamage.FAIL
+    offsets_partitions: int | None = None
+
+    @property
+    def is_of_some_groups(self) -> bool:
+        """Whether there are groups that are left out."""
+        return bool(self.groups or self.group_prefix)
+
+    @property
+    def is_brokers(self) -> bool:
+        """Whether it is a broker's folder. Raises StorageError, OSError."""
+        return read_properties(OsFiles(), Path(self.folder)) is None
+
+    def records(self, spark: SparkSession, mode: Mode, *columns: str) -> DataFrame:
+        """Rows of records that are asked for, by their time, too."""
+        bounds = []
+        if self.since is not None:
+            bounds.append(sf.col("timestamp") >= sf.lit(self.since))
+        if self.until is not None:
+            bounds.append(sf.col("timestamp") < sf.lit(self.until))
+        needed = ("timestamp",) if bounds else ()
+        rows = _where_all(self.of_groups(spark, mode, *columns, *needed), bounds)
+        return rows.select(*columns)
+
+    def of_groups(self, spark: SparkSession, mode: Mode, *columns: str) -> DataFrame:
+        """Rows of groups that are asked for, whatever their time."""
+        needed = dict.fromkeys((*columns, "group") if self.is_of_some_groups else columns)
+        reader = (
+            spark.read.format(NAME)
+            .option("mode", mode.value)
+            .option("columns", ",".join(needed))
+            .option("on_damage", self.on_damage.value)
+        )
+        if self.offsets_partitions is not None:
+            reader = reader.option("offsets_partitions", self.offsets_partitions)
+        wanted = []
+        if self.groups:
+            wanted.append(sf.col("group").isin(*self.groups))
+        if self.group_prefix:
+            wanted.append(sf.col("group").startswith(self.group_prefix))
+        rows = reader.load(self.folder)
+        return _where_all(rows, [reduce(or_, wanted)] if wanted else []).select(*needed)
+
+    def damage(self, spark: SparkSession) -> DataFrame:
+        """What of the segments is no valid batch."""
+        return spark.read.format(NAME).option("mode", Mode.DAMAGE.value).load(self.folder)
+
+
+def _where_all(rows: DataFrame, conditions: list[Column]) -> DataFrame:
+    return rows.where(reduce(and_, conditions)) if conditions else rows

@@ -1,0 +1,57 @@
+"""What an audit counts as worth a word: all numbers of it, in one place."""
+
+from enum import StrEnum
+from typing import Final
+
+import attrs
+
+_S: Final = 1000
+_MIN: Final = 60 * _S
+_HOUR: Final = 60 * _MIN
+_DAY: Final = 24 * _HOUR
+
+
+class ExpiryBase(StrEnum):
+    """What retention counts from in an empty group that had members, as `offsets.expiry.base`."""
+
+    LATEST = "latest"  # The commit, or when the group became empty, whichever is later.
+    KAFKA = "kafka"  # When the group became empty, also for later commits.
+
+
+@attrs.frozen(kw_only=True)
+class Thresholds:
+    """`docs/guides/spark-audit.md` says what each question does with its own."""
+
+    # Expiry. `expiry_base` None: Kafka's for a broker's folder, the latest for ours.
+    retention_ms: int = 7 * _DAY
+    expiry_base: ExpiryBase | None = None
+    expiry_warning_ms: int = _DAY
+
+    # The same offset again: of at least so many commits of a group, such a part.
+    repeats_min: int = 100
+    repeat_ratio_min: float = 0.5
+
+    # Back by at least so much; forward by at least so much, and so many times as fast as ever
+    # before, of which there were at least so many steps.
+    rewind_min: int = 1
+    skip_min: int = 10_000
+    skip_factor: float = 10.0
+    skip_steps_min: int = 5
+
+    future_ms: int = _HOUR  # Kafka's `message.timestamp.after.max.ms`.
+
+    # The cleaner: what is dirtier than `min.cleanable.dirty.ratio` is due.
+    dirty_ratio_max: float = 0.5
+    saving_ratio_min: float = 0.5
+
+    hot_group_ratio_min: float = 0.2  # Of the log's bytes.
+    hot_partition_factor: float = 3.0  # Times the mean of all log partitions that have any.
+
+    # Lag.
+    stopped_ms: int = 10 * _MIN
+    stalled_commits_min: int = 5
+    time_lag_max_ms: int = 10 * _MIN
+
+
+SPEED_GAP_MS_MIN: Final = _S
+"""Steps that come closer to each other count as so far apart, where speeds are compared."""

@@ -1,0 +1,154 @@
+"""`audit`: what is wrong in a data folder, and who it is."""
+
+import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import attrs
+import typer
+from offsetd_clients.cli.terminal import EXIT_PARTLY, OutputFormat, Terminal, time_text
+from offsetd_storage.errors import StorageError
+from pyspark.errors import PySparkException
+
+from offsetd_pipeline.audit import Audit, AuditScope, Thresholds, audit
+from offsetd_pipeline.audit.page import report_of
+from offsetd_pipeline.audit.summary import summary_tables
+from offsetd_pipeline.jobs.audit_options import parsed_now, with_scope, with_thresholds
+from offsetd_pipeline.jobs.session import (
+    ConfOption,
+    MasterOption,
+    PyFilesOption,
+    SparkOptions,
+    job_session,
+    told_progress,
+)
+from offsetd_pipeline.reports import write_report
+
+EndOffsetsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="CSV, Parquet or JSON: topic, partition, end_offset[, sampled_at]; for the lag.",
+    ),
+]
+TopOption = Annotated[int, typer.Option(min=1, max=1000, help="Rows of each table.")]
+NowOption = Annotated[
+    str | None, typer.Option(metavar="TIME", help="As if it were then; ISO 8601, else UTC.")
+]
+ReportOption = Annotated[
+    Path | None, typer.Option(metavar="FOLDER", help="Write a page, and all tables as Parquet.")
+]
+
+
+def register(app: typer.Typer, terminal: Terminal) -> None:
+    """Adds the job to the command line."""
+
+    @app.command("audit")
+    @with_scope
+    @with_thresholds
+    def run(
+        scope: AuditScope,
+        *,
+        end_offsets: EndOffsetsOption = None,
+        top: TopOption = 5,
+        now: NowOption = None,
+        report: ReportOption = None,
+        thresholds: Thresholds,
+        master: MasterOption = "",
+        conf: ConfOption = None,
+        py_files: PyFilesOption = None,
+    ) -> None:
+        """Look into a data folder: who commits too often, what expires, how the log fares.
+
+        What is wrong comes first; tables have the worst first. Nothing is changed. Exits with 3 if
+        damage was skipped.
+
+        Examples:
+            python -m offsetd_pipeline audit offsetd-data
+            python -m offsetd_pipeline audit offsetd-data --report audit-report
+            python -m offsetd_pipeline audit /var/lib/kafka --group billing --since 2026-11-20
+            python -m offsetd_pipeline audit offsetd-data --end-offsets ends.csv -o json
+        """
+        spark_options = SparkOptions(master=master, settings=conf or (), py_files=py_files or ())
+        asked = {"now": parsed_now(now), "thresholds": thresholds, "end_offsets": end_offsets}
+        found = _audited(scope, asked, spark_options, terminal)
+        if report is not None:
+            page = write_report(report_of(found), report)
+            terminal.note(f"report: {page}")
+        _print(found, top, terminal)
+        if found.damage.num_rows:
+            raise SystemExit(EXIT_PARTLY)
+
+
+def _audited(
+    scope: AuditScope, asked: dict[str, Any], options: SparkOptions, terminal: Terminal
+) -> Audit:
+    try:
+        with job_session("audit", options, terminal) as spark, terminal.progress("audit") as told:
+
+            def telling(what: str) -> AbstractContextManager[object]:
+                return told_progress(spark, told, what)
+
+            return audit(spark, scope, telling=telling, **asked)
+    except (StorageError, OSError, ValueError) as error:
+        terminal.fail(str(error))
+    except PySparkException as error:
+        terminal.fail(_reason(str(error)))
+
+
+_OURS: Final = ("offsetd_pipeline.", "offsetd_storage.", "OSError", "PermissionError", "ValueError")
+
+
+def _reason(text: str) -> str:
+    """Why a task failed, without the traces around it, where it is an error of ours."""
+    lines = [line.strip() for line in text.splitlines()]
+    found = [line for line in lines if line.startswith(_OURS) and ": " in line]
+    return found[-1].partition(": ")[2] if found else text
+
+
+def _print(found: Audit, top: int, terminal: Terminal) -> None:
+    match terminal.output_format:
+        case OutputFormat.JSON:
+            terminal.lines(
+                [json.dumps(_document(found), ensure_ascii=False, indent=2, default=_value)]
+            )
+        case OutputFormat.JSONL:
+            terminal.lines(_json_lines(found))
+        case OutputFormat.CSV:
+            terminal.rows(("level", "finding"), _finding_rows(found))
+        case OutputFormat.TABLE:
+            terminal.rows(("level", "finding"), _finding_rows(found))
+            for title, rows in summary_tables(found, top).items():
+                terminal.lines([""])
+                terminal.rows(list(rows[0]), rows, title=title)
+
+
+def _finding_rows(found: Audit) -> Iterator[dict[str, object]]:
+    for finding in found.findings:
+        yield {"level": finding.level.value, "finding": finding.text}
+
+
+def _document(found: Audit) -> dict[str, object]:
+    return {
+        "folder": found.folder,
+        "now": found.now,
+        "thresholds": attrs.asdict(found.thresholds) | {"expiry_base": found.expiry_base.value},
+        "totals": found.totals,
+        "findings": list(_finding_rows(found)),
+        "tables": {name: rows.to_pylist() for name, rows in found.tables().items()},
+    }
+
+
+def _json_lines(found: Audit) -> Iterator[str]:
+    """A line for each finding and each row, which says what it is of."""
+    tables = {name: rows.to_pylist() for name, rows in found.tables().items()}
+    for name, rows in {"findings": list(_finding_rows(found)), **tables}.items():
+        for row in rows:
+            yield json.dumps({"table": name, **row}, ensure_ascii=False, default=_value)
+
+
+def _value(value: object) -> str:
+    return time_text(value) if isinstance(value, datetime) else str(value)
