@@ -68,11 +68,14 @@ def client(server: ServerProcess) -> Iterator[OffsetClient]:
 
 @pytest.fixture
 def listen(spark: SparkSession) -> Iterator[Callable[..., OffsetCommitListener]]:
-    """`listen(address, group)` is told what queries of the group's name do, until the end."""
+    """`listen(address, group)` is told what the query of the group's name does, until the end."""
     listeners = []
 
-    def listen(address: str, group_id: str, **options: Any) -> OffsetCommitListener:
-        listeners.append(OffsetCommitListener(address, group_id, queries=[group_id], **options))
+    def listen(
+        address: str, group_id: str, *, query: str = "", **options: Any
+    ) -> OffsetCommitListener:
+        names = [query or group_id]
+        listeners.append(OffsetCommitListener(address, group_id, queries=names, **options))
         spark.streams.addListener(listeners[-1])
         return listeners[-1]
 
@@ -328,6 +331,33 @@ def test_a_new_query_goes_on_where_its_group_is(
     table = table.option("subscribe", topic.name)
     assert table.option("startingOffsets", begin).load().count() == 5
     assert table.option("startingOffsets", nobody).load().count() == 20
+
+
+def test_a_group_that_is_further_waits_for_its_query_or_follows_it(
+    broker: KafkaBroker,
+    server: ServerProcess,
+    client: OffsetClient,
+    listen: Callable[..., OffsetCommitListener],
+    reader: Callable[[str], Reader],
+) -> None:
+    topic, anew = KafkaTopic(broker.address, 2), reader("anew")
+    topic.produce(0, range(5))
+    topic.produce(1, range(3))
+    for group_id in ("waits", "follows"):
+        client.commit(group_id, {topic.at(0): 100})
+    waits = listen(server.address, "waits", query="anew")
+    follows = listen(server.address, "follows", query="anew", rewinds="follow")
+    anew.read_all(anew.source(topic))
+    for listener in (waits, follows):
+        assert listener.flush(anew.query, timeout_s=PATIENCE_SECONDS), listener.counts
+    assert offsets(client, "waits") == {topic.at(0): 100, topic.at(1): 3}
+    assert offsets(client, "follows") == {topic.at(0): 5, topic.at(1): 3}
+    client.commit("follows", {topic.at(1): 0})  # By somebody else, while nothing runs.
+    topic.produce(1, range(3, 4))
+    anew.read_all(anew.source(topic))
+    assert follows.flush(anew.query, timeout_s=PATIENCE_SECONDS)
+    assert offsets(client, "follows") == {topic.at(0): 5, topic.at(1): 4}
+    assert (waits.counts.failures, follows.counts.failures) == (0, 0)
 
 
 def test_a_server_that_was_killed_is_caught_up_with_and_the_query_never_fails(
