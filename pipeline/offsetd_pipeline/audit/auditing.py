@@ -23,6 +23,7 @@ from offsetd_pipeline.audit.result import Audit
 from offsetd_pipeline.audit.thresholds import ExpiryBase, Thresholds
 from offsetd_pipeline.folder_plan import known_partition_count, partitions_of_groups, plan_folder
 from offsetd_pipeline.read_options import OnDamage
+from offsetd_pipeline.tables import Mode, arrow_schema, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,12 +205,11 @@ class _Asked:
                 }
             finally:
                 rows.unpersist()
-        strange = records.strange_records(self.spark, self.scope)
-        if is_strange:
+        found["strange"] = records.STRANGE.empty_table()
+        if is_strange:  # So that most logs are not read once more.
             with self.telling("strange records"):
+                strange = records.strange_records(self.spark, self.scope)
                 found["strange"] = self._worst(strange, sf.col("records").desc())
-        else:
-            found["strange"] = _table(strange.where(sf.lit(False)))
         return found
 
     def _of_logs(self, states: pa.Table, complete_from: DataFrame) -> dict[str, Any]:
@@ -228,11 +228,10 @@ class _Asked:
         }
 
     def _damage(self) -> pa.Table:
-        damage = self.scope.damage(self.spark)
         if self.scope.on_damage is OnDamage.FAIL:  # Then there is none.
-            return _table(damage.where(sf.lit(False)))
+            return arrow_schema(schema_of(Mode.DAMAGE)).empty_table()
         with self.telling("damage"):
-            return self._worst(damage, sf.col("size_bytes").desc())
+            return self._worst(self.scope.damage(self.spark), sf.col("size_bytes").desc())
 
     def _worst(self, rows: DataFrame, *order: Column) -> pa.Table:
         return _table(rows.orderBy(*order).limit(self.rows_max))

@@ -218,7 +218,9 @@ def _lag(audit: Audit) -> Iterator[Finding]:
     for verdict, said in _VERDICTS.items():
         found = [row for row in rows if row[verdict]]
         if found:
-            yield Finding(_WARNING, f"{_many(len(found), 'group')} {said}: {_names(found)}.")
+            yield Finding(
+                _WARNING, f"{_many(len(found), 'group')} {_are(found)} {said}: {_names(found)}."
+            )
     limit = audit.thresholds.time_lag_max_ms
     late = [row for row in rows if (row["time_lag_max_ms"] or 0) > limit]
     if late:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from offsetd_storage.offsets_topic.schemas.keys import GROUP_SETTINGS, OFFSET_RECORD_TYPES
 from offsetd_storage.offsets_topic.schemas.record_layouts import RecordType
 from pyspark.sql import functions as sf
@@ -20,6 +21,19 @@ if TYPE_CHECKING:
 _OFFSET_TYPES: Final = sorted(map(int, OFFSET_RECORD_TYPES))
 _KNOWN_TYPES: Final = sorted({*map(int, RecordType), GROUP_SETTINGS})
 _DECODED: Final = ("record_type", "is_control", "is_tombstone", "group", "topic", "offset")
+
+STRANGE: Final = pa.schema(
+    [
+        ("strange", pa.string()),
+        ("record_type", pa.int32()),
+        ("log_partition", pa.int32()),
+        ("records", pa.int64()),
+        ("disk_bytes", pa.int64()),
+        ("first_log_offset", pa.int64()),
+        ("first_time", pa.timestamp("us", tz="UTC")),
+        ("last_time", pa.timestamp("us", tz="UTC")),
+    ]
+)
 
 
 def by_group(spark: SparkSession, scope: AuditScope, future_from: datetime) -> DataFrame:
@@ -41,8 +55,7 @@ def by_group(spark: SparkSession, scope: AuditScope, future_from: datetime) -> D
 
 
 def strange_records(spark: SparkSession, scope: AuditScope) -> DataFrame:
-    """`records`, `disk_bytes`, `first_log_offset`, `first_time`, `last_time`, by `strange` (what
-    is), `record_type` and `log_partition`."""
+    """A row for each `strange` (what is), `record_type` and `log_partition`; see `STRANGE`."""
     columns = ("log_partition", "log_offset", "timestamp", "disk_bytes", "key", *_DECODED)
     rows = scope.records(spark, Mode.RAW, *columns)
     strange = sf.when(

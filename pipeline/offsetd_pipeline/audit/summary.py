@@ -4,55 +4,113 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from offsetd_pipeline.reports.formats import heading, shown
+from offsetd_pipeline.reports.formats import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from offsetd_pipeline.audit.result import Audit
 
-_TABLES: Final = {
+_TABLES: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "expiring": (
         "About to expire",
-        ("group", "state", "offsets", "expired", "expiring", "first_expiry"),
+        {
+            "group": "group",
+            "state": "state",
+            "offsets": "offsets",
+            "expired": "expired",
+            "expiring": "soon",
+            "first_expiry": "first",
+        },
     ),
     "group_lags": (
         "Behind",
-        ("group", "lag", "time_lag_max_ms", "stopped", "stalled", "rewind", "ahead"),
+        {
+            "group": "group",
+            "lag": "lag",
+            "time_lag_max_ms": "time lag",
+            "stopped": "stopped",
+            "stalled": "stalled",
+            "rewind": "rewind",
+            "ahead": "ahead",
+        },
     ),
     "moves": (
         "Rewinds and skips",
-        ("event", "group", "topic", "partition", "time", "offset_before", "offset"),
+        {
+            "group": "group",
+            "topic": "topic",
+            "partition": "part.",
+            "time": "time",
+            "offset_before": "from",
+            "offset": "to",
+        },
     ),
     "repeats": (
         "The same offset again",
-        ("group", "topic", "partition", "commits", "repeats", "repeat_bytes"),
+        {
+            "group": "group",
+            "topic": "topic",
+            "partition": "part.",
+            "commits": "commits",
+            "repeats": "repeats",
+            "repeat_bytes": "cost",
+        },
     ),
     "groups": (
-        "Groups by what their commits take",
-        ("group", "commits", "commits_an_hour", "gap_p50_ms", "gap_p99_ms", "commit_bytes"),
+        "What commits take of the log",
+        {
+            "group": "group",
+            "commits": "commits",
+            "commits_an_hour": "an hour",
+            "gap_p50_ms": "gap p50",
+            "gap_p99_ms": "p99",
+            "commit_bytes": "bytes",
+        },
     ),
     "log_partitions": (
         "Log partitions",
-        ("log_partition", "log_bytes", "dirty_ratio", "saved_bytes", "tombstones"),
+        {
+            "log_partition": "log part.",
+            "log_bytes": "bytes",
+            "dirty_ratio": "dirty",
+            "saved_bytes": "to save",
+            "rolled_saved_bytes": "if rolled",
+            "tombstones": "tombstones",
+        },
     ),
-    "future": ("Of the future", ("group", "log_partition", "future_records", "latest_time")),
-    "strange": ("Strange records", ("strange", "record_type", "log_partition", "records")),
+    "future": (
+        "Of the future",
+        {"group": "group", "future_records": "records", "latest_time": "latest"},
+    ),
+    "strange": (
+        "Strange records",
+        {
+            "strange": "what",
+            "record_type": "type",
+            "log_partition": "log part.",
+            "records": "records",
+            "first_log_offset": "first at",
+        },
+    ),
 }
 
 
-def summary_tables(audit: Audit, top: int) -> dict[str, list[dict[str, object]]]:
-    """By title, the first `top` rows of each table that has any, the largest log partitions."""
-    found = {}
-    for name, rows in audit.tables().items():
-        if name in _TABLES and rows.num_rows:
-            title, columns = _TABLES[name]
-            order = [("log_bytes", "descending")] if name == "log_partitions" else []
-            worst = (rows.sort_by(order) if order else rows).slice(0, top).select(columns)
-            more = f" ({top} of {rows.num_rows:,})" if rows.num_rows > top else ""
-            found[name, f"{title}{more}"] = [
-                {heading(column): _cell(column, value) for column, value in row.items()}
-                for row in worst.to_pylist()
-            ]
-    return {title: found[name, title] for name in _TABLES for each, title in found if each == name}
+def summary_tables(audit: Audit, top: int) -> Iterator[tuple[str, list[dict[str, object]]]]:
+    """Titles, and the first `top` rows of each table that has any; the largest log partitions."""
+    tables = audit.tables()
+    for name, (title, headings) in _TABLES.items():
+        rows = tables.get(name)
+        if rows is None or not rows.num_rows:
+            continue
+        if name == "log_partitions":
+            rows = rows.sort_by([("log_bytes", "descending")])
+        more = f" ({top} of {rows.num_rows:,})" if rows.num_rows > top else ""
+        first = rows.select(list(headings)).slice(0, top).to_pylist()
+        yield (
+            f"{title}{more}",
+            [{headings[each]: _cell(each, value) for each, value in row.items()} for row in first],
+        )
 
 
 def _cell(column: str, value: object) -> object:

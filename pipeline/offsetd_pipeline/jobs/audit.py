@@ -121,7 +121,7 @@ def _print(found: Audit, top: int, terminal: Terminal) -> None:
             terminal.rows(("level", "finding"), _finding_rows(found))
         case OutputFormat.TABLE:
             terminal.rows(("level", "finding"), _finding_rows(found))
-            for title, rows in summary_tables(found, top).items():
+            for title, rows in summary_tables(found, top):
                 terminal.lines([""])
                 terminal.rows(list(rows[0]), rows, title=title)
 

@@ -7,6 +7,7 @@ from typing import Final
 _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _KIB: Final = 1024
 _SECONDS_SHOWN_MAX: Final = 120
+_FRACTIONS_BELOW: Final = 1000
 
 
 def _bytes(value: float) -> str:
@@ -49,7 +50,8 @@ def shown(name: str, value: object) -> str:
             for unit, text_of in _BY_UNIT.items():
                 if name.endswith(unit):
                     return text_of(value)
-            return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+            is_whole = isinstance(value, int) or abs(value) >= _FRACTIONS_BELOW
+            return f"{value:,.0f}" if is_whole else f"{value:,.4g}"
         case datetime():
             return value.strftime("%Y-%m-%d %H:%M:%S")
         case list() | tuple():
