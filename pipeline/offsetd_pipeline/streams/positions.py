@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 _GAPS: Final = "gaps"
 
 
+def _nonzero(gaps: Mapping[int, int]) -> dict[int, int]:
+    return {each: count for each, count in gaps.items() if count}
+
+
 @attrs.frozen(kw_only=True)
 class Positions:
     """The next log offset of each log partition, and how many of those behind it have no record.
@@ -21,7 +25,7 @@ class Positions:
     """
 
     offsets: Mapping[int, int]
-    gaps: Mapping[int, int] = attrs.field(factory=dict)
+    gaps: Mapping[int, int] = attrs.field(factory=dict, converter=_nonzero)
 
     @classmethod
     def of(cls, text: Mapping[str, Any]) -> Positions:
@@ -34,7 +38,7 @@ class Positions:
     def text(self) -> dict[str, Any]:
         """For Spark's JSON: the same positions are the same text."""
         found: dict[str, Any] = {str(each): self.offsets[each] for each in sorted(self.offsets)}
-        gaps = {str(each): self.gaps[each] for each in sorted(self.gaps) if self.gaps[each]}
+        gaps = {str(each): self.gaps[each] for each in sorted(self.gaps)}
         return found | ({_GAPS: gaps} if gaps else {})
 
     def gaps_of(self, log_partition: int) -> int:

@@ -177,11 +177,12 @@ def _token_of(positions: Mapping[str, Any]) -> str:
 
 def _record_batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(
-        [{name: row[name] for name in schema.names} for row in rows], schema=schema
+        [{name: row.get(name) for name in schema.names} for row in rows], schema=schema
     )
 
 
 def _row(event: OffsetEvent) -> dict[str, Any]:
+    """What a server does not say is null: transactions are over where it is asked for events."""
     is_committed = event.offset is not None
     kind = "committed" if is_committed else "deleted" if event.is_readable else "unreadable"
     return {
@@ -189,8 +190,6 @@ def _row(event: OffsetEvent) -> dict[str, Any]:
         "log_offset": event.revision.log_offset,
         "timestamp": event.time,
         "kind": kind,
-        "transaction": None,
-        "producer_id": None,
         "group": event.group_id,
         "topic": event.topic_partition.topic,
         "partition": event.topic_partition.partition,
