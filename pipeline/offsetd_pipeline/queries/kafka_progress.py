@@ -39,7 +39,7 @@ class QueryProgress(Protocol):
 
 @attrs.frozen
 class Position:
-    """The next offset to read, and the end of the partition when the batch was planned."""
+    """The next offset to read, and the end of the partition as far as the query knows."""
 
     offset: int
     end_offset: int | None = None
@@ -87,8 +87,9 @@ def batch_progress(progress: QueryProgress) -> BatchProgress | None:
         run_id=str(progress.runId),
         name=progress.name,
         batch_id=progress.batchId,
+        # In real-time mode the latest is that of the batch's beginning, and may be below its end.
         positions={
-            where: Position(offset, latest.get(where))
+            where: Position(offset, max(offset, latest[where]) if where in latest else None)
             for where, offset in least_offsets(ends).items()
         },
     )

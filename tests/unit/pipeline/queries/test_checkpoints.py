@@ -68,6 +68,12 @@ def test_files_that_are_no_batches_are_passed_over(billing: Path) -> None:
     assert from_checkpoint(str(billing)).batch_id == 3
 
 
+def test_a_checkpoint_of_continuous_processing_is_read(tmp_path: Path) -> None:
+    files = {"offsets/13": 'v1\n\n{"t":{"0":10,"1":5}}', "commits/13": "v1\n{}"}
+    found = from_checkpoint(written(tmp_path, files))
+    assert found.offsets == {TopicPartition("t", 0): 10, TopicPartition("t", 1): 5}
+
+
 def test_batches_are_numbers_not_words(tmp_path: Path) -> None:
     files = {
         f"{folder}/{number}": f'v1\n{CONF}\n{{"t":{{"0":{number}}}}}'

@@ -63,6 +63,19 @@ def test_where_two_sources_read_one_partition_the_one_behind_counts() -> None:
     }
 
 
+def test_an_end_from_before_the_batch_is_not_below_what_was_read() -> None:
+    # As real-time mode told it.
+    told = source(
+        "KafkaV2[Subscribe[orders]]",
+        '{"orders":{"0":10,"1":10}}',
+        '{"orders":{"0":12,"1":5}}',
+        start='{"orders":{"0":10,"1":5}}',
+    )
+    found = batch_progress(progress(told))
+    assert found is not None
+    assert [each.end_offset for each in found.positions.values()] == [12, 10]
+
+
 def test_a_kafka_source_without_offsets_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"KafkaV2\[Subscribe\[t\]\] ends with None"):
         batch_progress(progress(source("KafkaV2[Subscribe[t]]", "None")))
