@@ -38,14 +38,12 @@ NAMES: Final = (
     *("group", "topic", "partition", "offset", "leader_epoch", "metadata", "commit_time_ms"),
     *("problem_kind", "problem"),
 )
-ROWS: Final = (
+PLACED: Final = (
     "group string, topic string, partition int, offset bigint, leader_epoch int, metadata string,"
-    " commit_time_ms bigint, problem_kind string, problem string"
+    " commit_time_ms bigint, problem_kind string, problem string, place string"
 )
 """What sources come to: an offset, or what is wrong; then the group is null if not even that is
-told. Null: the source does not say."""
-PLACED: Final = f"{ROWS}, place string"
-"""And where a line is that is wrong, `FILE:LINE`; null: it is right, or no line."""
+told. Null: the source does not say. `place`: where a line is that is wrong, `FILE:LINE`."""
 
 _TYPES: Final = {
     **dict.fromkeys(("partition", "leader_epoch"), pa.int32()),

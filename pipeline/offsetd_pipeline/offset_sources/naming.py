@@ -13,6 +13,7 @@ from offsetd_clients.connection import checked_address
 from offsetd_storage.files import OsFiles, read_start
 from offsetd_storage.store_config import OFFSETS_TOPIC
 
+from offsetd_pipeline.archive.manifests import MANIFESTS
 from offsetd_pipeline.files import file_names
 from offsetd_pipeline.offset_sources.lines import LINE_KINDS, reads_line
 from offsetd_pipeline.offset_sources.source_kind import SourceKind
@@ -91,7 +92,7 @@ def _kind_of_folder(path: Path) -> SourceKind:
     names = file_names(path)
     if any(name.startswith(f"{OFFSETS_TOPIC}-") for name in names):
         return SourceKind.FOLDER
-    if ARCHIVE_MARK in names:
+    if MANIFESTS in names:
         return SourceKind.ARCHIVE
     visible = [path / name for name in names if name[0] not in "._"]
     if not visible:
@@ -103,10 +104,6 @@ def _kind_of_folder(path: Path) -> SourceKind:
     if kind is SourceKind.FOLDER:
         raise BadSource(f"{path} is no data folder; folders in it are: name them, by comma")
     return kind
-
-
-ARCHIVE_MARK: Final = "_offsetd_archive"
-"""What the folder of an archive has."""
 
 
 def _kind_of_file(path: Path) -> SourceKind:

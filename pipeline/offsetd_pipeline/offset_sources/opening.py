@@ -10,13 +10,13 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegralType, StringType, TimestampNTZType, TimestampType
 from pyspark.storagelevel import StorageLevel
 
+from offsetd_pipeline.archive.past import read_archive, state_of
 from offsetd_pipeline.offset_sources.files_table import FILE_KINDS, file_rows
-from offsetd_pipeline.offset_sources.lines import NAMES
 from offsetd_pipeline.offset_sources.naming import BadSource, NamedSource
 from offsetd_pipeline.offset_sources.source_kind import SourceKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -35,6 +35,7 @@ class BadLines(MigrationError):
 class SourceOptions:
     """`file_group`: whose offsets a file has that does not say it. `skip_bad_lines`: they are
     counted and told; else they are an error. `groups`, `group_prefix`, `topics`: only these.
+    `connection`: how servers are reached, as options of `format("offsetd")`.
     """
 
     file_group: str = ""
@@ -42,11 +43,12 @@ class SourceOptions:
     groups: Sequence[str] = ()
     group_prefix: str = ""
     topics: Sequence[str] = ()
+    connection: Mapping[str, str] = attrs.field(factory=dict)
 
 
 @attrs.frozen(kw_only=True)
 class OffsetTable:
-    """What a source has. `rows` are as `lines.ROWS`, those with a problem among them; kept by
+    """What a source has. `rows` are as `lines.PLACED`, those with a problem among them; kept by
     Spark until `forget`.
 
     `bad_lines` are the first of `bad_line_count` that were passed over, `FILE:LINE: WHAT`.
@@ -132,7 +134,7 @@ def _checked(
             )
     return OffsetTable(
         source=source,
-        rows=kept.select(*NAMES),
+        rows=kept,
         offset_count=offset_count,
         bad_line_count=bad_count,
         bad_lines=told,
@@ -240,11 +242,14 @@ def _parquet_problem() -> Column:
 def _table_rows(spark: SparkSession, source: NamedSource, options: SourceOptions) -> DataFrame:
     reader = spark.read.format("offsetd")
     if source.kind is SourceKind.SERVER:
-        table = reader.option("server", source.places[0]).load()
+        table = reader.options(**options.connection).option("server", source.places[0]).load()
     elif source.kind is SourceKind.FOLDER:
         table = reader.load(list(source.places))
     else:
-        raise BadSource(f"{source}: archives cannot be read yet")
+        assert source.kind is SourceKind.ARCHIVE, "of each kind is known how it is read"
+        if len(source.places) > 1:
+            raise BadSource(f"{source}: say one archive")
+        table = state_of(read_archive(spark, source.places[0]))
     # Here, too: then the folder, or the server, is asked for no more.
     for condition in _conditions(options, keeps_null=False):
         table = table.where(condition)

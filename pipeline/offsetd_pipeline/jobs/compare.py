@@ -1,0 +1,133 @@
+"""`compare`: what two sources of offsets have that is not the same."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_WRONG_USE, Row, Terminal
+
+from offsetd_pipeline.comparison import (
+    CompareOptions,
+    Comparison,
+    Ignored,
+    compare,
+    write_comparison,
+)
+from offsetd_pipeline.jobs.failures import told_failures
+from offsetd_pipeline.jobs.session import (
+    ConfOption,
+    MasterOption,
+    PyFilesOption,
+    SparkOptions,
+    job_session,
+    told_progress,
+)
+from offsetd_pipeline.jobs.source_options import (
+    SOURCE_HELP,
+    FileGroupOption,
+    ReportOption,
+    SkipBadLinesOption,
+    TokenFileOption,
+    connection_options,
+)
+from offsetd_pipeline.offset_sources import SourceOptions, named_source
+
+COLUMNS = (
+    *("group", "topic", "partition", "difference", "offset_a", "offset_b", "offsets_between"),
+)
+LISTED_MAX = 50
+
+
+def register(app: typer.Typer, terminal: Terminal) -> None:
+    """Adds the job to the command line."""
+
+    @app.command("compare")
+    def compare_(
+        a: Annotated[str, typer.Argument(metavar="A", help=SOURCE_HELP)],
+        b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+        *,
+        group: Annotated[
+            list[str] | None,
+            typer.Option("--group", metavar="GROUP", help="Only this group; repeatable."),
+        ] = None,
+        group_prefix: Annotated[
+            str, typer.Option("--group-prefix", metavar="TEXT", help="Only groups that begin so.")
+        ] = "",
+        topic: Annotated[
+            list[str] | None,
+            typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable."),
+        ] = None,
+        ignore: Annotated[
+            list[Ignored] | None,
+            typer.Option("--ignore", help="What need not be the same; repeatable."),
+        ] = None,
+        tolerance: Annotated[
+            int,
+            typer.Option(min=0, metavar="N", help="Offsets so far apart count as the same."),
+        ] = 0,
+        file_group: FileGroupOption = "",
+        skip_bad_lines: SkipBadLinesOption = False,
+        report: ReportOption = None,
+        token_file: TokenFileOption = "",
+        master: MasterOption = "",
+        conf: ConfOption = None,
+        py_files: PyFilesOption = None,
+    ) -> None:
+        """Compare two sources of offsets, whatever they are: what B has that A has not alike.
+
+        Exits with 0 if they are the same, with 1 if not, and with 2 if that could not be found out.
+
+        Examples:
+            python -m offsetd_pipeline compare broker-data localhost:7171
+            python -m offsetd_pipeline compare zk-export.txt localhost:7171 --report compared
+            python -m offsetd_pipeline compare before.csv after.csv --group billing --tolerance 10
+        """
+        options = CompareOptions(ignored=frozenset(ignore or ()), tolerance=tolerance)
+        with told_failures(terminal, failed=EXIT_WRONG_USE):
+            sources = named_source(a), named_source(b)
+            reading = SourceOptions(
+                file_group=file_group,
+                skip_bad_lines=skip_bad_lines,
+                groups=tuple(group or ()),
+                group_prefix=group_prefix,
+                topics=tuple(topic or ()),
+                connection=connection_options(token_file),
+            )
+            where = SparkOptions(master=master, settings=conf or (), py_files=py_files or ())
+            with (
+                job_session("compare", where, terminal) as spark,
+                terminal.progress("comparing") as told,
+            ):
+                with told_progress(spark, told, "tasks"):
+                    found = compare(spark, *sources, options, source_options=reading)
+                with found, told_progress(spark, told, "the report"):
+                    page = None if report is None else write_comparison(found, report)
+                rows = list(_rows(found))
+        terminal.rows(COLUMNS, rows)
+        for line in _notes(found):
+            terminal.note(line)
+        if page is not None:
+            terminal.note(f"{page}")
+        if not found.is_same:
+            raise typer.Exit(EXIT_FAILED)
+
+
+def _rows(found: Comparison) -> Iterator[Row]:
+    for row in found.farthest.slice(0, LISTED_MAX).to_pylist():
+        yield {name: row[name] for name in COLUMNS}
+
+
+def _notes(found: Comparison) -> Iterator[str]:
+    if found.difference_count > LISTED_MAX:
+        more = found.difference_count - LISTED_MAX
+        yield f"… and {more:,} more: --report FOLDER has all of them"
+    for each in found.not_compared:
+        yield f"{each}: not compared"
+    for table in (found.a, found.b):
+        if table.bad_line_count:
+            yield f"{table.source}: {table.bad_line_count:,} lines passed over, as"
+            yield from table.bad_lines
+    counted = [f"{found.same_count:,} same"]
+    counted += [f"{count:,} {kind}" for kind, count in found.counts.items()]
+    groups = f", in {found.group_count:,} groups" if found.counts else ""
+    yield ", ".join(counted) + groups

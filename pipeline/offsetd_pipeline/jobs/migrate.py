@@ -1,0 +1,236 @@
+"""`migrate`: offsets in bulk from anywhere to a server."""
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from offsetd_clients.cli import migrate_steps as steps
+from offsetd_clients.cli.dry_runs import OnlyShowOption, check_dry_or_not, told_dry_run
+from offsetd_clients.cli.migrate_selection import with_selection
+from offsetd_clients.cli.options import ReasonOption
+from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Terminal
+from offsetd_clients.connection import checked_address
+from offsetd_clients.migration.differences import State
+from offsetd_clients.migration.selection import Selection
+
+from offsetd_pipeline.jobs.failures import told_failures
+from offsetd_pipeline.jobs.session import (
+    ConfOption,
+    MasterOption,
+    PyFilesOption,
+    SparkOptions,
+    job_session,
+)
+from offsetd_pipeline.jobs.source_options import (
+    SOURCE_HELP,
+    FileGroupOption,
+    ReportOption,
+    SkipBadLinesOption,
+    TokenFileOption,
+    connection_options,
+    server_options,
+)
+from offsetd_pipeline.migration import (
+    Migration,
+    MigrationOptions,
+    RunResult,
+    VerifyResult,
+    opened_migration,
+    write_migration,
+)
+from offsetd_pipeline.migration.migrating import PARALLELISM
+from offsetd_pipeline.offset_sources import SourceOptions, named_source
+
+COLUMNS = ("outcome", "groups", "offsets")
+REFUSED_LISTED_MAX = 20
+
+
+def _checked(value: str) -> str:
+    try:
+        return checked_address(value)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}.") from None
+
+
+def register(app: typer.Typer, terminal: Terminal) -> None:
+    """Adds the job to the command line."""
+
+    @app.command("migrate")
+    @with_selection
+    def migrate(
+        source: Annotated[str, typer.Argument(metavar="SOURCE", help=SOURCE_HELP)],
+        *,
+        to: Annotated[
+            str, typer.Option(metavar="HOST:PORT", help="The server.", callback=_checked)
+        ],
+        state: Annotated[
+            Path,
+            typer.Option(
+                file_okay=False,
+                metavar="FOLDER",
+                help="Of the plan, and of what was done: with it a run goes on.",
+            ),
+        ],
+        selection: Selection,
+        dry_run: OnlyShowOption = False,
+        execute: steps.ExecuteOption = False,
+        verify: Annotated[
+            bool, typer.Option("--verify", help="Only whether all stands there as planned.")
+        ] = False,
+        allow_ahead: Annotated[
+            bool, typer.Option("--allow-ahead", help="Consumers that have moved may be further.")
+        ] = False,
+        overwrite: Annotated[
+            list[State] | None,
+            typer.Option(
+                metavar="STATE",
+                help="Replace what stands there: behind, ahead, conflict; repeatable.",
+            ),
+        ] = None,
+        allow_partial: steps.PartialOption = False,
+        force: Annotated[
+            bool, typer.Option("--force", help="Also groups that had members, in a folder.")
+        ] = False,
+        retention: Annotated[
+            str,
+            typer.Option(
+                metavar="TIME",
+                help="How long the groups' offsets are kept there: as in 90d, never, default for "
+                "as long as the server says, or as-is.",
+            ),
+        ] = "never",
+        rate: steps.RateOption = None,
+        parallelism: Annotated[
+            int, typer.Option(min=1, metavar="N", help="Tasks that write at once, at most.")
+        ] = PARALLELISM,
+        file_group: FileGroupOption = "",
+        skip_bad_lines: SkipBadLinesOption = False,
+        unaudited: Annotated[
+            bool, typer.Option("--unaudited", help="The audit log keeps nothing of it: faster.")
+        ] = False,
+        reason: ReasonOption = "",
+        report: ReportOption = None,
+        token_file: TokenFileOption = "",
+        master: MasterOption = "",
+        conf: ConfOption = None,
+        py_files: PyFilesOption = None,
+    ) -> None:
+        """Move offsets to a server, in bulk: plan it and show what it would do, or do it.
+
+        Each group as a whole, or not at all. What stands at the server already is not replaced,
+        unless --overwrite says so; what was written there since the plan never is. A run that was
+        killed goes on, with the same command. Exits with 3 if some groups were refused.
+
+        Examples:
+            python -m offsetd_pipeline migrate zk-export.txt --to localhost:7171 --state moving
+            python -m offsetd_pipeline migrate broker-data --to localhost:7171 --state m --execute
+            python -m offsetd_pipeline migrate old.csv --to localhost:7171 --state m --verify
+        """
+        check_dry_or_not(dry_run=dry_run, execute=execute)
+        if verify and execute:
+            raise typer.BadParameter("--execute verifies, too: say one of them")
+        if unaudited and reason:
+            raise typer.BadParameter("--reason is for the audit log, which keeps nothing")
+        run_options = steps.run_options(
+            execute=execute, overwrite=overwrite, allow_partial=allow_partial, retention=retention
+        )
+        options = MigrationOptions(
+            selection=selection,
+            overwrite=run_options.overwrite,
+            allow_partial=allow_partial,
+            force=force,
+            sets_retention=run_options.sets_retention,
+            retention=run_options.retention,
+            rate=rate,
+            parallelism=parallelism,
+            reason=reason,
+            is_audited=not unaudited,
+        )
+        connection = connection_options(token_file)
+        reading = SourceOptions(
+            file_group=file_group, skip_bad_lines=skip_bad_lines, connection=connection
+        )
+        where = SparkOptions(master=master, settings=conf or (), py_files=py_files or ())
+        with told_failures(terminal), ExitStack() as stack:
+            named = named_source(source)
+            spark = stack.enter_context(job_session("migrate", where, terminal))
+            told = stack.enter_context(terminal.progress("migrating"))
+            migration = stack.enter_context(
+                opened_migration(
+                    *(spark, named, server_options(to, connection), state, options, reading),
+                    report=told,
+                )
+            )
+            did = _steps(migration, execute=execute, only_verify=verify, allow_ahead=allow_ahead)
+            page = None if report is None else write_migration(migration, report, *did)
+        _print(terminal, migration, *did)
+        if page is not None:
+            terminal.note(f"{page}")
+        if not execute and not verify:
+            told_dry_run(terminal)
+        _exit(terminal, *did)
+
+
+def _steps(
+    migration: Migration, *, execute: bool, only_verify: bool, allow_ahead: bool
+) -> tuple[RunResult | None, VerifyResult | None]:
+    if only_verify:
+        return None, migration.verify(allow_ahead=allow_ahead)
+    # What was shown is what is done; what is only looked at is looked at anew.
+    if migration.header is None or (not execute and not migration.is_begun):
+        migration.plan()
+    done = migration.run(execute=execute)
+    if not execute or done.stopped_by:
+        return done, None
+    return done, migration.verify(allow_ahead=allow_ahead)
+
+
+def _print(
+    terminal: Terminal, migration: Migration, run: RunResult | None, verified: VerifyResult | None
+) -> None:
+    header = migration.header
+    assert header is not None, "there is a plan"
+    if run is not None:
+        terminal.rows(
+            COLUMNS,
+            [
+                {"outcome": outcome, "groups": count, "offsets": run.offset_counts[outcome]}
+                for outcome, count in run.group_counts.items()
+            ],
+        )
+    states = ", ".join(f"{count:,} {state}" for state, count in header.counts.items())
+    groups = f"{header.group_count:,} groups, {header.offset_count:,} offsets"
+    terminal.note(f"plan {header.plan_id}: {groups}{': ' if states else ''}{states}")
+    if header.bad_line_count:
+        terminal.note(f"{header.bad_line_count:,} lines passed over, as")
+        for line in header.bad_lines:
+            terminal.note(line)
+    if run is not None:
+        _note_refused(terminal, run)
+    if verified is not None:
+        told = ", ".join(f"{count:,} {state}" for state, count in verified.counts.items())
+        wrong = f"{verified.difference_count:,} differ" + (f": {told}" if told else "")
+        terminal.note(f"verified: {verified.offset_count:,} offsets, {wrong}")
+
+
+def _note_refused(terminal: Terminal, run: RunResult) -> None:
+    first: list[dict[str, Any]] = run.refused.slice(0, REFUSED_LISTED_MAX).to_pylist()
+    for each in first:
+        terminal.note(f"group {each['group']}: {each['problem']}")
+    if run.refused_count > len(first):
+        terminal.note(f"… and {run.refused_count - len(first):,} more refused")
+
+
+def _exit(terminal: Terminal, run: RunResult | None, verified: VerifyResult | None) -> None:
+    if run is not None and (run.stopped_by or run.refused_count):
+        is_partly = run.refused_count < run.group_count
+        if run.stopped_by:
+            told = f"stopped {run.stopped_by}; run it again to go on"
+            code = EXIT_PARTLY if run.group_counts.get("migrated") else EXIT_FAILED
+        else:
+            told, code = f"{run.refused_count:,} groups refused", EXIT_FAILED
+            code = EXIT_PARTLY if is_partly else EXIT_FAILED
+        terminal.fail(told, code)
+    if verified is not None and verified.difference_count:
+        terminal.fail(f"{verified.difference_count:,} offsets differ", EXIT_FAILED)

@@ -1,0 +1,56 @@
+"""Options of the jobs that read sources of offsets, and how they reach servers."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from offsetd_clients.cli.connection import TLS_PREFIX, TLS_VARIABLE, TOKEN_VARIABLE
+
+from offsetd_pipeline.server_options import ServerOptions
+
+SOURCE_HELP = (
+    "A data folder, HOST:PORT, an archive, or a file: Kafka's CSV, rpk's lines, JSON of "
+    "kafka-utils, ours (jsonl), Parquet, ZooKeeper's export. KIND:PLACE, where it cannot be told."
+)
+
+FileGroupOption = Annotated[
+    str,
+    typer.Option(
+        "--file-group", metavar="GROUP", help="Whose offsets a file has that does not say it."
+    ),
+]
+SkipBadLinesOption = Annotated[
+    bool,
+    typer.Option("--skip-bad-lines", help="Lines that are no offsets are counted, and no error."),
+]
+ReportOption = Annotated[
+    Path | None,
+    typer.Option("--report", file_okay=False, metavar="FOLDER", help="For the page and Parquet."),
+]
+TokenFileOption = Annotated[
+    str, typer.Option("--token-file", metavar="FILE", help="With the token for servers.")
+]
+
+
+def connection_options(token_file: str) -> dict[str, str]:
+    """How tasks reach servers: TLS as the environment has it, by files that they have, too.
+
+    Raises typer.BadParameter for a token in the environment: tasks run elsewhere.
+    """
+    if os.environ.get(TOKEN_VARIABLE) and not token_file:
+        raise typer.BadParameter(f"{TOKEN_VARIABLE} does not reach tasks: say --token-file")
+    found = {
+        "tls": "true" if os.environ.get(TLS_VARIABLE) == "true" else "",
+        "tls_ca_file": os.environ.get(f"{TLS_PREFIX}CA", ""),
+        "tls_certificate_file": os.environ.get(f"{TLS_PREFIX}CERTIFICATE", ""),
+        "tls_key_file": os.environ.get(f"{TLS_PREFIX}KEY", ""),
+        "tls_server_name": os.environ.get(f"{TLS_PREFIX}SERVER_NAME", ""),
+        "token_file": token_file,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def server_options(address: str, connection: dict[str, str]) -> ServerOptions:
+    """A server to write to."""
+    return ServerOptions.of({"server": address, **connection})

@@ -1,0 +1,162 @@
+"""A migration as a report: a page, and what it is about as Parquet beside it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from pyspark.sql import functions as sf
+
+from offsetd_pipeline.migration.migrating import LISTED_MAX
+from offsetd_pipeline.reports import Finding, Level, Plot, Report, Section, Table, write_report
+from offsetd_pipeline.reports.plots import bars
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame
+
+    from offsetd_pipeline.migration.migrating import Migration
+    from offsetd_pipeline.migration.plan_folder import PlanHeader
+    from offsetd_pipeline.migration.results import RunResult, VerifyResult
+
+_STATES: Final = {
+    "missing": "not there yet",
+    "equal": "there already",
+    "behind": "the server has a smaller offset",
+    "ahead": "the server has a larger offset",
+    "conflict": "the same offset, with other metadata or another leader epoch",
+}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@attrs.frozen(kw_only=True)
+class _Page:
+    """Tables of the page: the first rows, and how all of them are written."""
+
+    migration: Migration
+    run: RunResult | None
+    verified: VerifyResult | None
+
+    def whole_tables(self) -> dict[str, DataFrame | None]:
+        """What is written by Spark, as folders of Parquet."""
+        run = self.run
+        found = {"plan": self.migration.planned()}
+        if run is not None:
+            found["outcomes"] = self.migration.outcomes(dry_run=run.is_dry_run)
+        if self.verified is not None:
+            found["differences"] = self.migration.differences()
+        return found
+
+
+def write_migration(
+    migration: Migration, folder: Path, run: RunResult | None, verified: VerifyResult | None
+) -> Path:
+    """The page; beside it `plan.parquet`, `outcomes.parquet` and `differences.parquet`."""
+    page = _Page(migration=migration, run=run, verified=verified)
+    for name, rows in page.whole_tables().items():
+        if rows is not None:
+            rows.write.mode("overwrite").parquet(str(folder / f"{name}.parquet"))
+    return write_report(report_of(migration, run, verified), folder)
+
+
+def report_of(migration: Migration, run: RunResult | None, verified: VerifyResult | None) -> Report:
+    """What the page has."""
+    header = migration.header
+    assert header is not None, "there is a plan"
+    page = _Page(migration=migration, run=run, verified=verified)
+    is_dry_run = run is not None and run.is_dry_run
+    return Report(
+        title="Migration of offsets" + (" (dry run)" if is_dry_run else ""),
+        time=datetime.now(UTC),
+        facts={
+            "from": header.source,
+            "to": header.server,
+            "planned at": _EPOCH + timedelta(milliseconds=header.created_ms),
+            "groups": header.group_count,
+            "offsets": header.offset_count,
+            "plan": header.plan_id,
+        },
+        findings=(*_plan_findings(header), *_run_findings(run), *_verify_findings(verified)),
+        sections=tuple(_sections(page, header)),
+    )
+
+
+def _plan_findings(header: PlanHeader) -> Iterator[Finding]:
+    if header.bad_line_count:
+        listed = "; ".join(header.bad_lines)
+        text = f"{header.bad_line_count:,} lines were passed over: {listed}"
+        more = header.bad_line_count - len(header.bad_lines)
+        yield Finding(Level.WARNING, text + (f"; and {more:,} more" if more else ""))
+    if header.refused_group_count:
+        text = f"{header.refused_group_count:,} groups are refused by the plan"
+        yield Finding(Level.WARNING, text)
+
+
+def _run_findings(run: RunResult | None) -> Iterator[Finding]:
+    if run is None:
+        return
+    if run.stopped_by:
+        yield Finding(Level.WARNING, f"Stopped {run.stopped_by}. Run it again to go on.")
+    for outcome, count in run.group_counts.items():
+        level = Level.WARNING if outcome == "refused" else Level.GOOD
+        yield Finding(level, f"{count:,} groups {outcome}: {run.offset_counts[outcome]:,} offsets")
+
+
+def _verify_findings(verified: VerifyResult | None) -> Iterator[Finding]:
+    if verified is None:
+        return
+    if not verified.difference_count:
+        text = f"All {verified.offset_count:,} offsets stand at the server as planned"
+        yield Finding(Level.GOOD, text)
+    for state, count in verified.counts.items():
+        yield Finding(Level.WARNING, f"{count:,} offsets do not stand as planned: {state}")
+
+
+def _sections(page: _Page, header: PlanHeader) -> Iterator[Section]:
+    if header.counts:
+        names = {f"{each}: {_STATES.get(each, each)}": n for each, n in header.counts.items()}
+        yield Section(
+            title="The plan",
+            note="How the server stood to what the source has, when the plan was made.",
+            parts=(Plot(title="Offsets", svg=bars(names)), *_plan_table(page, header)),
+        )
+    run = page.run
+    if run is not None:
+        outcomes = page.migration.outcomes(dry_run=run.is_dry_run)
+        if outcomes is not None:
+            first = outcomes.orderBy(sf.col("outcome") != "refused", "group").limit(LISTED_MAX)
+            table = Table(
+                name="outcomes",
+                title="Groups",
+                note="Those that were refused first.",
+                rows=first.toArrow(),
+                row_count=run.group_count,
+            )
+            yield Section(title="What became of groups", parts=(table,))
+    if page.verified is not None and page.verified.difference_count:
+        table = Table(
+            name="differences",
+            title="Offsets that do not stand as planned",
+            rows=page.verified.differences,
+            row_count=page.verified.difference_count,
+        )
+        yield Section(title="Verified", parts=(table,))
+
+
+def _plan_table(page: _Page, header: PlanHeader) -> Iterator[Table]:
+    planned = page.migration.planned()
+    if planned is None:
+        return
+    columns = ("group", "topic", "partition", "offset", "stored_offset", "state", "refusal")
+    by_state = sf.col("state") == "equal"
+    rows = planned.orderBy(by_state, "group", "topic", "partition").select(*columns)
+    yield Table(
+        name="plan",
+        title="Offsets",
+        note="Those that would be written first.",
+        rows=rows.limit(LISTED_MAX).toArrow(),
+        row_count=planned.count() if header.refused_group_count else header.offset_count,
+    )

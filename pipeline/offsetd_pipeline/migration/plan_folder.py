@@ -1,0 +1,161 @@
+"""The folder of a migration: its plan, in files of whole groups, and what became of each file.
+
+`plan.json` comes last of a plan: without it there is none. A file of `plan/` is a unit of work; a
+file of the same name in `outcomes/` says what became of its groups.
+"""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import attrs
+import pyarrow as pa
+import pyarrow.parquet as pq
+from offsetd_clients.migration.values import MigrationError
+
+from offsetd_pipeline.files import (
+    LockedFile,
+    file_bytes,
+    file_names,
+    make_folder,
+    read_file,
+    remove_file,
+    write_file,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+FORMAT: Final = "offsetd-bulk-migration"
+VERSION: Final = 1
+HEADER: Final = "plan.json"
+FOUND, PLAN, OUTCOMES, DRY_RUN, VERIFIED = "found", "plan", "outcomes", "dry-run", "verified"
+_BATCH_ROWS: Final = 10_000
+
+
+class BadPlanFolder(MigrationError):
+    """The folder has no whole plan of a version that is known, or somebody works with it."""
+
+
+@attrs.frozen(kw_only=True)
+class PlanHeader:
+    """What a plan is of, and how much. `options`: what else was asked for, which a run has to ask
+    for alike. `units`: the size of each file of the plan, by name. `counts`: offsets by state.
+    """
+
+    plan_id: str
+    created_ms: int
+    source: str
+    server: str
+    options: Mapping[str, Any]
+    units: Mapping[str, int]
+    group_count: int
+    refused_group_count: int
+    offset_count: int
+    counts: Mapping[str, int]
+    bad_line_count: int
+    bad_lines: Sequence[str]
+
+
+@attrs.frozen
+class PlanFolder:
+    """A path that the driver and all executors have."""
+
+    path: Path
+
+    def header(self) -> PlanHeader | None:
+        """Of the plan, if there is one. Raises BadPlanFolder, OSError."""
+        if file_bytes(self.path / HEADER) is None:
+            return None
+        where = self.path / HEADER
+        try:
+            document = json.loads(read_file(where))
+            if (document.pop("format"), document.pop("version")) != (FORMAT, VERSION):
+                raise BadPlanFolder(f"{where} is no plan of version {VERSION}")
+            header = PlanHeader(**document)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise BadPlanFolder(f"{where} is damaged: {error}") from None
+        for name, size in header.units.items():
+            if file_bytes(self.path / PLAN / name) != size:
+                raise BadPlanFolder(f"{self.path / PLAN / name} is not as it was planned")
+        return header
+
+    def write_header(self, header: PlanHeader) -> None:
+        """Now there is a plan."""
+        document = {"format": FORMAT, "version": VERSION, **attrs.asdict(header)}
+        content = json.dumps(document, ensure_ascii=False, indent=1).encode() + b"\n"
+        write_file(self.path / HEADER, content)
+
+    def clear(self) -> None:
+        """For another plan: the header goes first."""
+        remove_file(self.path / HEADER)
+        for part in (FOUND, PLAN, OUTCOMES, DRY_RUN, VERIFIED):
+            self.clear_part(part)
+
+    def clear_part(self, part: str) -> None:
+        """Nothing is in that folder any more."""
+        for name in file_names(self.path / part):
+            remove_file(self.path / part / name)
+        make_folder(self.path / part)
+
+    def units(self, part: str) -> list[str]:
+        """The names of the Parquet files there."""
+        return [each for each in file_names(self.path / part) if _is_unit(each)]
+
+    def unit_bytes(self, part: str, unit: str) -> int:
+        """Its size. Raises FileNotFoundError."""
+        size = file_bytes(self.path / part / unit)
+        if size is None:
+            raise FileNotFoundError(self.path / part / unit)
+        return size
+
+    def rows(self, part: str, unit: str) -> Iterator[dict[str, Any]]:
+        """The rows of a file, as they are asked for. Raises OSError, pa.ArrowException."""
+        with pq.ParquetFile(self.path / part / unit) as file:
+            for batch in file.iter_batches(_BATCH_ROWS):
+                yield from batch.to_pylist()
+
+    def write_rows(
+        self, part: str, unit: str, rows: Iterable[dict[str, Any]], schema: pa.Schema
+    ) -> None:
+        """The file is there as a whole, durably, or as it was."""
+        out = BytesIO()
+        with pq.ParquetWriter(out, schema, compression="zstd") as writer:
+            chunk: list[dict[str, Any]] = []
+            for row in rows:
+                chunk.append(row)
+                if len(chunk) == _BATCH_ROWS:
+                    writer.write_table(pa.Table.from_pylist(chunk, schema))
+                    chunk = []
+            writer.write_table(pa.Table.from_pylist(chunk, schema))
+        write_file(self.path / part / unit, out.getvalue())
+
+
+def _is_unit(name: str) -> bool:
+    return name.endswith(".parquet") and name[0] not in "._"
+
+
+class FolderLock:
+    """One process at a time works with a migration. Raises BadPlanFolder, OSError."""
+
+    def __init__(self, folder: PlanFolder) -> None:
+        make_folder(folder.path)
+        try:
+            self._file = LockedFile(folder.path / "lock")
+        except BlockingIOError:
+            raise BadPlanFolder(f"{folder.path}: another process works with it") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
