@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from offsetd_pipeline.archive.columns import FILE_SCHEMA
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
 """What Spark, and others, read as null."""
 DAY_MS: Final = 86_400_000
+_MICROSECONDS: Final = 1000  # Of a millisecond.
 _GROUP_ROWS: Final = 262_144
 _OPEN_MAX: Final = 4  # So many days at once; each holds up to a row group.
 # These repeat; in the others nearly every value is another.
@@ -45,6 +47,7 @@ class _DayFile:
         self._count = 0
         self._first = -1
         self._last = -1
+        self._earliest: int | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Rows behind those before."""
@@ -52,6 +55,9 @@ class _DayFile:
         if not self._count:
             self._first = offsets[0].as_py()
         self._last = offsets[-1].as_py()
+        earliest = pc.min(batch.column("timestamp")).value
+        if earliest is not None:
+            self._earliest = min(earliest, earliest if self._earliest is None else self._earliest)
         self._count += batch.num_rows
         self._batches.append(batch)
         self._waiting += batch.num_rows
@@ -74,6 +80,7 @@ class _DayFile:
             size_bytes=size_bytes,
             first_log_offset=self._first,
             last_log_offset=self._last,
+            earliest_ms=None if self._earliest is None else self._earliest // _MICROSECONDS,
         )
 
     def _flush(self) -> None:

@@ -50,7 +50,10 @@ class ArchiveBusy(ArchiveError):
 
 @attrs.frozen(kw_only=True)
 class ArchivedFile:
-    """A Parquet file; `path` is within the archive. Sorted by log offset."""
+    """A Parquet file; `path` is within the archive. Sorted by log offset.
+
+    `earliest_ms`: the earliest timestamp in it.
+    """
 
     path: str
     log_partition: int
@@ -59,6 +62,7 @@ class ArchivedFile:
     size_bytes: int
     first_log_offset: int
     last_log_offset: int
+    earliest_ms: int | None
 
 
 @attrs.frozen(kw_only=True)

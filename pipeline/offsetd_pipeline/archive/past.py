@@ -136,6 +136,12 @@ def state_of(rows: DataFrame, at_ms: int | None = None) -> DataFrame:
     return found.where(F.col("kind").isin("committed", "unreadable"))
 
 
+def earliest_ms(manifests: Iterable[Manifest]) -> int | None:
+    """The first timestamp of an archive."""
+    times = (file.earliest_ms for manifest in manifests for file in manifest.files)
+    return min((each for each in times if each is not None), default=None)
+
+
 def gaps_at(
     manifests: Sequence[Manifest], at_ms: int, log_partitions: Collection[int] | None
 ) -> list[Gap]:

@@ -179,6 +179,8 @@ def _restore_findings(restored: Restored) -> list[Finding]:
 def warnings_of(restored: Restored) -> list[str]:
     """What somebody who restores should know, for people."""
     found = [gap_told(each) for each in restored.gaps]
+    if restored.begins_later:
+        found.append("The archive begins later: it has nothing from then.")
     if restored.ends_before:
         found.append(
             f"The archive ends at {restored.archive_latest}: what was committed from then to"
@@ -187,17 +189,18 @@ def warnings_of(restored: Restored) -> list[str]:
     expiring = sum(each.expiring_count for each in restored.groups)
     if expiring:
         found.append(
-            f"{expiring:,} offsets are older than their retention: the server removes them soon,"
-            " unless the retention of their groups is raised."
+            f"Older than the retention: {_counted(expiring, 'offset')}. The server removes these"
+            " soon, unless the retention of their groups is raised."
         )
     others = sum(each.other_count - each.deleted_count for each in restored.groups)
     if others:
         found.append(
-            f"{others:,} offsets of today had no commit then, and stay (--delete-others deletes)."
+            f"Not there then, and kept: {_counted(others, 'offset')} of today (--delete-others"
+            " deletes)."
         )
     failed = restored.count(Outcome.FAILED)
     if failed:
-        found.append(f"{failed:,} groups failed, and are not restored.")
+        found.append(f"{_counted(failed, 'group')} failed: nothing was restored there.")
     if restored.stopped_by is not None:
         found.append(f"It stopped early: {restored.stopped_by}")
     return found
@@ -221,6 +224,10 @@ def gap_told(gap: Gap) -> str:
 def moment(time_ms: int | None) -> datetime | None:
     """A time in UTC."""
     return None if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC)
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count:,} {name}{'' if count == 1 else 's'}"
 
 
 def _gap_row(gap: Gap) -> dict[str, Any]:

@@ -114,8 +114,9 @@ class RestoredGroup:
 
 @attrs.frozen(kw_only=True)
 class Restored:
-    """Each group, by id. `gaps`: what may be missing of that time. `archive_latest`: the latest
-    timestamp in the archive. `stopped_by`: why groups behind the last one were not tried.
+    """Each group, by id. `gaps`: what may be missing of that time. `begins_later`: the archive has
+    nothing from then or before. `archive_latest`: its latest timestamp. `stopped_by`: why groups
+    behind the last one were not tried.
     """
 
     at: datetime | None
@@ -123,6 +124,7 @@ class Restored:
     groups: tuple[RestoredGroup, ...]
     gaps: tuple[Gap, ...]
     is_dry_run: bool
+    begins_later: bool = False
     stopped_by: OffsetdError | None = None
 
     def count(self, *outcomes: Outcome) -> int:

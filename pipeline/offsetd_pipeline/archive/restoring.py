@@ -24,6 +24,7 @@ from offsetd_pipeline.archive.manifests import ArchiveError, ArchiveFolder
 from offsetd_pipeline.archive.past import (
     ALL,
     GroupSelection,
+    earliest_ms,
     files_until,
     gaps_at,
     manifests_of,
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
     from offsetd_clients.migration.target import Stored
     from pyspark.sql import DataFrame, SparkSession
+
+    from offsetd_pipeline.archive.manifests import Gap
 
 _CHUNK_GROUPS_MAX: Final = 64
 _CHUNK_OFFSETS_MAX: Final = 20_000
@@ -93,13 +96,13 @@ def restore(
     selection = options.selection
     wanted = selection.log_partitions(manifests[-1].offsets_partitions)
     gaps = [] if at_ms is None else gaps_at(manifests, at_ms, wanted)
-    if gaps and not options.accept_gaps:
-        raise TimeNotArchived(
-            f"the archive does not have all of that time: of log partition {gaps[0].log_partition}"
-            f" {gaps[0].missing_count} records are missing, which may be from"
-            f" {_told_time(gaps[0].from_ms)} to {_told_time(gaps[0].to_ms)}"
-            + (f", and so of {len(gaps) - 1} others" if len(gaps) > 1 else "")
-        )
+    begins_ms = earliest_ms(manifests)
+    begins_later = at_ms is not None and begins_ms is not None and at_ms < begins_ms
+    if not options.accept_gaps:
+        if gaps:
+            raise TimeNotArchived(_gaps_told(gaps))
+        if begins_later:
+            raise TimeNotArchived(f"the archive begins later, at {_told_time(begins_ms)}")
     day = None if at is None else at.astimezone(UTC).date().isoformat()
     files = files_until(manifests, day, wanted)
     rows = rows_of(spark, folder, files).where(selection.condition())
@@ -111,6 +114,7 @@ def restore(
         archive_latest=None if latest_ms is None else _EPOCH + latest_ms * _MILLISECOND,
         groups=tuple(sorted(restoring.groups, key=lambda each: each.group_id)),
         gaps=tuple(gaps),
+        begins_later=begins_later,
         is_dry_run=options.validate_only,
         stopped_by=restoring.stopped_by,
     )
@@ -361,6 +365,16 @@ def _chunks(groups: Iterable[PastGroup]) -> Iterator[list[PastGroup]]:
             chunk, count = [], 0
     if chunk:
         yield chunk
+
+
+def _gaps_told(gaps: Sequence[Gap]) -> str:
+    first, *others = gaps
+    text = (
+        f"the archive may not have all of that time: of log partition {first.log_partition}"
+        f" {first.missing_count} records are missing, which may be from"
+        f" {_told_time(first.from_ms)} to {_told_time(first.to_ms)}"
+    )
+    return f"{text}, and so of {len(others)} others" if others else text
 
 
 def _told_time(time_ms: int | None) -> str:

@@ -161,4 +161,4 @@ def _end(restored: Restored, address: str, terminal: Terminal) -> None:
         terminal.fail(explain(restored.stopped_by, address), EXIT_PARTLY)
     if failed:
         code = EXIT_PARTLY if failed < len(restored.groups) else EXIT_FAILED
-        terminal.fail(f"{failed} groups failed, of {len(restored.groups)}", code)
+        terminal.fail(f"of {len(restored.groups)} groups, {failed} failed", code)
