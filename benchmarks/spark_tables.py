@@ -86,7 +86,7 @@ class ReadyMadeReader(DataSourceReader):
 
 def run(*, rounds: int, scale: float) -> dict[str, object]:
     """Log bytes and rows a second, and the ratios."""
-    spark = _session()
+    spark = session()
     found: dict[str, object] = {}
     for name, shape in SHAPES.items():
         with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".benchmark-") as folder:
@@ -153,7 +153,8 @@ def _seconds(table: Any) -> float:
     return time.monotonic() - started
 
 
-def _session() -> SparkSession:
+def session() -> SparkSession:
+    """A local one that is small, and knows the format."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     for module in (sys.modules[__name__], plain_reader):
         cloudpickle.register_pickle_by_value(module)
