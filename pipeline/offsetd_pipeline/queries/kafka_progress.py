@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import attrs
 from offsetd_clients import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
 KAFKA_SOURCES: Final = ("KafkaV2[", "KafkaSourceV1[", "KafkaSource[")
 """How the description of a source begins that is Kafka's, of any version of Spark."""
 
 
-class SourceProgress(Protocol):
-    """Of a source, as Spark's listeners are told: offsets as JSON."""
-
-    description: str
-    startOffset: str  # noqa: N815  Spark's name
-    endOffset: str  # noqa: N815
-    latestOffset: str  # noqa: N815
-
-
 class QueryProgress(Protocol):
     """Spark's `StreamingQueryProgress`, as far as it is needed here."""
 
-    id: object
-    runId: object  # noqa: N815  Spark's name
-    name: str | None
-    batchId: int  # noqa: N815
-
     @property
-    def sources(self) -> Sequence[SourceProgress]:
-        """Of each source, in the query's order."""
+    def json(self) -> str:
+        """All of it. Its attributes have offsets in a form that differs by version and by way."""
 
 
 @attrs.frozen
@@ -69,30 +55,7 @@ def batch_progress(progress: QueryProgress) -> BatchProgress | None:
 
     Raises ValueError for a source of Kafka's whose offsets are none.
     """
-    ends: list[Mapping[TopicPartition, int]] = []
-    latest: dict[TopicPartition, int] = {}
-    for source in progress.sources:
-        if not source.description.startswith(KAFKA_SOURCES):
-            continue
-        found = kafka_offsets(source.endOffset)
-        if found is None:
-            raise ValueError(f"{source.description} ends with {source.endOffset}: no offsets")
-        ends.append(found)
-        for where, offset in (kafka_offsets(source.latestOffset) or {}).items():
-            latest[where] = max(offset, latest.get(where, 0))
-    if not ends:
-        return None
-    return BatchProgress(
-        query_id=str(progress.id),
-        run_id=str(progress.runId),
-        name=progress.name,
-        batch_id=progress.batchId,
-        # In real-time mode the latest is that of the batch's beginning, and may be below its end.
-        positions={
-            where: Position(offset, max(offset, latest[where]) if where in latest else None)
-            for where, offset in least_offsets(ends).items()
-        },
-    )
+    return _batch_progress(json.loads(progress.json))
 
 
 def idle_progress(progress: QueryProgress) -> BatchProgress | None:
@@ -100,13 +63,9 @@ def idle_progress(progress: QueryProgress) -> BatchProgress | None:
 
     None if it has read nothing yet, or does not wait by now.
     """
-    found = batch_progress(progress)
-    is_waiting = all(
-        kafka_offsets(each.startOffset) == kafka_offsets(each.endOffset)
-        for each in progress.sources
-        if each.description.startswith(KAFKA_SOURCES)
-    )
-    if found is None or not is_waiting:
+    told = json.loads(progress.json)
+    found = _batch_progress(told)
+    if found is None or any(each["startOffset"] != each["endOffset"] for each in _kafkas(told)):
         return None
     # It bears the number of the batch that will be next.
     return attrs.evolve(found, batch_id=found.batch_id - 1)
@@ -115,9 +74,50 @@ def idle_progress(progress: QueryProgress) -> BatchProgress | None:
 def kafka_offsets(text: str) -> dict[TopicPartition, int] | None:
     """The offsets in a source's JSON, `{"orders":{"0":42}}`; None: it is not of this form."""
     try:
-        by_topic = json.loads(text)
+        return _offsets(json.loads(text))
     except ValueError:
         return None
+
+
+def least_offsets(sources: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
+    """What all sources have read: where several read one partition, the one furthest behind."""
+    least: dict[TopicPartition, int] = {}
+    for offsets in sources:
+        for where, offset in offsets.items():
+            least[where] = min(offset, least.get(where, offset))
+    return least
+
+
+def _batch_progress(told: Mapping[str, Any]) -> BatchProgress | None:
+    ends: list[Mapping[TopicPartition, int]] = []
+    latest: dict[TopicPartition, int] = {}
+    for source in _kafkas(told):
+        found = _offsets(source["endOffset"])
+        if found is None:
+            raise ValueError(f"{source['description']} ends with {source['endOffset']}: no offsets")
+        ends.append(found)
+        for where, offset in (_offsets(source["latestOffset"]) or {}).items():
+            latest[where] = max(offset, latest.get(where, 0))
+    if not ends:
+        return None
+    return BatchProgress(
+        query_id=told["id"],
+        run_id=told["runId"],
+        name=told.get("name"),
+        batch_id=told["batchId"],
+        # In real-time mode the latest is that of the batch's beginning, and may be below its end.
+        positions={
+            where: Position(offset, max(offset, latest[where]) if where in latest else None)
+            for where, offset in least_offsets(ends).items()
+        },
+    )
+
+
+def _kafkas(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [each for each in told["sources"] if each["description"].startswith(KAFKA_SOURCES)]
+
+
+def _offsets(by_topic: object) -> dict[TopicPartition, int] | None:
     if not isinstance(by_topic, dict):
         return None
     offsets = {}
@@ -129,12 +129,3 @@ def kafka_offsets(text: str) -> dict[TopicPartition, int] | None:
                 return None
             offsets[TopicPartition(topic, int(partition))] = offset
     return offsets
-
-
-def least_offsets(sources: Iterable[Mapping[TopicPartition, int]]) -> dict[TopicPartition, int]:
-    """What all sources have read: where several read one partition, the one furthest behind."""
-    least: dict[TopicPartition, int] = {}
-    for offsets in sources:
-        for where, offset in offsets.items():
-            least[where] = min(offset, least.get(where, offset))
-    return least

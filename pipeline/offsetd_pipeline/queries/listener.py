@@ -96,7 +96,7 @@ class OffsetCommitListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  Spark's name
         """Hands the end of a batch over to be committed."""
-        found = self._found(lambda: batch_progress(event.progress))  # type: ignore[arg-type]
+        found = self._found(lambda: batch_progress(event.progress))
         if found is not None:
             self._thread.tell(lambda ledger: ledger.put(*found))
 

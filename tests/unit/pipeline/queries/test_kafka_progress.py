@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,14 +16,18 @@ from offsetd_pipeline.queries.kafka_progress import (
 from spark_events import QUERY, RUN, recorded
 
 
-def source(description: str, end: str, latest: str = "None", *, start: str = "None") -> Any:
-    return SimpleNamespace(
-        description=description, startOffset=start, endOffset=end, latestOffset=latest
-    )
+def source(description: str, end: Any, latest: Any = None, *, start: Any = None) -> Any:
+    return {
+        "description": description,
+        "startOffset": start,
+        "endOffset": end,
+        "latestOffset": latest,
+    }
 
 
 def progress(*sources: Any) -> Any:
-    return SimpleNamespace(id=QUERY, runId=RUN, name=None, batchId=3, sources=sources)
+    told = {"id": QUERY, "runId": RUN, "name": None, "batchId": 3, "sources": sources}
+    return SimpleNamespace(json=json.dumps(told))
 
 
 def test_a_recorded_batch_has_the_offsets_of_all_its_kafka_sources() -> None:
@@ -45,15 +50,15 @@ def test_sources_that_are_not_kafkas_are_passed_over() -> None:
     assert found is not None
     assert found.positions[TopicPartition("orders", 1)] == Position(18, 18)
     assert len(found.positions) == 5
-    assert batch_progress(progress(source("RateStreamV2[rowsPerSecond=10]", "0"))) is None
-    assert batch_progress(progress(source("offsetd", '{"orders":{"0":7}}'))) is None
+    assert batch_progress(progress(source("RateStreamV2[rowsPerSecond=10]", 0))) is None
+    assert batch_progress(progress(source("offsetd", {"orders": {"0": 7}}))) is None
 
 
 def test_where_two_sources_read_one_partition_the_one_behind_counts() -> None:
     found = batch_progress(
         progress(
-            source("KafkaV2[Subscribe[t]]", '{"t":{"0":7,"1":3}}', '{"t":{"0":9,"1":9}}'),
-            source("KafkaV2[Subscribe[t]]", '{"t":{"0":4,"1":5}}', '{"t":{"0":8,"1":10}}'),
+            source("KafkaV2[Subscribe[t]]", {"t": {"0": 7, "1": 3}}, {"t": {"0": 9, "1": 9}}),
+            source("KafkaV2[Subscribe[t]]", {"t": {"0": 4, "1": 5}}, {"t": {"0": 8, "1": 10}}),
         )
     )
     assert found is not None
@@ -67,9 +72,9 @@ def test_an_end_from_before_the_batch_is_not_below_what_was_read() -> None:
     # As real-time mode told it.
     told = source(
         "KafkaV2[Subscribe[orders]]",
-        '{"orders":{"0":10,"1":10}}',
-        '{"orders":{"0":12,"1":5}}',
-        start='{"orders":{"0":10,"1":5}}',
+        {"orders": {"0": 10, "1": 10}},
+        {"orders": {"0": 12, "1": 5}},
+        start={"orders": {"0": 10, "1": 5}},
     )
     found = batch_progress(progress(told))
     assert found is not None
@@ -78,7 +83,7 @@ def test_an_end_from_before_the_batch_is_not_below_what_was_read() -> None:
 
 def test_a_kafka_source_without_offsets_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"KafkaV2\[Subscribe\[t\]\] ends with None"):
-        batch_progress(progress(source("KafkaV2[Subscribe[t]]", "None")))
+        batch_progress(progress(source("KafkaV2[Subscribe[t]]", None)))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +92,7 @@ def test_a_kafka_source_without_offsets_is_an_error() -> None:
         ('{"t":{"0":7,"10":0}}', {("t", 0): 7, ("t", 10): 0}),
         ('{"größe":{"0":1}}', {("größe", 0): 1}),
         ("{}", {}),
-        ("None", None),  # As Python's listener tells that there is none.
+        ("", None),
         ("-", None),
         ("null", None),
         ("17", None),
@@ -110,14 +115,14 @@ def test_the_least_of_no_sources_is_nothing() -> None:
 
 
 def test_a_waiting_query_is_behind_the_batch_before_its_next() -> None:
-    end = '{"t":{"0":7}}'
+    end = {"t": {"0": 7}}
     waiting = progress(
         source("KafkaV2[Subscribe[t]]", end, start=end),
-        source("RateStreamV2[rowsPerSecond=10]", "9", start="8"),
+        source("RateStreamV2[rowsPerSecond=10]", 9, start=8),
     )
     found = idle_progress(waiting)
     assert found is not None
     assert (found.batch_id, found.positions) == (2, {TopicPartition("t", 0): Position(7)})
-    for start in ('{"t":{"0":6}}', "None"):
+    for start in ({"t": {"0": 6}}, None):
         assert idle_progress(progress(source("KafkaV2[Subscribe[t]]", end, start=start))) is None
-    assert idle_progress(progress(source("RateStreamV2[rowsPerSecond=10]", "9", start="9"))) is None
+    assert idle_progress(progress(source("RateStreamV2[rowsPerSecond=10]", 9, start=9))) is None
