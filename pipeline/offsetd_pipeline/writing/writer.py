@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
+
+    from offsetd_pipeline.writing.written_groups import GroupRows
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 """Under this name Spark tells tasks the id of their query, which a restart does not change."""
@@ -138,9 +140,9 @@ def _outcome_of(
     messages: Iterable[WriterCommitMessage | None],
 ) -> WrittenOffsets | UnfinishedWrite:
     packed = [each for each in messages if isinstance(each, PackedRows)]
-    tables = [unpacked(each.rows) for each in packed if each.rows is not None]
+    has_rows = any(each.rows is not None for each in packed)
     rejected = [unpacked(each.rejected) for each in packed if each.rejected is not None]
-    if not tables and not rejected:
+    if not has_rows and not rejected:
         return _NOTHING
     given = columns.given_schema
     file = None
@@ -149,7 +151,9 @@ def _outcome_of(
     rejects = Rejects(given, file)
     for table in rejected:
         rejects.add_found(table)
-    groups = GroupedRows(tables) if tables else ()
+    groups: Iterable[GroupRows] = ()
+    if has_rows:
+        groups = GroupedRows([unpacked(each.rows) for each in packed if each.rows is not None])
     with options.server.client(options.retry) as client:
         sender = CommitSender(client, RequestMaker(name, options.write_mode), rejects)
         send = sender.import_with_times if options.keep_commit_times else sender.commit
@@ -170,7 +174,7 @@ def _outcome_of(
     )
 
 
-def _whole(groups: Iterable[Any], rejects: Rejects) -> Iterator[Any]:
+def _whole(groups: Iterable[GroupRows], rejects: Rejects) -> Iterator[GroupRows]:
     """Those groups that nothing is wrong with so far; the others are rejected."""
     found = frozenset(rejects.groups)
     for group in groups:

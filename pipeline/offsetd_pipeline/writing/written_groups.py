@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Numbers = npt.NDArray[np.int64]
+    Ranks = npt.NDArray[np.int32]
 
 _ROWS_AT_ONCE: Final = 50_000
 """Rows that are Python objects at one time, about; a group is not divided."""
@@ -71,6 +72,7 @@ class GroupedRows:
     def __init__(self, tables: Sequence[pa.Table]) -> None:
         """`tables` are those of tasks, of one schema."""
         self._table = pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+        del tables  # They are copied, and may be large.
         keys = {name: _ranks(self._table.column(name)) for name in ("group", "topic")}
         partitions = self._table.column("partition").to_numpy()
         self._order: Numbers = np.lexsort((partitions, keys["topic"], keys["group"]))
@@ -125,11 +127,11 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     return values
 
 
-def _ranks(column: pa.ChunkedArray) -> Numbers:
+def _ranks(column: pa.ChunkedArray) -> Ranks:
     """Where the name of each row is among all names, in their order."""
     names = column.chunk(0)
     order = pc.array_sort_indices(names.dictionary).to_numpy()
-    ranks = np.empty(len(order), np.int64)
-    ranks[order] = np.arange(len(order))
-    found: Numbers = ranks[names.indices.to_numpy()]
+    ranks = np.empty(len(order), np.int32)
+    ranks[order] = np.arange(len(order), dtype=np.int32)
+    found: Ranks = ranks[names.indices.to_numpy()]
     return found
