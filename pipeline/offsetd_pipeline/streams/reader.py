@@ -89,7 +89,7 @@ class FolderSource:
         self._stream.commit(Positions.of(end))
 
 
-class _Reader(DataSourceStreamReader):
+class StreamReader(DataSourceStreamReader):
     """Plans on the driver, reads on the executors, where it knows nothing but its options.
 
     Spark asks anew where a query begins as long as its first batch is not done. So the end of the
@@ -180,8 +180,8 @@ def _plain(positions: Mapping[str, Any]) -> Text:
 
 
 if admission is None:
-    OffsetdStreamReader: type[_Reader] = _Reader
+    OffsetdStreamReader: type[StreamReader] = StreamReader
 else:
 
-    class OffsetdStreamReader(_Reader, admission.SupportsTriggerAvailableNow):  # type: ignore[no-redef]
+    class OffsetdStreamReader(StreamReader, admission.SupportsTriggerAvailableNow):  # type: ignore[no-redef]
         """The same, for Spark from 4.2 on: `availableNow` reads what is there and ends."""
