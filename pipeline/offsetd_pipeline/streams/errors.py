@@ -5,7 +5,7 @@ from __future__ import annotations
 from offsetd_storage.errors import StorageError
 
 
-class DataLost(StorageError):
+class RecordsLost(StorageError):
     """Records of a log partition that the stream has not read yet were cleaned away or deleted.
 
     `position`: from where on they were to be read. `goes_on_at`: from where on the stream would
@@ -27,13 +27,15 @@ class DataLost(StorageError):
         self.goes_on_at = goes_on_at
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        return _data_lost, (self.reason, self.log_partition, self.position, self.goes_on_at)
+        return _records_lost, (self.reason, self.log_partition, self.position, self.goes_on_at)
 
 
-def _data_lost(
+def _records_lost(
     reason: str, log_partition: int | None, position: int | None, goes_on_at: int | None
-) -> DataLost:
-    return DataLost(reason, log_partition=log_partition, position=position, goes_on_at=goes_on_at)
+) -> RecordsLost:
+    return RecordsLost(
+        reason, log_partition=log_partition, position=position, goes_on_at=goes_on_at
+    )
 
 
 class PositionAboveEnd(StorageError):

@@ -14,7 +14,7 @@ from offsetd_storage.store_config import OFFSETS_TOPIC
 from offsetd_pipeline.folder_plan import log_start_of, plan_log, segments_of
 from offsetd_pipeline.read_options import OnDamage
 from offsetd_pipeline.segments import DamagedSegment, SegmentFiles
-from offsetd_pipeline.streams.errors import DataLost, PositionAboveEnd
+from offsetd_pipeline.streams.errors import PositionAboveEnd, RecordsLost
 from offsetd_pipeline.streams.limits import shares
 from offsetd_pipeline.streams.log_tail import LogTail, PlacesMoved
 from offsetd_pipeline.streams.options import EARLIEST, LATEST
@@ -81,13 +81,13 @@ class FolderStream:
     def bounded(self, start: Positions, limit: Limit, until: Positions | None) -> Positions:
         """How far a batch from `start` reads: up to `until`, and not more than the limit.
 
-        A log partition that is not in `start` is begun: the next batch reads it. Raises DataLost,
-        PositionAboveEnd.
+        A log partition that is not in `start` is begun: the next batch reads it. Raises
+        RecordsLost, PositionAboveEnd.
         """
         return self._steadily(lambda: self._bounded(start, limit, until))
 
     def ranges(self, start: Positions, end: Positions) -> list[LogRange]:
-        """What a batch reads. Raises DataLost, PositionAboveEnd."""
+        """What a batch reads. Raises RecordsLost, PositionAboveEnd."""
         return self._steadily(lambda: self._ranges(start, end))
 
     def commit(self, end: Positions) -> None:
@@ -243,8 +243,10 @@ class FolderStream:
 
     def _lost(self, number: int, position: int, goes_on_at: int | None, what: str) -> None:
         reason = f"log partition {number} of {self._folder}: {what}"
-        if self._options.fails_on_data_loss:
-            raise DataLost(reason, log_partition=number, position=position, goes_on_at=goes_on_at)
+        if self._options.fails_on_loss:
+            raise RecordsLost(
+                reason, log_partition=number, position=position, goes_on_at=goes_on_at
+            )
         _log.warning("%s", reason)
 
     def _check_partitions(self, start: Positions, logs: Mapping[int, LogView]) -> None:

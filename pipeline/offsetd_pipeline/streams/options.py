@@ -66,7 +66,7 @@ class StreamOptions:
     range_bytes: int = RANGE_BYTES
     starting_offsets: str | Mapping[str, Any] = EARLIEST
     records_per_trigger_max: int | None = None
-    fails_on_data_loss: bool = True
+    fails_on_loss: bool = True
     chosen: Chosen = attrs.field(factory=Chosen)
 
     @classmethod
@@ -95,7 +95,7 @@ class StreamOptions:
             records_per_trigger_max=(
                 None if limit is None else count_of("max_records_per_trigger", limit)
             ),
-            fails_on_data_loss=flag("fail_on_data_loss", given.get("fail_on_data_loss", "true")),
+            fails_on_loss=flag("fail_on_data_loss", given.get("fail_on_data_loss", "true")),
             chosen=_chosen(given),
         )
 

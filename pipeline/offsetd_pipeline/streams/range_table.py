@@ -9,7 +9,7 @@ from pyspark.sql.datasource import In, InputPartition, StringStartsWith
 
 from offsetd_pipeline.folder_tables import FolderTable
 from offsetd_pipeline.selection import Selection
-from offsetd_pipeline.streams.errors import DataLost
+from offsetd_pipeline.streams.errors import RecordsLost
 from offsetd_pipeline.streams.log_range import opened_range
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def range_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a stretch.
 
-    Raises DataLost at its end, if there are fewer records than when it was planned; DamagedSegment,
-    FolderChanged, OSError.
+    Raises RecordsLost at its end, if there are fewer records than when it was planned;
+    DamagedSegment, FolderChanged, OSError.
     """
     selection = selection_of(options.chosen)
     table = FolderTable(files, options.mode, schema, selection, options.on_damage)
@@ -66,8 +66,8 @@ def range_batches(
         f" from log offset {wanted.start} to {wanted.end}, {wanted.record_count - count} were"
         " cleaned away or deleted before they were read"
     )
-    if options.fails_on_data_loss:
-        raise DataLost(
+    if options.fails_on_loss:
+        raise RecordsLost(
             reason,
             log_partition=wanted.log_partition,
             position=wanted.start,

@@ -183,5 +183,7 @@ if admission is None:
     OffsetdStreamReader: type[StreamReader] = StreamReader
 else:
 
-    class OffsetdStreamReader(StreamReader, admission.SupportsTriggerAvailableNow):  # type: ignore[no-redef]
-        """The same, for Spark from 4.2 on: `availableNow` reads what is there and ends."""
+    class _AvailableNow(StreamReader, admission.SupportsTriggerAvailableNow):
+        """From Spark 4.2 on: `availableNow` reads what is there, batch after batch, and ends."""
+
+    OffsetdStreamReader = _AvailableNow

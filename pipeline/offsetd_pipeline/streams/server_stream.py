@@ -9,7 +9,7 @@ import pyarrow as pa
 from offsetd_clients import HistoryCompacted
 from pyspark.sql.datasource import InputPartition
 
-from offsetd_pipeline.streams.errors import DataLost
+from offsetd_pipeline.streams.errors import RecordsLost
 from offsetd_pipeline.streams.options import EARLIEST
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class ServerStream:
         self._options = options
 
     def begin(self) -> Text:
-        """Where a new query begins, by `starting_offsets`. Raises ValueError, DataLost."""
+        """Where a new query begins, by `starting_offsets`. Raises ValueError, RecordsLost."""
         starting = self._options.starting_offsets
         if isinstance(starting, str):
             return {_TOKEN: self._token_now(from_oldest=starting == EARLIEST)}
@@ -102,7 +102,7 @@ def watched_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The events between two tokens as rows of `history`.
 
-    Raises DataLost where some were cleaned away, and what the client does.
+    Raises RecordsLost where some were cleaned away, and what the client does.
     """
     rows: list[dict[str, Any]] = []
     for batch in _events(options, work.token, work.until_token):
@@ -163,8 +163,8 @@ def _lost(
     options: StreamOptions, log_partition: int | None, what: str, goes_on_at: int | None = None
 ) -> None:
     reason = f"{_server(options).server}: {what}"
-    if options.fails_on_data_loss:
-        raise DataLost(reason, log_partition=log_partition, position=None, goes_on_at=goes_on_at)
+    if options.fails_on_loss:
+        raise RecordsLost(reason, log_partition=log_partition, position=None, goes_on_at=goes_on_at)
     _log.warning("%s", reason)
 
 

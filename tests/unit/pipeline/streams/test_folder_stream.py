@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from offsetd_pipeline.source import OffsetdSource
-from offsetd_pipeline.streams.errors import DataLost, PositionAboveEnd
+from offsetd_pipeline.streams.errors import PositionAboveEnd, RecordsLost
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.record_batch import Record, encode_batch
@@ -138,7 +138,7 @@ def test_what_is_gone_before_it_was_read_is_an_error_or_a_warning(
     position = stream.latestOffset(begun, ReadMaxRows(20))
     assert offsets_in(stream, begun, position) == list(range(20))
     lose(folder)
-    with pytest.raises(DataLost, match="log offset 20") as raised:
+    with pytest.raises(RecordsLost, match="log offset 20") as raised:
         stream_of(folder, mode).latestOffset(position, ALL)
     lost = pickle.loads(pickle.dumps(raised.value))
     assert (lost.log_partition, lost.position, lost.goes_on_at) == (0, 20, goes_on_at)
@@ -160,7 +160,7 @@ def test_what_is_cleaned_between_planning_and_reading_is_noticed(folder: Path, m
         works = stream.partitions(begun, stream.latestOffset(begun, ALL))
         if not options:
             clean(folder, 14)
-            with pytest.raises(DataLost, match=r"of 40 records .* 2 were"):
+            with pytest.raises(RecordsLost, match=r"of 40 records .* 2 were"):
                 read(stream, works)
         else:
             clean(folder, 18)
@@ -194,7 +194,7 @@ def test_cleaning_that_goes_on_ahead_of_a_stream_is_a_loss_also_where_it_was_cle
     stream = stream_of(folder)
     position = stream.latestOffset(stream.initialOffset(), ReadMaxRows(8))
     clean(folder, 24)
-    with pytest.raises(DataLost, match="2 records behind log offset 10"):
+    with pytest.raises(RecordsLost, match="2 records behind log offset 10"):
         stream_of(folder).latestOffset(position, ALL)
 
 
@@ -208,7 +208,7 @@ def test_a_batch_that_comes_again_has_the_same_records_or_fails(folder: Path) ->
     assert offsets_in(again, again.initialOffset(), end) == list(range(40))
     clean(folder, 6)
     late = stream_of(folder)
-    with pytest.raises(DataLost):
+    with pytest.raises(RecordsLost):
         late.partitions(late.initialOffset(), end)
 
 
@@ -241,7 +241,7 @@ def test_a_log_that_is_there_no_more_is_told_of_once_and_waited_for(
     stream = stream_of(folder)
     begun = stream.initialOffset()
     shutil.move(folder / "__consumer_offsets-1", tmp_path / "kept")
-    with pytest.raises(DataLost, match=r"log partition 1 of .* there no more"):
+    with pytest.raises(RecordsLost, match=r"log partition 1 of .* there no more"):
         stream_of(folder).latestOffset(begun, ALL)
     careless = stream_of(folder, fail_on_data_loss="false")
     end = careless.latestOffset(begun, ALL)
@@ -341,7 +341,7 @@ def test_a_new_log_partition_is_begun_and_then_read(folder: Path) -> None:
     assert offsets_in(stream, begun, end) == [10, 11, 12, 13]
     # So that it is noticed, too, if that is gone before it was read.
     segment_of(folder, 10, 3).write_bytes(batch(12))
-    with pytest.raises(DataLost, match="log partition 3"):
+    with pytest.raises(RecordsLost, match="log partition 3"):
         stream_of(folder).latestOffset(begun, ALL)
 
 
