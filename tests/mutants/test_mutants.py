@@ -33,6 +33,8 @@ from mutants.planted_membership import MEMBERSHIP_MUTANTS
 from mutants.planted_migration import MIGRATION_MUTANTS
 from mutants.planted_pipeline import PIPELINE_MUTANTS
 from mutants.planted_queries import QUERY_MUTANTS
+from mutants.planted_spark_writes import SPARK_WRITE_MUTANTS
+from mutants.planted_streams import STREAM_MUTANTS
 from mutants.planted_swaps import SWAP_MUTANTS
 from mutants.planted_upkeep import UPKEEP_MUTANTS
 
@@ -56,6 +58,8 @@ MUTANTS = (
     *CLIENT_MUTANTS,
     *COMMAND_LINE_MUTANTS,
     *PIPELINE_MUTANTS,
+    *STREAM_MUTANTS,
+    *SPARK_WRITE_MUTANTS,
     *QUERY_MUTANTS,
 )
 
