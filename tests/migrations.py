@@ -14,6 +14,7 @@ from offsetd_clients import (
     GroupState,
     GroupType,
     OffsetConflict,
+    OffsetdError,
     Revision,
     TopicPartition,
 )
@@ -27,10 +28,10 @@ from offsetd_clients.migration.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pytest
-    from offsetd_clients import OffsetdError, Retention
+    from offsetd_clients import Retention
     from offsetd_clients.migration.target import Put
 
 T0_MS = 1_700_000_000_000
@@ -180,6 +181,28 @@ class FakeTarget:
             self._store(group_id, put.found.topic_partition, put.found)
         self.kills.point()
         return Revision(0, self.revision)
+
+    def put_many(
+        self,
+        puts: Mapping[str, Sequence[Put]],
+        *,
+        request_id: str | None = None,
+        validate_only: bool = False,
+        is_audited: bool = True,
+    ) -> dict[str, OffsetdError | None]:
+        errors: dict[str, OffsetdError | None] = dict.fromkeys(puts)
+        for group_id, of_one in puts.items():
+            try:
+                self.put(
+                    group_id,
+                    of_one,
+                    request_id=request_id,
+                    validate_only=validate_only,
+                    is_audited=is_audited,
+                )
+            except OffsetdError as error:
+                errors[group_id] = error
+        return errors
 
     def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
         self.kills.point()
