@@ -98,6 +98,8 @@ async def run_call(
         code = OK
     except CoordinatorError as error:
         status = statuses.status_of(error)
+    except grpc.aio.InternalError:
+        _log.debug("the client went away", call=name)
     except Exception:  # noqa: BLE001  A defect of ours; the caller learns no more than that.
         _log.exception("a call failed for a defect", call=name)
         status = statuses.internal_status()

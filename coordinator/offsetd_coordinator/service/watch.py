@@ -163,6 +163,7 @@ class _Call:
         """
         token = response.token = self._watcher.token
         writing = asyncio.ensure_future(self._context.write(response.SerializeToString()))
+        writing.add_done_callback(_retrieved)  # Also where the call is cancelled meanwhile.
         await asyncio.wait(
             {writing, self._drained},
             timeout=self._idle_max_ms / 1000,
@@ -171,7 +172,6 @@ class _Call:
         if writing.done():
             writing.result()
             return
-        writing.add_done_callback(_retrieved)
         self._node.serving()
         raise WatcherTooSlow(
             "what was sent was not read for {idle_ms} ms",

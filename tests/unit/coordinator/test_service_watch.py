@@ -11,7 +11,7 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 from offsetd.v1 import history_pb2, offset_service_pb2
-from offsetd_coordinator.metrics.figures import CallFigures
+from offsetd_coordinator.metrics.figures import CANCELLED, CallFigures
 from offsetd_coordinator.service import statuses
 from offsetd_coordinator.service.watch import WatchService
 from patience import PATIENCE_SECONDS
@@ -81,7 +81,6 @@ class Client:
                 offset = event.committed.offset if committed else None
                 found.append((event.group_id, event.partition, offset))
         return found
-
 
     async def events_that_came(self) -> list[str]:
         """The groups of all that was sent, by a call that has ended."""
@@ -292,6 +291,26 @@ def test_a_watcher_that_does_not_read_is_cut_off_with_its_token() -> None:
             assert (service._watches.watchers, service._watches.cut_off) == (0, 1)
 
     run(test())
+
+
+def test_a_client_that_goes_away_while_it_is_sent_to_is_no_defect(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def test() -> None:
+        async with watched() as (node, service):
+            client = Client(service)
+            await client.message()
+            client.write = gone  # type: ignore[method-assign]
+            await node.commit("g", 1)
+            await client.task
+            assert client.code is None
+            assert (service._figures.codes[CANCELLED], sum(service._figures.codes)) == (1, 1)
+
+    async def gone(message: bytes) -> None:
+        raise grpc.aio.InternalError
+
+    run(test())
+    assert "defect" not in "".join(capsys.readouterr())
 
 
 def test_watchers_end_when_the_server_drains() -> None:
