@@ -81,7 +81,11 @@ class OffsetdStreamWriter(DataSourceStreamArrowWriter):
         assert query_id, "Spark tells tasks of a stream which query they are of"
         return _packed(iterator, self._columns, query_id)
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
+    def commit(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803  Spark's name
+    ) -> None:
         """Writes a batch, for the first time or again."""
         for message in messages:
             if isinstance(message, PackedRows):
