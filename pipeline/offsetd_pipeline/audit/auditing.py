@@ -11,6 +11,7 @@ import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 from offsetd_storage.files import OsFiles
+from offsetd_storage.log_config import OFFSETS_TOPIC_LOG_CONFIG
 from pyspark import StorageLevel
 from pyspark.sql import Window
 from pyspark.sql import functions as sf
@@ -20,7 +21,7 @@ from offsetd_pipeline.audit.findings import findings_of
 from offsetd_pipeline.audit.log_tables import growth, log_partition_table
 from offsetd_pipeline.audit.logs import log_states
 from offsetd_pipeline.audit.result import Audit
-from offsetd_pipeline.audit.thresholds import ExpiryBase, Thresholds
+from offsetd_pipeline.audit.thresholds import HISTORY_MS, ExpiryBase, Thresholds
 from offsetd_pipeline.folder_plan import known_partition_count, partitions_of_groups, plan_folder
 from offsetd_pipeline.read_options import OnDamage
 from offsetd_pipeline.tables import Mode, arrow_schema, schema_of
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from datetime import datetime
 
+    from offsetd_storage.log_config import LogConfig
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from offsetd_pipeline.audit.scope import AuditScope
@@ -122,10 +124,21 @@ class _Asked:
                 self.spark,
                 self.scope.folder,
                 numbers,
+                config=self._log_config(),
                 now_ms=_ms(self.now),
-                dirty_ratio_max=self.thresholds.dirty_ratio_max,
                 on_damage=self.scope.on_damage,
             )
+
+    def _log_config(self) -> LogConfig:
+        limits = self.thresholds
+        lag_ms = 0 if self.scope.is_brokers else HISTORY_MS
+        if limits.compaction_lag_ms is not None:
+            lag_ms = limits.compaction_lag_ms
+        return attrs.evolve(
+            OFFSETS_TOPIC_LOG_CONFIG,
+            dirty_ratio_min=limits.dirty_ratio_max,
+            compaction_lag_ms_min=lag_ms,
+        )
 
     def _complete_from(self, states: pa.Table) -> DataFrame:
         """Of a damaged log it is not known: what the cleaner left is taken for all there was."""

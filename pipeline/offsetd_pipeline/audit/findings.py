@@ -104,7 +104,8 @@ def _repeats(audit: Audit) -> Iterator[Finding]:
     ]
     yield Finding(
         _WARNING,
-        f"{_many(totals['repeating_groups'], 'group')} commit the same offsets again and again:"
+        f"{_many(totals['repeating_groups'], 'group')} {_commit(totals['repeating_groups'])} the"
+        " same offsets again and again:"
         f" {_names(worst)}. Of all commits {part} say nothing new: {cost} of the log.",
     )
 
@@ -252,6 +253,10 @@ def _many(count: Any, word: str) -> str:
 
 def _span(span_ms: int) -> str:
     return duration_text(timedelta(milliseconds=span_ms))
+
+
+def _commit(count: int) -> str:
+    return "commits" if count == 1 else "commit"
 
 
 def _have(found: list[Any]) -> str:

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 import numpy as np
 import pyarrow as pa
 from offsetd_storage.checkpoints import read_offset_checkpoint
@@ -29,7 +28,7 @@ from offsetd_storage.files import OsFiles
 from offsetd_storage.folder_checkpoints import LOG_START_CHECKPOINT
 from offsetd_storage.folder_view import read_folder
 from offsetd_storage.live_folder import seen_steadily
-from offsetd_storage.log_config import OFFSETS_TOPIC, OFFSETS_TOPIC_LOG_CONFIG
+from offsetd_storage.log_config import OFFSETS_TOPIC
 from offsetd_storage.quarantine import DamageFound
 from offsetd_storage.server_config import CleanerConfig
 from offsetd_storage.topic_partition import TopicPartition
@@ -82,15 +81,14 @@ def log_states(
     folder: str,
     log_partitions: Sequence[int],
     *,
+    config: LogConfig,
     now_ms: int,
-    dirty_ratio_max: float,
     on_damage: OnDamage,
 ) -> pa.Table:
-    """Looks at these logs, a task for each; see `LOG_STATES`.
+    """Looks at these logs, whose settings are `config`, a task for each; see `LOG_STATES`.
 
     Raises StorageError for one that is damaged, where that is not passed over, or cannot be read.
     """
-    config = attrs.evolve(OFFSETS_TOPIC_LOG_CONFIG, dirty_ratio_min=dirty_ratio_max)
     look = partial(_state_or_why, Path(folder), config=config, now_ms=now_ms)
     # Not `mapInArrow`, which wants pandas.
     numbers = spark.sparkContext.parallelize(log_partitions, max(len(log_partitions), 1))

@@ -40,7 +40,9 @@ class Thresholds:
 
     future_ms: int = _HOUR  # Kafka's `message.timestamp.after.max.ms`.
 
-    # The cleaner: what is dirtier than `min.cleanable.dirty.ratio` is due.
+    # The cleaner: what is dirtier than `min.cleanable.dirty.ratio` is due. `compaction_lag_ms`
+    # None: an hour for our folder, as `history.ms` is by default, none for a broker's.
+    compaction_lag_ms: int | None = None
     dirty_ratio_max: float = 0.5
     saving_ratio_min: float = 0.5
 
@@ -53,5 +55,6 @@ class Thresholds:
     time_lag_max_ms: int = 10 * _MIN
 
 
+HISTORY_MS: Final = _HOUR
 SPEED_GAP_MS_MIN: Final = _S
 """Steps that come closer to each other count as so far apart, where speeds are compared."""

@@ -55,9 +55,10 @@ def _scope(
     )
 
 
-def _thresholds(**given: Any) -> Thresholds:
+def _thresholds(*, compaction_lag: str | None, **given: Any) -> Thresholds:
     spans: dict[str, Any] = {f"{name}_ms": _span_ms(given.pop(name)) for name in _SPANS}
-    return Thresholds(**given, **spans)
+    lag_ms = None if compaction_lag is None else _span_ms(compaction_lag)
+    return Thresholds(compaction_lag_ms=lag_ms, **given, **spans)
 
 
 def _option(name: str, text: str, **more: Any) -> Any:
@@ -121,6 +122,17 @@ _THRESHOLD_OPTIONS: Final[dict[str, tuple[Any, Any]]] = {
         Annotated[
             ExpiryBase | None,
             _option("--expiry-base", "As offsets.expiry.base; else by whose folder it is."),
+        ],
+        None,
+    ),
+    "compaction_lag": (
+        Annotated[
+            str | None,
+            _option(
+                "--compaction-lag",
+                "Younger segments stay uncleaned; else 1h in a folder of ours.",
+                metavar="TIME",
+            ),
         ],
         None,
     ),

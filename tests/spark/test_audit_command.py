@@ -1,0 +1,117 @@
+"""`python -m offsetd_pipeline audit`: over a broker's folder, a damaged one, and none."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from io import StringIO
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+from cli_calls import Ended
+from offsetd_clients.cli.application import run
+from offsetd_clients.cli.terminal import Terminal
+from offsetd_pipeline.jobs.application import JOBS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+LOG = "__consumer_offsets-0/00000000000000000000.log"
+A_WEEK_LATER = "2026-11-27T21:06:40"
+
+
+@pytest.fixture
+def call(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
+    """Calls the job with some arguments, in the session that there is."""
+
+    def call(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["offsetd_pipeline", "audit", *arguments])
+        stdout, stderr = StringIO(), StringIO()
+        code = run(JOBS, Terminal(stdout, stderr))
+        return Ended(code, stdout.getvalue(), stderr.getvalue())
+
+    return call
+
+
+def test_a_brokers_folder_is_audited_whole_as_json_and_as_a_report(
+    call: Callable[..., Ended], golden: Path, tmp_path: Path
+) -> None:
+    folder = golden / "data"
+    ended = call(str(folder), "--now", A_WEEK_LATER, "-o", "json", "--report", str(tmp_path / "r"))
+    assert ended.code == 0
+    found = json.loads(ended.stdout)
+    assert found["thresholds"]["expiry_base"] == "kafka"
+    assert found["totals"]["records"] == 700
+    sizes = {
+        int(path.parent.name.rpartition("-")[2]): path.stat().st_size
+        for path in folder.glob("__consumer_offsets-*/*.log")
+        if path.stat().st_size
+    }
+    told = {
+        row["log_partition"]: row["log_bytes"]
+        for row in found["tables"]["log_partitions"]
+        if row["log_bytes"]
+    }
+    assert told == sizes
+    assert found["tables"]["strange"] == found["tables"]["damage"] == []
+    expired = {row["group"]: row["expired"] for row in found["tables"]["expiring"]}
+    assert expired["billing-3"] == 14
+    assert {each["level"] for each in found["findings"]} == {"warning", "note", "good"}
+    assert ended.stderr == f"report: {tmp_path}/r/report.html\n"
+    page = (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    assert "About to expire" in page
+    for name, rows in found["tables"].items():
+        if name != "damage":  # It has no section where there is none.
+            assert pq.read_table(tmp_path / "r" / f"{name}.parquet").num_rows == len(rows)
+
+
+def test_damage_fails_or_is_told_and_exits_with_3(
+    call: Callable[..., Ended], golden: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    shutil.copytree(golden / "data" / "__consumer_offsets-0", folder / "__consumer_offsets-0")
+    (folder / LOG).chmod(0o644)
+    content = bytearray((folder / LOG).read_bytes())
+    content[248] ^= 1
+    (folder / LOG).write_bytes(content)
+    ended = call(str(folder))
+    assert ended.code == 1
+    assert "__consumer_offsets-0" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    ended = call(str(folder), "--on-damage", "skip", "--top", "2")
+    assert ended.code == 3
+    header, *lines = ended.stdout.splitlines()
+    assert header.split() == ["LEVEL", "FINDING"]
+    assert lines[0].startswith("warning  1.1 KiB of the log are damaged, in 1 place")
+    assert "Of 1 damaged log partition it is not known what a cleaner would do: 0." in lines[1]
+    assert "Log partitions" in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("nowhere",), 1, "nowhere does not exist"),
+        (("nowhere", "--retention", "soon"), 2, "'soon' is no time like"),
+        (("nowhere", "--now", "noon"), 2, "'noon' is no time like"),
+        (("nowhere", "--on-damage", "ignore"), 2, "'ignore'"),
+        (("nowhere", "--end-offsets", "ends.txt"), 1, "are read from .csv"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_line(
+    call: Callable[..., Ended],
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    code: int,
+    said: str,
+) -> None:
+    ended = call(*arguments)
+    assert ended.code == code
+    printed = ended.stderr + capsys.readouterr().err  # Wrong use is told by the parser.
+    assert said in printed
+    assert "Traceback" not in printed
