@@ -4,6 +4,7 @@ What Spark reads and writes goes through Spark. Raises OSError.
 """
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ __all__ = [
     "create_file",
     "file_bytes",
     "file_names",
+    "has_program",
     "make_durable",
     "make_folder",
     "read_file",
@@ -25,6 +27,11 @@ __all__ = [
     "temporary_folder",
     "write_file",
 ]
+
+
+def has_program(name: str) -> bool:
+    """Whether a program of that name is found where programs are (`PATH`)."""
+    return shutil.which(name) is not None
 
 
 def make_folder(folder: Path) -> None:

@@ -1,7 +1,6 @@
 """The Spark session of a job, and how far Spark is with it."""
 
 import os
-import shutil
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ import typer
 from offsetd_clients.cli.terminal import ProgressReport, Terminal
 from pyspark.sql import SparkSession
 
+from offsetd_pipeline.files import has_program
 from offsetd_pipeline.source import register
 
 _POLL_S: Final = 0.2
@@ -58,7 +58,7 @@ def job_session(job: str, options: SparkOptions, terminal: Terminal) -> Iterator
         register(running)
         yield running
         return
-    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+    if not has_program("java") and not os.environ.get("JAVA_HOME"):
         terminal.fail("Spark needs Java 17 or newer: no `java` is found, and JAVA_HOME is not set")
     with as_file(files(__package__) / "log4j2.properties") as logging:
         session = _builder(job, options, str(logging), terminal).getOrCreate()

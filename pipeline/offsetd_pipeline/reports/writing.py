@@ -1,13 +1,12 @@
 """A report as a page that needs no network, and its tables as Parquet beside it."""
 
 from collections.abc import Sequence
-from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow.parquet as pq
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from offsetd_pipeline.files import make_folder, write_file
 from offsetd_pipeline.reports.formats import heading, is_number, shown
@@ -35,7 +34,11 @@ def write_report(report: Report, folder: Path) -> Path:
 
 def rendered(report: Report) -> str:
     """The page."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=False)
+    environment = Environment(
+        loader=PackageLoader("offsetd_pipeline", "reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+    )
     environment.globals.update(
         shown=shown,
         heading=heading,
@@ -44,8 +47,7 @@ def rendered(report: Report) -> str:
         is_number_column=_is_number_column,
         told_rows=_told_rows,
     )
-    template = (files(__package__) / "report.html.j2").read_text(encoding="utf-8")
-    return environment.from_string(template).render(report=report)
+    return environment.get_template("report.html.j2").render(report=report)
 
 
 def _first_rows(table: Table) -> list[dict[str, Any]]:
