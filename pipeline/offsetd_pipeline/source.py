@@ -74,7 +74,7 @@ class OffsetdSource(DataSource):
         check_schema(options.mode, schema, has_folder_column=options.has_folder_column)
         return OffsetdReader(options, schema)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Reads changes as they come."""
         options = StreamOptions.of(self._given)
         check_schema(options.mode, schema)
@@ -84,7 +84,7 @@ class OffsetdSource(DataSource):
         """Commits the rows of a table to a server."""
         return batch_writer(self._given, schema, overwrite=overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  Spark's name
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """Commits the rows of a query to a server, batch after batch."""
         return stream_writer(self._given, schema, overwrite=overwrite)
 
