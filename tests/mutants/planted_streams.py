@@ -42,7 +42,7 @@ STREAM_MUTANTS = (
     Mutant(
         name="a new query's first batch begins somewhere else when it comes again",
         file=f"{_STREAMS}/reader.py",
-        replace="            return end | {_BEGUN: start}\n",
+        replace="            return end | {BEGUN: start}\n",
         by="            return end\n",
         caught_by=f"{_FOLDER}::test_where_latest_was_is_kept_with_the_first_batch",
     ),

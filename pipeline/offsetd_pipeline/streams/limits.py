@@ -49,6 +49,8 @@ class Limit:
 def shares(counts: Sequence[int], allowed: int) -> list[int]:
     """How many of each are taken, `allowed` in all, in proportion to how many there are."""
     total = sum(counts)
+    if not total:
+        return [0] * len(counts)
     taken, before, behind = [], 0, 0
     for count in counts:
         behind += count

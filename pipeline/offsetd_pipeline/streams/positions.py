@@ -9,7 +9,10 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+BEGUN: Final = "from"
+"""Beside the end of a first batch: where it was planned from."""
 _GAPS: Final = "gaps"
+_OTHERS: Final = (BEGUN, _GAPS)
 
 
 def _nonzero(gaps: Mapping[int, int]) -> dict[int, int]:
@@ -31,7 +34,7 @@ class Positions:
     def of(cls, text: Mapping[str, Any]) -> Positions:
         """From Spark's JSON. Raises ValueError."""
         return cls(
-            offsets=_numbers({name: each for name, each in text.items() if name.isdecimal()}),
+            offsets=_numbers({name: each for name, each in text.items() if name not in _OTHERS}),
             gaps=_numbers(text.get(_GAPS, {})),
         )
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from offsetd_storage.files import OsFiles
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from offsetd_pipeline.streams.folder_stream import FolderStream
 from offsetd_pipeline.streams.limits import Limit
-from offsetd_pipeline.streams.positions import Positions
+from offsetd_pipeline.streams.positions import BEGUN, Positions
 from offsetd_pipeline.streams.range_table import RangeWork, range_batches, works_of
 from offsetd_pipeline.streams.server_stream import ServerStream, WatchWork, watched_batches
 from offsetd_pipeline.tables import arrow_schema
@@ -29,8 +29,6 @@ try:
     from pyspark.sql.streaming import datasource as admission
 except ImportError:  # Before 4.2.
     admission = None  # type: ignore[assignment]
-
-_BEGUN: Final = "from"
 
 
 class StreamSource(Protocol):
@@ -128,7 +126,7 @@ class StreamReader(DataSourceStreamReader):
         bound = Limit.of(limit) if limit is not None else self._own_limit()
         end = self._changes.bounded(_plain(start), bound, self._until)
         if start == self._begun:
-            return end | {_BEGUN: start}
+            return end | {BEGUN: start}
         return start if end == _plain(start) else end
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
@@ -151,7 +149,7 @@ class StreamReader(DataSourceStreamReader):
         self._start = end
         if start == end:
             return []
-        return self._changes.works(_plain(end.get(_BEGUN, start)), _plain(end))
+        return self._changes.works(_plain(end.get(BEGUN, start)), _plain(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The batches of one task."""
@@ -176,7 +174,7 @@ class StreamReader(DataSourceStreamReader):
 
 
 def _plain(positions: Mapping[str, Any]) -> Text:
-    return {name: each for name, each in positions.items() if name != _BEGUN}
+    return {name: each for name, each in positions.items() if name != BEGUN}
 
 
 if admission is None:

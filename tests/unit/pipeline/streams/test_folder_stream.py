@@ -391,6 +391,18 @@ def test_positions_go_through_json(folder: Path) -> None:
     assert stream.latestOffset(end, ReadMinRows(1000)) == end
 
 
+def test_a_stretch_without_records_is_passed_whatever_the_limit(folder: Path) -> None:
+    with segment_of(folder, 40).open("ab") as segment:
+        emptied = encode_batch([], base_offset=40, last_offset=49)
+        segment.write(emptied)
+    stream = stream_of(folder, starting_offsets='{"0": 40}')
+    begun = stream.initialOffset()
+    assert begun == {"0": 40, "gaps": {"0": 10}}
+    end = stream.latestOffset(begun, ReadMaxRows(1))
+    assert end["0"] == 50
+    assert offsets_in(stream, begun, end) == []
+
+
 def test_only_chosen_groups_and_topics_are_said(folder: Path) -> None:
     for options, count in (
         ({"groups": "g, h"}, 40),
