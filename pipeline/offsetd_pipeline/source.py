@@ -84,7 +84,9 @@ class OffsetdSource(DataSource):
         """Commits the rows of a table to a server."""
         return batch_writer(self._given, schema, overwrite=overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+    def streamWriter(  # noqa: N802  Spark's name
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
         """Commits the rows of a query to a server, batch after batch."""
         return stream_writer(self._given, schema, overwrite=overwrite)
 
