@@ -27,17 +27,25 @@ TRANSACTION_TIME: Final = Column(
 _MICROSECONDS: Final = 1000  # Of a millisecond.
 
 
-def _columns() -> tuple[Column, ...]:
-    found: list[Column] = []
-    for column in TABLES[Mode.HISTORY]:
-        if column.name != "log_partition":
-            found.append(column)
-        if column.name == "transaction":
-            found.append(TRANSACTION_TIME)
-    return tuple(found)
-
-
-ARCHIVE_COLUMNS: Final = _columns()
+_NAMES: Final = (
+    "log_offset",
+    "timestamp",
+    "kind",
+    "transaction",
+    TRANSACTION_TIME.name,
+    "producer_id",
+    "group",
+    "topic",
+    "partition",
+    "offset",
+    "leader_epoch",
+    "metadata",
+    "commit_time",
+    "expire_time",
+)
+"""Of format version 1."""
+_KNOWN: Final = {each.name: each for each in (*TABLES[Mode.HISTORY], TRANSACTION_TIME)}
+ARCHIVE_COLUMNS: Final = tuple(_KNOWN[name] for name in _NAMES)
 FILE_SCHEMA: Final[pa.Schema] = arrow_schema(
     StructType([StructField(each.name, each.type) for each in ARCHIVE_COLUMNS])
 )
