@@ -333,14 +333,16 @@ class FolderStream:
         """How far a log can be read, whatever is open."""
         if log.recovery_point is not None:
             return log.recovery_point.offset
-        bases = segment_base_offsets(self._files, log.folder)
-        segments = segments_of(self._files, log)[-1:]
-        end = max(bases, default=0)
-        if segments:
-            last = LogTail(segments[0].base_offset, damaged=self._damaged)
+        known = self._tails.get(log.topic_partition.partition)
+        if known is not None:
+            self._advance(log, known)
+            return self._log_end(log)
+        end = max(segment_base_offsets(self._files, log.folder), default=0)
+        for last in segments_of(self._files, log)[-1:]:
+            tail = LogTail(last.base_offset, damaged=self._damaged)
             with SegmentFiles(self._files) as opened:
-                last.advance(opened, segments)
-            end = max(end, last.offset_next)
+                tail.advance(opened, [last])
+            end = max(end, tail.offset_next)
         return end
 
     def _log_end(self, log: LogView) -> int:

@@ -121,7 +121,7 @@ class StreamReader(DataSourceStreamReader):
         planned, and the limit is that of the options.
         """
         start = self._start if start is None else start
-        if start is None:  # Only before 4.2, where it is asked for the end of `availableNow`.
+        if start is None:  # Before 4.2, of the first batch of a new query, and of `availableNow`.
             return self._changes.latest()
         bound = Limit.of(limit) if limit is not None else self._own_limit()
         end = self._changes.bounded(_plain(start), bound, self._until)

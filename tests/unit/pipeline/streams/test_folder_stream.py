@@ -413,3 +413,17 @@ def test_only_chosen_groups_and_topics_are_said(folder: Path) -> None:
         stream = stream_of(folder, **options)
         begun = stream.initialOffset()
         assert len(offsets_in(stream, begun, stream.latestOffset(begun, ALL))) == count
+
+
+def test_how_far_a_log_reaches_is_told_without_reading_it_again(folder: Path) -> None:
+    stream = stream_of(folder)
+    assert stream.reportLatestOffset() == {"0": 40}
+    position = stream.latestOffset(stream.initialOffset(), ALL)
+    known = segment_of(folder, 30)
+    known.rename(folder / "kept")
+    known.write_bytes(bytes((folder / "kept").stat().st_size))  # It cannot be read any more.
+    assert stream.reportLatestOffset() == {"0": 40}
+    (folder / "kept").rename(known)
+    write(folder, 40, 44)
+    assert stream.reportLatestOffset() == {"0": 44}
+    assert offsets_in(stream, position, stream.latestOffset(position, ALL)) == [40, 41, 42, 43]
