@@ -17,6 +17,7 @@ BENCHMARKS = {
     "start": "an empty server, from exec to SERVING",
     "spark_tables": "tables of a large log in Spark, beside ready-made batches of the same rows",
     "spark_writes": "a million offsets of Parquet files, written to a local server by Spark",
+    "spark_archive": "20 million records archived as Parquet: time, and memory of all processes",
     "migration": "100,000 znodes of a ZooKeeper: plan, run and verify",
     "commit_path": "durable commits beside a bare grpc.aio server",
     "client": "a thousand coroutines that commit through one client, beside a raw stream",

@@ -17,6 +17,7 @@ import pytest
 from mutants.planted import MUTANTS as STORE_MUTANTS
 from mutants.planted import Mutant
 from mutants.planted_administration import ADMINISTRATION_MUTANTS
+from mutants.planted_archive import ARCHIVE_MUTANTS
 from mutants.planted_audit import AUDIT_MUTANTS
 from mutants.planted_cleaner import CLEANER_MUTANTS
 from mutants.planted_clients import CLIENT_MUTANTS
@@ -60,6 +61,7 @@ MUTANTS = (
     *COMMAND_LINE_MUTANTS,
     *PIPELINE_MUTANTS,
     *AUDIT_MUTANTS,
+    *ARCHIVE_MUTANTS,
     *STREAM_MUTANTS,
     *SPARK_WRITE_MUTANTS,
     *QUERY_MUTANTS,

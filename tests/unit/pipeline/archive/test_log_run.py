@@ -11,6 +11,7 @@ from offsetd_pipeline.archive.log_run import LogFailure, LogRun, LogWork, archiv
 from offsetd_pipeline.archive.manifests import RUNS, LogPosition
 from offsetd_pipeline.folder_plan import plan_folder
 from offsetd_pipeline.read_options import OnDamage
+from offsetd_storage.compression import Compression
 from offsetd_storage.files import OsFiles
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
@@ -38,13 +39,16 @@ def record(offset: int, *, topic: str = "t", deleted: bool = False, time_ms: int
     )
 
 
-def batch(*records: Record, producer_id: int = -1) -> bytes:
+def batch(
+    *records: Record, producer_id: int = -1, compression: Compression = Compression.NONE
+) -> bytes:
     return encode_batch(
         list(records),
         base_offset=records[0].offset,
         producer_id=producer_id,
         producer_epoch=0 if producer_id >= 0 else -1,
         is_transactional=producer_id >= 0,
+        compression=compression,
     )
 
 
@@ -114,6 +118,12 @@ def test_each_day_has_a_file_also_where_days_alternate(tmp_path: Path) -> None:
     assert len({each.path for each in found.files}) == len(found.files)
     for file in found.files:
         assert file.path.startswith(f"dt={file.day}/log_partition=0/")
+
+
+def test_compressed_batches_of_one_record_are_each_their_own(tmp_path: Path) -> None:
+    batches = [batch(record(offset), compression=Compression.GZIP) for offset in range(3)]
+    found = done(write(tmp_path / "a", {0: batches}), tmp_path / "to")
+    assert offsets(found, tmp_path / "to") == [0, 1, 2]
 
 
 def test_nothing_behind_an_open_transaction_is_taken(tmp_path: Path) -> None:
