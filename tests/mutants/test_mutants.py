@@ -19,6 +19,7 @@ from mutants.planted import Mutant
 from mutants.planted_administration import ADMINISTRATION_MUTANTS
 from mutants.planted_archive import ARCHIVE_MUTANTS
 from mutants.planted_audit import AUDIT_MUTANTS
+from mutants.planted_bulk_migration import BULK_MIGRATION_MUTANTS
 from mutants.planted_cleaner import CLEANER_MUTANTS
 from mutants.planted_clients import CLIENT_MUTANTS
 from mutants.planted_command_line import COMMAND_LINE_MUTANTS
@@ -60,6 +61,7 @@ MUTANTS = (
     *CLIENT_MUTANTS,
     *COMMAND_LINE_MUTANTS,
     *PIPELINE_MUTANTS,
+    *BULK_MIGRATION_MUTANTS,
     *AUDIT_MUTANTS,
     *ARCHIVE_MUTANTS,
     *STREAM_MUTANTS,
