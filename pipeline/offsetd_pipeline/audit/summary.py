@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from offsetd_pipeline.audit.result import Audit
 
+_CELLS_MAX: Final = 40
 _TABLES: Final[dict[str, tuple[str, dict[str, str]]]] = {
     "expiring": (
         "About to expire",
@@ -117,4 +118,7 @@ def _cell(column: str, value: object) -> object:
     """Plain numbers stay numbers, which stand to the right; None is shown as such."""
     if isinstance(value, int) and shown(column, value) == f"{value:,}":
         return value
-    return None if value is None else shown(column, value)
+    if value is None:
+        return None
+    text = shown(column, value)
+    return text if len(text) <= _CELLS_MAX else f"{text[: _CELLS_MAX - 1]}…"

@@ -189,15 +189,14 @@ def _read_batch(
     base_sequence = load_i32(buffer, batch_at + _BASE_SEQUENCE_AT)
     file_bytes = load_i32(buffer, batch_at + BATCH_LENGTH_AT) + LENGTH_EXCLUDES_BYTES
     end = batch_at + size
-    begin = batch_at + BATCH_HEADER_BYTES
-    position = begin
+    position = begin = batch_at + BATCH_HEADER_BYTES
     shared_before = 0
     if count > (size - BATCH_HEADER_BYTES) // RECORD_BYTES_MIN:
         return False
     delta_before = -1
     for each in range(row, row + count):
         record = load_record(buffer, position, end)
-        record_at = position
+        fields[each, RECORD_BYTES] = record[0] - position
         position = record[0]
         delta = record[2]
         if position < 0 or delta <= delta_before or delta > last_offset_delta:
@@ -221,7 +220,6 @@ def _read_batch(
         fields[each, KEY_SIZE] = record[4]
         fields[each, VALUE_START] = record[5]
         fields[each, VALUE_SIZE] = record[6]
-        fields[each, RECORD_BYTES] = position - record_at
         shared = file_bytes * (position - begin) // (end - begin)
         fields[each, DISK_BYTES] = shared - shared_before
         shared_before = shared
