@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from random import Random
 
 LOGS = 8
-BATCHES = 60
+BATCHES = 40
 PARTITIONS = 3
 STEPS_MAX = 5_000
 
