@@ -10,6 +10,7 @@ _LOGS = "tests/unit/pipeline/archive/test_log_run.py"
 _MANIFESTS = "tests/unit/pipeline/archive/test_manifests.py"
 _PAST = "tests/unit/pipeline/archive/test_past.py"
 _LIVES = "tests/spark/test_archive_lives.py"
+_VANISHED = "test_a_deletion_that_was_cleaned_away_before_it_was_archived_is_none_the_less_one"
 _JOBS = "tests/spark/test_archive.py"
 
 ARCHIVE_MUTANTS = (
@@ -81,7 +82,7 @@ ARCHIVE_MUTANTS = (
         file=f"{_ARCHIVE}/run.py",
         replace="        if not runs:\n",
         by="        if runs or not runs:\n",
-        caught_by=f"{_LIVES}::test_a_deletion_that_was_cleaned_away_before_it_was_archived_is_none_the_less_one",
+        caught_by=f"{_LIVES}::{_VANISHED}",
     ),
     Mutant(
         name="readers take every file that is there",

@@ -1,9 +1,11 @@
 """`restore`: offsets become again what an archive says they were."""
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from offsetd_clients import OffsetClient
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     AddressOption,
@@ -15,6 +17,7 @@ from offsetd_clients.cli.dry_runs import OnlyShowOption, check_dry_or_not, told_
 from offsetd_clients.cli.options import NamedGroupsOption, ReasonOption, TopicsOption
 from offsetd_clients.cli.reset_targets import parse_time
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal
+from pyspark.sql import SparkSession
 
 from offsetd_pipeline.archive.manifests import ArchiveError
 from offsetd_pipeline.archive.past import GroupSelection
@@ -105,22 +108,33 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
             connected(address, timeout, terminal) as client,
             job_session("restore", spark_options, terminal) as spark,
         ):
-            try:
-                with (
-                    terminal.progress("restoring") as progress,
-                    told_progress(spark, progress, "what there was"),
-                ):
-                    restored = restore(spark, archive, client, time, options)
-            except TimeNotArchived as error:
-                terminal.fail(f"{error}\n  --accept-gaps restores what is there")
-            except (ArchiveError, OSError) as error:
-                terminal.fail(str(error))
+            restored = _restored(spark, archive, client, time, options, terminal)
         _print(restored, terminal)
         if report is not None:
             _write_report(restored, report, str(archive), address, terminal)
         if restored.is_dry_run:
             told_dry_run(terminal)
         _end(restored, address, terminal)
+
+
+def _restored(
+    spark: SparkSession,
+    archive: Path,
+    client: OffsetClient,
+    time: datetime | None,
+    options: RestoreOptions,
+    terminal: Terminal,
+) -> Restored:
+    try:
+        with (
+            terminal.progress("restoring") as progress,
+            told_progress(spark, progress, "what there was"),
+        ):
+            return restore(spark, archive, client, time, options)
+    except TimeNotArchived as error:
+        terminal.fail(f"{error}\n  --accept-gaps restores what is there")
+    except (ArchiveError, OSError) as error:
+        terminal.fail(str(error))
 
 
 def _print(restored: Restored, terminal: Terminal) -> None:
