@@ -1,9 +1,9 @@
 """Commits in their order: how often, how far apart, again and again, back, and too far ahead.
 
 The log is read once. Each commit is held against the one before of its partition, and the outcome
-is added up by group, topic, partition and how long it took, in two digits: so few rows are left,
-from which all else is made. What is answered here is of the part of each log that has all of its
-records: where a cleaner was, one commit follows another that it did not follow.
+is added up in the same pass, by partition, and by group and gap, in two digits: so few rows are
+left, from which all else is made. What is answered here is of the part of each log that has all of
+its records: where a cleaner was, one commit follows another that it did not follow.
 """
 
 from __future__ import annotations
@@ -34,15 +34,18 @@ _MS_AN_HOUR: Final = 3_600_000
 def commit_steps(
     spark: SparkSession, scope: AuditScope, complete_from: DataFrame, thresholds: Thresholds
 ) -> DataFrame:
-    """The commits, added up: see the module. A row has
+    """The commits, added up: see the module. There are two kinds of rows, by `is_of_partition`.
 
-    * `group`, `topic`, `partition`, `log_partition`; `gap_ms`: since the commit before, in two
-      digits, null for the first and behind a deletion;
-    * `commits`, `commit_bytes`, of these `repeats`, `repeat_bytes`; `gap_max_ms`; `first_time`,
-      `last_time`; commits are numbered from 1: `last_number`, `change_number` of the last that
-      changed the offset, `back_number` of the last that took it back;
+    Of each `group`, `topic`, `partition`, `log_partition`:
+
+    * `commits`, `commit_bytes`, of these `repeats`, `repeat_bytes`; `gap_max_ms`, the longest time
+      since the commit before, none for the first and behind a deletion; `first_time`, `last_time`;
+    * commits are numbered from 1: `last_number`, `change_number` of the last that changed the
+      offset, `back_number` of the last that took it back;
     * for a rewind or a skip, which has a row of its own, `event`, `log_offset`, `offset_before`,
       `offset`; else null.
+
+    Of each `group`, `log_partition` and `gap_ms`, in two digits: `gap_count`.
 
     `complete_from`: by `log_partition`, from which log offset on there are all records.
     """
@@ -110,19 +113,20 @@ def _judged(rows: DataFrame, thresholds: Thresholds) -> DataFrame:
     return rows.where("is_commit").withColumn("event", event)
 
 
-def _added_up(rows: DataFrame) -> DataFrame:
-    def of_event(name: str) -> Column:
-        return sf.when(sf.col("event").isNotNull(), sf.col(name)).alias(name)
+_OF_EVENTS: Final = ("log_offset", "offset_before", "offset")
+_OF_PARTITION: Final = ("hashed", *_KEY, "log_partition", "event", *_OF_EVENTS)
+_OF_GAP: Final = ("group", "log_partition", "gap_ms")
 
+
+def _added_up(rows: DataFrame) -> DataFrame:
+    is_event = sf.col("event").isNotNull()
     is_repeat = sf.col("step") == 0
     number = sf.col("number")
-    return rows.groupBy(
-        *("hashed", *_KEY, "log_partition", "event"),
-        two_digits(sf.col("exact_gap_ms")).alias("gap_ms"),
-        of_event("log_offset"),
-        of_event("offset_before"),
-        of_event("offset"),
-    ).agg(
+    of_events = {name: sf.when(is_event, sf.col(name)) for name in _OF_EVENTS}
+    rows = rows.withColumns({"gap_ms": two_digits(sf.col("exact_gap_ms")), **of_events})
+    by_both = rows.groupingSets([_OF_PARTITION, _OF_GAP], *_OF_PARTITION, "gap_ms")
+    found = by_both.agg(
+        (sf.grouping("gap_ms") == 1).alias("is_of_partition"),
         sf.count("*").alias("commits"),
         sf.sum("disk_bytes").alias("commit_bytes"),
         sf.count_if(is_repeat).alias("repeats"),
@@ -134,6 +138,12 @@ def _added_up(rows: DataFrame) -> DataFrame:
         sf.max(sf.when(sf.col("step").isNull() | ~is_repeat, number)).alias("change_number"),
         sf.max(sf.when(sf.col("step") < 0, number)).alias("back_number"),
     )
+    is_of_partition = sf.col("is_of_partition")
+    gap_count = sf.when(~is_of_partition & sf.col("gap_ms").isNotNull(), sf.col("commits"))
+    found = found.withColumn("gap_count", gap_count)
+    # So that sums over both kinds of rows are right.
+    counts = ("commits", "commit_bytes", "repeats", "repeat_bytes")
+    return found.withColumns({each: sf.when(is_of_partition, sf.col(each)) for each in counts})
 
 
 def two_digits(value: Column) -> Column:
@@ -145,13 +155,13 @@ def two_digits(value: Column) -> Column:
 
 def by_partition(steps: DataFrame) -> DataFrame:
     """A row for each group, topic and partition."""
-    return steps.groupBy(*_KEY).agg(*_sums(), *_numbers())
+    return steps.where("is_of_partition").groupBy(*_KEY).agg(*_sums(), *_numbers())
 
 
 def by_group(steps: DataFrame) -> DataFrame:
     """A row for each group: how often it commits, and how far apart the commits of a partition."""
     partitions = sf.count_distinct("topic", "partition").alias("partitions")
-    gaps = sf.percentile("gap_ms", sf.array(*map(sf.lit, (0.5, 0.9, 0.99))), sf.col("commits"))
+    gaps = sf.percentile("gap_ms", sf.array(*map(sf.lit, (0.5, 0.9, 0.99))), sf.col("gap_count"))
     hours = (sf.unix_millis("last_time") - sf.unix_millis("first_time")) / _MS_AN_HOUR
     rows = steps.groupBy("group", "log_partition").agg(
         partitions, *_sums(), gaps.alias("gaps"), sf.max("gap_max_ms").alias("gap_max_ms")
@@ -188,8 +198,8 @@ def _numbers() -> list[Column]:
 
 def gaps(steps: DataFrame) -> DataFrame:
     """How often each `gap_ms` is there, all groups together."""
-    rows = steps.where("gap_ms IS NOT NULL").groupBy("gap_ms")
-    return rows.agg(sf.sum("commits").alias("commits")).orderBy("gap_ms")
+    rows = steps.where("gap_count IS NOT NULL").groupBy("gap_ms")
+    return rows.agg(sf.sum("gap_count").alias("commits")).orderBy("gap_ms")
 
 
 def events(steps: DataFrame) -> DataFrame:
