@@ -160,7 +160,8 @@ def differences_of(
     sides: list[dict[tuple[Any, ...], list[Offset]]] = [{}, {}]
     for side, rows in zip(sides, (a, b), strict=True):
         for group, topic, partition, *value in rows:
-            side.setdefault((group, topic, partition), []).append(tuple(value))  # type: ignore[arg-type]
+            offset, leader_epoch, metadata = value
+            side.setdefault((group, topic, partition), []).append((offset, leader_epoch, metadata))
     found = {}
     for key in sides[0].keys() | sides[1].keys():
         kind = kind_of(sides[0].get(key, []), sides[1].get(key, []), options)

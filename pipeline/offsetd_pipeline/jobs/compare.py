@@ -1,9 +1,13 @@
 """`compare`: what two sources of offsets have that is not the same."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Annotated
 
+import attrs
 import typer
+from offsetd_clients.cli.option_groups import with_options
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_WRONG_USE, Row, Terminal
 
 from offsetd_pipeline.comparison import (
@@ -14,21 +18,12 @@ from offsetd_pipeline.comparison import (
     write_comparison,
 )
 from offsetd_pipeline.jobs.failures import told_failures
-from offsetd_pipeline.jobs.session import (
-    ConfOption,
-    MasterOption,
-    PyFilesOption,
-    SparkOptions,
-    job_session,
-    told_progress,
-)
+from offsetd_pipeline.jobs.session import SparkOptions, job_session, told_progress
 from offsetd_pipeline.jobs.source_options import (
     SOURCE_HELP,
-    FileGroupOption,
     ReportOption,
-    SkipBadLinesOption,
-    TokenFileOption,
-    connection_options,
+    with_reading,
+    with_spark,
 )
 from offsetd_pipeline.offset_sources import SourceOptions, named_source
 
@@ -42,21 +37,16 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
     """Adds the job to the command line."""
 
     @app.command("compare")
+    @_with_chosen
+    @with_reading
+    @with_spark
     def compare_(
         a: Annotated[str, typer.Argument(metavar="A", help=SOURCE_HELP)],
         b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
         *,
-        group: Annotated[
-            list[str] | None,
-            typer.Option("--group", metavar="GROUP", help="Only this group; repeatable."),
-        ] = None,
-        group_prefix: Annotated[
-            str, typer.Option("--group-prefix", metavar="TEXT", help="Only groups that begin so.")
-        ] = "",
-        topic: Annotated[
-            list[str] | None,
-            typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable."),
-        ] = None,
+        chosen: SourceOptions,
+        reading: SourceOptions,
+        where: SparkOptions,
         ignore: Annotated[
             list[Ignored] | None,
             typer.Option("--ignore", help="What need not be the same; repeatable."),
@@ -65,13 +55,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
             int,
             typer.Option(min=0, metavar="N", help="Offsets so far apart count as the same."),
         ] = 0,
-        file_group: FileGroupOption = "",
-        skip_bad_lines: SkipBadLinesOption = False,
         report: ReportOption = None,
-        token_file: TokenFileOption = "",
-        master: MasterOption = "",
-        conf: ConfOption = None,
-        py_files: PyFilesOption = None,
     ) -> None:
         """Compare two sources of offsets, whatever they are: what B has that A has not alike.
 
@@ -83,33 +67,69 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
             python -m offsetd_pipeline compare before.csv after.csv --group billing --tolerance 10
         """
         options = CompareOptions(ignored=frozenset(ignore or ()), tolerance=tolerance)
-        with told_failures(terminal, failed=EXIT_WRONG_USE):
+        narrowed = attrs.evolve(
+            reading,
+            groups=chosen.groups,
+            group_prefix=chosen.group_prefix,
+            topics=chosen.topics,
+        )
+        with told_failures(terminal, failed=EXIT_WRONG_USE), ExitStack() as stack:
             sources = named_source(a), named_source(b)
-            reading = SourceOptions(
-                file_group=file_group,
-                skip_bad_lines=skip_bad_lines,
-                groups=tuple(group or ()),
-                group_prefix=group_prefix,
-                topics=tuple(topic or ()),
-                connection=connection_options(token_file),
-            )
-            where = SparkOptions(master=master, settings=conf or (), py_files=py_files or ())
-            with (
-                job_session("compare", where, terminal) as spark,
-                terminal.progress("comparing") as told,
-            ):
-                with told_progress(spark, told, "tasks"):
-                    found = compare(spark, *sources, options, source_options=reading)
-                with found, told_progress(spark, told, "the report"):
-                    page = None if report is None else write_comparison(found, report)
-                rows = list(_rows(found))
-        terminal.rows(COLUMNS, rows)
-        for line in _notes(found):
-            terminal.note(line)
-        if page is not None:
-            terminal.note(f"{page}")
+            spark = stack.enter_context(job_session("compare", where, terminal))
+            told = stack.enter_context(terminal.progress("comparing"))
+            with told_progress(spark, told, "tasks"):
+                found = compare(spark, *sources, options, source_options=narrowed)
+            with found, told_progress(spark, told, "the report"):
+                page = None if report is None else write_comparison(found, report)
+            rows = list(_rows(found))
+        _print(terminal, found, rows, page)
         if not found.is_same:
             raise typer.Exit(EXIT_FAILED)
+
+
+def _chosen(
+    *, group: list[str] | None, group_prefix: str, topic: list[str] | None
+) -> SourceOptions:
+    return SourceOptions(
+        groups=tuple(group or ()), group_prefix=group_prefix, topics=tuple(topic or ())
+    )
+
+
+_with_chosen = with_options(
+    "chosen",
+    _chosen,
+    {
+        "group": (
+            Annotated[
+                list[str] | None,
+                typer.Option("--group", metavar="GROUP", help="Only this group; repeatable."),
+            ],
+            None,
+        ),
+        "group_prefix": (
+            Annotated[
+                str,
+                typer.Option("--group-prefix", metavar="TEXT", help="Only groups that begin so."),
+            ],
+            "",
+        ),
+        "topic": (
+            Annotated[
+                list[str] | None,
+                typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable."),
+            ],
+            None,
+        ),
+    },
+)
+
+
+def _print(terminal: Terminal, found: Comparison, rows: list[Row], page: Path | None) -> None:
+    terminal.rows(COLUMNS, rows)
+    for line in _notes(found):
+        terminal.note(line)
+    if page is not None:
+        terminal.note(f"{page}")
 
 
 def _rows(found: Comparison) -> Iterator[Row]:

@@ -4,10 +4,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
+import attrs
 import typer
 from offsetd_clients.cli import migrate_steps as steps
 from offsetd_clients.cli.dry_runs import OnlyShowOption, check_dry_or_not, told_dry_run
 from offsetd_clients.cli.migrate_selection import with_selection
+from offsetd_clients.cli.option_groups import with_options
 from offsetd_clients.cli.options import ReasonOption
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Terminal
 from offsetd_clients.connection import checked_address
@@ -15,21 +17,13 @@ from offsetd_clients.migration.differences import State
 from offsetd_clients.migration.selection import Selection
 
 from offsetd_pipeline.jobs.failures import told_failures
-from offsetd_pipeline.jobs.session import (
-    ConfOption,
-    MasterOption,
-    PyFilesOption,
-    SparkOptions,
-    job_session,
-)
+from offsetd_pipeline.jobs.session import SparkOptions, job_session
 from offsetd_pipeline.jobs.source_options import (
     SOURCE_HELP,
-    FileGroupOption,
     ReportOption,
-    SkipBadLinesOption,
-    TokenFileOption,
-    connection_options,
     server_options,
+    with_reading,
+    with_spark,
 )
 from offsetd_pipeline.migration import (
     Migration,
@@ -53,68 +47,48 @@ def _checked(value: str) -> str:
         raise typer.BadParameter(f"{error}.") from None
 
 
+ToOption = Annotated[
+    str, typer.Option("--to", metavar="HOST:PORT", help="The server.", callback=_checked)
+]
+StateOption = Annotated[
+    Path,
+    typer.Option(
+        "--state",
+        file_okay=False,
+        metavar="FOLDER",
+        help="Of the plan, and of what was done: with it a run goes on.",
+    ),
+]
+VerifyOption = Annotated[
+    bool, typer.Option("--verify", help="Only whether all stands there as planned.")
+]
+AllowAheadOption = Annotated[
+    bool, typer.Option("--allow-ahead", help="Consumers that have moved may be further.")
+]
+
+
 def register(app: typer.Typer, terminal: Terminal) -> None:
     """Adds the job to the command line."""
 
     @app.command("migrate")
     @with_selection
+    @_with_moving
+    @with_reading
+    @with_spark
     def migrate(
         source: Annotated[str, typer.Argument(metavar="SOURCE", help=SOURCE_HELP)],
         *,
-        to: Annotated[
-            str, typer.Option(metavar="HOST:PORT", help="The server.", callback=_checked)
-        ],
-        state: Annotated[
-            Path,
-            typer.Option(
-                file_okay=False,
-                metavar="FOLDER",
-                help="Of the plan, and of what was done: with it a run goes on.",
-            ),
-        ],
+        to: ToOption,
+        state: StateOption,
         selection: Selection,
+        moving: MigrationOptions,
+        reading: SourceOptions,
+        where: SparkOptions,
         dry_run: OnlyShowOption = False,
         execute: steps.ExecuteOption = False,
-        verify: Annotated[
-            bool, typer.Option("--verify", help="Only whether all stands there as planned.")
-        ] = False,
-        allow_ahead: Annotated[
-            bool, typer.Option("--allow-ahead", help="Consumers that have moved may be further.")
-        ] = False,
-        overwrite: Annotated[
-            list[State] | None,
-            typer.Option(
-                metavar="STATE",
-                help="Replace what stands there: behind, ahead, conflict; repeatable.",
-            ),
-        ] = None,
-        allow_partial: steps.PartialOption = False,
-        force: Annotated[
-            bool, typer.Option("--force", help="Also groups that had members, in a folder.")
-        ] = False,
-        retention: Annotated[
-            str,
-            typer.Option(
-                metavar="TIME",
-                help="How long the groups' offsets are kept there: as in 90d, never, default for "
-                "as long as the server says, or as-is.",
-            ),
-        ] = "never",
-        rate: steps.RateOption = None,
-        parallelism: Annotated[
-            int, typer.Option(min=1, metavar="N", help="Tasks that write at once, at most.")
-        ] = PARALLELISM,
-        file_group: FileGroupOption = "",
-        skip_bad_lines: SkipBadLinesOption = False,
-        unaudited: Annotated[
-            bool, typer.Option("--unaudited", help="The audit log keeps nothing of it: faster.")
-        ] = False,
-        reason: ReasonOption = "",
+        verify: VerifyOption = False,
+        allow_ahead: AllowAheadOption = False,
         report: ReportOption = None,
-        token_file: TokenFileOption = "",
-        master: MasterOption = "",
-        conf: ConfOption = None,
-        py_files: PyFilesOption = None,
     ) -> None:
         """Move offsets to a server, in bulk: plan it and show what it would do, or do it.
 
@@ -130,38 +104,14 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         check_dry_or_not(dry_run=dry_run, execute=execute)
         if verify and execute:
             raise typer.BadParameter("--execute verifies, too: say one of them")
-        if unaudited and reason:
-            raise typer.BadParameter("--reason is for the audit log, which keeps nothing")
-        run_options = steps.run_options(
-            execute=execute, overwrite=overwrite, allow_partial=allow_partial, retention=retention
-        )
-        options = MigrationOptions(
-            selection=selection,
-            overwrite=run_options.overwrite,
-            allow_partial=allow_partial,
-            force=force,
-            sets_retention=run_options.sets_retention,
-            retention=run_options.retention,
-            rate=rate,
-            parallelism=parallelism,
-            reason=reason,
-            is_audited=not unaudited,
-        )
-        connection = connection_options(token_file)
-        reading = SourceOptions(
-            file_group=file_group, skip_bad_lines=skip_bad_lines, connection=connection
-        )
-        where = SparkOptions(master=master, settings=conf or (), py_files=py_files or ())
+        options = attrs.evolve(moving, selection=selection)
+        server = server_options(to, reading.connection)
         with told_failures(terminal), ExitStack() as stack:
             named = named_source(source)
             spark = stack.enter_context(job_session("migrate", where, terminal))
             told = stack.enter_context(terminal.progress("migrating"))
-            migration = stack.enter_context(
-                opened_migration(
-                    *(spark, named, server_options(to, connection), state, options, reading),
-                    report=told,
-                )
-            )
+            opened = opened_migration(spark, named, server, state, options, reading, report=told)
+            migration = stack.enter_context(opened)
             did = _steps(migration, execute=execute, only_verify=verify, allow_ahead=allow_ahead)
             page = None if report is None else write_migration(migration, report, *did)
         _print(terminal, migration, *did)
@@ -170,6 +120,79 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         if not execute and not verify:
             told_dry_run(terminal)
         _exit(terminal, *did)
+
+
+def _moving(
+    *,
+    overwrite: list[State] | None,
+    allow_partial: bool,
+    force: bool,
+    retention: str,
+    rate: float | None,
+    parallelism: int,
+    unaudited: bool,
+    reason: str,
+) -> MigrationOptions:
+    if unaudited and reason:
+        raise typer.BadParameter("--reason is for the audit log, which keeps nothing")
+    run_options = steps.run_options(
+        execute=False, overwrite=overwrite, allow_partial=allow_partial, retention=retention
+    )
+    return MigrationOptions(
+        overwrite=run_options.overwrite,
+        allow_partial=allow_partial,
+        force=force,
+        sets_retention=run_options.sets_retention,
+        retention=run_options.retention,
+        rate=rate,
+        parallelism=parallelism,
+        reason=reason,
+        is_audited=not unaudited,
+    )
+
+
+def _flag(name: str, text: str) -> tuple[Any, Any]:
+    return Annotated[bool, typer.Option(name, help=text)], False
+
+
+_with_moving = with_options(
+    "moving",
+    _moving,
+    {
+        "overwrite": (
+            Annotated[
+                list[State] | None,
+                typer.Option(
+                    metavar="STATE",
+                    help="Replace what stands there: behind, ahead, conflict; repeatable.",
+                ),
+            ],
+            None,
+        ),
+        "allow_partial": (steps.PartialOption, False),
+        "force": _flag("--force", "Also groups that had members, in a folder."),
+        "retention": (
+            Annotated[
+                str,
+                typer.Option(
+                    metavar="TIME",
+                    help="How long the groups' offsets are kept there: as in 90d, never, default "
+                    "for as long as the server says, or as-is.",
+                ),
+            ],
+            "never",
+        ),
+        "rate": (steps.RateOption, None),
+        "parallelism": (
+            Annotated[
+                int, typer.Option(min=1, metavar="N", help="Tasks that write at once, at most.")
+            ],
+            PARALLELISM,
+        ),
+        "unaudited": _flag("--unaudited", "The audit log keeps nothing of it: faster."),
+        "reason": (ReasonOption, ""),
+    },
+)
 
 
 def _steps(

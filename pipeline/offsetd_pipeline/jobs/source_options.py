@@ -1,12 +1,16 @@
 """Options of the jobs that read sources of offsets, and how they reach servers."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from offsetd_clients.cli.connection import TLS_PREFIX, TLS_VARIABLE, TOKEN_VARIABLE
+from offsetd_clients.cli.option_groups import with_options
 
+from offsetd_pipeline.jobs.session import ConfOption, MasterOption, PyFilesOption, SparkOptions
+from offsetd_pipeline.offset_sources import SourceOptions
 from offsetd_pipeline.server_options import ServerOptions
 
 SOURCE_HELP = (
@@ -14,22 +18,9 @@ SOURCE_HELP = (
     "kafka-utils, ours (jsonl), Parquet, ZooKeeper's export. KIND:PLACE, where it cannot be told."
 )
 
-FileGroupOption = Annotated[
-    str,
-    typer.Option(
-        "--file-group", metavar="GROUP", help="Whose offsets a file has that does not say it."
-    ),
-]
-SkipBadLinesOption = Annotated[
-    bool,
-    typer.Option("--skip-bad-lines", help="Lines that are no offsets are counted, and no error."),
-]
 ReportOption = Annotated[
     Path | None,
     typer.Option("--report", file_okay=False, metavar="FOLDER", help="For the page and Parquet."),
-]
-TokenFileOption = Annotated[
-    str, typer.Option("--token-file", metavar="FILE", help="With the token for servers.")
 ]
 
 
@@ -51,6 +42,61 @@ def connection_options(token_file: str) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def server_options(address: str, connection: dict[str, str]) -> ServerOptions:
+def server_options(address: str, connection: Mapping[str, str]) -> ServerOptions:
     """A server to write to."""
     return ServerOptions.of({"server": address, **connection})
+
+
+def _reading(*, file_group: str, skip_bad_lines: bool, token_file: str) -> SourceOptions:
+    return SourceOptions(
+        file_group=file_group,
+        skip_bad_lines=skip_bad_lines,
+        connection=connection_options(token_file),
+    )
+
+
+def _where(*, master: str, conf: list[str] | None, py_files: list[str] | None) -> SparkOptions:
+    return SparkOptions(master=master, settings=conf or (), py_files=py_files or ())
+
+
+with_reading = with_options(
+    "reading",
+    _reading,
+    {
+        "file_group": (
+            Annotated[
+                str,
+                typer.Option(
+                    "--file-group",
+                    metavar="GROUP",
+                    help="Whose offsets a file has that does not say it.",
+                ),
+            ],
+            "",
+        ),
+        "skip_bad_lines": (
+            Annotated[
+                bool,
+                typer.Option(
+                    "--skip-bad-lines", help="Lines that are no offsets are counted, and no error."
+                ),
+            ],
+            False,
+        ),
+        "token_file": (
+            Annotated[
+                str,
+                typer.Option("--token-file", metavar="FILE", help="With the token for servers."),
+            ],
+            "",
+        ),
+    },
+)
+"""Gives a command the options that make up its argument `reading`, `SourceOptions`."""
+
+with_spark = with_options(
+    "where",
+    _where,
+    {"master": (MasterOption, ""), "conf": (ConfOption, None), "py_files": (PyFilesOption, None)},
+)
+"""Gives a command the options that make up its argument `where`, `SparkOptions`."""

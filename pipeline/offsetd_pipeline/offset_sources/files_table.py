@@ -52,7 +52,7 @@ def file_rows(
 
 def files_below(path: Path) -> Iterator[Path]:
     """The file, or the files below a folder but for those that are hidden (`.` or `_` at first)."""
-    if not path.is_dir():
+    if not OsFiles().is_folder(path):
         yield path
         return
     for name in file_names(path):

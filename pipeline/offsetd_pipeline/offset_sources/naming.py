@@ -21,6 +21,7 @@ from offsetd_pipeline.offset_sources.source_kind import SourceKind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_FILES: Final = OsFiles()
 _LOOK_BYTES: Final = 64 << 10
 _LINES_LOOKED_AT: Final = 20
 _PARQUET_MAGIC: Final = b"PAR1"
@@ -70,7 +71,7 @@ def _split(text: str) -> tuple[SourceKind | None, tuple[str, ...]]:
 
 def _places(text: str) -> tuple[str, ...]:
     """By comma, unless the whole is a path that is there."""
-    return (text,) if Path(text).exists() else tuple(text.split(","))
+    return (text,) if _FILES.exists(Path(text)) else tuple(text.split(","))
 
 
 def kind_of_place(place: str) -> SourceKind:
@@ -79,13 +80,17 @@ def kind_of_place(place: str) -> SourceKind:
         raise BadSource(f"what {place} is cannot be looked at: say {_kinds_and(place)}")
     path = Path(place)
     is_address = _ADDRESS.fullmatch(place) is not None
-    if not path.exists():
+    if not _FILES.exists(path):
         if is_address:
             return SourceKind.SERVER
         raise BadSource(f"{place} is not there, and no HOST:PORT")
     if is_address:
         raise BadSource(f"{place} is a path, and may be a server: say server:{place}, or ./{place}")
-    return _kind_of_folder(path) if path.is_dir() else _kind_of_file(path)
+    return _kind_of(path)
+
+
+def _kind_of(path: Path) -> SourceKind:
+    return _kind_of_folder(path) if _FILES.is_folder(path) else _kind_of_file(path)
 
 
 def _kind_of_folder(path: Path) -> SourceKind:
@@ -97,7 +102,7 @@ def _kind_of_folder(path: Path) -> SourceKind:
     visible = [path / name for name in names if name[0] not in "._"]
     if not visible:
         raise BadSource(f"{path} has no files")
-    found = {_kind_of_folder(each) if each.is_dir() else _kind_of_file(each) for each in visible}
+    found = set(map(_kind_of, visible))
     if len(found) > 1:
         raise BadSource(f"{path} has files of several kinds: {', '.join(sorted(found))}")
     [kind] = found
@@ -107,7 +112,7 @@ def _kind_of_folder(path: Path) -> SourceKind:
 
 
 def _kind_of_file(path: Path) -> SourceKind:
-    content = read_start(OsFiles(), path, _LOOK_BYTES)
+    content = read_start(_FILES, path, _LOOK_BYTES)
     if content.startswith(_PARQUET_MAGIC):
         return SourceKind.PARQUET
     lines = list(islice(_whole_lines(content), _LINES_LOOKED_AT))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+from offsetd_clients import RetryPolicy
 from offsetd_clients.migration.values import OFFSET_MAX, PARTITION_MAX, MigrationError, ProblemKind
 from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegralType, StringType, TimestampNTZType, TimestampType
@@ -14,6 +15,7 @@ from offsetd_pipeline.archive.past import read_archive, state_of
 from offsetd_pipeline.offset_sources.files_table import FILE_KINDS, file_rows
 from offsetd_pipeline.offset_sources.naming import BadSource, NamedSource
 from offsetd_pipeline.offset_sources.source_kind import SourceKind
+from offsetd_pipeline.server_options import ServerOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 KEY: Final = ("group", "topic", "partition")
 _LISTED_MAX: Final = 20
+_LOOK_TIMEOUT_S: Final = 10.0
 _TELL_METADATA: Final = (
     *(SourceKind.FOLDER, SourceKind.SERVER, SourceKind.ARCHIVE, SourceKind.JSONL),
 )
@@ -83,7 +86,7 @@ class OffsetTable:
 def opened_source(
     spark: SparkSession, source: NamedSource, options: SourceOptions | None = None
 ) -> OffsetTable:
-    """Reads all of a source. Raises BadSource, BadLines, and what Spark does."""
+    """Reads all of a source. Raises BadSource, BadLines, OffsetdError, and what Spark does."""
     options = options or SourceOptions()
     tells = source.kind in _TELL_METADATA
     if source.kind in FILE_KINDS:
@@ -239,9 +242,17 @@ def _parquet_problem() -> Column:
     return problem
 
 
+def _check_server(address: str, options: SourceOptions) -> None:
+    """That it answers, before tasks wait for it, and fail with more words."""
+    server = ServerOptions.of({**options.connection, "server": address})
+    with server.client(RetryPolicy(timeout_s=_LOOK_TIMEOUT_S)) as client:
+        client.get_server_info()
+
+
 def _table_rows(spark: SparkSession, source: NamedSource, options: SourceOptions) -> DataFrame:
     reader = spark.read.format("offsetd")
     if source.kind is SourceKind.SERVER:
+        _check_server(source.places[0], options)
         table = reader.options(**options.connection).option("server", source.places[0]).load()
     elif source.kind is SourceKind.FOLDER:
         table = reader.load(list(source.places))
