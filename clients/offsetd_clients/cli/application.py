@@ -78,7 +78,7 @@ OutputOption = Annotated[
 ]
 
 
-def run(program: Program = OFFSETD, terminal: Terminal | None = None) -> int:
+def run(terminal: Terminal | None = None, program: Program = OFFSETD) -> int:
     """Runs `sys.argv`; returns the exit code. Wrong use is 2, told on stderr."""
     terminal = terminal or standard_terminal()
     try:

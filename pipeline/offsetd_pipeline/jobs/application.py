@@ -22,4 +22,4 @@ JOBS: Final = Program(
 
 def run_jobs() -> int:
     """Runs the job that `sys.argv` names; returns the exit code."""
-    return run(JOBS)
+    return run(program=JOBS)
