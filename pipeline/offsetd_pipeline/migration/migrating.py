@@ -125,7 +125,8 @@ def opened_migration(
     """
     plan_folder = PlanFolder(folder.absolute())
     with FolderLock(plan_folder):
-        migration = Migration(spark, source, server, plan_folder, options, source_options, report)
+        located = source.from_anywhere
+        migration = Migration(spark, located, server, plan_folder, options, source_options, report)
         migration.check()
         yield migration
 

@@ -43,6 +43,16 @@ class NamedSource:
     def __str__(self) -> str:
         return f"{self.kind}:{','.join(self.places)}"
 
+    @property
+    def from_anywhere(self) -> NamedSource:
+        """The same with paths that do not depend on where a process runs."""
+        if self.kind is SourceKind.SERVER:
+            return self
+        places = (
+            each if _SCHEME.match(each) else str(Path(each).absolute()) for each in self.places
+        )
+        return attrs.evolve(self, places=tuple(places))
+
 
 def named_source(text: str) -> NamedSource:
     """From `KIND:PLACE[,PLACE...]`, or places alone. Raises BadSource, which says what can be."""

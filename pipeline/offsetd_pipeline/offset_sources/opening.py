@@ -89,12 +89,13 @@ def opened_source(
     """Reads all of a source. Raises BadSource, BadLines, OffsetdError, and what Spark does."""
     options = options or SourceOptions()
     tells = source.kind in _TELL_METADATA
+    located = source.from_anywhere
     if source.kind in FILE_KINDS:
-        placed = file_rows(spark, source.kind, source.places, file_group=options.file_group)
+        placed = file_rows(spark, source.kind, located.places, file_group=options.file_group)
     elif source.kind is SourceKind.PARQUET:
-        placed, tells = _parquet_rows(spark, source)
+        placed, tells = _parquet_rows(spark, located)
     else:
-        placed = _table_rows(spark, source, options)
+        placed = _table_rows(spark, located, options)
     for condition in _conditions(options, keeps_null=True):
         placed = placed.where(condition)
     kept = placed.persist(StorageLevel.MEMORY_AND_DISK)
