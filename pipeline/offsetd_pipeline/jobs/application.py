@@ -7,7 +7,12 @@ from offsetd_clients.cli.application import Program, run
 JOBS: Final = Program(
     name="python -m offsetd_pipeline",
     summary="Jobs over many offsets, on Spark: moved, kept, compared, looked into.",
-    examples="",
+    examples="""
+        python -m offsetd_pipeline audit offsetd-data --report audit
+        python -m offsetd_pipeline compare offsetd-data 127.0.0.1:7171
+        python -m offsetd_pipeline archive offsetd-data --to archive
+        python -m offsetd_pipeline migrate offsets.csv --to 127.0.0.1:7171 --state migration
+        """,
     commands={
         "archive": "offsetd_pipeline.jobs.archive:register",
         "restore": "offsetd_pipeline.jobs.restore:register",
