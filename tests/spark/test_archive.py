@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 from datetime import UTC, datetime
 from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,10 +43,10 @@ from benchmarks.generate_log import Shape, generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "spark-archive.md"
 NOW = datetime.now(UTC)
 NOW_MS = round(NOW.timestamp() * 1000)
 KEPT = {"offsets.retention.minutes": 2**31 - 1}
@@ -52,9 +55,9 @@ JOB_SECONDS_MAX = 300
 KILLED_RECORDS = 400_000
 
 
-def batch(group: str, offset: int, value: bytes | None, *, topic: str = "t") -> bytes:
-    key = encode_key(OffsetKey(group=group, topic=topic, partition=0))
-    record = Record(key=key, value=value, offset=offset, timestamp_ms=NOW_MS)
+def batch(group: str, offset: int, value: bytes | None, *, time_ms: int = NOW_MS) -> bytes:
+    key = encode_key(OffsetKey(group=group, topic="t", partition=0))
+    record = Record(key=key, value=value, offset=offset, timestamp_ms=time_ms)
     return encode_batch([record], base_offset=offset)
 
 
@@ -210,7 +213,7 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
     def call(*arguments: object) -> Ended:
         monkeypatch.setattr(sys, "argv", ["offsetd_pipeline", *map(str, arguments)])
         stdout, stderr = StringIO(), StringIO()
-        code = run(JOBS, Terminal(stdout, stderr))
+        code = run(Terminal(stdout, stderr), JOBS)
         return Ended(code, stdout.getvalue(), stderr.getvalue())
 
     return call
@@ -269,3 +272,26 @@ def test_the_jobs_do_what_they_print(
             assert {each.group_id for each in client.list_groups()} == {"a", "b"}
         server.stop_well()
     assert job("archive", tmp_path / "nowhere", "--to", to).code == 1
+
+
+def test_the_guides_commands_work_as_they_stand_there(
+    spark: SparkSession,
+    job: Callable[..., Ended],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    [block] = re.findall(r"\n```\n(python .*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    commands = [shlex.split(line, comments=True) for line in block.splitlines()]
+    assert [words[3] for words in commands] == ["archive", "restore", "restore"]
+    before_ms = round(datetime(2026, 11, 21, 7, tzinfo=UTC).timestamp() * 1000)
+    batches = [batch("g", 0, committed(1), time_ms=before_ms), batch("g", 1, committed(2))]
+    write_log(tmp_path / "offsetd-data", batches)
+    monkeypatch.chdir(tmp_path)
+    with ServerProcess(tmp_path / "live", settings=KEPT) as server:
+        monkeypatch.setenv("OFFSETD_ADDRESS", server.address)
+        done = [job(*words[3:]) for words in commands]
+        assert [each.code for each in done] == [0, 0, 0], [each.stderr for each in done]
+        assert f"  {shlex.join([*commands[1], '--execute'])}\n" in done[1].stderr
+        with OffsetClient(server.address) as client:
+            assert client.fetch("g")[TopicPartition("t", 0)].offset == 1
+        server.stop_well()

@@ -91,7 +91,9 @@ def archive(
     """
     folder = ArchiveFolder(Path(to))
     with folder.locked():
-        run = _Run(spark, folder, [Path(each) for each in folders], on_damage, reached)
+        # Executors may be elsewhere.
+        sources = [Path(each).absolute() for each in folders]
+        run = _Run(spark, folder, sources, on_damage, reached)
         return run.run(fail_on_gap=fail_on_gap)
 
 
