@@ -86,6 +86,8 @@ def _builder(job: str, options: SparkOptions, logging: str, terminal: Terminal) 
         builder = builder.master(master)
         if master.startswith("local"):
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+            # Of 200, as Spark has it for a cluster, most would be empty, and each takes a moment.
+            settings.setdefault("spark.sql.shuffle.partitions", str(4 * (os.cpu_count() or 1)))
             settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
             settings.setdefault("spark.driver.host", "127.0.0.1")
     if options.py_files:
