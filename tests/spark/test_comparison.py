@@ -59,7 +59,7 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
     def call(*arguments: str) -> Ended:
         monkeypatch.setattr(sys, "argv", ["python -m offsetd_pipeline", *arguments])
         stdout, stderr = StringIO(), StringIO()
-        code = run(JOBS, Terminal(stdout, stderr))
+        code = run(Terminal(stdout, stderr), JOBS)
         return Ended(code, stdout.getvalue(), stderr.getvalue())
 
     return call

@@ -62,5 +62,5 @@ def called(line: str, address: str, monkeypatch: pytest.MonkeyPatch) -> tuple[in
     assert words[:3] == ["python", "-m", "offsetd_pipeline"]
     monkeypatch.setattr(sys, "argv", words[2:])
     out = StringIO()
-    code = run(JOBS, Terminal(out, out))
+    code = run(Terminal(out, out), JOBS)
     return code, out.getvalue()
