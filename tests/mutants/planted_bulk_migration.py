@@ -56,8 +56,8 @@ BULK_MIGRATION_MUTANTS = (
     Mutant(
         name="a path that may be a server is taken for a path",
         file=f"{_PIPELINE}/offset_sources/naming.py",
-        replace="    if is_address:\n        raise BadSource(\n",
-        by="    if False:\n        raise BadSource(\n",
+        replace="    if is_address:\n        raise BadSource(",
+        by="    if is_address and False:\n        raise BadSource(",
         caught_by=_NAMING,
     ),
     Mutant(
