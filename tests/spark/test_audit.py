@@ -231,7 +231,9 @@ def test_what_is_wrong_comes_first_and_the_page_has_it_all(audited: Audit) -> No
         "2 groups will lose offsets within 1d",
         "1 record of the future",
         "2 records with an unknown type (type 99)",
+        "2 records with a key that cannot be read (type 1)",
         "3 tombstones are waiting; 1 may go",
+        "In the 24 hours up to 2026-06-10 14:00:00",
     ):
         assert words in said
     page = rendered(report_of(audited))

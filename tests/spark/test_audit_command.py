@@ -32,7 +32,7 @@ def call(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     def call(*arguments: str) -> Ended:
         monkeypatch.setattr(sys, "argv", ["offsetd_pipeline", "audit", *arguments])
         stdout, stderr = StringIO(), StringIO()
-        code = run(JOBS, Terminal(stdout, stderr))
+        code = run(Terminal(stdout, stderr), JOBS)
         return Ended(code, stdout.getvalue(), stderr.getvalue())
 
     return call

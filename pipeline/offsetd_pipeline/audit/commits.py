@@ -167,7 +167,7 @@ def by_group(steps: DataFrame) -> DataFrame:
         partitions, *_sums(), gaps.alias("gaps"), sf.max("gap_max_ms").alias("gap_max_ms")
     )
     return rows.select(
-        *("group", "log_partition", "partitions", "commits"),
+        *("group", "partitions", "commits"),
         sf.when(hours > 0, (sf.col("commits") - 1) / hours).alias("commits_an_hour"),
         *(
             # Rounded as they are, they may come out above the largest.
@@ -176,7 +176,7 @@ def by_group(steps: DataFrame) -> DataFrame:
         ),
         *("gap_max_ms", "commit_bytes", "repeats"),
         (sf.col("repeats") / sf.col("commits")).alias("repeat_ratio"),
-        *("repeat_bytes", "rewinds", "skips", "first_time", "last_time"),
+        *("repeat_bytes", "rewinds", "skips", "first_time", "last_time", "log_partition"),
     )
 
 

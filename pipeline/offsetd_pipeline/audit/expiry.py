@@ -5,7 +5,7 @@ They are the coordinator's, which the pipeline does not import; a property test 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sf
 
@@ -42,16 +42,20 @@ def expiring_groups(
     left_ms = sf.unix_millis("expires_at") - sf.unix_millis(sf.lit(now))
     soon_ms = sf.least(sf.lit(thresholds.expiry_warning_ms), sf.col("life_ms") / 2)
     rows = told.groupBy("group", "log_partition").agg(
-        *(sf.first(each).alias(each) for each in ("state", "protocol_type", "member_count")),
-        sf.first("kept_ms").alias("retention_ms"),
-        sf.first("lease_holder").alias("lease_holder"),
+        sf.first("state").alias("state"),
         sf.count("*").alias("offsets"),
         sf.count_if(left_ms <= 0).alias("expired"),
         sf.count_if((left_ms > 0) & (left_ms <= soon_ms)).alias("expiring"),
         sf.min("expires_at").alias("first_expiry"),
         sf.when(sf.count("expires_at") == sf.count("*"), sf.max("expires_at")).alias("last_expiry"),
+        sf.first("kept_ms").alias("retention_ms"),
+        *(sf.first(each).alias(each) for each in _OF_GROUP),
     )
-    return rows.where("expired > 0 OR expiring > 0")
+    rows = rows.where("expired > 0 OR expiring > 0")
+    return rows.select(*(each for each in rows.columns if each != "log_partition"), "log_partition")
+
+
+_OF_GROUP: Final = ("member_count", "protocol_type", "lease_holder")
 
 
 def expiry_times(offsets: DataFrame, retention_ms: int, base: ExpiryBase) -> DataFrame:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow.compute as pc
 from offsetd_clients.cli.durations import duration_text
 
 from offsetd_pipeline.reports.formats import shown
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 _WARNING, _NOTE, _GOOD = Level.WARNING, Level.NOTE, Level.GOOD
 _LEVELS: Final = (_WARNING, _NOTE, _GOOD)
-_DAY_HOURS: Final = 24
+_HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
 
 
 def findings_of(audit: Audit) -> list[Finding]:
@@ -125,13 +124,18 @@ def _future(audit: Audit) -> Iterator[Finding]:
 
 def _strange(audit: Audit) -> Iterator[Finding]:
     rows = audit.strange.to_pylist()
-    for row in rows[:_NAMED]:
-        of_type = "" if row["record_type"] is None else f" (type {row['record_type']})"
-        yield Finding(
-            _NOTE if row["strange"] == "unknown type" else _WARNING,
-            f"{_many(row['records'], 'record')} with {_STRANGE[row['strange']]}{of_type} in log"
-            f" partition {row['log_partition']}, the first at offset {row['first_log_offset']:,}.",
-        )
+    for what, said in _STRANGE.items():
+        found = [row for row in rows if row["strange"] == what]
+        if found:
+            first = found[0]
+            types = sorted({row["record_type"] for row in found} - {None})
+            of_types = f" (type {_numbers(types)})" if types else ""
+            yield Finding(
+                _NOTE if what == "unknown type" else _WARNING,
+                f"{_many(sum(row['records'] for row in found), 'record')} with {said}{of_types};"
+                f" one is at offset {first['first_log_offset']:,} of log partition"
+                f" {first['log_partition']}.",
+            )
     if not rows:
         yield Finding(_GOOD, "Every record has a key, of a type that is known, and can be read.")
 
@@ -195,20 +199,18 @@ def _hot(audit: Audit) -> Iterator[Finding]:
 
 
 def _growth(audit: Audit) -> Iterator[Finding]:
-    whole = audit.hours.filter(pc.field("is_complete"))
-    if not len(whole):
+    whole = [row for row in audit.hours.to_pylist() if row["is_complete"]]
+    if not whole:
         return
-    last = whole.slice(max(len(whole) - _DAY_HOURS, 0))
-    begin, end = last.column("time")[0].as_py(), last.column("time")[-1].as_py()
-    hours = (end - begin).total_seconds() / 3600 + 1
-    written: dict[str, int] = {
-        name: pc.sum(last.column(name)).as_py() for name in ("disk_bytes", "records")
-    }
-    size = shown("_bytes", round(written["disk_bytes"] / hours))
+    end = whole[-1]["time"] + _HOUR
+    begin = max(end - _DAY, whole[0]["time"])
+    last = [row for row in whole if row["time"] >= begin]
+    hours = (end - begin) // _HOUR
+    size = shown("_bytes", sum(row["disk_bytes"] for row in last))
     yield Finding(
         _NOTE,
-        f"In the last {_many(round(hours), 'hour')} with records, {size} an hour were written,"
-        f" {round(written['records'] / hours):,} records.",
+        f"In the {_many(hours, 'hour')} up to {shown('', end)} {size} were written,"
+        f" {_many(sum(row['records'] for row in last), 'record')}.",
     )
 
 

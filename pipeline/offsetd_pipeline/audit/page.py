@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
 
 from offsetd_pipeline.reports import Plot, Report, Section, Table, plots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     import pyarrow as pa
 
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
 
 _BARS_MAX: Final = 15
 _NAME_MAX: Final = 28
-_HOURS_DRAWN_MAX: Final = 14 * 24
+_POINTS_MAX: Final = 14 * 24
+_NOTHING_WRITTEN: Final = {"disk_bytes": 0, "records": 0}
 _ROWS_SHOWN: Final = 20
 
 
@@ -98,21 +101,32 @@ def _commits(audit: Audit) -> Iterator[Table | Plot]:
 
 
 def _growth(audit: Audit) -> Iterator[Table | Plot]:
-    is_short = audit.hours.num_rows <= _HOURS_DRAWN_MAX
-    drawn, what = (audit.hours, "hour") if is_short else (audit.days, "day")
-    if drawn.num_rows > 1:
-        for name, unit in (("disk_bytes", "_bytes"), ("records", "")):
+    hours = _filled(audit.hours, timedelta(hours=1))
+    drawn, what = hours, "hour"
+    if len(hours) > _POINTS_MAX:
+        drawn, what = _filled(audit.days, timedelta(days=1)), "day"
+    for name, title, unit in (("disk_bytes", "Bytes", "_bytes"), ("records", "Records", "")):
+        if len(drawn) > 1:
+            values = {name: [row[name] for row in drawn.values()]}
             yield Plot(
-                title=f"{'Bytes' if unit else 'Records'} written in each {what}",
-                svg=plots.lines(
-                    drawn.column("time").to_pylist(),
-                    {name: drawn.column(name).to_pylist()},
-                    unit=unit,
-                ),
-                note="" if unit else "Where a cleaner was, only what it left is counted.",
+                title=f"{title} written in each {what}",
+                svg=plots.lines(list(drawn), values, unit=unit),
+                note="Where a cleaner was, only what it left is counted." if unit else "",
             )
-    yield _table("hours", "By hour", audit.hours)
-    yield _table("days", "By day", audit.days)
+    newest_first = [("time", "descending")]
+    yield _table("hours", "By hour", audit.hours.sort_by(newest_first))
+    yield _table("days", "By day", audit.days.sort_by(newest_first))
+
+
+def _filled(rows: pa.Table, step: timedelta) -> dict[datetime, dict[str, Any]]:
+    """The last rows by time, up to one more than are drawn, also where nothing was written."""
+    by_time = {row["time"]: row for row in rows.to_pylist()}
+    if not by_time:
+        return {}
+    first, last = min(by_time), max(by_time)
+    count = min((last - first) // step, _POINTS_MAX) + 1
+    times = [last - step * back for back in reversed(range(count))]
+    return {time: by_time.get(time, _NOTHING_WRITTEN) for time in times}
 
 
 def _log_partitions(audit: Audit) -> Iterator[Table | Plot]:
