@@ -122,12 +122,13 @@ class ProgressLedger:
             commits.failures = min(commits.failures, 1)
 
     def next_part(self, now_s: float) -> tuple[QueryCommits, Part] | None:
-        """What to commit now, if anything is due."""
-        for commits in list(self._queries.values()):
+        """What to commit now, if anything is due: of the query whose turn was longest ago."""
+        for query_id, commits in list(self._queries.items()):
             if not commits.is_behind or commits.due_s > now_s:
                 continue
             part = commits.next_part(now_s)
             if part is not None:
+                self._queries[query_id] = self._queries.pop(query_id)  # Now behind the others.
                 return commits, part
             self._is_done(commits)  # Nothing of it has changed.
         return None

@@ -339,6 +339,15 @@ def test_queries_take_turns_when_one_of_them_fails(committing: Committing) -> No
     assert committing.groups.offsets("a") == {}
 
 
+def test_queries_take_turns_when_one_of_them_always_has_something(committing: Committing) -> None:
+    committing.put(batch(0, {AT: 1}), group_id="a")
+    committing.put(batch(0, {AT: 2}, query_id=OTHER_QUERY, run_id=LATER_RUN), group_id="g")
+    for number in (1, 2):
+        committing.commit_one()
+        committing.put(batch(number, {AT: 1 + number}), group_id="a")
+    assert committing.groups.offsets("g") == {AT: 2}
+
+
 def test_what_an_idle_query_had_not_told_is_committed(committing: Committing) -> None:
     committing.put(batch(3, {AT: 4}))
     committing.commit_all()
