@@ -61,6 +61,9 @@ class OffsetsRejected(Exception):
         super().__init__("\n".join(lines))
         self.written = written
 
+    def __reduce__(self) -> tuple[type[OffsetsRejected], tuple[WrittenOffsets]]:
+        return OffsetsRejected, (self.written,)
+
 
 class UnfinishedWrite(Exception):
     """The server did not answer: some groups are written, and some were not tried.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -270,6 +271,19 @@ def test_nothing_is_asked_of_a_server_for_nothing(store: CommitStore, write: Wri
 def test_an_outcome_goes_through_a_file() -> None:
     with pytest.raises(UnfinishedWrite, match="why"):
         outcome_of_json(outcome_to_json(UnfinishedWrite("why")))
+
+
+def test_what_was_rejected_comes_whole_out_of_another_process() -> None:
+    written = WrittenOffsets(
+        group_count=1,
+        offset_count=2,
+        rejected_group_count=1,
+        rejected_offset_count=3,
+        reasons={"OFFSET_CONFLICT": 3},
+    )
+    error = pickle.loads(pickle.dumps(OffsetsRejected(written)))
+    assert error.written == written
+    assert str(error) == str(OffsetsRejected(written))
 
 
 def test_very_many_rejects_are_all_in_the_file(store: CommitStore, write: Writes) -> None:
