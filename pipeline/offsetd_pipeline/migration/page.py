@@ -80,7 +80,7 @@ def report_of(migration: Migration, run: RunResult | None, verified: VerifyResul
             "plan": header.plan_id,
         },
         findings=(*_plan_findings(header), *_run_findings(run), *_verify_findings(verified)),
-        sections=tuple(_sections(page, header)),
+        sections=(*_outcome_sections(page), *_plan_sections(page, header)),
     )
 
 
@@ -115,14 +115,7 @@ def _verify_findings(verified: VerifyResult | None) -> Iterator[Finding]:
         yield Finding(Level.WARNING, f"{count:,} offsets do not stand as planned: {state}")
 
 
-def _sections(page: _Page, header: PlanHeader) -> Iterator[Section]:
-    if header.counts:
-        names = {f"{each}: {_STATES.get(each, each)}": n for each, n in header.counts.items()}
-        yield Section(
-            title="The plan",
-            note="How the server stood to what the source has, when the plan was made.",
-            parts=(Plot(title="Offsets", svg=bars(names)), *_plan_table(page, header)),
-        )
+def _outcome_sections(page: _Page) -> Iterator[Section]:
     run = page.run
     if run is not None:
         outcomes = page.migration.outcomes(dry_run=run.is_dry_run)
@@ -146,6 +139,16 @@ def _sections(page: _Page, header: PlanHeader) -> Iterator[Section]:
         yield Section(title="Verified", parts=(table,))
 
 
+def _plan_sections(page: _Page, header: PlanHeader) -> Iterator[Section]:
+    if header.counts:
+        names = {f"{each}: {_STATES.get(each, each)}": n for each, n in header.counts.items()}
+        yield Section(
+            title="The plan",
+            note="How the server stood to what the source has, when the plan was made.",
+            parts=(Plot(title="Offsets by state", svg=bars(names)), *_plan_table(page, header)),
+        )
+
+
 def _plan_table(page: _Page, header: PlanHeader) -> Iterator[Table]:
     planned = page.migration.planned()
     if planned is None:
@@ -156,7 +159,7 @@ def _plan_table(page: _Page, header: PlanHeader) -> Iterator[Table]:
     yield Table(
         name="plan",
         title="Offsets",
-        note="Those that would be written first.",
+        note="Those first that were not there already.",
         rows=rows.limit(LISTED_MAX).toArrow(),
         row_count=planned.count() if header.refused_group_count else header.offset_count,
     )
