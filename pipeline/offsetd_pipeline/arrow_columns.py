@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -28,7 +29,15 @@ if TYPE_CHECKING:
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMESTAMP_MS_MAX: Final = 253_402_300_799_999  # The last millisecond of the year 9999.
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ROOM: Final = 8  # `gather` may write so much behind the last byte.
+
+
+def time_of(timestamp_ms: int) -> datetime | None:
+    """One time alone, as `ChosenRows.timestamps` has them."""
+    if timestamp_ms < 0:
+        return None
+    return _EPOCH + timedelta(milliseconds=min(timestamp_ms, TIMESTAMP_MS_MAX))
 
 
 class ChosenRows:

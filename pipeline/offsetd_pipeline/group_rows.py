@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from offsetd_storage.offsets_topic.group_records import GroupRecords
@@ -21,6 +20,7 @@ from offsetd_storage.offsets_topic.schemas.keys import (
 )
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 
+from offsetd_pipeline.arrow_columns import time_of
 from offsetd_pipeline.kernels import fields
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from offsetd_storage.offsets_topic.groups import Group, GroupMember
 
     from offsetd_pipeline.segments import Rows
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def group_rows(latest: Rows, log_partition: int) -> Iterator[dict[str, Any]]:
@@ -101,9 +99,6 @@ def _row(records: GroupRecords, offset_count: int, log_partition: int) -> dict[s
 
 
 def _described(group: Group) -> dict[str, Any]:
-    state_time = None
-    if group.state_timestamp_ms >= 0:
-        state_time = _EPOCH + timedelta(milliseconds=group.state_timestamp_ms)
     return {
         "type": group.type.name.lower(),
         "state": None if group.state is GroupState.UNSPECIFIED else group.state.name,
@@ -113,7 +108,7 @@ def _described(group: Group) -> dict[str, Any]:
         "leader_id": group.leader_id,
         "member_count": len(group.members),
         "members": [_member(member) for member in group.members],
-        "state_time": state_time,
+        "state_time": time_of(group.state_timestamp_ms),
     }
 
 

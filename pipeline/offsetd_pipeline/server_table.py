@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from offsetd_clients import GroupNotFound, OffsetClient, OffsetFormat
+from offsetd_clients import GroupNotFound, InvalidRequest, OffsetClient, OffsetFormat
 from pyspark.sql.datasource import InputPartition
+
+from offsetd_pipeline.arrow_columns import time_of
+from offsetd_pipeline.writing.packed_rows import TOPIC_UNITS_MAX, utf16_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from datetime import datetime
 
     from offsetd_pipeline.selection import Selection
     from offsetd_pipeline.server_options import ServerOptions
 
 _ROWS: Final = 10_000  # In a batch.
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ServerWork(InputPartition):  # type: ignore[misc, unused-ignore]
@@ -36,7 +38,9 @@ def server_batches(
     Raises what the client does; what came until then is not the whole, and Spark drops it.
     """
     groups, topics = selection.values("group"), selection.values("topic")
-    if groups is not None and not groups:
+    if topics is not None:
+        topics = frozenset(filter(_can_be_topic, topics))
+    if (groups is not None and not groups) or (topics is not None and not topics):
         return
     with work.server.client() as client:
         named = [each for each in sorted(groups or ()) if _is_there(client, each)]
@@ -54,12 +58,17 @@ def server_batches(
 
 
 def _is_there(client: OffsetClient, group_id: str) -> bool:
-    """An export refuses a name that is no group's; of a table it is no row."""
+    """An export refuses a name that is no group's, or can be none's; of a table it is no row."""
     try:
         client.get_group(group_id)
-    except GroupNotFound:
+    except (GroupNotFound, InvalidRequest):
         return False
     return True
+
+
+def _can_be_topic(name: str) -> bool:
+    """An export refuses other names, too."""
+    return 0 < utf16_units(name) <= TOPIC_UNITS_MAX
 
 
 def _batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
@@ -92,4 +101,4 @@ def _row(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _time(timestamp_ms: int | None) -> datetime | None:
-    return None if timestamp_ms is None else _EPOCH + timedelta(milliseconds=timestamp_ms)
+    return None if timestamp_ms is None else time_of(timestamp_ms)

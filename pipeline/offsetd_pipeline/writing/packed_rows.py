@@ -217,9 +217,13 @@ def _judged(name: str, content: bytes) -> tuple[str, str | None]:
     if not content and name != "metadata":
         return text, "is empty"
     if name == "topic":
-        units = len(text.encode("utf-16-le")) // 2
         return text, f"has more than {TOPIC_UNITS_MAX} UTF-16 units" if (
-            units > TOPIC_UNITS_MAX
+            utf16_units(text) > TOPIC_UNITS_MAX
         ) else None
     most = GROUP_BYTES_MAX if name == "group" else METADATA_BYTES_MAX
     return text, f"has more than {most} bytes of UTF-8" if len(content) > most else None
+
+
+def utf16_units(text: str) -> int:
+    """By which the length of a topic's name is counted, as Kafka counts it."""
+    return len(text.encode("utf-16-le")) // 2
