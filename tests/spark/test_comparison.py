@@ -16,6 +16,7 @@ from cli_calls import Ended
 from offsetd_clients import OffsetClient, OffsetFormat, TopicPartition
 from offsetd_clients.cli.application import run
 from offsetd_clients.cli.terminal import Terminal
+from offsetd_pipeline.archive import archive
 from offsetd_pipeline.comparison import CompareOptions, Ignored, differing
 from offsetd_pipeline.jobs.application import JOBS
 from offsetd_pipeline.offset_sources import SourceOptions, named_source, opened_source
@@ -246,3 +247,11 @@ def test_an_export_of_a_server_is_the_same_as_the_server(
     ended = job("compare", str(tmp_path / "all.jsonl"), server.address)
     assert ended.code == 0
     assert "not compared" not in ended.stderr
+
+
+def test_an_archive_is_the_same_as_what_was_archived(
+    spark: SparkSession, job: Callable[..., Ended], golden: Path, tmp_path: Path
+) -> None:
+    archive(spark, [golden / "data"], tmp_path / "archive")
+    ended = job("compare", str(golden / "data"), str(tmp_path / "archive"))
+    assert (ended.code, "283 same" in ended.stderr) == (0, True), ended
