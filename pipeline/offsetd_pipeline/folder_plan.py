@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from offsetd_pipeline.segments import Damage
 
-_GROUPS_LOOKED_AT: Final = 3  # By chance they all agree once in partitions ** 3 times.
+_PARTITIONS_MAX: Final = 10_000  # Nobody gives the topic more.
 _LOOK_BYTES: Final = 64 << 10
 
 
@@ -221,21 +221,26 @@ def known_partition_count(files: Files, view: FolderView) -> int | None:
     """How many partitions `__consumer_offsets` has, if the folder leaves no doubt.
 
     A broker's folder does not say it, and need not have them all: so it has to be borne out by
-    where some groups are.
+    where some groups are, and no other count may be. How many groups agree says little: names that
+    are numbered are placed side by side, by many counts alike.
     """
-    agreeing = 0
-    for log in view.logs:
-        if log.topic_partition.topic != OFFSETS_TOPIC:
-            continue
-        for group in _first_groups(files, log):
-            if partition_of(group, view.offsets_partitions) != log.topic_partition.partition:
-                return None
-            agreeing += 1
-    return view.offsets_partitions if agreeing >= _GROUPS_LOOKED_AT else None
+    placed = [
+        (group, log.topic_partition.partition)
+        for log in view.logs
+        if log.topic_partition.topic == OFFSETS_TOPIC
+        for group in _first_groups(files, log)
+    ]
+
+    def fits(count: int) -> bool:
+        return all(partition_of(group, count) == partition for group, partition in placed)
+
+    named = view.offsets_partitions
+    others = range(named + 1, _PARTITIONS_MAX + 1)
+    return named if fits(named) and not any(map(fits, others)) else None
 
 
 def _first_groups(files: Files, log: LogView) -> set[str]:
-    """A group of the log's first readable batches, if they name any."""
+    """The groups of the log's first readable batches, if they name any."""
 
     def passed_over(_: Damage) -> None:
         """Another task tells of it."""
@@ -245,10 +250,11 @@ def _first_groups(files: Files, log: LogView) -> set[str]:
             size = min(segment.size_bytes, _LOOK_BYTES)
             looked_at = attrs.evolve(segment, size_bytes=size)
             for rows in read_segment(SegmentFiles(files), looked_at, damaged=passed_over):
-                for row in rows.fields:
-                    if row[GROUP_SIZE] >= 0:
-                        start, end = row[GROUP_START], row[GROUP_START] + row[GROUP_SIZE]
-                        return {rows.buffer[start:end].tobytes().decode()}
+                named = rows.fields[rows.fields[:, GROUP_SIZE] >= 0]
+                if len(named):
+                    starts, sizes = named[:, GROUP_START], named[:, GROUP_SIZE]
+                    spans = set(zip(starts.tolist(), (starts + sizes).tolist(), strict=True))
+                    return {rows.buffer[start:end].tobytes().decode() for start, end in spans}
     except FileNotFoundError:
         return set()
     return set()

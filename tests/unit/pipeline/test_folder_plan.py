@@ -22,8 +22,12 @@ from offsetd_storage.folder_view import read_folder
 from offsetd_storage.live_folder import LogFigures
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import LogStore, LogStoreConfig
+from offsetd_storage.offsets_topic.placement import partition_of
+from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
+from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.record_batch import Record, encode_batch
 from offsetd_storage.topic_partition import TopicPartition
+from offsets_logs import write_log
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.1.1" / "data"
 FILES = OsFiles()
@@ -76,6 +80,31 @@ def test_how_many_partitions_a_brokers_topic_has_is_believed_only_where_groups_b
     view = read_folder(FILES, tmp_path)
     assert view.offsets_partitions == 6
     assert known_partition_count(FILES, view) is None
+
+
+def test_a_count_is_not_believed_while_another_fits_the_groups_that_are_there(
+    tmp_path: Path,
+) -> None:
+    # Of 50 partitions 0 to 39 are here. These groups are where they would be with 40, too.
+    for number in range(40, 46):
+        group = f"group-{number}"
+        assert partition_of(group, 40) == partition_of(group, 50)
+        put_commit(tmp_path, group, partition_of(group, 50))
+    (tmp_path / "__consumer_offsets-39").mkdir()
+    view = read_folder(FILES, tmp_path)
+    assert view.offsets_partitions == 40
+    assert known_partition_count(FILES, view) is None
+
+
+def put_commit(folder: Path, group: str, partition: int) -> None:
+    value = OffsetCommitValue(offset=1, leader_epoch=-1, metadata="", commit_timestamp_ms=1)
+    record = Record(
+        key=encode_key(OffsetKey(group=group, topic="t", partition=0)),
+        value=value.encode(3),
+        offset=0,
+        timestamp_ms=1,
+    )
+    write_log(folder, [encode_batch([record], base_offset=0)], partition=partition)
 
 
 def test_a_folder_without_an_offsets_log_is_refused(tmp_path: Path) -> None:
