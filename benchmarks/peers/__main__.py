@@ -1,0 +1,86 @@
+"""`python -m benchmarks.peers`: the same work by offsetd and by what people use instead."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+from offsetd_storage.kernels.registry import warm
+
+from benchmarks.peers import generators, loops, states, tables
+from benchmarks.peers.contestants import SYSTEMS, installed
+from benchmarks.peers.generators import Pace
+from benchmarks.peers.results import Results, this_machine
+
+PARTS = ("native", "python", "transport", "load", "disk")
+_WARM_SHARE = 0.25
+
+
+def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds (3)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="a work is measured (3)")
+    parser.add_argument("--scale", type=float, default=1.0, help="of what is kept (1.0)")
+    parser.add_argument("--systems", default=",".join(SYSTEMS), help="(%(default)s)")
+    parser.add_argument("--parts", default=",".join(PARTS), help="(%(default)s)")
+    parser.add_argument("--folder", type=Path, default=Path.cwd(), help="whose disk holds it all")
+    parser.add_argument("--json", type=Path, help="also write all figures to this file")
+    parser.add_argument("--markdown", type=Path, help="also write tables for a README")
+    parser.add_argument("--page", type=Path, help="also write a page with plots to this folder")
+    parser.add_argument("--from-json", type=Path, help="show these figures, measure nothing")
+    options = parser.parse_args(arguments)
+    options.systems, options.parts = options.systems.split(","), options.parts.split(",")
+    if unknown := {*options.systems} - {*SYSTEMS} | {*options.parts} - {*PARTS}:
+        parser.error(f"there is no {', '.join(sorted(unknown))}")
+    return options
+
+
+def measured(options: argparse.Namespace) -> Results:
+    """What a run finds. Raises Unavailable if the generator cannot be made."""
+    results = Results(machine=this_machine(), versions={})
+    generators.build()
+    warm()
+    systems = installed(options.systems, results)
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix=".peers-") as name:
+        folder = Path(name)
+        plan = loops.Plan(
+            rounds=options.rounds,
+            pace=Pace(seconds=options.seconds, warm_s=options.seconds * _WARM_SHARE),
+            folder=folder,
+        )
+        sizes = states.Sizes.of(options.scale)
+        if side_by_side := [part for part in options.parts if part in {"native", "python"}]:
+            loops.run_side_by_side(systems, side_by_side, plan, results)
+        if "transport" in options.parts:
+            loops.run_transport(plan, results)
+        if "load" in options.parts:
+            states.run_loads(systems, sizes, rounds=plan.rounds, folder=folder, results=results)
+        if "disk" in options.parts:
+            states.run_disk(systems, sizes, folder=folder, results=results)
+    results.machine.update(rounds=options.rounds, seconds=options.seconds, scale=options.scale)
+    return results
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measures, and shows what was found."""
+    options = parsed(arguments)
+    if options.from_json:
+        results = Results.from_json(json.loads(options.from_json.read_text()))
+    else:
+        results = measured(options)
+    print(tables.text(results))
+    if options.json:
+        options.json.write_text(json.dumps(results.as_json(), indent=1) + "\n")
+    if options.markdown:
+        options.markdown.write_text(tables.markdown(results))
+    if options.page:
+        from benchmarks.peers.page import write_page  # noqa: PLC0415  # matplotlib, only if asked
+
+        print(f"\n{write_page(results, options.page)}")
+
+
+if __name__ == "__main__":
+    main()

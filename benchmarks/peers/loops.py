@@ -1,0 +1,178 @@
+"""The closed loops: every work by every system, in interleaved rounds, from Go and from Python."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import attrs
+
+from benchmarks.peers import targets, works
+from benchmarks.peers.contestants import BARE, leave_out, native_clients, serving
+from benchmarks.peers.generators import Native, Pace, Python
+from benchmarks.peers.python_load import CLIENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from benchmarks.peers.results import Results
+    from benchmarks.peers.server import Server
+    from benchmarks.peers.works import Work
+
+_SYNCS = 300
+_SYNC_FILE_BYTES = 1 << 20
+_SYNC_BYTES = 512  # What the journal writes for a commit of one partition.
+
+
+@attrs.frozen(kw_only=True)
+class Contestant:
+    """A server, and who makes its load."""
+
+    server: Server
+    generator: Native | Python
+
+
+@attrs.frozen(kw_only=True)
+class Plan:
+    """How often, how long, and where."""
+
+    rounds: int
+    pace: Pace
+    folder: Path
+
+
+def run_side_by_side(
+    systems: list[str], parts: Iterable[str], plan: Plan, results: Results
+) -> None:
+    """The parts `native` and `python`, on servers that all run at once."""
+    with serving(systems, plan.folder, results) as servers:
+        for name in prepared(servers, results):
+            servers.pop(name)
+        loads = {"native": native_contestants(servers), "python": python_contestants(servers)}
+        for part in parts:
+            for work in (works.MANY_CONNECTIONS, works.MANY_PARTITIONS):
+                _warm(loads[part], work, plan, results)
+            for work in works.WORKS:
+                interleave(part, work, _fit(loads[part], work), plan, results)
+
+
+def run_transport(plan: Plan, results: Results) -> None:
+    """The part `transport`: ours and bare, servers on one core and the generator on another."""
+    cores = sorted(os.sched_getaffinity(0))
+    folder = plan.folder / "pinned"
+    folder.mkdir()
+    with serving(("offsetd", BARE), folder, results, core=cores[0]) as servers:
+        prepared({"offsetd": servers["offsetd"]}, results)
+        for work, way in (
+            (works.ONE, "unary"),
+            (works.MANY_CONNECTIONS, "unary"),
+            (works.STREAMED_ONES, "stream"),
+            (works.STREAMED_MANY, "stream"),
+        ):
+            pair = {
+                f"{name}-{way}": Contestant(
+                    server=servers[name],
+                    generator=Native(client=f"{name}-{way}", core=cores[-1]),
+                )
+                for name in (BARE, "offsetd")
+            }
+            _warm(pair, work, plan, results)
+            interleave("transport", work, pair, plan, results)
+    syncs = [_sync_us(plan.folder) for _ in range(plan.rounds)]
+    results.states[targets.SYNC] = {"disk": list(syncs)}
+
+
+def prepared(servers: Mapping[str, Server], results: Results) -> list[str]:
+    """Has each ready for the groups of all works; those that fail are left out, and named."""
+    failed = []
+    for name, server in servers.items():
+        if name == BARE:
+            continue
+        try:
+            for partitions in works.PARTITIONS:
+                Native(client=native_clients(name)[0]).prepare(
+                    server, groups=max(works.CALLERS), partitions=partitions
+                )
+        except RuntimeError as failure:
+            leave_out(results, name, failure)
+            failed.append(name)
+    return failed
+
+
+def native_contestants(servers: Mapping[str, Server]) -> dict[str, Contestant]:
+    """Of the generator in Go; the bare server twice."""
+    return {
+        client: Contestant(server=server, generator=Native(client=client))
+        for name, server in servers.items()
+        for client in native_clients(name)
+    }
+
+
+def python_contestants(servers: Mapping[str, Server]) -> dict[str, Contestant]:
+    """Of those that have a Python client."""
+    return {
+        name: Contestant(server=server, generator=Python(client=name))
+        for name, server in servers.items()
+        if name in CLIENTS
+    }
+
+
+def _fit(contestants: Mapping[str, Contestant], work: Work) -> Mapping[str, Contestant]:
+    """The bare server keeps nothing: there is nothing to fetch."""
+    if not work.fetch:
+        return contestants
+    return {name: each for name, each in contestants.items() if each.server.name != BARE}
+
+
+def _warm(contestants: Mapping[str, Contestant], work: Work, plan: Plan, results: Results) -> None:
+    """A work that is not measured: Java compiles what is hot, databases grow their files."""
+    for name, each in contestants.items():
+        try:
+            each.generator.measure(each.server, work, plan.pace, first=_first())
+        except RuntimeError as failure:
+            results.failed.append(f"warm-up, {work}, {name}: {failure}")
+
+
+def interleave(
+    part: str, work: Work, contestants: Mapping[str, Contestant], plan: Plan, results: Results
+) -> None:
+    """Each contestant once a round. A round that fails is told, and has no figure."""
+    figures = results.loops.setdefault(part, {}).setdefault(str(work), {})
+    for number in range(plan.rounds):
+        for name, each in contestants.items():
+            measured = None
+            try:
+                measured = each.generator.measure(each.server, work, plan.pace, first=_first())
+            except RuntimeError as failure:
+                results.failed.append(f"{part}, {work}, round {number + 1}, {name}: {failure}")
+            figures.setdefault(name, []).append(measured)
+            said = measured or results.failed[-1]
+            print(f"  {part}, {work}, round {number + 1}: {name}: {said}", file=sys.stderr)
+
+
+def _first() -> int:
+    """An offset beyond all that was committed before."""
+    return time.time_ns() // 1000
+
+
+def _sync_us(folder: Path) -> float:
+    """The median of some writes with fdatasync into a file that has its size already."""
+    path = folder / "sync"
+    taken = []
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+    try:
+        os.write(descriptor, bytes(_SYNC_FILE_BYTES))
+        os.fsync(descriptor)
+        for number in range(_SYNCS):
+            started_s = time.perf_counter()
+            os.pwrite(descriptor, bytes(_SYNC_BYTES), number * _SYNC_BYTES)
+            os.fdatasync(descriptor)
+            taken.append(time.perf_counter() - started_s)
+    finally:
+        os.close(descriptor)
+        path.unlink()
+    return statistics.median(taken) * 1e6

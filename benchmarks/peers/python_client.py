@@ -1,0 +1,34 @@
+"""What a system's Python client has to do for the load: commit and fetch, for asyncio."""
+
+from __future__ import annotations
+
+import abc
+from typing import Self
+
+TOPIC = "orders"
+
+
+def group_name(number: int, partitions: int) -> str:
+    """Of the groups that both generators commit for."""
+    return f"group-{partitions}-{number:06}"
+
+
+class PythonClient(abc.ABC):
+    """Callers 0, 1, ... share it; each has at most one call open."""
+
+    @classmethod
+    @abc.abstractmethod
+    async def connect(cls, address: str, callers: int) -> Self:
+        """Connected to HOST:PORT."""
+
+    @abc.abstractmethod
+    async def commit(self, caller: int, group: str, partitions: int, offset: int) -> None:
+        """Stores the offset for partitions 0 to `partitions` - 1, or raises."""
+
+    @abc.abstractmethod
+    async def fetch(self, caller: int, group: str, partitions: int) -> list[int]:
+        """The offsets of those partitions, in any order."""
+
+    @abc.abstractmethod
+    async def close(self) -> None:
+        """Lets go of what it holds."""

@@ -1,0 +1,217 @@
+"""A system's server, from its ordinary package, on loopback: started, stopped and looked at."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, ClassVar
+
+from ports import free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+START_S_MAX = 120
+STOP_S_MAX = 120
+_TRY_S = 0.005
+_BLOCK_BYTES = 512  # What st_blocks counts.
+_KIB = 1024
+_JAVA_TOTAL = "Total"
+
+
+class Unavailable(Exception):
+    """A system cannot be run here; says why, and what to install."""
+
+
+class Server(abc.ABC):
+    """One system's server, on a folder of its own.
+
+    `settings` are what a part of the benchmark changes, by names of the system's own.
+    """
+
+    name: ClassVar[str]
+    acknowledged: ClassVar[str]  # What an answer to a commit means.
+    is_durable: ClassVar[bool] = True
+    is_java: ClassVar[bool] = False
+    stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.settings = dict(settings or {})
+        self.port = free_ports(1)[0]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    @abc.abstractmethod
+    def find(cls) -> str:
+        """The version of the system that is installed. Raises Unavailable."""
+
+    @abc.abstractmethod
+    def command(self) -> list[str]:
+        """What serves `folder` on `port` of loopback until it gets `stop_signal`."""
+
+    def make(self) -> None:  # noqa: B027  # not all need any
+        """Fills a new folder with what the command needs."""
+
+    @property
+    def user(self) -> str | None:
+        """Who runs it, if not who runs the benchmark."""
+        return None
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self, *, core: int | None = None) -> float:
+        """Starts it, pinned to a core if one is named; returns when its port is open.
+
+        The answer is when it was started, by the monotonic clock. That the port is open does not
+        say that it answers.
+        """
+        if not self.folder.exists():
+            self.folder.mkdir()
+            self.make()
+        with pinned(core), self._log() as log:
+            started_s = time.monotonic()
+            self._process = subprocess.Popen(
+                self.command(),
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                user=self.user,
+            )
+        while not self._accepts():
+            if self._process.poll() is not None or time.monotonic() > started_s + START_S_MAX:
+                self.stop()
+                raise RuntimeError(f"{self.name} does not start:\n{self.log_text()[-2000:]}")
+            time.sleep(_TRY_S)
+        return started_s
+
+    def stop(self) -> None:
+        """Stops it as an operator would."""
+        if self._process is not None:
+            self._process.send_signal(self.stop_signal)
+            try:
+                self._process.wait(STOP_S_MAX)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+    @contextlib.contextmanager
+    def running(self, *, core: int | None = None) -> Iterator[float]:
+        """Started within, stopped after."""
+        started_s = self.start(core=core)
+        try:
+            yield started_s
+        finally:
+            self.stop()
+
+    def log_text(self) -> str:
+        """What it has said so far."""
+        return self._log_path.read_text(errors="replace")
+
+    def cpu_s(self) -> float:
+        """CPU time of its processes, those that have ended too."""
+        ticks = 0
+        for pid in self._pids():
+            with contextlib.suppress(OSError):  # It may end any time.
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += sum(map(int, fields[11:15]))
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def memory_bytes(self) -> int:
+        """What it holds in memory and is no file's; of Java, what lives after a collection."""
+        if self.is_java:
+            return self._live_heap_bytes()
+        held = 0
+        for pid in self._pids():
+            with contextlib.suppress(OSError):
+                for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+                    if line.startswith(("Pss_Anon:", "Pss_Shmem:")):  # Shared pages once.
+                        held += int(line.split()[1]) * _KIB
+        return held
+
+    def disk_bytes(self) -> int:
+        """What its folder takes on the disk, in blocks; not its log."""
+        taken = 0
+        for path in self.folder.rglob("*"):
+            with contextlib.suppress(OSError):
+                taken += path.lstat().st_blocks * _BLOCK_BYTES
+        return taken
+
+    @property
+    def _log_path(self) -> Path:
+        return self.folder.with_name(f"{self.folder.name}.log")
+
+    def _log(self) -> IO[bytes]:
+        return self._log_path.open("ab")
+
+    def _accepts(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return True
+        except OSError:
+            return False
+
+    @property
+    def _pid(self) -> int:
+        assert self._process is not None, "it runs"
+        return self._process.pid
+
+    def _pids(self) -> list[int]:
+        found = [self._pid]
+        for pid in found:
+            with contextlib.suppress(OSError):
+                for task in Path(f"/proc/{pid}/task").iterdir():
+                    found += map(int, (task / "children").read_text().split())
+        return found
+
+    def _live_heap_bytes(self) -> int:
+        """The histogram of live objects, for which the JVM collects first."""
+        told = subprocess.run(
+            ["jcmd", str(self._pid), "GC.class_histogram"],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        total = next(line for line in told.splitlines() if line.startswith(_JAVA_TOTAL))
+        return int(total.split()[2])
+
+
+@contextlib.contextmanager
+def pinned(core: int | None) -> Iterator[None]:
+    """Whatever is started within runs on this core alone."""
+    if core is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def program(name: str, package: str, *, folders: tuple[str, ...] = ()) -> str:
+    """Where a program is. Raises Unavailable, with the package that has it."""
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *folders])
+    found = shutil.which(name, path=path)
+    if found is None:
+        raise Unavailable(f"no {name}: install {package}")
+    return found
+
+
+def first_line(*command: str) -> str:
+    """The first line that a program says of its version."""
+    told = subprocess.run(command, check=True, capture_output=True, text=True)
+    return (told.stdout or told.stderr).partition("\n")[0].strip()

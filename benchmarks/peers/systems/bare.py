@@ -1,0 +1,31 @@
+"""A bare `grpc.aio` server: the limit of the transport.
+
+It takes the same messages as ours, looks at none, keeps nothing, and answers with ready-made bytes
+of the size that ours answers with. A program in Python that says gRPC through that library cannot
+be faster message by message.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.peers.server import Server
+
+_PROGRAM = Path(__file__).parents[1] / "bare_server.py"
+
+
+class BareServer(Server):
+    """The program beside, on uvloop as ours is."""
+
+    name = "bare"
+    acknowledged = "nothing is kept"
+    is_durable = False
+
+    @classmethod
+    def find(cls) -> str:
+        return f"grpcio {version('grpcio')}"
+
+    def command(self) -> list[str]:
+        return [sys.executable, str(_PROGRAM), str(self.port)]

@@ -1,0 +1,64 @@
+"""Redis: a hash a group, `offsets:GROUP`, with a field for each partition (`orders:7`).
+
+A commit is one HSET of its fields, which is all or nothing; a fetch is one HGETALL. The server
+appends every change to its log and syncs that before it answers (`appendfsync always`, which is
+not how it comes); snapshots and rewrites of the log are as it comes.
+
+From Go: go-redis with its automatic pipelines, which take what many callers send together. From
+Python: redis-py for asyncio over hiredis, and as many connections as callers, up to 64.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from benchmarks.peers.python_client import TOPIC, PythonClient
+from benchmarks.peers.server import Server, first_line, program
+
+if TYPE_CHECKING:
+    import redis.asyncio
+
+CONNECTIONS_MAX = 64
+
+
+class RedisServer(Server):
+    """`redis-server` of Debian's or Ubuntu's package."""
+
+    name = "redis"
+    acknowledged = "fsynced (appendfsync always)"
+
+    @classmethod
+    def find(cls) -> str:
+        return first_line(program("redis-server", "redis-server"), "--version")
+
+    def command(self) -> list[str]:
+        command = [program("redis-server", "redis-server"), "--bind", "127.0.0.1"]
+        command += ["--port", str(self.port), "--dir", str(self.folder)]
+        return [*command, "--appendonly", "yes", "--appendfsync", "always"]
+
+
+class RedisClient(PythonClient):
+    """redis-py."""
+
+    def __init__(self, client: redis.asyncio.Redis) -> None:
+        self._client = client
+
+    @classmethod
+    async def connect(cls, address: str, callers: int) -> Self:
+        import redis.asyncio
+
+        pool = redis.asyncio.BlockingConnectionPool.from_url(
+            f"redis://{address}", max_connections=min(callers, CONNECTIONS_MAX), timeout=None
+        )
+        return cls(redis.asyncio.Redis.from_pool(pool))
+
+    async def commit(self, caller: int, group: str, partitions: int, offset: int) -> None:
+        fields = {f"{TOPIC}:{partition}": offset for partition in range(partitions)}
+        await self._client.hset(f"offsets:{group}", mapping=fields)
+
+    async def fetch(self, caller: int, group: str, partitions: int) -> list[int]:
+        stored = await self._client.hgetall(f"offsets:{group}")
+        return [int(value) for value in stored.values()]
+
+    async def close(self) -> None:
+        await self._client.aclose()

@@ -1,0 +1,230 @@
+"""What the figures are to show: each a ratio within one run, with its target beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from benchmarks.peers import works
+from benchmarks.peers.results import OURS
+from benchmarks.rounds import Spread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from benchmarks.peers.results import Results
+
+RATE = "commits_a_second"
+PEERS = ("kafka", "etcd", "zookeeper", "postgresql", "redis")
+LOAD = "restart to first answer, 1 M offsets, s"
+LOAD_EMPTY = "restart to first answer, empty, s"
+DISK = "disk after 10 M overwrites of 100 k keys, bytes"
+MEMORY = "memory of 1 M offsets, bytes"
+SYNC = "one write with fdatasync, µs"
+Rounds = list[float | None]
+
+
+@attrs.frozen(kw_only=True)
+class Target:
+    """A figure of each round, and what its median is to be."""
+
+    title: str
+    figures: Callable[[Results], list[float]]
+    at_least: float | None = None
+    at_most: float | None = None  # Neither: it is only told.
+
+    def judged(self, results: Results) -> Judged:
+        """With what a run has found."""
+        found = self.figures(results)
+        return Judged(target=self, found=Spread.of(found) if found else None)
+
+
+@attrs.frozen(kw_only=True)
+class Judged:
+    """A target, and what was found."""
+
+    target: Target
+    found: Spread | None
+
+    @property
+    def wanted(self) -> str:
+        """As it is shown."""
+        if self.target.at_least is not None:
+            return f"≥ {self.target.at_least:g}"
+        return "" if self.target.at_most is None else f"≤ {self.target.at_most:g}"
+
+    @property
+    def verdict(self) -> str:
+        """`reached`, `not reached`, `not measured`, or nothing where nothing is wanted."""
+        if self.found is None:
+            return "not measured"
+        if not self.wanted:
+            return ""
+        low, high = self.target.at_least, self.target.at_most
+        reached = (low is None or self.found.median >= low) and (
+            high is None or self.found.median <= high
+        )
+        return "reached" if reached else "not reached"
+
+
+def over(numerators: Rounds, denominators: Rounds) -> list[float]:
+    """Round by round, where both have a figure and there is something to divide by."""
+    return [
+        upper / lower
+        for upper, lower in zip(numerators, denominators, strict=False)
+        if upper is not None and lower
+    ]
+
+
+def largest(of_others: list[Rounds]) -> Rounds:
+    """Round by round, the largest figure of any."""
+    return [
+        max((each for each in of_round if each is not None), default=None)
+        for of_round in zip(*(each for each in of_others if each), strict=False)
+    ]
+
+
+def _rates(part: str, work: works.Work, contestant: str, other: str) -> Callable[..., list[float]]:
+    return lambda results: over(
+        results.field(part, work, contestant, RATE), results.field(part, work, other, RATE)
+    )
+
+
+def _first(part: str, work: works.Work) -> Callable[..., list[float]]:
+    return lambda results: over(
+        results.field(part, work, OURS, RATE),
+        largest([results.field(part, work, peer, RATE) for peer in PEERS]),
+    )
+
+
+def _states(name: str, system: str, other: str) -> Callable[..., list[float]]:
+    return lambda results: over(results.state(name, system), results.state(name, other))
+
+
+def _native() -> Iterator[Target]:
+    for work, wanted in (
+        (works.MANY_CALLERS, {"kafka": 2, "etcd": 2, "zookeeper": 1.5, "redis": 1}),
+        (
+            works.MANY_PARTITIONS,
+            {"kafka": 3, "postgresql": 3, "zookeeper": 5, "etcd": 10, "redis": 1},
+        ),
+    ):
+        for peer, times in wanted.items():
+            yield Target(
+                title=f"native, {work}: offsetd over {peer}",
+                figures=_rates("native", work, OURS, peer),
+                at_least=times,
+            )
+        if work == works.MANY_CALLERS:
+            yield Target(
+                title=f"native, {work}: commits of offsetd over messages of bare-stream",
+                figures=_rates("native", work, OURS, "bare-stream"),
+                at_least=2.4,
+            )
+    for work in (works.MANY_CALLERS, works.MANY_PARTITIONS):
+        yield Target(
+            title=f"Python, {work}: offsetd over the fastest other",
+            figures=_first("python", work),
+            at_least=1,
+        )
+
+
+def _transport() -> Iterator[Target]:
+    yield Target(
+        title="unary, 64 connections, pinned: offsetd over bare",
+        figures=_rates("transport", works.MANY_CONNECTIONS, "offsetd-unary", "bare-unary"),
+        at_least=0.75,
+    )
+    yield Target(
+        title="the same: server CPU a commit, offsetd less bare, µs",
+        figures=_more_cpu,
+        at_most=80,
+    )
+    for work, wanted in ((works.STREAMED_ONES, 0.7), (works.STREAMED_MANY, 0.5)):
+        yield Target(
+            title=f"a message a commit, pinned, {work}: offsetd over bare",
+            figures=_rates("transport", work, "offsetd-stream", "bare-stream"),
+            at_least=wanted,
+        )
+    yield Target(
+        title="1 caller, p50: offsetd over kafka",
+        figures=lambda results: over(
+            results.field("native", works.ONE, OURS, "p50_us"),
+            results.field("native", works.ONE, "kafka", "p50_us"),
+        ),
+        at_most=0.3,
+    )
+    yield Target(
+        title="1 caller, p50: offsetd-unary over bare-unary and one fdatasync",
+        figures=_one_call,
+        at_most=1.3,
+    )
+
+
+def _more_cpu(results: Results) -> list[float]:
+    ours, bare = (
+        results.field("transport", works.MANY_CONNECTIONS, contestant, "server_us")
+        for contestant in ("offsetd-unary", "bare-unary")
+    )
+    return [
+        mine - its
+        for mine, its in zip(ours, bare, strict=False)
+        if mine is not None and its is not None
+    ]
+
+
+def _one_call(results: Results) -> list[float]:
+    ours, bare = (
+        results.field("transport", works.ONE, contestant, "p50_us")
+        for contestant in ("offsetd-unary", "bare-unary")
+    )
+    syncs = results.state(SYNC, "disk")
+    limits = [
+        None if call is None or sync is None else call + sync
+        for call, sync in zip(bare, syncs, strict=False)
+    ]
+    return over(ours, limits)
+
+
+def _kept() -> Iterator[Target]:
+    yield Target(
+        title="restart to first answer, 1 M offsets: kafka over offsetd",
+        figures=_states(LOAD, "kafka", OURS),
+        at_least=10,
+    )
+    yield Target(
+        title="the same, less what an empty server takes: kafka over offsetd", figures=_loads
+    )
+    yield Target(
+        title="disk after overwrites: offsetd over kafka",
+        figures=_states(DISK, OURS, "kafka"),
+        at_most=0.5,
+    )
+    for peer in PEERS[1:]:
+        yield Target(
+            title=f"disk after overwrites: offsetd over {peer}",
+            figures=_states(DISK, OURS, peer),
+            at_most=1,
+        )
+    yield Target(
+        title="memory of 1 M offsets: offsetd over kafka (live heap)",
+        figures=_states(MEMORY, OURS, "kafka"),
+        at_most=0.25,
+    )
+
+
+def _loads(results: Results) -> list[float]:
+    kafka, ours = (
+        [
+            None if full is None or empty is None else full - empty
+            for full, empty in zip(
+                results.state(LOAD, system), results.state(LOAD_EMPTY, system), strict=False
+            )
+        ]
+        for system in ("kafka", OURS)
+    )
+    return over(kafka, ours)
+
+
+TARGETS = (*_native(), *_transport(), *_kept())
