@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
+from offsetd_pipeline.arrow_columns import TIMESTAMP_MS_MAX
 from offsetd_pipeline.writing.columns import COLUMNS
 
 if TYPE_CHECKING:
@@ -164,9 +165,12 @@ def _checked_numbers(name: str, values: Any, findings: _Findings) -> Any:
 
 
 def _checked_times(values: Any, findings: _Findings) -> Any:
-    before = pc.fill_null(pc.less(values.cast(pa.int64()), 0), False)
+    micros = values.cast(COLUMNS["commit_time"].packed).cast(pa.int64())
+    before = pc.fill_null(pc.less(micros, 0), False)
     findings.note(_mask(before), "INVALID_COMMIT_TIME", "commit_time is before 1970")
-    return values.cast(COLUMNS["commit_time"].packed)
+    # To the server all of the future is now; but these are on their way as Python's times.
+    micros = pc.min_element_wise(micros, TIMESTAMP_MS_MAX * 1000, skip_nulls=False)
+    return micros.cast(COLUMNS["commit_time"].packed)
 
 
 def _checked_names(name: str, values: Any, findings: _Findings) -> Any:

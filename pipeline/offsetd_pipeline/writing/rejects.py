@@ -97,7 +97,7 @@ class Rejects:
         # Of others there is no telling which group that was to be.
         has_group = pc.not_equal(found.column("reason"), "INVALID_GROUP_ID")
         self.groups.update(pc.unique(found.filter(has_group).column("group")).to_pylist())
-        self._keep_first(found.slice(0, FIRST_MAX).to_pylist())
+        self._keep_first(found.slice(0, FIRST_MAX).select(_TOLD).to_pylist())
         if self._file is not None:
             self._file.write(found)
 

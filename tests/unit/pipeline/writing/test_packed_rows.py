@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from offsetd_pipeline.writing.columns import WriteMode
-from offsetd_pipeline.writing.packed_rows import TaskRows
+from offsetd_pipeline.writing.packed_rows import TaskRows, unpacked
 from written_rows import columns_of, packed, rejected, tables
 
 ALL = ("leader_epoch", "metadata", "expected_offset", "expected_revision", "end_offset")
@@ -85,6 +85,17 @@ def test_times_before_1970_are_rejected() -> None:
     message = packed(columns, *rows)
     assert [each["commit_time"] for each in rejected(message)] == [old]
     assert [each["commit_time"] for each in tables([message])[0].to_pylist()] == [now, None]
+
+
+def test_times_that_python_has_none_for_are_rejected_or_the_last_that_it_has() -> None:
+    columns = columns_of("commit_time", keep_commit_times=True)
+    rows = [{"group": "g", "offset": 1, "commit_time": each} for each in (-(1 << 60), 1 << 60)]
+    message = packed(columns, *rows)
+    assert message.rejected is not None
+    [reason] = unpacked(message.rejected).column("reason").to_pylist()
+    assert reason == "INVALID_COMMIT_TIME"
+    last = datetime(9999, 12, 31, 23, 59, 59, 999_000, UTC)
+    assert [each["commit_time"] for each in tables([message])[0].to_pylist()] == [last]
 
 
 def test_what_a_task_has_packed_survives_the_way_to_the_driver() -> None:

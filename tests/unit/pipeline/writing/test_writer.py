@@ -286,6 +286,14 @@ def test_what_was_rejected_comes_whole_out_of_another_process() -> None:
     assert str(error) == str(OffsetsRejected(written))
 
 
+def test_a_row_with_a_time_that_python_has_none_for_is_told(write: Writes) -> None:
+    columns = columns_of("commit_time", keep_commit_times=True)
+    row = {"group": "g", "offset": 1, "commit_time": -(1 << 60)}  # Some 34,000 years ago.
+    written = write(packed(columns, row), columns=columns, keep_commit_times=True)
+    assert written.reasons == {"INVALID_COMMIT_TIME": 1}
+    assert [each.group for each in written.first_rejected] == ["g"]
+
+
 def test_very_many_rejects_are_all_in_the_file(store: CommitStore, write: Writes) -> None:
     store.refusals["a"] = GroupNotEmpty(failure("FAILED_PRECONDITION", "NON_EMPTY_GROUP"))
     store.refusals["b"] = store.refusals["a"]
