@@ -23,6 +23,7 @@ _SETTINGS: Final[dict[str, Any]] = {
     "font.family": "sans-serif",
     "font.size": 10,
     "text.color": _INK,
+    "text.parse_math": False,  # Names may have dollars.
     "axes.edgecolor": _INK,
     "axes.labelcolor": _INK,
     "axes.spines.top": False,

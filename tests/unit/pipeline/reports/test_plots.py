@@ -41,6 +41,11 @@ def test_names_and_values_are_text() -> None:
     assert "2.0 KiB" in texts
 
 
+@pytest.mark.parametrize("name", ["$^$", "cost$a_$", "5$ or 6$", r"$\frac$", "$$"])
+def test_names_with_dollars_are_no_formulas(name: str) -> None:
+    assert name in list(ET.fromstring(plots.bars({name: 1})).itertext())
+
+
 def test_ticks_of_bytes_are_round() -> None:
     texts = list(ET.fromstring(PLOTS["columns"]()).itertext())
     assert any("1.0 MiB" in text for text in texts)
