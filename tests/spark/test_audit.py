@@ -257,6 +257,26 @@ def test_an_audit_of_some_groups_and_hours_is_of_those(spark: SparkSession, fold
     assert found.moves.num_rows == found.expiring.num_rows == found.strange.num_rows == 0
 
 
+def test_what_has_no_place_in_a_table_still_counts(spark: SparkSession, folder: Path) -> None:
+    ends = str(folder / "ends.csv")
+    scope = AuditScope(folder=str(folder))
+    found = audit(spark, scope, now=NOW, end_offsets=ends, rows_max=1)
+    assert {len(each) for name, each in found.tables().items() if name in _CUT} == {1}
+    assert found.expiring.column("group").to_pylist() == ["older"]
+    said = "\n".join(each.text for each in found.findings)
+    for words in (
+        "1 group has offsets that have expired and go with the next check: older.",
+        "2 groups will lose offsets within 1d.",
+        "1 rewind, of 1 group.",
+        "the farthest: skipper",
+        "1 group is behind, and committing the same offset.",
+    ):
+        assert words in said
+
+
+_CUT = ("groups", "repeats", "moves", "expiring", "hot_groups", "lags", "group_lags")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [

@@ -92,13 +92,11 @@ class _Asked:
         found = {**_NOTHING, **self._of_commits(complete_from, ends)}
         found |= self._of_records()
         found |= self._of_logs(states, complete_from)
-        with self.telling("expiry"):
-            expiring = expiry.expiring_groups(
-                self.spark, self.scope, self.thresholds, base, self.now
-            )
-            found["expiring"] = self._worst(expiring, sf.col("first_expiry"))
+        found["expiring"], lost = self._expiring(base)
         found["damage"] = self._damage()
-        totals = found.pop("totals") | _log_totals(found["log_partitions"])
+        totals = _log_totals(found["log_partitions"]) | lost
+        for name in ("commit_totals", "future_totals", "lag_totals"):
+            totals |= found.pop(name)
         answered = Audit(
             now=self.now,
             folder=self.scope.folder,
@@ -162,7 +160,7 @@ class _Asked:
                         commits.events(steps), sf.abs("distance").desc(), sf.col("time")
                     ),
                     "gaps": _table(commits.gaps(steps)),
-                    "totals": self._commit_totals(groups),
+                    "commit_totals": self._commit_totals(groups),
                 }
             if ends is not None:
                 with self.telling("lag"):
@@ -177,29 +175,50 @@ class _Asked:
         repeats = (sf.col("repeats") >= limits.repeats_min) & (
             sf.col("repeat_ratio") >= limits.repeat_ratio_min
         )
-        row = groups.agg(
-            sf.count("*").alias("groups"),
-            *(sf.coalesce(sf.sum(each), sf.lit(0)).alias(each) for each in names),
-            sf.count_if(repeats).alias("repeating_groups"),
-            sf.count_if(sf.col("rewinds") > 0).alias("groups_with_rewinds"),
-            sf.count_if(sf.col("skips") > 0).alias("groups_with_skips"),
-        ).first()
-        assert row is not None, "an aggregate of everything has a row"
-        return row.asDict()
+        return _only_row(
+            groups.agg(
+                sf.count("*").alias("groups"),
+                *(sf.coalesce(sf.sum(each), sf.lit(0)).alias(each) for each in names),
+                sf.count_if(repeats).alias("repeating_groups"),
+                sf.count_if(sf.col("rewinds") > 0).alias("groups_with_rewinds"),
+                sf.count_if(sf.col("skips") > 0).alias("groups_with_skips"),
+            )
+        )
 
     def _of_lag(self, ends: DataFrame, partitions: DataFrame) -> dict[str, Any]:
         rows = lag.lags(self.spark, self.scope, ends, partitions, self.thresholds)
         rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+        groups = lag.by_group(rows)
+        is_late = sf.col("time_lag_max_ms") > self.thresholds.time_lag_max_ms
+        counts = [sf.count_if(sf.col(each) > 0).alias(f"{each}_groups") for each in lag.VERDICTS]
         try:
             return {
                 "lags": self._worst(rows, sf.col("lag").desc()),
-                "group_lags": self._worst(lag.by_group(rows), sf.col("lag").desc()),
+                "group_lags": self._worst(groups, sf.col("lag").desc()),
+                "lag_totals": _only_row(
+                    groups.agg(*counts, sf.count_if(is_late).alias("late_groups"))
+                ),
             }
+        finally:
+            rows.unpersist()
+
+    def _expiring(self, base: ExpiryBase) -> tuple[pa.Table, dict[str, object]]:
+        rows = expiry.expiring_groups(self.spark, self.scope, self.thresholds, base, self.now)
+        rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+        counts = [
+            sf.count_if(sf.col(each) > 0).alias(f"{each}_groups")
+            for each in ("expired", "expiring")
+        ]
+        try:
+            with self.telling("expiry"):
+                return self._worst(rows, sf.col("first_expiry")), _only_row(rows.agg(*counts))
         finally:
             rows.unpersist()
 
     def _of_records(self) -> dict[str, Any]:
         limit = self.now + timedelta(milliseconds=self.thresholds.future_ms)
+        in_future = sf.coalesce(sf.sum("future_records"), sf.lit(0)).alias("future_records")
+        future_groups = sf.count_if(sf.col("future_records") > 0).alias("future_groups")
         with self.telling("records by group"):
             rows = records.by_group(self.spark, self.scope, limit)
             rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
@@ -215,6 +234,7 @@ class _Asked:
                         rows.where("future_records > 0").select(*_FUTURE),
                         sf.col("latest_time").desc(),
                     ),
+                    "future_totals": _only_row(rows.agg(in_future, future_groups)),
                 }
             finally:
                 rows.unpersist()
@@ -222,7 +242,8 @@ class _Asked:
         if is_strange:  # So that most logs are not read once more.
             with self.telling("strange records"):
                 strange = records.strange_records(self.spark, self.scope)
-                found["strange"] = self._worst(strange, sf.col("records").desc())
+                # So few rows that all of them are taken.
+                found["strange"] = _table(strange.orderBy(sf.col("records").desc()))
         return found
 
     def _of_logs(self, states: pa.Table, complete_from: DataFrame) -> dict[str, Any]:
@@ -250,7 +271,7 @@ class _Asked:
         return _table(rows.orderBy(*order).limit(self.rows_max))
 
 
-_NOTHING: Final = {"lags": None, "group_lags": None}
+_NOTHING: Final[dict[str, Any]] = {"lags": None, "group_lags": None, "lag_totals": {}}
 _REPEATS: Final = (
     *("group", "topic", "partition", "commits", "repeats", "repeat_bytes"),
     *("first_time", "last_time"),
@@ -261,6 +282,12 @@ _FUTURE: Final = ("group", "log_partition", "future_records", "latest_time")
 
 def _ms(time: datetime) -> int:
     return round(time.timestamp() * 1000)
+
+
+def _only_row(rows: DataFrame) -> dict[str, object]:
+    row = rows.first()
+    assert row is not None, "an aggregate of everything has a row"
+    return row.asDict()
 
 
 def _table(rows: DataFrame) -> pa.Table:

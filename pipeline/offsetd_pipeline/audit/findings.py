@@ -46,21 +46,21 @@ def _damage(audit: Audit) -> Iterator[Finding]:
 
 
 def _expiring(audit: Audit) -> Iterator[Finding]:
-    rows = audit.expiring.to_pylist()
-    expired = [row for row in rows if row["expired"]]
-    if expired:
-        yield Finding(
-            _WARNING,
-            f"{_many(len(expired), 'group')} {_have(expired)} offsets that have expired and go with"
-            f" the next check: {_names(expired)}.",
-        )
-    soon = [row for row in rows if row["expiring"]]
+    totals, rows = audit.totals, audit.expiring.to_pylist()
+    expired, soon = ([row for row in rows if row[each]] for each in ("expired", "expiring"))
     window = _span(audit.thresholds.expiry_warning_ms)
-    if soon:
+    if count := totals["expired_groups"]:
         yield Finding(
             _WARNING,
-            f"{_many(len(soon), 'group')} will lose offsets within {window}, the first"
-            f" {shown('', soon[0]['first_expiry'])}: {_names(soon)}.",
+            f"{_many(count, 'group')} {_have(count)} offsets that have expired and go with the next"
+            f" check{_named(expired, count)}.",
+        )
+    if count := totals["expiring_groups"]:
+        first = f", the first {shown('', soon[0]['first_expiry'])}" if soon else ""
+        yield Finding(
+            _WARNING,
+            f"{_many(count, 'group')} will lose offsets within {window}{first}"
+            f"{_named(soon, count)}.",
         )
     if not rows:
         yield Finding(_GOOD, f"No group loses offsets within {window}.")
@@ -72,18 +72,20 @@ def _moves(audit: Audit) -> Iterator[Finding]:
         ("rewind", "groups_with_rewinds", "back"),
         ("skip", "groups_with_skips", "ahead"),
     ):
-        count: Any = totals[f"{event}s"]
+        count = totals[f"{event}s"]
         if not count:
             yield Finding(_GOOD, f"No {event}s.")
             continue
-        farthest = next(row for row in rows if row["event"] == event)
-        yield Finding(
-            _WARNING,
-            f"{_many(count, event)}, of {_many(totals[groups], 'group')}; the farthest:"
-            f" {farthest['group']}, {farthest['topic']}-{farthest['partition']},"
-            f" {abs(farthest['distance']):,} {word}, to {farthest['offset']:,},"
-            f" {shown('', farthest['time'])}.",
-        )
+        told = f"{_many(count, event)}, of {_many(totals[groups], 'group')}"
+        # The table may be full of the other kind.
+        farthest = next((row for row in rows if row["event"] == event), None)
+        if farthest:
+            told += (
+                f"; the farthest: {farthest['group']}, {farthest['topic']}-{farthest['partition']},"
+                f" {abs(farthest['distance']):,} {word}, to {farthest['offset']:,},"
+                f" {shown('', farthest['time'])}"
+            )
+        yield Finding(_WARNING, f"{told}.")
 
 
 def _repeats(audit: Audit) -> Iterator[Finding]:
@@ -95,18 +97,24 @@ def _repeats(audit: Audit) -> Iterator[Finding]:
     if not totals["repeating_groups"]:
         yield Finding(_GOOD, f"{part} of the commits say the same offset again: {cost} of the log.")
         return
-    worst = [
-        row
-        for row in audit.groups.sort_by([("repeat_bytes", "descending")]).to_pylist()
-        if row["repeats"] >= audit.thresholds.repeats_min
-        and row["repeat_ratio"] >= audit.thresholds.repeat_ratio_min
-    ]
+    count = totals["repeating_groups"]
     yield Finding(
         _WARNING,
-        f"{_many(totals['repeating_groups'], 'group')} {_commit(totals['repeating_groups'])} the"
-        " same offsets again and again:"
-        f" {_names(worst)}. Of all commits {part} say nothing new: {cost} of the log.",
+        f"{_many(count, 'group')} {'commits' if count == 1 else 'commit'} the same offsets again"
+        f" and again{_named(_repeating(audit), count)}. Of all commits {part} say nothing new:"
+        f" {cost} of the log.",
     )
+
+
+def _repeating(audit: Audit) -> list[dict[str, Any]]:
+    """Those of the groups in the table that repeat so much, what costs most first."""
+    limits = audit.thresholds
+    rows = audit.groups.sort_by([("repeat_bytes", "descending")]).to_pylist()
+    return [
+        row
+        for row in rows
+        if row["repeats"] >= limits.repeats_min and row["repeat_ratio"] >= limits.repeat_ratio_min
+    ]
 
 
 def _future(audit: Audit) -> Iterator[Finding]:
@@ -114,11 +122,11 @@ def _future(audit: Audit) -> Iterator[Finding]:
     if not rows:
         yield Finding(_GOOD, "No record is of the future.")
         return
-    count = sum(row["future_records"] for row in rows)
+    count = audit.totals["future_records"]
     yield Finding(
         _WARNING,
-        f"{_many(count, 'record')} of the future, up to {shown('', rows[0]['latest_time'])}:"
-        f" {_names(rows)}. Offsets in them expire that much later.",
+        f"{_many(count, 'record')} of the future, up to {shown('', rows[0]['latest_time'])}"
+        f"{_named(rows, audit.totals['future_groups'])}. Offsets in them expire that much later.",
     )
 
 
@@ -217,23 +225,21 @@ def _growth(audit: Audit) -> Iterator[Finding]:
 def _lag(audit: Audit) -> Iterator[Finding]:
     if audit.group_lags is None:
         return
-    rows = audit.group_lags.to_pylist()
+    totals, rows = audit.totals, audit.group_lags.to_pylist()
     for verdict, said in _VERDICTS.items():
-        found = [row for row in rows if row[verdict]]
-        if found:
-            yield Finding(
-                _WARNING, f"{_many(len(found), 'group')} {_are(found)} {said}: {_names(found)}."
-            )
+        if count := totals[f"{verdict}_groups"]:
+            found = _named([row for row in rows if row[verdict]], count)
+            yield Finding(_WARNING, f"{_many(count, 'group')} {_are(count)} {said}{found}.")
     limit = audit.thresholds.time_lag_max_ms
-    late = [row for row in rows if (row["time_lag_max_ms"] or 0) > limit]
-    if late:
+    if count := totals["late_groups"]:
+        late = [row for row in rows if (row["time_lag_max_ms"] or 0) > limit]
         late.sort(key=lambda row: -row["time_lag_max_ms"])
         yield Finding(
             _WARNING,
-            f"{_many(len(late), 'group')} {_are(late)} more than {_span(limit)} behind:"
-            f" {_names(late)}.",
+            f"{_many(count, 'group')} {_are(count)} more than {_span(limit)} behind"
+            f"{_named(late, count)}.",
         )
-    if rows and not late and not any(row[verdict] for row in rows for verdict in _VERDICTS):
+    if rows and not any(totals[f"{each}_groups"] for each in (*_VERDICTS, "late")):
         yield Finding(_GOOD, "No group is stopped, stalled, or far behind.")
 
 
@@ -257,22 +263,19 @@ def _span(span_ms: int) -> str:
     return duration_text(timedelta(milliseconds=span_ms))
 
 
-def _commit(count: int) -> str:
-    return "commits" if count == 1 else "commit"
+def _have(count: Any) -> str:
+    return "has" if count == 1 else "have"
 
 
-def _have(found: list[Any]) -> str:
-    return "has" if len(found) == 1 else "have"
+def _are(count: Any) -> str:
+    return "is" if count == 1 else "are"
 
 
-def _are(found: Any) -> str:
-    return "is" if found == 1 or (isinstance(found, list) and len(found) == 1) else "are"
-
-
-def _names(rows: list[dict[str, Any]]) -> str:
-    names = list(dict.fromkeys(str(row["group"]) for row in rows))
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+def _named(rows: list[dict[str, Any]], count: Any) -> str:
+    """`: a, b, c and 7 more` of `count` groups, of which `rows` has some."""
+    names = list(dict.fromkeys(str(row["group"]) for row in rows))[:_NAMED]
+    more = f" and {count - len(names):,} more" if count > len(names) else ""
+    return f": {', '.join(names)}{more}" if names else ""
 
 
 def _numbers(numbers: Any) -> str:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _REQUIRED: Final = {"topic": "string", "partition": "int", "end_offset": "bigint"}
 _OPTIONAL: Final = {"sampled_at": "timestamp"}
 _PLACE: Final = ("topic", "partition")
+VERDICTS: Final = ("stopped", "stalled", "rewind", "ahead")
+"""Columns of `by_group`: how many partitions have each verdict that is not OK."""
 
 
 def read_end_offsets(spark: SparkSession, path: str, *, now: datetime) -> DataFrame:
@@ -141,11 +143,10 @@ def _verdict(thresholds: Thresholds) -> Column:
 
 def by_group(lags: DataFrame) -> DataFrame:
     """`lag` of a group in all, the largest of one partition, and how many have which verdict."""
-    verdicts = ("STOPPED", "STALLED", "REWIND", "AHEAD")
     return lags.groupBy("group").agg(
         sf.count("*").alias("partitions"),
         sf.sum("lag").alias("lag"),
         sf.max("lag").alias("lag_max"),
         sf.max("time_lag_ms").alias("time_lag_max_ms"),
-        *(sf.count_if(sf.col("verdict") == each).alias(each.lower()) for each in verdicts),
+        *(sf.count_if(sf.col("verdict") == each.upper()).alias(each) for each in VERDICTS),
     )
