@@ -23,6 +23,7 @@ __all__ = [
     "make_folder",
     "read_file",
     "remove_file",
+    "remove_folder",
     "sync_folder",
     "temporary_folder",
     "write_file",
@@ -81,7 +82,7 @@ def file_bytes(path: Path) -> int | None:
 def file_names(folder: Path) -> list[str]:
     """Of the files and folders in a folder, sorted; none where it is not there."""
     try:
-        return sorted(os.listdir(folder))
+        return sorted(each.name for each in folder.iterdir())
     except FileNotFoundError:
         return []
 
@@ -89,6 +90,12 @@ def file_names(folder: Path) -> list[str]:
 def remove_file(path: Path) -> None:
     """Removes a file, if it is there."""
     path.unlink(missing_ok=True)
+
+
+def remove_folder(folder: Path) -> None:
+    """Removes a folder with all that is in it, if it is there."""
+    if folder.exists():
+        shutil.rmtree(folder)
 
 
 @contextmanager
