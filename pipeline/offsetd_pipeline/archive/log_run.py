@@ -177,7 +177,7 @@ class _LogRunning:
                 log_partition=self._log.log_partition,
                 log_offset=int(row[fields.LOG_OFFSET]),
                 producer_id=int(row[fields.PRODUCER_ID]),
-                since_ms=int(row[fields.TIMESTAMP]),
+                since_ms=min(int(row[fields.TIMESTAMP]), TIMESTAMP_MS_MAX),
             )
             is_new &= offsets < self._held_up.log_offset
             is_change &= is_new
@@ -192,7 +192,7 @@ class _LogRunning:
         offsets, times = new[:, fields.LOG_OFFSET], new[:, fields.TIMESTAMP]
         self._last = int(offsets[-1]), int(times[-1])
         self._end = self._last[0] + 1
-        self._latest_ms = max(self._latest_ms, int(times.max()))
+        self._latest_ms = max(self._latest_ms, min(int(times.max()), TIMESTAMP_MS_MAX))
         behind = times[offsets >= self._cleanable_below]
         if len(behind):
             self._settled_ms = min(self._settled_ms, int(behind[0]))

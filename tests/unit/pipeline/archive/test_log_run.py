@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from offsetd_pipeline.archive.log_run import LogFailure, LogRun, LogWork, archive_log
 from offsetd_pipeline.archive.manifests import RUNS, LogPosition
+from offsetd_pipeline.arrow_columns import TIMESTAMP_MS_MAX
 from offsetd_pipeline.folder_plan import plan_folder
 from offsetd_pipeline.read_options import OnDamage
 from offsetd_storage.compression import Compression
@@ -218,6 +219,22 @@ def test_damage_fails_or_is_passed_over_and_told(tmp_path: Path) -> None:
     assert (damage.position, damage.size_bytes) == (len(batches[0]), len(batches[1]))
     assert found.gap is not None
     assert found.gap.missing_count == 1
+
+
+def test_times_that_no_table_has_are_its_last(tmp_path: Path) -> None:
+    far_ms = 1 << 61
+    folder = write(
+        tmp_path / "a",
+        {0: [batch(record(0, time_ms=far_ms)), batch(record(1, time_ms=far_ms), producer_id=7)]},
+    )
+    found = done(folder, tmp_path / "to")
+    assert found.held_up is not None
+    position = found.position
+    times = position.latest_ms, found.held_up.since_ms
+    assert times == (TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX)
+    # By that the log is known again.
+    assert position.last_timestamp_ms == far_ms
+    assert done(folder, tmp_path / "to", position).position == position
 
 
 def test_positions_never_lose_what_they_knew(tmp_path: Path) -> None:
