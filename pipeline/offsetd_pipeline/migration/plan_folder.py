@@ -22,6 +22,7 @@ from offsetd_pipeline.files import (
     make_folder,
     read_file,
     remove_file,
+    remove_folder,
     write_file,
 )
 
@@ -97,9 +98,8 @@ class PlanFolder:
             self.clear_part(part)
 
     def clear_part(self, part: str) -> None:
-        """Nothing is in that folder any more."""
-        for name in file_names(self.path / part):
-            remove_file(self.path / part / name)
+        """Nothing is in that folder any more, also not what a Spark that was killed left."""
+        remove_folder(self.path / part)
         make_folder(self.path / part)
 
     def units(self, part: str) -> list[str]:

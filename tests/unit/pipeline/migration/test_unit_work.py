@@ -13,7 +13,7 @@ from offsetd_clients.errors import Failure, GroupRefused, OffsetdError
 from offsetd_clients.migration.differences import State
 from offsetd_clients.migration.rates import RateLimit
 from offsetd_clients.migration.selection import Selection
-from offsetd_pipeline.files import make_folder
+from offsetd_pipeline.files import file_names, make_folder
 from offsetd_pipeline.migration.plan_folder import (
     DRY_RUN,
     FOUND,
@@ -322,3 +322,11 @@ def test_only_chosen_groups_and_topics_are_planned(folder: PlanFolder) -> None:
     it = planned(folder, target, rows, selection=selection)
     run_unit(it, UNIT, execute=True)
     assert target.offsets() == {"billing": WHOLE["billing"]}
+
+
+def test_what_a_killed_spark_left_is_cleared_away(folder: PlanFolder) -> None:
+    attempt = folder.path / FOUND / "_temporary" / "0"
+    make_folder(attempt)
+    (attempt / UNIT).touch()
+    folder.clear()
+    assert file_names(folder.path / FOUND) == []
