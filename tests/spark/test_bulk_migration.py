@@ -199,6 +199,9 @@ def test_a_job_that_is_killed_goes_on_when_it_is_run_again(
     assert 0 < len(before) < GROUPS
     with migration(spark, export, server.address, tmp_path / "state") as it:
         assert it.header is not None
+        # A new plan would take what consumers have committed since for what was there before.
+        with pytest.raises(PlanMismatch, match="its plan was begun"):
+            it.plan()
         done = it.run(execute=True)
         assert dict(done.group_counts) == {"migrated": GROUPS}
         assert it.verify().difference_count == 0

@@ -163,7 +163,7 @@ class Migration:
     @property
     def is_begun(self) -> bool:
         """Whether something of the plan may have been written."""
-        return self.header is not None and bool(self.folder.units(OUTCOMES))
+        return self.header is not None and self.folder.is_begun
 
     def plan(self) -> PlanHeader:
         """Reads the source, and looks at what the server has; another plan is replaced.
@@ -216,6 +216,8 @@ class Migration:
         work = self._work(header.plan_id)
         if self.options.rate is not None:
             work = attrs.evolve(work, rate=self.options.rate / self._parallelism(units))
+        if execute:
+            self.folder.begin()
         what = "writing" if execute else "asking the server"
         stopped_by = ""
         try:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 FORMAT: Final = "offsetd-bulk-migration"
 VERSION: Final = 1
 HEADER: Final = "plan.json"
+BEGUN: Final = "begun"
 FOUND, PLAN, OUTCOMES, DRY_RUN, VERIFIED = "found", "plan", "outcomes", "dry-run", "verified"
 _BATCH_ROWS: Final = 10_000
 
@@ -90,6 +91,15 @@ class PlanFolder:
         document = {"format": FORMAT, "version": VERSION, **attrs.asdict(header)}
         content = json.dumps(document, ensure_ascii=False, indent=1).encode() + b"\n"
         write_file(self.path / HEADER, content)
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether something of the plan may have been written to the server."""
+        return file_bytes(self.path / BEGUN) is not None
+
+    def begin(self) -> None:
+        """From now on it may be."""
+        write_file(self.path / BEGUN, b"")
 
     def clear(self) -> None:
         """For another plan: the header goes first."""
