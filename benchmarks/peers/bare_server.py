@@ -22,6 +22,12 @@ _COMMITTED = offset_service_pb2.CommitOffsetsResponse(
     revision=types_pb2.Revision(log_partition=49, log_offset=1_000_000)
 )
 _RESULT = offset_service_pb2.CommitResult(sequence=OLDEST, committed=_COMMITTED)
+OPTIONS = [
+    ("grpc.so_reuseport", 0),
+    # gRPC else refuses some of more than 1,000 calls that wait.
+    ("grpc.server.max_pending_requests", 1 << 20),
+    ("grpc.server.max_pending_requests_hard_limit", 1 << 20),
+]
 UNARY_ANSWER = _COMMITTED.SerializeToString()
 STREAM_ANSWER = offset_service_pb2.StreamCommitsResponse(results=[_RESULT]).SerializeToString()
 
@@ -41,7 +47,7 @@ async def stream(
 
 async def serve(port: int) -> None:
     """Serves until it is killed."""
-    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    server = grpc.aio.server(options=OPTIONS)
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "CommitOffsets": grpc.unary_unary_rpc_method_handler(commit),
         "StreamCommits": grpc.stream_stream_rpc_method_handler(stream),

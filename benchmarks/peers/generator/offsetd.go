@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -11,13 +12,14 @@ import (
 	"offsetd-peers/offsetdv1"
 )
 
-const unaryConnectionsMax = 64
-
-// streamCount is of coalescing or single streams, each on a connection of its own.
-const streamCount = 4
-
-// bareSequence stands in the answers of the bare server.
-const bareSequence = 1<<20 - 1
+const (
+	callConnectionsMax = 64
+	// Streams have a connection each.
+	coalescingStreams = 2
+	plainStreams      = 4
+	// bareSequence stands in the answers of the bare server.
+	bareSequence = 1<<20 - 1
+)
 
 // requests are what callers commit, made once: only offsets change, while nobody sends them.
 type requests []*offsetdv1.CommitOffsetsRequest
@@ -41,7 +43,7 @@ func dial(address string) (*grpc.ClientConn, error) {
 	return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
-// unaryClient makes a CommitOffsets call of each commit, over as many connections as callers.
+// unaryClient makes a CommitOffsets call of each commit, over as many connections as callers, up to 64.
 type unaryClient struct {
 	connections []*grpc.ClientConn
 	services    []offsetdv1.OffsetServiceClient
@@ -49,12 +51,12 @@ type unaryClient struct {
 }
 
 func openUnary(_ context.Context, address string, callers int) (client, error) {
-	return newUnary(address, callers, min(callers, unaryConnectionsMax))
+	return newUnary(address, callers)
 }
 
-func newUnary(address string, callers, connections int) (*unaryClient, error) {
+func newUnary(address string, callers int) (*unaryClient, error) {
 	made := &unaryClient{requests: make(requests, callers)}
-	for range connections {
+	for range min(callers, callConnectionsMax) {
 		connection, err := dial(address)
 		if err != nil {
 			return nil, err
@@ -105,8 +107,12 @@ type streamsClient struct {
 }
 
 func openStreams(coalescing bool) opener {
+	count := plainStreams
+	if coalescing {
+		count = coalescingStreams
+	}
 	return func(ctx context.Context, address string, callers int) (client, error) {
-		calls, err := newUnary(address, callers, min(callers, streamCount))
+		calls, err := newUnary(address, callers)
 		if err != nil {
 			return nil, err
 		}
@@ -114,15 +120,12 @@ func openStreams(coalescing bool) opener {
 		for caller := range made.results {
 			made.results[caller] = make(chan error, 1)
 		}
-		for _, service := range calls.services {
-			call, err := service.StreamCommits(ctx)
-			if err != nil {
+		for range min(callers, count) {
+			opened := &stream{results: made.results, coalescing: coalescing, wake: make(chan struct{}, 1)}
+			if err := opened.open(ctx, address); err != nil {
 				return nil, err
 			}
-			opened := &stream{call: call, results: made.results, coalescing: coalescing, wake: make(chan struct{}, 1)}
 			made.streams = append(made.streams, opened)
-			go opened.send(ctx)
-			go opened.receive()
 		}
 		return made, nil
 	}
@@ -139,28 +142,57 @@ func (s *streamsClient) Commit(ctx context.Context, caller int, group string, pa
 	}
 }
 
-// stream sends what callers hand in: with coalescing all that waits in one message, else each alone.
+func (s *streamsClient) Close() {
+	for _, each := range s.streams {
+		each.connection.Close()
+	}
+	s.unaryClient.Close()
+}
+
+// stream sends what callers hand in. With coalescing a message takes all that waits, and goes as soon
+// as no fewer wait than have no answer: what is answered together is sent together. Else each commit
+// is a message.
 type stream struct {
+	connection *grpc.ClientConn
 	call       grpc.BidiStreamingClient[offsetdv1.StreamCommitsRequest, offsetdv1.StreamCommitsResponse]
 	results    []chan error
 	coalescing bool
 	wake       chan struct{}
 
-	lock    sync.Mutex
-	waiting []*offsetdv1.SequencedCommit // To be sent.
-	sent    []*offsetdv1.SequencedCommit // Without an answer, of a stream that is not coalescing.
+	lock       sync.Mutex
+	waiting    []*offsetdv1.SequencedCommit // To be sent.
+	unanswered int
+	sent       []*offsetdv1.SequencedCommit // Unanswered, unless it is coalescing.
+}
+
+func (s *stream) open(ctx context.Context, address string) error {
+	var err error
+	if s.connection, err = dial(address); err != nil {
+		return err
+	}
+	if s.call, err = offsetdv1.NewOffsetServiceClient(s.connection).StreamCommits(ctx); err != nil {
+		return err
+	}
+	go s.send(ctx)
+	go s.receive()
+	return nil
 }
 
 func (s *stream) hand(commit *offsetdv1.SequencedCommit) {
 	s.lock.Lock()
 	s.waiting = append(s.waiting, commit)
 	s.lock.Unlock()
+	s.wakeUp()
+}
+
+func (s *stream) wakeUp() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
+// send leaves errors to receive, which is told what the stream ended with.
 func (s *stream) send(ctx context.Context) {
 	for {
 		select {
@@ -168,31 +200,32 @@ func (s *stream) send(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		s.lock.Lock()
-		commits := s.waiting
-		s.waiting = nil
-		s.lock.Unlock()
-		if s.coalescing {
-			s.sendMessage(commits)
+		runtime.Gosched() // Who was answered just now hands in the next one first.
+		commits := s.taken()
+		if s.coalescing && len(commits) > 0 {
+			_ = s.call.Send(&offsetdv1.StreamCommitsRequest{Commits: commits})
 			continue
 		}
 		for at := range commits {
-			s.sendMessage(commits[at : at+1])
+			_ = s.call.Send(&offsetdv1.StreamCommitsRequest{Commits: commits[at : at+1]})
 		}
 	}
 }
 
-// sendMessage leaves an error to receive, which is told what the stream ended with.
-func (s *stream) sendMessage(commits []*offsetdv1.SequencedCommit) {
-	if len(commits) == 0 {
-		return
+// taken are the commits to be sent now, if any.
+func (s *stream) taken() []*offsetdv1.SequencedCommit {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if s.coalescing && len(s.waiting) < s.unanswered {
+		return nil
 	}
+	commits := s.waiting
+	s.waiting = nil
+	s.unanswered += len(commits)
 	if !s.coalescing {
-		s.lock.Lock()
 		s.sent = append(s.sent, commits...)
-		s.lock.Unlock()
 	}
-	_ = s.call.Send(&offsetdv1.StreamCommitsRequest{Commits: commits})
+	return commits
 }
 
 func (s *stream) receive() {
@@ -210,6 +243,10 @@ func (s *stream) receive() {
 		for _, result := range answer.GetResults() {
 			s.settle(result)
 		}
+		s.lock.Lock()
+		s.unanswered -= len(answer.GetResults())
+		s.lock.Unlock()
+		s.wakeUp()
 	}
 }
 

@@ -1,9 +1,9 @@
 """offsetd, as it comes.
 
-From Go: grpc-go and what it generates of our .proto files. Callers share four streams, which take
-what waits into one message, as our clients do (`offsetd`); or they send a message for each commit
-(`offsetd-stream`), or a call on one of 64 connections (`offsetd-unary`). From Python:
-`AsyncOffsetClient`.
+From Go: grpc-go and what it generates of our .proto files. Callers share two streams, which take
+what waits into one message, as our clients do (`offsetd`); or four, with a message for each commit
+(`offsetd-stream`); or they make calls on up to 64 connections (`offsetd-unary`). Fetches are calls
+in each case. From Python: `AsyncOffsetClient`.
 """
 
 from __future__ import annotations
