@@ -119,6 +119,7 @@ class _LogRunning:
         self._settled_ms = work.time_ms  # From then on no cleaner touched anything.
         self._cleanable_below = 0
         self._seen_behind = 0  # At or above that.
+        self._superseding_ms = _NEVER  # From then on all that is below it counts.
         self._damage: list[DamagedBytes] = []
         self._held_up: HeldUp | None = None
         self._days = DayFiles(Path(work.archive), work.log.log_partition, work.run_id)
@@ -202,6 +203,9 @@ class _LogRunning:
         if not len(chosen):
             return
         end_times = outcomes.times_of(rows)
+        below = chosen[rows.fields[chosen, fields.LOG_OFFSET] < self._cleanable_below]
+        counts_from = np.maximum(rows.fields[below, fields.TIMESTAMP], end_times[below])
+        self._superseding_ms = max(self._superseding_ms, int(counts_from.max(initial=_NEVER)))
         times = np.minimum(rows.fields[chosen, fields.TIMESTAMP], TIMESTAMP_MS_MAX)
         for day, taken in by_day(chosen, times):
             self._days.add(day, archived_batch(ChosenRows(rows, taken), ends, end_times))
@@ -249,17 +253,19 @@ class _LogRunning:
         if not missing:
             return None
         known = self._work.position
-        # What a cleaner removes is superseded by something that it may touch, too. There is no such
-        # bound for damage, nor for what the cleaner of another node removed, whose log was copied.
+        # What a cleaner removes is superseded by something that it may touch, too, which counts
+        # later where a clock was set back, or a transaction went on. There is no such bound for
+        # damage, nor for what the cleaner of another node removed, whose log was copied.
         behind = self._end - max(self._begin, self._cleanable_below)
         is_own = not self._damage and self._seen_behind == max(behind, 0)
+        known_ms = min(max(self._settled_ms, self._superseding_ms), self._work.time_ms)
         return Gap(
             log_partition=self._log.log_partition,
             begin_log_offset=self._begin,
             end_log_offset=self._end,
             missing_count=missing,
             from_ms=known.latest_ms if known is not None else None,
-            to_ms=self._settled_ms if is_own else self._work.time_ms,
+            to_ms=known_ms if is_own else self._work.time_ms,
         )
 
     def _may_lack_deletions(self, gap: Gap | None) -> bool:

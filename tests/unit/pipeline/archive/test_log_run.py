@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pyarrow.parquet as pq
 import pytest
+from compaction.logs import MARKER_KEY, MARKER_VALUE
 from offsetd_pipeline.archive.log_run import LogFailure, LogRun, LogWork, archive_log
 from offsetd_pipeline.archive.manifests import RUNS, LogPosition
 from offsetd_pipeline.arrow_columns import TIMESTAMP_MS_MAX
@@ -16,6 +17,7 @@ from offsetd_storage.compression import Compression
 from offsetd_storage.files import OsFiles
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
+from offsetd_storage.offsets_topic.schemas.transaction_marker import ControlType
 from offsetd_storage.record_batch import Record, encode_batch
 
 if TYPE_CHECKING:
@@ -154,6 +156,46 @@ def test_what_was_compacted_away_before_it_was_archived_is_a_gap(tmp_path: Path)
     assert second.keys_file is not None
     keys = pq.read_table(tmp_path / "to" / RUNS / second.keys_file)
     assert sorted(keys.column("topic").to_pylist()) == ["t", "u"]
+
+
+def ended(offset: int, time_ms: int) -> bytes:
+    """The marker of a transaction that was committed."""
+    marker = Record(
+        key=MARKER_KEY.pack(0, ControlType.COMMIT),
+        value=MARKER_VALUE.pack(0, 0),
+        offset=offset,
+        timestamp_ms=time_ms,
+    )
+    return encode_batch(
+        [marker],
+        base_offset=offset,
+        producer_id=PRODUCER,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("last_below", "last_segment", "known_from"),
+    [
+        (batch(record(3, time_ms=START_MS + 500)), [batch(record(4))], START_MS + 500),
+        (
+            batch(record(3), producer_id=PRODUCER),
+            [batch(record(4)), ended(5, START_MS + 90)],
+            START_MS + 90,
+        ),
+        (batch(record(3, time_ms=READ_MS + 500)), [batch(record(4))], READ_MS),
+    ],
+    ids=["the clock was set back", "a transaction went on", "of the future"],
+)
+def test_a_gap_ends_when_all_that_may_stand_for_what_is_missing_counts(
+    tmp_path: Path, last_below: bytes, last_segment: list[bytes], known_from: int
+) -> None:
+    folder = write(tmp_path / "a", {0: [batch(record(0)), last_below], 4: last_segment})
+    found = done(folder, tmp_path / "to")
+    assert found.gap is not None
+    assert (found.gap.missing_count, found.gap.to_ms) == (2, known_from)
 
 
 def test_a_gap_in_the_last_segment_ends_when_the_log_was_read(tmp_path: Path) -> None:
