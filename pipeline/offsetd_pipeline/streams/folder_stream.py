@@ -289,11 +289,15 @@ class FolderStream:
     def _advance(self, log: LogView, tail: LogTail) -> None:
         number, point = log.topic_partition.partition, log.recovery_point
         if point is None:
+            # The last records of a log may have been cleaned away: it goes on where the last
+            # segment begins, which has none yet.
+            end = max(segment_base_offsets(self._files, log.folder), default=0)
             segments = segments_of(self._files, log)
             if segments != self._listed.get(number):
                 with SegmentFiles(self._files) as opened:
                     tail.advance(opened, segments)
                 self._listed[number] = segments
+            tail.reach(end)
             return
         self._listed.pop(number, None)
         if point.offset <= tail.offset_next:
@@ -308,6 +312,7 @@ class FolderStream:
         with SegmentFiles(self._files) as opened:
             plan = plan_log(self._files, self._view, log, held_by=opened)
             tail.advance(opened, plan.segments)
+        tail.reach(point.offset)
 
     def _damaged(self, damage: Damage) -> None:
         if self._options.on_damage is OnDamage.FAIL:

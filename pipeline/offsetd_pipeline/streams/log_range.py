@@ -85,7 +85,8 @@ def _are_as_planned(opened: SegmentFiles, wanted: LogRange) -> bool:
         opened.hold(segments)
         for segment in segments:
             with opened.opened(segment) as file:
-                if not _is_as_planned(file, segment, wanted):
+                is_last = segment.base_offset == wanted.last_base_offset
+                if not is_as_known(file, segment, wanted.offset_next if is_last else None):
                     return False
     except FileNotFoundError:
         return False
@@ -96,14 +97,18 @@ def _are_as_planned(opened: SegmentFiles, wanted: LogRange) -> bool:
         )
 
 
-def _is_as_planned(file: File, segment: Segment, wanted: LogRange) -> bool:
+def is_as_known(file: File, segment: Segment, offset_next: int | None) -> bool:
+    """Whether a segment is what it was when it was looked at.
+
+    `offset_next`: of the last one, which may have grown since, where it was read up to; else None.
+    """
     size = file.size()
     if size == segment.size_bytes:
         return True
-    if segment.base_offset != wanted.last_base_offset or size < segment.size_bytes:
+    if offset_next is None or size < segment.size_bytes:
         return False
-    # Behind what was read only what came later has its place.
-    return base_offset_at(file, segment.size_bytes) == wanted.offset_next
+    # Behind what was read only what came later has its place; zeros are none.
+    return base_offset_at(file, segment.size_bytes) in (0, offset_next)
 
 
 def base_offset_at(file: File, position: int) -> int | None:

@@ -22,7 +22,7 @@ from offsetd_pipeline.segments import (
     SegmentPass,
     read_segment,
 )
-from offsetd_pipeline.streams.log_range import LogRange, base_offset_at
+from offsetd_pipeline.streams.log_range import LogRange, base_offset_at, is_as_known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -83,7 +83,8 @@ class LogTail:
     def advance(self, opened: SegmentFiles, segments: Sequence[Segment]) -> None:
         """Reads what is new in the segments of the log, which are all it has, in their order.
 
-        Raises OSError, and what is raised about damage; what was read until then is known.
+        Raises PlacesMoved where one that was read is another now, OSError, and what is raised about
+        damage; what was read until then is known.
         """
         listed = {each.base_offset: each.size_bytes for each in segments}
         self._segments = {
@@ -136,6 +137,8 @@ class LogTail:
     def _read(
         self, file: File, segment: Segment, start: int, damaged: Callable[[Damage], object]
     ) -> None:
+        if not start and any(mark.base_offset == segment.base_offset for mark in self._marks):
+            raise PlacesMoved  # It was cleaned: the marks are of what it was before.
         self.last_segment = self._segments[segment.base_offset] = segment
         self._position = start
         reading = _Walk(
@@ -169,6 +172,10 @@ class LogTail:
                 continue  # As at a load: the transaction stays open.
             if marker is not None:
                 self._open.pop(producer, None)
+
+    def reach(self, end: int) -> None:
+        """Notes that all below `end` was read: behind the last batch, there is none before it."""
+        self.offset_next = max(self.offset_next, end)
 
     # What is there ---------------------------------------------------------------------------
 
@@ -319,7 +326,10 @@ class LogTail:
                 opened.hold([segment])
             except FileNotFoundError:
                 raise PlacesMoved from None
+            offset_next = self.offset_next if segment is self.last_segment else None
             with opened.opened(segment) as file:
+                if not is_as_known(file, segment, offset_next):
+                    raise PlacesMoved
                 if base_offset_at(file, mark.position) != mark.offset:
                     raise PlacesMoved
             from_mark = attrs.evolve(segment, start_bytes=mark.position, start_offset=mark.offset)

@@ -198,6 +198,34 @@ def test_cleaning_that_goes_on_ahead_of_a_stream_is_a_loss_also_where_it_was_cle
         stream_of(folder).latestOffset(position, ALL)
 
 
+@pytest.mark.parametrize("written", [20, 10])
+def test_what_is_cleaned_behind_a_stream_changes_no_count_ahead_of_it(
+    tmp_path: Path, written: int
+) -> None:
+    write(tmp_path, 0, written)
+    stream = stream_of(tmp_path)
+    end = stream.latestOffset(stream.initialOffset(), ReadMaxRows(6))
+    segment_of(tmp_path, 10).touch()  # It was rolled, if it was not before.
+    clean(tmp_path, 2, 4)  # The batch that the look began with stays.
+    for position in (7, 8):
+        start, end = end, stream.latestOffset(end, ReadMaxRows(1))
+        assert end == {"0": position}
+        assert offsets_in(stream, start, end) == [position - 1]
+
+
+def test_a_log_that_ends_with_a_gap_goes_on_behind_it(tmp_path: Path) -> None:
+    write(tmp_path, 0, 10)
+    segment_of(tmp_path, 10).touch()  # Rolled, and then the last records were cleaned away.
+    clean(tmp_path, 8)
+    stream = stream_of(tmp_path)
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, ALL)
+    assert offsets_in(stream, start, end) == list(range(8))
+    write(tmp_path, 10, 14)
+    for again in (stream, stream_of(tmp_path)):
+        assert offsets_in(again, end, again.latestOffset(end, ALL)) == [10, 11, 12, 13]
+
+
 def test_a_batch_that_comes_again_has_the_same_records_or_fails(folder: Path) -> None:
     stream = stream_of(folder)
     begun = stream.initialOffset()
