@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -11,8 +12,7 @@ from offsetd_pipeline.audit.logs import LOG_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import datetime
-
+_FIRST_TIME: Final = datetime.min.replace(tzinfo=UTC)
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _COUNTS: Final = (
     *("records", "disk_bytes", "tombstones", "tombstone_bytes", "unstamped_tombstones"),
@@ -76,6 +76,17 @@ def log_partition_table(states: pa.Table, hours: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=LOG_PARTITIONS)
 
 
+def _complete_since(log_partitions: pa.Table) -> datetime | None:
+    """From when on all logs have all records; None: one has none of that part that are counted."""
+    latest = _FIRST_TIME
+    for row in log_partitions.select(["log_bytes", "complete_from", "complete_since"]).to_pylist():
+        if row["complete_from"] and row["log_bytes"]:
+            if row["complete_since"] is None:
+                return None
+            latest = max(latest, row["complete_since"])
+    return latest
+
+
 def _least(times: Iterable[datetime | None]) -> datetime | None:
     return min((each for each in times if each is not None), default=None)
 
@@ -85,7 +96,7 @@ def growth(hours: pa.Table, log_partitions: pa.Table, *, by_day: bool) -> pa.Tab
 
     `is_complete`: in all logs, all of it is still there.
     """
-    since = [each for each in log_partitions.column("complete_since").to_pylist() if each]
+    since = _complete_since(log_partitions)
     added: dict[datetime, dict[str, int]] = defaultdict(lambda: {"records": 0, "disk_bytes": 0})
     for row in hours.to_pylist():
         if row["hour"] is not None:
@@ -93,7 +104,7 @@ def growth(hours: pa.Table, log_partitions: pa.Table, *, by_day: bool) -> pa.Tab
             added[time]["records"] += row["records"]
             added[time]["disk_bytes"] += row["disk_bytes"]
     rows: list[Mapping[str, object]] = [
-        {"time": time, **added[time], "is_complete": all(time >= each for each in since)}
+        {"time": time, **added[time], "is_complete": since is not None and time >= since}
         for time in sorted(added)
     ]
     return pa.Table.from_pylist(rows, schema=GROWTH)
