@@ -13,6 +13,7 @@ from benchmarks.peers import generators, loops, states, tables
 from benchmarks.peers.contestants import SYSTEMS, installed
 from benchmarks.peers.generators import Pace
 from benchmarks.peers.results import Results, this_machine
+from benchmarks.peers.works import WORKS
 
 PARTS = ("native", "python", "transport", "load", "disk")
 _WARM_SHARE = 0.25
@@ -26,6 +27,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="of what is kept (1.0)")
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="(%(default)s)")
     parser.add_argument("--parts", default=",".join(PARTS), help="(%(default)s)")
+    parser.add_argument("--callers", default="1,64,1024", help="closed loops (%(default)s)")
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="whose disk holds it all")
     parser.add_argument("--json", type=Path, help="also write all figures to this file")
     parser.add_argument("--markdown", type=Path, help="also write tables for a README")
@@ -33,6 +35,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--from-json", type=Path, help="show these figures, measure nothing")
     options = parser.parse_args(arguments)
     options.systems, options.parts = options.systems.split(","), options.parts.split(",")
+    options.callers = [int(each) for each in options.callers.split(",")]
     if unknown := {*options.systems} - {*SYSTEMS} | {*options.parts} - {*PARTS}:
         parser.error(f"there is no {', '.join(sorted(unknown))}")
     return options
@@ -50,6 +53,7 @@ def measured(options: argparse.Namespace) -> Results:
             rounds=options.rounds,
             pace=Pace(seconds=options.seconds, warm_s=options.seconds * _WARM_SHARE),
             folder=folder,
+            works=tuple(work for work in WORKS if work.callers in options.callers),
         )
         sizes = states.Sizes.of(options.scale)
         if side_by_side := [part for part in options.parts if part in {"native", "python"}]:

@@ -135,7 +135,14 @@ class Python:
 
 def _told(command: list[str], core: int | None) -> str:
     with pinned(core):
-        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        ended = subprocess.run(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},  # Where free ports are found.
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     if ended.returncode != 0:
         raise RuntimeError(f"{' '.join(command[1:4])}: {ended.stderr.strip()[-800:]}")
     return ended.stdout

@@ -43,6 +43,7 @@ class Plan:
     rounds: int
     pace: Pace
     folder: Path
+    works: tuple[Work, ...] = works.WORKS  # Side by side.
 
 
 def run_side_by_side(
@@ -56,7 +57,7 @@ def run_side_by_side(
         for part in parts:
             for work in (works.MANY_CONNECTIONS, works.MANY_PARTITIONS):
                 _warm(loads[part], work, plan, results)
-            for work in works.WORKS:
+            for work in plan.works:
                 interleave(part, work, _fit(loads[part], work), plan, results)
 
 

@@ -1,0 +1,120 @@
+"""What the benchmark beside peers starts: found or told, pinned, looked at."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from benchmarks.peers import __main__ as command
+from benchmarks.peers import contestants, states
+from benchmarks.peers.results import Results
+from benchmarks.peers.server import Server, Unavailable, pinned, program
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LISTENER = """
+import socket, subprocess, sys
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+open("kept", "wb").write(bytes(1 << 20))
+held = bytearray(b"x" * (8 << 20))
+child = subprocess.Popen([sys.executable, "-c", "held = bytearray(b'x' * (8 << 20)); input()"],
+                         stdin=subprocess.PIPE)
+while True:
+    listener.accept()[0].close()
+"""
+
+
+class Listener(Server):
+    name: ClassVar[str] = "listener"
+    acknowledged: ClassVar[str] = "nothing"
+    program: ClassVar[str] = LISTENER
+
+    @classmethod
+    def find(cls) -> str:
+        return "1"
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-c", self.program, str(self.port)]
+
+
+class Failing(Listener):
+    name: ClassVar[str] = "failing"
+    program: ClassVar[str] = "raise SystemExit('it has no licence')"
+
+
+class Missing(Listener):
+    name: ClassVar[str] = "missing"
+
+    @classmethod
+    def find(cls) -> str:
+        raise Unavailable("no missing: install it")
+
+
+def test_a_server_runs_within_and_is_looked_at_with_its_children(tmp_path: Path) -> None:
+    server = Listener(tmp_path / "listener")
+    with server.running():
+        assert server.disk_bytes() >= 1 << 20
+        while server.memory_bytes() < 16 << 20:  # Until the child has its part.
+            pass
+        assert server.cpu_s() > 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", server.port), timeout=5)
+
+
+def test_one_that_does_not_start_is_left_out_and_why_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    systems = {"failing": Failing, "listener": Listener}
+    monkeypatch.setattr(contestants, "SYSTEMS", systems)
+    results = Results(machine={}, versions={})
+    with contestants.serving(systems, tmp_path, results) as servers:
+        assert list(servers) == ["listener"]
+    assert "it has no licence" in results.left_out["failing"]
+    assert "without failing" in capfd.readouterr().err
+
+
+def test_one_that_is_not_installed_is_left_out_and_why_is_told(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(contestants, "SYSTEMS", {"missing": Missing, "listener": Listener})
+    results = Results(machine={}, versions={})
+    assert contestants.installed(["missing", "listener"], results) == ["listener"]
+    assert results.versions == {"listener": "1"}
+    assert results.left_out == {"missing": "no missing: install it"}
+    assert "install it" in capfd.readouterr().err
+
+
+def test_a_program_that_is_not_there_names_its_package() -> None:
+    with pytest.raises(Unavailable, match="install the-package"):
+        program("no-such-program", "the-package")
+
+
+def test_what_is_started_within_is_pinned_and_nothing_after() -> None:
+    before = os.sched_getaffinity(0)
+    ask = [sys.executable, "-c", "import os; print(os.sched_getaffinity(0))"]
+    core = min(before)
+    with pinned(core):
+        told = subprocess.run(ask, check=True, capture_output=True, text=True).stdout
+    assert told.strip() == str({core})
+    assert os.sched_getaffinity(0) == before
+    with pinned(None):
+        assert os.sched_getaffinity(0) == before
+
+
+def test_scale_makes_everything_smaller_down_to_one_group() -> None:
+    whole, least = states.Sizes.of(1.0), states.Sizes.of(1e-9)
+    assert (whole.loaded_groups, whole.overwritten_groups) == (20_000, 2_000)
+    assert (whole.overwriting_commits, whole.wait_s) == (200_000, 120.0)
+    assert (least.loaded_groups, least.overwritten_groups, least.overwriting_commits) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("arguments", [["--systems", "oracle"], ["--parts", "native,sleep"]])
+def test_a_name_that_is_none_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.parsed(arguments)
