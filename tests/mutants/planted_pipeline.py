@@ -42,8 +42,15 @@ PIPELINE_MUTANTS = (
     Mutant(
         name="the highest partition of a broker's folder is taken for the topic's last",
         file=f"{_PIPELINE}/folder_plan.py",
-        replace="                return None\n            agreeing += 1\n",
-        by="                pass\n            agreeing += 1\n",
+        replace="named if fits(named) and not any(map(fits, others)) else None",
+        by="named",
+        caught_by=_PLANS,
+    ),
+    Mutant(
+        name="a number of partitions is believed that is one of several that fit",
+        file=f"{_PIPELINE}/folder_plan.py",
+        replace="named if fits(named) and not any(map(fits, others)) else None",
+        by="named if placed and fits(named) else None",
         caught_by=_PLANS,
     ),
     Mutant(

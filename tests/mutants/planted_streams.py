@@ -61,6 +61,27 @@ STREAM_MUTANTS = (
         caught_by=f"{_FOLDER}::test_a_limit_is_shared_by_log_partitions_in_proportion",
     ),
     Mutant(
+        name="a count goes by places that were before its segment was cleaned",
+        file=f"{_STREAMS}/log_tail.py",
+        replace="            raise PlacesMoved  # It was cleaned",
+        by="            pass  # It was cleaned",
+        caught_by=_FOLDER,
+    ),
+    Mutant(
+        name="a count does not look whether its segment was cleaned",
+        file=f"{_STREAMS}/log_tail.py",
+        replace="                if not is_as_known(file, segment, offset_next):\n",
+        by="                if not is_as_known:\n",
+        caught_by=_FOLDER,
+    ),
+    Mutant(
+        name="a log that lost its last records ends with the last that is left",
+        file=f"{_STREAMS}/folder_stream.py",
+        replace="            tail.reach(end)\n",
+        by="            tail.reach(0)\n",
+        caught_by=_FOLDER,
+    ),
+    Mutant(
         name="each look at a live folder reads its segments anew",
         file=f"{_STREAMS}/folder_stream.py",
         replace="        if point.offset <= tail.offset_next:\n",

@@ -198,14 +198,15 @@ def test_cleaning_that_goes_on_ahead_of_a_stream_is_a_loss_also_where_it_was_cle
         stream_of(folder).latestOffset(position, ALL)
 
 
-@pytest.mark.parametrize("written", [20, 10])
+@pytest.mark.parametrize(("written", "more"), [(20, 0), (10, 0), (10, 2)])
 def test_what_is_cleaned_behind_a_stream_changes_no_count_ahead_of_it(
-    tmp_path: Path, written: int
+    tmp_path: Path, written: int, more: int
 ) -> None:
     write(tmp_path, 0, written)
     stream = stream_of(tmp_path)
     end = stream.latestOffset(stream.initialOffset(), ReadMaxRows(6))
     segment_of(tmp_path, 10).touch()  # It was rolled, if it was not before.
+    write(tmp_path, written, written + more)
     clean(tmp_path, 2, 4)  # The batch that the look began with stays.
     for position in (7, 8):
         start, end = end, stream.latestOffset(end, ReadMaxRows(1))
