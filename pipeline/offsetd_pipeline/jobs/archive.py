@@ -5,11 +5,10 @@ from typing import Annotated
 
 import typer
 from offsetd_clients.cli.terminal import EXIT_PARTLY, Terminal
-from offsetd_storage.errors import StorageError
 
-from offsetd_pipeline.archive.manifests import ArchiveError
 from offsetd_pipeline.archive.reports import archived_report, gap_told, gaps_of, moment
 from offsetd_pipeline.archive.run import Archived, archive
+from offsetd_pipeline.jobs.failures import told_failures
 from offsetd_pipeline.jobs.session import (
     ConfOption,
     MasterOption,
@@ -69,17 +68,13 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
             python -m offsetd_pipeline archive node-1 node-2 node-3 --to archive --report report
         """
         options = SparkOptions(master=master, settings=conf or (), py_files=py_files or ())
-        with job_session("archive", options, terminal) as spark:
-            try:
-                with (
-                    terminal.progress("archiving") as progress,
-                    told_progress(spark, progress, "log partitions"),
-                ):
-                    archived = archive(
-                        spark, folders, to, on_damage=on_damage, fail_on_gap=fail_on_gap
-                    )
-            except (ArchiveError, StorageError, OSError) as error:
-                terminal.fail(str(error))
+        with (
+            job_session("archive", options, terminal) as spark,
+            told_failures(terminal),
+            terminal.progress("archiving") as progress,
+            told_progress(spark, progress, "log partitions"),
+        ):
+            archived = archive(spark, folders, to, on_damage=on_damage, fail_on_gap=fail_on_gap)
         _print(archived, terminal)
         if report is not None:
             try:

@@ -6,11 +6,14 @@ from contextlib import contextmanager
 from offsetd_clients import OffsetdError
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_WRONG_USE, Terminal
 from offsetd_clients.migration.values import MigrationError
+from offsetd_storage.errors import StorageError
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from offsetd_pipeline.archive.manifests import ArchiveError
 from offsetd_pipeline.offset_sources import BadSource
+
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
 
 
 @contextmanager
@@ -22,9 +25,9 @@ def told_failures(terminal: Terminal, *, failed: int = EXIT_FAILED) -> Iterator[
         terminal.fail(str(error), EXIT_WRONG_USE)
     except OffsetdError as error:
         terminal.fail(f"{error.reason}: {error}" if error.reason else f"no answer: {error}", failed)
-    except (MigrationError, ArchiveError, OSError, ValueError) as error:
+    except (MigrationError, ArchiveError, StorageError, OSError, ValueError) as error:
         terminal.fail(str(error), failed)
-    except (PySparkException, Py4JJavaError) as error:
+    except SPARK_ERRORS as error:
         terminal.fail(cause_of(error), failed)
 
 

@@ -25,6 +25,7 @@ from offsetd_pipeline.archive.reports import restored_report, warnings_of
 from offsetd_pipeline.archive.restored_groups import Outcome, Restored, RestoredGroup
 from offsetd_pipeline.archive.restoring import RestoreOptions, TimeNotArchived, restore
 from offsetd_pipeline.jobs.archive import ReportOption
+from offsetd_pipeline.jobs.failures import SPARK_ERRORS, cause_of
 from offsetd_pipeline.jobs.session import (
     ConfOption,
     MasterOption,
@@ -135,6 +136,8 @@ def _restored(
         terminal.fail(f"{error}\n  --accept-gaps restores what is there")
     except (ArchiveError, OSError) as error:
         terminal.fail(str(error))
+    except SPARK_ERRORS as error:
+        terminal.fail(cause_of(error))
 
 
 def _print(restored: Restored, terminal: Terminal) -> None:

@@ -1,0 +1,49 @@
+"""What goes wrong in Spark ends a job with a line, whichever job it is. Without Spark."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager, nullcontext
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from offsetd_clients.cli.application import run
+from offsetd_clients.cli.terminal import Terminal
+from offsetd_pipeline.jobs import archive, restore
+from offsetd_pipeline.jobs.application import JOBS
+from pyspark.errors import PySparkException
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOLD = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times:
+Traceback (most recent call last):
+  File "worker.py", line 1, in main
+OSError: [Errno 28] No space left on device
+    at java.base/java.lang.Thread.run(Thread.java:840)"""
+
+
+@contextmanager
+def no_session(*_: Any) -> Iterator[None]:
+    yield
+
+
+def fails(*_: Any, **__: Any) -> None:
+    raise PySparkException(TOLD)
+
+
+@pytest.mark.parametrize(
+    ("job", "arguments"),
+    [(archive, ("archive", "folder", "--to", "a")), (restore, ("restore", "a"))],
+)
+def test_what_fails_in_a_task_is_a_line(
+    monkeypatch: pytest.MonkeyPatch, job: Any, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(job, "job_session", no_session)
+    monkeypatch.setattr(job, "told_progress", lambda *_: nullcontext())
+    monkeypatch.setattr(job, arguments[0], fails)
+    monkeypatch.setattr(sys, "argv", ["python -m offsetd_pipeline", *arguments])
+    stderr = StringIO()
+    assert run(Terminal(StringIO(), stderr), JOBS) == 1
+    assert stderr.getvalue() == "error: OSError: [Errno 28] No space left on device\n"
