@@ -4,11 +4,13 @@ What Spark reads and writes goes through Spark. Raises OSError.
 """
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 from uuid import uuid4
 
 from offsetd_clients.migration.files import LockedFile, sync_folder, write_whole
@@ -24,6 +26,7 @@ __all__ = [
     "read_file",
     "remove_file",
     "remove_folder",
+    "spark_path",
     "sync_folder",
     "temporary_folder",
     "write_file",
@@ -96,6 +99,14 @@ def remove_folder(folder: Path) -> None:
     """Removes a folder with all that is in it, if it is there."""
     if folder.exists():
         shutil.rmtree(folder)
+
+
+def spark_path(path: Path) -> str:
+    """For Spark to read that path alone, wherever it runs: it takes paths for patterns."""
+    return _PATTERN.sub(r"\\\g<0>", str(path.absolute()))
+
+
+_PATTERN: Final = re.compile(r"[\\*?\[\]{}]")
 
 
 @contextmanager

@@ -70,11 +70,12 @@ def committed(offset: int, *, metadata: str = "", time_ms: int = NOW_MS) -> byte
 def test_what_a_broker_had_comes_back_as_it_answered(
     spark: SparkSession, golden: Path, tmp_path: Path
 ) -> None:
+    to = tmp_path / "an archive [1]"  # To Spark, a pattern.
     answers = json.loads((golden / "answers.json").read_text(encoding="utf-8"))["offsets"]
-    archive(spark, [golden / "data"], tmp_path / "to")
+    archive(spark, [golden / "data"], to)
     with ServerProcess(tmp_path / "live", settings=KEPT) as server:
         with OffsetClient(server.address) as client:
-            restored = restore(spark, tmp_path / "to", client, options=EXECUTE)
+            restored = restore(spark, to, client, options=EXECUTE)
             failed = [each for each in restored.groups if each.outcome is not Outcome.RESTORED]
             assert not failed
             assert {each.group_id for each in restored.groups} == {

@@ -167,7 +167,7 @@ def test_what_changes_there_between_plan_and_run_stays(
         client.commit("group-1", {where: 5000})
         client.commit("group-2", {where: 5000})
         with migration(
-            spark, export, server.address, tmp_path / "state", overwrite=frozenset({"ahead"})
+            spark, export, server.address, tmp_path / "a state {1}", overwrite=frozenset({"ahead"})
         ) as it:
             header = it.plan()
             assert dict(header.counts) == {"ahead": 2, "missing": GROUPS * PARTITIONS - 2}

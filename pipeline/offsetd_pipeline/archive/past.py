@@ -11,6 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  As everybody calls it.
 
 from offsetd_pipeline.archive.columns import SPARK_SCHEMA, VANISHED
 from offsetd_pipeline.archive.manifests import ArchiveError, ArchiveFolder
+from offsetd_pipeline.files import spark_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -96,7 +97,7 @@ def rows_of(
     if not files:
         return spark.createDataFrame([], SPARK_SCHEMA)
     reader = spark.read.schema(SPARK_SCHEMA).option("basePath", str(folder.path.absolute()))
-    return reader.parquet(*(str((folder.path / each.path).absolute()) for each in files))
+    return reader.parquet(*(spark_path(folder.path / each.path) for each in files))
 
 
 def files_until(

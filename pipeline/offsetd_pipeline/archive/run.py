@@ -24,7 +24,7 @@ from offsetd_pipeline.archive.manifests import (
     Manifest,
 )
 from offsetd_pipeline.archive.past import rows_of, state_of
-from offsetd_pipeline.files import make_folder, sync_folder
+from offsetd_pipeline.files import make_folder, spark_path, sync_folder
 from offsetd_pipeline.folder_plan import known_partition_count
 from offsetd_pipeline.folders import identity_of, plan_folders
 from offsetd_pipeline.read_options import OnDamage
@@ -232,9 +232,7 @@ class _Run:
             self._folder,
             [file for file in (*earlier, *files) if file.log_partition in by_number],
         )
-        key_files = [
-            str((self._folder.path / RUNS / str(run.keys_file)).absolute()) for run in runs
-        ]
+        key_files = [spark_path(self._folder.path / RUNS / str(run.keys_file)) for run in runs]
         there = self._spark.read.parquet(*key_files)
         gone = (
             state_of(rows)

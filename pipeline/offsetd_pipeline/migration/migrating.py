@@ -24,7 +24,7 @@ from offsetd_clients.migration.target import Target
 from offsetd_clients.migration.values import MigrationError
 from pyspark.sql import functions as sf
 
-from offsetd_pipeline.files import make_folder
+from offsetd_pipeline.files import make_folder, spark_path
 from offsetd_pipeline.migration.plan_folder import (
     DRY_RUN,
     FOUND,
@@ -363,7 +363,7 @@ class Migration:
 
     def _rows(self, part: str) -> DataFrame | None:
         units = self.folder.units(part)
-        paths = [str(self.folder.path / part / each) for each in units]
+        paths = [spark_path(self.folder.path / part / each) for each in units]
         return self.spark.read.parquet(*paths) if paths else None
 
     def _run_result(self, part: str, stopped_by: str, seconds: float) -> RunResult:
