@@ -75,10 +75,13 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         spark_options = SparkOptions(master=master, settings=conf or (), py_files=py_files or ())
         asked = {"now": parsed_now(now), "thresholds": thresholds, "end_offsets": end_offsets}
         found = _audited(scope, asked, spark_options, terminal)
-        if report is not None:
-            page = write_report(report_of(found), report)
-            terminal.note(f"report: {page}")
         _print(found, top, terminal)
+        if report is not None:
+            try:
+                page = write_report(report_of(found), report)
+            except OSError as error:
+                terminal.fail(f"the report could not be written: {error}")
+            terminal.note(f"report: {page}")
         if found.damage.num_rows:
             raise SystemExit(EXIT_PARTLY)
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd_clients.cli.application import run
 from offsetd_clients.cli.terminal import Terminal
-from offsetd_pipeline.jobs import archive, restore
+from offsetd_pipeline.jobs import archive, audit, restore
 from offsetd_pipeline.jobs.application import JOBS
 from pyspark.errors import PySparkException
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 TOLD = """Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times:
 Traceback (most recent call last):
@@ -47,3 +48,18 @@ def test_what_fails_in_a_task_is_a_line(
     stderr = StringIO()
     assert run(Terminal(StringIO(), stderr), JOBS) == 1
     assert stderr.getvalue() == "error: OSError: [Errno 28] No space left on device\n"
+
+
+def test_an_audit_whose_report_cannot_be_written_is_printed_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(audit, "_audited", lambda *_: None)
+    monkeypatch.setattr(audit, "report_of", lambda _: None)
+    monkeypatch.setattr(audit, "_print", lambda _found, _top, terminal: terminal.lines(["found"]))
+    arguments = ["audit", "folder", "--report", str(tmp_path / "file")]
+    monkeypatch.setattr(sys, "argv", ["python -m offsetd_pipeline", *arguments])
+    stdout, stderr = StringIO(), StringIO()
+    assert run(Terminal(stdout, stderr), JOBS) == 1
+    assert stdout.getvalue() == "found\n"
+    assert "error: the report could not be written: [Errno 17] File exists" in stderr.getvalue()
