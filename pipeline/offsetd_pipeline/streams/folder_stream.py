@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from offsetd_storage.errors import FolderChanged
+from offsetd_storage.errors import FolderChanged, FolderMismatch
 from offsetd_storage.folder_view import read_folder
 from offsetd_storage.segment import segment_base_offsets
 from offsetd_storage.store_config import OFFSETS_TOPIC
@@ -65,7 +65,10 @@ class FolderStream:
         self._missed: set[int] = set()
 
     def begin(self) -> Positions:
-        """Where a new query begins, by `starting_offsets`. Raises ValueError, PositionAboveEnd."""
+        """Where a new query begins, by `starting_offsets`.
+
+        Raises ValueError, PositionAboveEnd, FolderMismatch: there is no offsets log yet.
+        """
         return self._steadily(self._begin)
 
     def ends(self) -> Positions:
@@ -110,6 +113,8 @@ class FolderStream:
 
     def _begin(self) -> Positions:
         logs = self._look()
+        if not logs:
+            raise FolderMismatch(f"{self._folder} has no partition of {OFFSETS_TOPIC}")
         starting = self._options.starting_offsets
         if starting == LATEST:
             return Positions(offsets={each: self._end(log) for each, log in logs.items()})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd_pipeline.source import OffsetdSource
 from offsetd_pipeline.streams.errors import PositionAboveEnd, RecordsLost
+from offsetd_storage.errors import FolderMismatch
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.record_batch import Record, encode_batch
@@ -409,6 +410,13 @@ def test_a_query_does_not_begin_where_there_is_nothing(folder: Path) -> None:
         stream_of(folder, starting_offsets='{"7": 0}').initialOffset()
     with pytest.raises(PositionAboveEnd, match="ends at 40"):
         stream_of(folder, starting_offsets='{"0": 41}').initialOffset()
+
+
+def test_a_query_does_not_begin_in_a_folder_without_the_log(tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    for starting in ("earliest", "latest"):
+        with pytest.raises(FolderMismatch, match="no partition of __consumer_offsets"):
+            stream_of(tmp_path, starting_offsets=starting).initialOffset()
 
 
 def test_positions_go_through_json(folder: Path) -> None:
