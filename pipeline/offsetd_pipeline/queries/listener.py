@@ -71,6 +71,9 @@ class OffsetCommitListener(StreamingQueryListener):
         """
         if isinstance(queries, str):
             raise TypeError("queries: one text where several are expected")
+        if not (callable(group) or (isinstance(group, str) and group)):
+            raise ValueError(f"group is a name, or a function that names one, not {group!r}")
+        ledger = ProgressLedger(rewinds=Rewinds(rewinds), refresh_s=refresh_s)
         using = OffsetClient(client) if isinstance(client, str) else client
         self._own_client = using if isinstance(client, str) else None
         session = SparkSession.getActiveSession()
@@ -80,7 +83,7 @@ class OffsetCommitListener(StreamingQueryListener):
         self._groups: dict[str, str | None] = {}  # By run.
         self._thread = CommitThread(
             using.with_retry(RetryPolicy(timeout_s=COMMIT_S_MAX)),
-            ProgressLedger(rewinds=Rewinds(rewinds), refresh_s=refresh_s),
+            ledger,
             retention=retention,
         )
 

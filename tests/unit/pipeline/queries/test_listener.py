@@ -207,6 +207,12 @@ def test_queries_are_named_in_a_list(groups: GroupsInMemory) -> None:
         listening(groups, "g", rewinds="back")
 
 
+@pytest.mark.parametrize("group", [None, "", 7, ["g"]])
+def test_a_group_is_named_or_said_by_a_function(group: Any, groups: GroupsInMemory) -> None:
+    with pytest.raises(ValueError, match="group is a name, or a function"):
+        listening(groups, group)
+
+
 EXITING = """
 import json, sys
 from offsetd.v1.offset_service_pb2 import CommitOffsetsResponse
