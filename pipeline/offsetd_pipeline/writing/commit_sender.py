@@ -202,9 +202,6 @@ class CommitSender:
     def _without_wrong(self, groups: list[GroupRows], error: InvalidImport) -> list[GroupRows]:
         """Rejects those groups of which the server has named a line; there may be more."""
         problems = {int(str(each["line"])): str(each["problem"]) for each in error.lines}
-        if not problems:
-            self._failure = error
-            self._check()
         good: list[GroupRows] = []
         line = 1
         for group in groups:
@@ -219,6 +216,9 @@ class CommitSender:
                 self._rejects.add_group(group, rest, own)
             else:
                 good.append(group)
+        if len(good) == len(groups):  # The same import would be refused for ever.
+            self._failure = error
+            self._check()
         return good
 
     def _check(self) -> None:

@@ -100,3 +100,13 @@ def test_an_import_without_an_answer_ends_the_write() -> None:
     gone = Unavailable(failure("UNAVAILABLE", ""))
     with pytest.raises(UnfinishedWrite, match="2 may be written or not"):
         sent(Imports(all=gone), row("a"), row("b"))
+
+
+@pytest.mark.parametrize("lines", [[], [{"line": 3, "problem": "of another file"}]])
+def test_an_import_that_is_refused_for_no_line_of_its_own_ends_the_write(
+    lines: list[dict[str, Any]],
+) -> None:
+    details = {"lines": json.dumps(lines)}
+    refused = InvalidImport(failure("INVALID_ARGUMENT", "INVALID_IMPORT", details=details))
+    with pytest.raises(UnfinishedWrite, match="INVALID_IMPORT"):
+        sent(Imports(all=refused), row("a"), row("b"))
