@@ -7,10 +7,11 @@
 #   make protos   generate the code of protos/ again
 #   make sync     make the client for threads again, from that for asyncio
 #   make bench    the benchmarks, as ratios within one run
+#   make bench-peers    the same work by Redis, etcd, ZooKeeper, PostgreSQL, Kafka and offsetd
 #   make nightly  the tests at their long settings, and every planted bug
 
 .POSIX:
-.PHONY: serve test bounds check protos protos-check sync sync-check bench nightly clean help
+.PHONY: serve test bounds check protos protos-check sync sync-check bench bench-peers nightly clean help
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -55,6 +56,9 @@ check: $(VENV)/.check protos-check sync-check
 bench: $(VENV)/.test
 	PYTHONPATH=tests $(BIN)/python -m benchmarks $(ARGS)
 
+bench-peers: $(VENV)/.peers $(PROTOS_VENV)/.ready
+	PYTHONPATH=tests $(BIN)/python -m benchmarks.peers $(ARGS)
+
 nightly: $(VENV)/.test
 	OFFSETD_NIGHTLY=1 $(PYTEST) $(PARALLEL) $(ARGS)
 
@@ -80,6 +84,10 @@ $(VENV)/.test: pyproject.toml $(CONSTRAINTS) .ci/venv
 	@$(BIN)/offsetd kernels warm
 	@touch $(VENV)/.server $@
 
+$(VENV)/.peers: $(VENV)/.test
+	@.ci/venv $(VENV) $(CONSTRAINTS) --group peers
+	@touch $@
+
 $(VENV)/.check: $(VENV)/.test
 	@.ci/venv $(VENV) $(CONSTRAINTS) --group check
 	@touch $@
@@ -92,4 +100,4 @@ clean:
 	rm -rf $(VENV) $(PROTOS_VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 help:
-	@sed -n '2,11s/^# \{0,1\}//p' Makefile
+	@sed -n '2,12s/^# \{0,1\}//p' Makefile
