@@ -24,7 +24,7 @@ from offsetd_pipeline.offset_sources.source_kind import SourceKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 _FORMATS: Final = {
     SourceKind.KAFKA_CSV: OffsetFormat.KAFKA_CSV,
@@ -99,7 +99,7 @@ def placed_batch(rows: list[Row]) -> pa.RecordBatch:
 
 def _line_row(kind: SourceKind, line: bytes, number: int, file_group: str) -> Row | None:
     if kind is SourceKind.ZOOKEEPER:
-        text = line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+        text = line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
         return _zookeeper_row(text) if text.strip() else None
     told = read_line(_FORMATS[kind], number, line)
     if told is None:

@@ -15,7 +15,7 @@ from offsetd_storage.store_config import OFFSETS_TOPIC
 
 from offsetd_pipeline.archive.manifests import MANIFESTS
 from offsetd_pipeline.files import file_names
-from offsetd_pipeline.offset_sources.lines import LINE_KINDS, reads_line
+from offsetd_pipeline.offset_sources.lines import BYTE_ORDER_MARK, LINE_KINDS, reads_line
 from offsetd_pipeline.offset_sources.source_kind import SourceKind
 
 if TYPE_CHECKING:
@@ -122,13 +122,13 @@ def _kind_of_folder(path: Path) -> SourceKind:
 
 
 def _kind_of_file(path: Path) -> SourceKind:
-    content = read_start(_FILES, path, _LOOK_BYTES)
+    content = read_start(_FILES, path, _LOOK_BYTES).removeprefix(BYTE_ORDER_MARK)
     if content.startswith(_PARQUET_MAGIC):
         return SourceKind.PARQUET
     lines = list(islice(_whole_lines(content), _LINES_LOOKED_AT))
     if not lines:
         raise BadSource(f"{path} has no lines, of which its kind could be told: {_kinds_and(path)}")
-    if content.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and not _is_json_lines(lines):
+    if content.lstrip().startswith(b"{") and not _is_json_lines(lines):
         return SourceKind.KAFKA_UTILS
     found = [kind for kind in LINE_KINDS if _reads_any(kind, lines)]
     if len(found) != 1:
@@ -144,8 +144,10 @@ def _reads_any(kind: SourceKind, lines: list[bytes]) -> bool:
 
 
 def _is_json_lines(lines: list[bytes]) -> bool:
+    if any(reads_line(SourceKind.JSONL, line) for line in lines):
+        return True
     try:
-        document = json.loads(lines[0].removeprefix(b"\xef\xbb\xbf"))
+        document = json.loads(lines[0])
     except ValueError:
         return False
     return isinstance(document, dict) and "groupid" not in document
