@@ -73,7 +73,7 @@ class DurablePoints:
             self._is_closed = False
             self._points = {point.topic_partition: point for point in header.points}
             self._turn = turn
-        told: Frame | None = None
+        told: tuple[Frame, bytes] | None = None
         while True:
             frame = reader.frame_at(self._position, header.file_bytes)
             if frame is None or frame.life != header.life or frame.sequence != self._sequence:
@@ -81,15 +81,16 @@ class DurablePoints:
             self._position, self._sequence = frame.end, self._sequence + 1
             self._is_closed = frame.kind is FrameKind.CLOSED
             if frame.kind in (FrameKind.RECOVERY_POINTS, FrameKind.CLOSED):
-                told = frame
+                told = frame, reader.payload(frame)  # At once: a turn may write over it.
         if told is None:
             return
+        frame, payload = told
         try:
-            points = decode_points(reader.payload(told))
+            points = decode_points(payload)
         except ValueError as error:
             self._turn = None
             raise JournalDamaged(
-                f"the frame at byte {told.position} of journal file {header.file_number} is"
+                f"the frame at byte {frame.position} of journal file {header.file_number} is"
                 f" damaged: {error}"
             ) from error
         self._points = {point.topic_partition: point for point in points}

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from journals import FOLDER, IDENTITY, Writer
 from log_stores import seeded
+from offsetd_storage import durable_points
 from offsetd_storage.durable_points import DurablePoints
 from offsetd_storage.simulated_files import SimulatedFiles
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
 
 LOOKS = 400
 
@@ -38,3 +46,45 @@ def test_of_a_journal_that_was_closed_or_is_not_there_it_knows_nothing() -> None
     assert follower.read() == writer.journal.points
     writer.journal.append_closed(writer.points())
     assert follower.read() is None
+
+
+class TurnedOver:
+    """Files of which what was read once is written over: the server's next turn but one began."""
+
+    def __init__(self, files: SimulatedFiles) -> None:
+        self._files = files
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    def open(self, path: Path, **how: Any) -> Any:
+        return TurnedOverFile(self._files.open(path, **how))
+
+
+class TurnedOverFile:
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._farthest = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def pread_into(self, buffer: Any, size: int, position: int) -> int:
+        read: int = self._file.pread_into(buffer, size, position)
+        if position < self._farthest:
+            buffer[:read] = 255
+        self._farthest = max(self._farthest, position)
+        return read
+
+
+def test_points_are_those_of_the_frame_that_was_seen_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durable_points, "_WINDOW_BYTES", 512)
+    files = SimulatedFiles()
+    writer = Writer(files)
+    follower = DurablePoints(TurnedOver(files), FOLDER, IDENTITY)  # type: ignore[arg-type]
+    writer.append(size_bytes=100)
+    points = writer.points()
+    writer.journal.append_recovery_points(points)
+    for _ in range(5):
+        writer.append(size_bytes=200)
+    assert follower.read() == writer.journal.points
