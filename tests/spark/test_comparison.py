@@ -198,7 +198,7 @@ def test_the_job_ends_as_diff_does(
     same = job("compare", str(export), server.address)
     assert same.code == 0
     assert "3 same" in same.stderr
-    assert "does not tell metadata: not compared" in same.stderr
+    assert "does not tell metadata and leader epochs: not compared" in same.stderr
     export.write_text(FILES["zookeeper"].replace(":42", ":40") + "/consumers/x/offsets/t/0:1\n")
     report = tmp_path / "report"
     other = job("compare", str(export), server.address, "-o", "json", "--report", str(report))
@@ -214,6 +214,24 @@ def test_the_job_ends_as_diff_does(
     assert near.code == 0
     absent = job("compare", str(export), server.address, "--group", "nobody")
     assert (absent.code, "0 same" in absent.stderr) == (0, True)
+
+
+def test_what_one_does_not_tell_is_no_difference(
+    spark: SparkSession, job: Callable[..., Ended], tmp_path: Path
+) -> None:
+    (tmp_path / "all.jsonl").write_text(
+        '{"group":"g","topic":"t","partition":0,"offset":5,"leader_epoch":3,"metadata":"m"}\n'
+    )
+    row = {"group": ["g"], "topic": ["t"], "partition": [0], "offset": [5]}
+    for name, beside, told, code in (
+        ("1", {"metadata": ["m"]}, "does not tell leader epochs: not compared", 0),
+        ("2", {"metadata": ["n"]}, "does not tell leader epochs: not compared", 1),
+        ("3", {"leader_epoch": [3]}, "does not tell metadata: not compared", 0),
+        ("4", {"leader_epoch": [4]}, "does not tell metadata: not compared", 1),
+    ):
+        pq.write_table(pa.table({**row, **beside}), tmp_path / f"{name}.parquet")
+        ended = job("compare", str(tmp_path / "all.jsonl"), str(tmp_path / f"{name}.parquet"))
+        assert (ended.code, told in ended.stderr) == (code, True), ended
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 GROUPS_LISTED: Final = 1000
 ROWS_LISTED: Final = 1000
 _ROWS_OF_PART: Final = 500_000
+_IN_WORDS: Final = {Ignored.METADATA: "metadata", Ignored.LEADER_EPOCH: "leader epochs"}
 
 
 @attrs.frozen(kw_only=True)
@@ -102,9 +103,11 @@ def compare(
 
 def compared(a: OffsetTable, b: OffsetTable, options: CompareOptions) -> Comparison:
     """Two tables that were read. What a source does not tell of is no difference."""
-    silent = [each for each in (a, b) if not each.tells_metadata]
-    if silent:
-        options = attrs.evolve(options, ignored=frozenset(Ignored))
+    untold = {
+        each.source: [name for name in Ignored if name.column not in each.tells] for each in (a, b)
+    }
+    ignored = options.ignored.union(*untold.values())
+    options = attrs.evolve(options, ignored=ignored)
     # As many parts as there is work for; Spark's own number is for larger machines.
     parts = 1 + max(a.offset_count, b.offset_count) // _ROWS_OF_PART
     parts = max(parts, a.rows.sparkSession.sparkContext.defaultParallelism)
@@ -138,7 +141,11 @@ def compared(a: OffsetTable, b: OffsetTable, options: CompareOptions) -> Compari
             group_count=by_group.count(),
             by_group=by_group.limit(GROUPS_LISTED).toArrow(),
             farthest=_farthest(found),
-            not_compared=tuple(f"{each.source} does not tell metadata" for each in silent),
+            not_compared=tuple(
+                f"{source} does not tell {' and '.join(_IN_WORDS[each] for each in names)}"
+                for source, names in untold.items()
+                if names
+            ),
         )
     except BaseException:
         found.unpersist()

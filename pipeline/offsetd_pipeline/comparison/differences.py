@@ -32,6 +32,11 @@ class Ignored(StrEnum):
     METADATA = "metadata"
     LEADER_EPOCH = "leader-epoch"
 
+    @property
+    def column(self) -> str:
+        """As tables of offsets call it."""
+        return self.value.replace("-", "_")
+
 
 @attrs.frozen(kw_only=True)
 class CompareOptions:

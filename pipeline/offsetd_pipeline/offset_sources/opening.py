@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 KEY: Final = ("group", "topic", "partition")
 _LISTED_MAX: Final = 20
 _LOOK_TIMEOUT_S: Final = 10.0
-_TELL_METADATA: Final = (
-    *(SourceKind.FOLDER, SourceKind.SERVER, SourceKind.ARCHIVE, SourceKind.JSONL),
-)
+TOLD_BESIDE: Final = ("metadata", "leader_epoch")
+"""What not every source tells of an offset, and which kinds do."""
+_TELL_ALL: Final = (*(SourceKind.FOLDER, SourceKind.SERVER, SourceKind.ARCHIVE, SourceKind.JSONL),)
 
 
 class BadLines(MigrationError):
@@ -55,7 +55,8 @@ class OffsetTable:
     Spark until `forget`.
 
     `bad_lines` are the first of `bad_line_count` that were passed over, `FILE:LINE: WHAT`.
-    `double_count`: offsets beyond the first of a group, topic and partition.
+    `double_count`: offsets beyond the first of a group, topic and partition. `tells`: which of
+    `TOLD_BESIDE`.
     """
 
     source: NamedSource
@@ -64,7 +65,7 @@ class OffsetTable:
     bad_line_count: int
     bad_lines: tuple[str, ...]
     double_count: int
-    tells_metadata: bool
+    tells: frozenset[str]
 
     @property
     def offsets(self) -> DataFrame:
@@ -88,7 +89,7 @@ def opened_source(
 ) -> OffsetTable:
     """Reads all of a source. Raises BadSource, BadLines, OffsetdError, and what Spark does."""
     options = options or SourceOptions()
-    tells = source.kind in _TELL_METADATA
+    tells = frozenset(TOLD_BESIDE if source.kind in _TELL_ALL else ())
     located = source.from_anywhere
     if source.kind in FILE_KINDS:
         placed = file_rows(spark, source.kind, located.places, file_group=options.file_group)
@@ -100,7 +101,7 @@ def opened_source(
         placed = placed.where(condition)
     kept = placed.persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        return _checked(source, kept, options, tells_metadata=tells)
+        return _checked(source, kept, options, tells)
     except BaseException:
         kept.unpersist()
         raise
@@ -122,8 +123,7 @@ def _checked(
     source: NamedSource,
     kept: DataFrame,
     options: SourceOptions,
-    *,
-    tells_metadata: bool,
+    tells: frozenset[str],
 ) -> OffsetTable:
     [(offset_count, bad_count)] = kept.agg(sf.count("topic"), sf.count("place")).collect()
     told: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ def _checked(
         bad_line_count=bad_count,
         bad_lines=told,
         double_count=_double_count(source, kept, offset_count),
-        tells_metadata=tells_metadata,
+        tells=tells,
     )
 
 
@@ -163,7 +163,7 @@ def _check_files(table: DataFrame, source: NamedSource) -> None:
         raise BadSource(f"{source}: no files that Spark reads (names with _ or . at first are not)")
 
 
-def _parquet_rows(spark: SparkSession, source: NamedSource) -> tuple[DataFrame, bool]:
+def _parquet_rows(spark: SparkSession, source: NamedSource) -> tuple[DataFrame, frozenset[str]]:
     table = spark.read.parquet(*source.places)
     _check_files(table, source)
     types = {field.name: field.dataType for field in table.schema.fields}
@@ -203,7 +203,7 @@ def _parquet_rows(spark: SparkSession, source: NamedSource) -> tuple[DataFrame, 
         "problem",
         sf.when(sf.col("problem").isNotNull(), sf.col("place")).alias("place"),
     )
-    return placed, "metadata" in types
+    return placed, frozenset(TOLD_BESIDE) & types.keys()
 
 
 def _unless_bad(name: str, spark_type: str | None = None) -> Column:
