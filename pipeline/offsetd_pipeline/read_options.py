@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import attrs
 
-from offsetd_pipeline.server_options import SERVER_OPTIONS, ServerOptions
+from offsetd_pipeline.server_options import SERVER_OPTIONS, ServerOptions, flag
 from offsetd_pipeline.tables import Mode
 
 if TYPE_CHECKING:
@@ -17,20 +17,26 @@ if TYPE_CHECKING:
 _Word = TypeVar("_Word", bound=StrEnum)
 
 RANGE_BYTES: Final = 64 << 20
+CHOICES: Final = frozenset(("groups", "group_prefix", "topics"))
+"""Options of what is read alone, batch or stream."""
 _SPARKS_OWN: Final = "paths"  # What `load` makes of a list.
 _NAMES: Final = frozenset(
     (
         "path",
         _SPARKS_OWN,
         *SERVER_OPTIONS,
+        *CHOICES,
         "mode",
         "on_damage",
         "columns",
         "range_bytes",
         "offsets_partitions",
+        "push_filters",
     )
 )
 _SERVER_MODES: Final = (Mode.CURRENT,)
+_WITHOUT_TOPIC: Final = (Mode.GROUPS,)
+_WITHOUT_GROUP: Final = (Mode.DAMAGE,)
 
 
 class OnDamage(StrEnum):
@@ -38,6 +44,34 @@ class OnDamage(StrEnum):
 
     FAIL = "fail"
     SKIP = "skip"
+
+
+@attrs.frozen(kw_only=True)
+class Chosen:
+    """What is read alone: groups that are named, or with a prefix; topics. Empty: all."""
+
+    groups: tuple[str, ...] = ()
+    group_prefix: str = ""
+    topics: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Chosen:
+        """From the options of a reader, batch or stream. Raises ValueError."""
+        chosen = cls(
+            groups=list_of(given.get("groups", "")),
+            group_prefix=given.get("group_prefix", ""),
+            topics=list_of(given.get("topics", "")),
+        )
+        if chosen.groups and chosen.group_prefix:
+            raise ValueError("say one of groups and group_prefix")
+        return chosen
+
+    def check(self, mode: Mode) -> None:
+        """Raises ValueError where a table has no such rows to choose among."""
+        if self.topics and mode in (*_WITHOUT_TOPIC, *_WITHOUT_GROUP):
+            raise ValueError(f"mode {mode} has no topics to choose")
+        if (self.groups or self.group_prefix) and mode in _WITHOUT_GROUP:
+            raise ValueError(f"mode {mode} has no groups to choose")
 
 
 @attrs.frozen(kw_only=True)
@@ -56,6 +90,8 @@ class ReadOptions:
     columns: tuple[str, ...] = ()
     range_bytes: int = RANGE_BYTES
     offsets_partitions: int | None = None
+    chosen: Chosen = attrs.field(factory=Chosen)
+    push_filters: bool = False
 
     @property
     def has_folder_column(self) -> bool:
@@ -86,7 +122,10 @@ class ReadOptions:
                 if "offsets_partitions" in given
                 else None
             ),
+            chosen=Chosen.of(given),
+            push_filters=flag("push_filters", given.get("push_filters", "false")),
         )
+        found.chosen.check(found.mode)
         if server and found.mode not in _SERVER_MODES:
             raise ValueError(f"mode {found.mode} is read from a folder; a server gives current")
         return found

@@ -1,7 +1,8 @@
-"""What of a table is wanted, by the filters that Spark pushes down.
+"""What of a table is wanted, by the options of the reader and the filters that Spark pushes down.
 
-Each filter is given back to Spark, too, which applies it once more: so what is not understood here
-costs only time, and nothing that Spark would keep may be left out.
+Spark's filters are given back to it, too, and it applies them once more: so what is not understood
+here costs only time, and nothing that Spark would keep may be left out. What options choose nobody
+applies again.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     from pyspark.sql.datasource import Filter
+
+    from offsetd_pipeline.read_options import Chosen
 
     Mask = npt.NDArray[np.bool_]
 
@@ -135,6 +138,18 @@ class Selection:
             and isinstance(each.filter, EqualTo | GreaterThan | GreaterThanOrEqual)
         ]
         return max(bounds, default=None)
+
+
+def filters_of(chosen: Chosen) -> list[Filter]:
+    """The rows that options choose, as filters; all of them are understood here."""
+    filters: list[Filter] = []
+    if chosen.groups:
+        filters.append(In(("group",), chosen.groups))
+    if chosen.group_prefix:
+        filters.append(StringStartsWith(("group",), chosen.group_prefix))
+    if chosen.topics:
+        filters.append(In(("topic",), chosen.topics))
+    return filters
 
 
 _MILLISECOND: Final = datetime(1970, 1, 1, 0, 0, 0, 1000, tzinfo=UTC) - _EPOCH

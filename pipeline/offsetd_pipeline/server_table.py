@@ -33,7 +33,7 @@ class ServerWork(InputPartition):  # type: ignore[misc, unused-ignore]
 def server_batches(
     work: ServerWork, schema: pa.Schema, selection: Selection
 ) -> Iterator[pa.RecordBatch]:
-    """All committed offsets, or those of the groups and topics that are selected.
+    """All committed offsets, or those that are selected by group and topic.
 
     Raises what the client does; what came until then is not the whole, and Spark drops it.
     """
@@ -51,10 +51,18 @@ def server_batches(
         for line in _lines(pieces):
             rows.append(_row(json.loads(line)))
             if len(rows) == _ROWS:
-                yield _batch(rows, schema)
+                yield _batch(_selected(rows, selection), schema)
                 rows = []
         if rows:
-            yield _batch(rows, schema)
+            yield _batch(_selected(rows, selection), schema)
+
+
+def _selected(rows: list[dict[str, Any]], selection: Selection) -> list[dict[str, Any]]:
+    """An export takes whole names alone; of a prefix all groups come."""
+    mask = selection.among(("group", "topic")).mask(
+        len(rows), lambda name: pa.array([row[name] for row in rows], pa.string())
+    )
+    return rows if mask is None else [row for row, held in zip(rows, mask, strict=True) if held]
 
 
 def _is_there(client: OffsetClient, group_id: str) -> bool:

@@ -17,7 +17,7 @@ from offsetd_pipeline.folder_plan import (
 from offsetd_pipeline.folder_tables import WHOLE_LOG_MODES, FolderTable
 from offsetd_pipeline.folders import plan_folders
 from offsetd_pipeline.read_options import NamedTable, ReadOptions
-from offsetd_pipeline.selection import Selection
+from offsetd_pipeline.selection import Selection, filters_of
 from offsetd_pipeline.server_table import ServerWork, server_batches
 from offsetd_pipeline.streams.options import StreamOptions
 from offsetd_pipeline.streams.reader import OffsetdStreamReader
@@ -46,9 +46,13 @@ PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Makes `format("offsetd")` known to a session, and has it push filters down."""
+    """Makes `format("offsetd")` known to a session."""
     spark.dataSource.register(OffsetdSource)
-    spark.conf.set(PUSHDOWN_SETTING, "true")
+
+
+def pushes_filters(spark: SparkSession) -> bool:
+    """Whether the session lets the option `push_filters` be set, which it refuses otherwise."""
+    return str(spark.conf.get(PUSHDOWN_SETTING, "false")).lower() == "true"
 
 
 class OffsetdSource(DataSource):
@@ -72,7 +76,7 @@ class OffsetdSource(DataSource):
         """Reads the columns of `schema`, which may be some of the table's."""
         options = ReadOptions.of(self._given)
         check_schema(options.mode, schema, has_folder_column=options.has_folder_column)
-        return OffsetdReader(options, schema)
+        return (FilteringReader if options.push_filters else OffsetdReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Reads changes as they come."""
@@ -97,12 +101,7 @@ class OffsetdReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._selection = Selection()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
-        """Uses filters as far as they are understood; Spark applies all of them again."""
-        self._selection = Selection.of(filters)
-        return filters
+        self._selection = Selection.of(filters_of(options.chosen))
 
     def partitions(self) -> Sequence[InputPartition]:
         """The work of each task; log partitions in which nothing can be selected are left out."""
@@ -142,3 +141,16 @@ class OffsetdReader(DataSourceReader):
         )
         for piece in partition.pieces:
             yield from table.batches(piece)
+
+
+class FilteringReader(OffsetdReader):
+    """Reads less where Spark says what it filters.
+
+    Up to Spark 4.2 all queries of a table share its reader, and so the filters of the last one: for
+    tables that are used once.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's name
+        """Uses filters as far as they are understood; Spark applies all of them again."""
+        self._selection = Selection.of([*filters_of(self._options.chosen), *filters])
+        return filters

@@ -13,7 +13,7 @@ from offsetd_storage.folder_format import read_properties
 from pyspark.sql import functions as sf
 
 from offsetd_pipeline.read_options import OnDamage
-from offsetd_pipeline.source import NAME
+from offsetd_pipeline.source import NAME, pushes_filters
 from offsetd_pipeline.tables import Mode
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class AuditScope:
             .option("mode", mode.value)
             .option("columns", ",".join(needed))
             .option("on_damage", self.on_damage.value)
+            .option("push_filters", pushes_filters(spark))
         )
         if self.offsets_partitions is not None:
             reader = reader.option("offsets_partitions", self.offsets_partitions)

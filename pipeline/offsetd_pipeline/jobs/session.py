@@ -15,7 +15,7 @@ from offsetd_clients.cli.terminal import ProgressReport, Terminal
 from pyspark.sql import SparkSession
 
 from offsetd_pipeline.files import has_program
-from offsetd_pipeline.source import register
+from offsetd_pipeline.source import PUSHDOWN_SETTING, register
 
 _POLL_S: Final = 0.2
 _LOCAL: Final = "local[*]"
@@ -64,6 +64,8 @@ def job_session(job: str, options: SparkOptions, terminal: Terminal) -> Iterator
         session = _builder(job, options, str(logging), terminal).getOrCreate()
         try:
             register(session)
+            # Their queries load a table each.
+            session.conf.set(PUSHDOWN_SETTING, "true")
             yield session
         finally:
             session.stop()

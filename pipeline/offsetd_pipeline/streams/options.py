@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from offsetd_pipeline.read_options import (
+    CHOICES,
     RANGE_BYTES,
+    Chosen,
     OnDamage,
     count_of,
     list_of,
@@ -33,22 +35,10 @@ _OWN: Final = frozenset(
         "starting_offsets",
         "max_records_per_trigger",
         "fail_on_data_loss",
-        "groups",
-        "group_prefix",
-        "topics",
     )
 )
-_NAMES: Final = _OWN | SERVER_OPTIONS
+_NAMES: Final = _OWN | CHOICES | SERVER_OPTIONS
 _SPARKS_OWN: Final = "paths"
-
-
-@attrs.frozen(kw_only=True)
-class Chosen:
-    """What is read alone: groups that are named, or with a prefix; topics. Empty: all."""
-
-    groups: tuple[str, ...] = ()
-    group_prefix: str = ""
-    topics: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -96,7 +86,7 @@ class StreamOptions:
                 None if limit is None else count_of("max_records_per_trigger", limit)
             ),
             fails_on_loss=flag("fail_on_data_loss", given.get("fail_on_data_loss", "true")),
-            chosen=_chosen(given),
+            chosen=Chosen.of(given),
         )
 
 
@@ -122,14 +112,3 @@ def _starting_offsets(text: str) -> str | Mapping[str, Any]:
             f' {{"token": "..."}} of a server), not {text!r}'
         )
     return found
-
-
-def _chosen(given: Mapping[str, str]) -> Chosen:
-    chosen = Chosen(
-        groups=list_of(given.get("groups", "")),
-        group_prefix=given.get("group_prefix", ""),
-        topics=list_of(given.get("topics", "")),
-    )
-    if chosen.groups and chosen.group_prefix:
-        raise ValueError("say one of groups and group_prefix")
-    return chosen

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import In, InputPartition, StringStartsWith
+from pyspark.sql.datasource import InputPartition
 
 from offsetd_pipeline.folder_tables import FolderTable
-from offsetd_pipeline.selection import Selection
+from offsetd_pipeline.selection import Selection, filters_of
 from offsetd_pipeline.streams.errors import RecordsLost
 from offsetd_pipeline.streams.log_range import opened_range
 
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from offsetd_storage.files import Files
-    from pyspark.sql.datasource import Filter
 
     from offsetd_pipeline.streams.log_range import LogRange
-    from offsetd_pipeline.streams.options import Chosen, StreamOptions
+    from offsetd_pipeline.streams.options import StreamOptions
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +54,7 @@ def range_batches(
     Raises RecordsLost at its end, if there are fewer records than when it was planned;
     DamagedSegment, FolderChanged, OSError.
     """
-    selection = selection_of(options.chosen)
+    selection = Selection.of(filters_of(options.chosen))
     table = FolderTable(files, options.mode, schema, selection, options.on_damage)
     with opened_range(files, wanted) as (piece, opened):
         count = yield from table.stretch(opened, piece, wanted.start, wanted.end)
@@ -74,15 +73,3 @@ def range_batches(
             goes_on_at=wanted.end,
         )
     _log.warning("%s", reason)
-
-
-def selection_of(chosen: Chosen) -> Selection:
-    """The rows that are chosen, as filters of a batch would."""
-    filters: list[Filter] = []
-    if chosen.groups:
-        filters.append(In(("group",), chosen.groups))
-    if chosen.group_prefix:
-        filters.append(StringStartsWith(("group",), chosen.group_prefix))
-    if chosen.topics:
-        filters.append(In(("topic",), chosen.topics))
-    return Selection.of(filters)

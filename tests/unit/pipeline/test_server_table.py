@@ -13,7 +13,7 @@ from offsetd_pipeline.selection import Selection
 from offsetd_pipeline.server_options import ServerOptions
 from offsetd_pipeline.server_table import ServerWork, server_batches
 from offsetd_pipeline.tables import Mode, arrow_schema, schema_of
-from pyspark.sql.datasource import EqualTo, In
+from pyspark.sql.datasource import EqualTo, In, StringStartsWith
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,3 +97,9 @@ def test_a_topic_that_cannot_be_is_in_no_row(pushed: Filter, topics: list[str], 
 @pytest.mark.parametrize(("group", "count"), [("g", 1), ("h", 0), ("", 0), ("x" * 32_768, 0)])
 def test_a_group_that_is_not_there_is_in_no_row(group: str, count: int, read: Any) -> None:
     assert len(read(Exporting({}), EqualTo(("group",), group))) == count
+
+
+def test_a_prefix_holds_for_groups_of_a_server_too(read: Any) -> None:
+    client = Exporting({"group": "billing"}, {"group": "shipping"}, {"group": "bill"})
+    rows = read(client, StringStartsWith(("group",), "bill"))
+    assert [row["group"] for row in rows] == ["billing", "bill"]

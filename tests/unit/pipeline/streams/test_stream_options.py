@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from offsetd_pipeline.source import OffsetdSource
 from offsetd_pipeline.streams.limits import Limit, shares
-from offsetd_pipeline.streams.options import Chosen, StreamOptions
+from offsetd_pipeline.read_options import Chosen
+from offsetd_pipeline.streams.options import StreamOptions
 from offsetd_pipeline.streams.positions import Positions
 
 FOLDER = {"path": "x", "mode": "raw"}
