@@ -16,6 +16,7 @@ from offsetd_pipeline.offset_sources.files_table import FILE_KINDS, file_rows
 from offsetd_pipeline.offset_sources.naming import BadSource, NamedSource
 from offsetd_pipeline.offset_sources.source_kind import SourceKind
 from offsetd_pipeline.server_options import ServerOptions
+from offsetd_pipeline.source import pushes_filters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -251,7 +252,7 @@ def _check_server(address: str, options: SourceOptions) -> None:
 
 
 def _table_rows(spark: SparkSession, source: NamedSource, options: SourceOptions) -> DataFrame:
-    reader = spark.read.format("offsetd")
+    reader = spark.read.format("offsetd").option("push_filters", pushes_filters(spark))
     if source.kind is SourceKind.SERVER:
         _check_server(source.places[0], options)
         table = reader.options(**options.connection).option("server", source.places[0]).load()
