@@ -89,3 +89,10 @@ def test_rows_that_somebody_else_writes_are_left_to_them(tmp_path: Path) -> None
     page = write_report(report, tmp_path)
     assert not (tmp_path / "groups.parquet").exists()
     assert "The first 50 of 1,000 rows" in page.read_text(encoding="utf-8")
+
+
+def test_what_a_number_column_does_not_have_stands_where_its_numbers_do() -> None:
+    rows = pa.table({"group": ["a", None], "gap_ms": [None, 1_000]})
+    table = Table(name="gaps", title="Gaps", rows=rows)
+    page = rendered(attrs.evolve(_REPORT, sections=(Section(title="All", parts=(table,)),)))
+    assert re.findall(r'<td class="(\w+)">-</td>', page) == ["number", "short"]
