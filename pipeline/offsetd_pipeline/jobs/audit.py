@@ -11,6 +11,8 @@ import attrs
 import typer
 from offsetd_clients.cli.terminal import EXIT_PARTLY, OutputFormat, Terminal, time_text
 from offsetd_storage.errors import StorageError
+from offsetd_storage.files import OsFiles
+from offsetd_storage.folder_view import read_folder
 from pyspark.errors import PySparkException
 
 from offsetd_pipeline.audit import Audit, AuditScope, Thresholds, audit
@@ -90,6 +92,7 @@ def _audited(
     scope: AuditScope, asked: dict[str, Any], options: SparkOptions, terminal: Terminal
 ) -> Audit:
     try:
+        read_folder(OsFiles(), Path(scope.folder))  # A wrong path is told before Spark starts.
         with job_session("audit", options, terminal) as spark, terminal.progress("audit") as told:
 
             def telling(what: str) -> AbstractContextManager[object]:
