@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from offsetd_pipeline.read_options import Chosen
 from offsetd_pipeline.source import OffsetdSource
 from offsetd_pipeline.streams.limits import Limit, shares
-from offsetd_pipeline.read_options import Chosen
 from offsetd_pipeline.streams.options import StreamOptions
 from offsetd_pipeline.streams.positions import Positions
 
