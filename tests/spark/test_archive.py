@@ -9,7 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +31,9 @@ from offsetd_pipeline.archive import (
     read_archive,
     restore,
 )
+from offsetd_pipeline.archive.columns import SPARK_SCHEMA
 from offsetd_pipeline.archive.manifests import MANIFESTS
+from offsetd_pipeline.archive.past import state_of
 from offsetd_pipeline.jobs.application import JOBS
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
@@ -101,6 +103,28 @@ def test_what_a_broker_had_comes_back_as_it_answered(
         server.stop_well()
 
 
+def test_what_a_transaction_wrote_counts_from_no_earlier_than_it_was_written(
+    spark: SparkSession,
+) -> None:
+    """The clock of the broker that ended it may be behind: the day before, in another file."""
+    midnight = datetime(2026, 11, 21, tzinfo=UTC)
+    key = {"log_partition": 0, "group": "g", "topic": "t", "partition": 0, "kind": "committed"}
+    earlier = {**key, "log_offset": 0, "offset": 1, "timestamp": midnight - timedelta(hours=1)}
+    written = {
+        **key,
+        "log_offset": 1,
+        "offset": 2,
+        "timestamp": midnight + timedelta(milliseconds=50),
+        "transaction": "committed",
+        "transaction_time": midnight - timedelta(milliseconds=50),
+    }
+    empty = dict.fromkeys(SPARK_SCHEMA.names)
+    rows = spark.createDataFrame([{**empty, **each} for each in (earlier, written)], SPARK_SCHEMA)
+    midnight_ms = round(midnight.timestamp() * 1000)
+    for at_ms, offset in ((midnight_ms - 1, 1), (midnight_ms + 49, 1), (midnight_ms + 50, 2)):
+        assert [each.offset for each in state_of(rows, at_ms).collect()] == [offset], at_ms
+
+
 def test_groups_that_cannot_be_restored_stop_no_other(spark: SparkSession, tmp_path: Path) -> None:
     folder, to = tmp_path / "log", tmp_path / "to"
     values = {
@@ -150,7 +174,7 @@ def test_groups_that_cannot_be_restored_stop_no_other(spark: SparkSession, tmp_p
             ]
             assert client.fetch("deleted") == {}
             early = datetime(2020, 1, 1, tzinfo=UTC)
-            with pytest.raises(TimeNotArchived, match="begins later"):
+            with pytest.raises(TimeNotArchived, match=r"begins later, at 20\d\d-.*\.\d{3}Z$"):
                 restore(spark, to, client, early)
             accepted = restore(spark, to, client, early, RestoreOptions(accept_gaps=True))
             assert accepted.begins_later

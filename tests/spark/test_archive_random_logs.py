@@ -52,7 +52,8 @@ class Changes:
                 self.ended |= dict.fromkeys(written, record.timestamp_ms)
                 if marker.control_type is ControlType.COMMIT:
                     for offset in written:
-                        self.counts_from.setdefault(offset, record.timestamp_ms)
+                        written_ms = self.records[offset][1].timestamp_ms
+                        self.counts_from.setdefault(offset, max(record.timestamp_ms, written_ms))
                 continue
             for record in batch.records:
                 if not self._take(record):

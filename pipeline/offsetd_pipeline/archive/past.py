@@ -118,7 +118,8 @@ def state_of(rows: DataFrame, at_ms: int | None = None) -> DataFrame:
 
     `kind` is committed or, where the newest value does not decode, unreadable. Of each offset that
     record counts which has the largest log offset among those from `at_ms` or before; what a
-    transaction wrote is from when it was committed, and a deletion is from when it was written.
+    transaction wrote is from when it was committed, but no earlier than it was written, whoever's
+    clocks these are; a deletion is from when it was written.
     """
     is_deletion = F.col("kind") == "deleted"
     counts = rows.where(
@@ -126,7 +127,7 @@ def state_of(rows: DataFrame, at_ms: int | None = None) -> DataFrame:
     )
     if at_ms is not None:
         time = F.when(is_deletion, F.col("timestamp")).otherwise(
-            F.coalesce("transaction_time", "timestamp")
+            F.greatest("transaction_time", "timestamp")
         )
         until = F.timestamp_micros(F.lit(at_ms * _MICROSECONDS).cast("long"))
         counts = counts.where(time.isNull() | (time <= until))
