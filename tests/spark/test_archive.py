@@ -299,6 +299,28 @@ def test_the_jobs_do_what_they_print(
     assert job("archive", tmp_path / "nowhere", "--to", to).code == 1
 
 
+def test_damage_that_was_passed_over_is_told_by_the_run_and_by_each_restore(
+    spark: SparkSession, job: Callable[..., Ended], tmp_path: Path
+) -> None:
+    folder, to = tmp_path / "log", tmp_path / "to"
+    batches = [batch(group, at, committed(at)) for at, group in enumerate("abc")]
+    batches[1] = batches[1][:-1] + bytes([batches[1][-1] ^ 1])
+    write_log(folder, batches, segments=1)
+    failed = job("archive", folder, "--to", to)
+    assert (failed.code, f"at byte {len(batches[0])}" in failed.stderr) == (1, True), failed
+    for records in (2, 0):  # The second time there is nothing new, and the damage is still there.
+        done = job("archive", folder, "--to", to, "--on-damage", "skip", "-o", "jsonl")
+        told = f"passed over {len(batches[1])} bytes"
+        assert (done.code, told in done.stderr) == ((3, True) if records else (0, False)), done
+    with ServerProcess(tmp_path / "live", settings=KEPT) as server:
+        done = job("restore", to, "--address", server.address)
+        assert done.code == 0, done.stderr
+        assert f"{len(batches[1])} damaged bytes" in done.stderr
+        other = job("restore", to, "--address", server.address, "--group", "a")
+        assert f"{len(batches[1])} damaged bytes" in other.stderr
+        server.stop_well()
+
+
 def test_the_guides_commands_work_as_they_stand_there(
     spark: SparkSession,
     job: Callable[..., Ended],

@@ -144,6 +144,17 @@ def earliest_ms(manifests: Iterable[Manifest]) -> int | None:
     return min((each for each in times if each is not None), default=None)
 
 
+def damaged_bytes(manifests: Iterable[Manifest], log_partitions: Collection[int] | None) -> int:
+    """How many bytes of logs were passed over; what a later run met again counts once."""
+    met = {
+        (damage.file, damage.position): damage.size_bytes
+        for manifest in manifests
+        for damage in manifest.damage
+        if log_partitions is None or damage.log_partition in log_partitions
+    }
+    return sum(met.values())
+
+
 def gaps_at(
     manifests: Sequence[Manifest], at_ms: int, log_partitions: Collection[int] | None
 ) -> list[Gap]:

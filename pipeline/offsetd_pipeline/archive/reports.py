@@ -181,6 +181,11 @@ def warnings_of(restored: Restored) -> list[str]:
     found = [gap_told(each) for each in restored.gaps]
     if restored.begins_later:
         found.append("The archive begins later: it has nothing from then.")
+    if restored.damaged_bytes:
+        found.append(
+            f"The archive lacks what {restored.damaged_bytes:,} damaged bytes of the log held:"
+            " offsets may be older than they were, or missing."
+        )
     if restored.ends_before:
         found.append(
             f"The archive ends at {restored.archive_latest}: what was committed from then to"

@@ -115,8 +115,9 @@ class RestoredGroup:
 @attrs.frozen(kw_only=True)
 class Restored:
     """Each group, by id. `gaps`: what may be missing of that time. `begins_later`: the archive has
-    nothing from then or before. `archive_latest`: its latest timestamp. `stopped_by`: why groups
-    behind the last one were not tried.
+    nothing from then or before. `archive_latest`: its latest timestamp. `damaged_bytes`: so many
+    were passed over; what they held is not in it. `stopped_by`: why groups behind the last one
+    were not tried.
     """
 
     at: datetime | None
@@ -125,6 +126,7 @@ class Restored:
     gaps: tuple[Gap, ...]
     is_dry_run: bool
     begins_later: bool = False
+    damaged_bytes: int = 0
     stopped_by: OffsetdError | None = None
 
     def count(self, *outcomes: Outcome) -> int:

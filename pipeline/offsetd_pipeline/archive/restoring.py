@@ -24,6 +24,7 @@ from offsetd_pipeline.archive.manifests import ArchiveError, ArchiveFolder
 from offsetd_pipeline.archive.past import (
     ALL,
     GroupSelection,
+    damaged_bytes,
     earliest_ms,
     files_until,
     gaps_at,
@@ -115,6 +116,7 @@ def restore(
         groups=tuple(sorted(restoring.groups, key=lambda each: each.group_id)),
         gaps=tuple(gaps),
         begins_later=begins_later,
+        damaged_bytes=damaged_bytes(manifests, wanted),
         is_dry_run=options.validate_only,
         stopped_by=restoring.stopped_by,
     )
@@ -380,4 +382,5 @@ def _gaps_told(gaps: Sequence[Gap]) -> str:
 def _told_time(time_ms: int | None) -> str:
     if time_ms is None:
         return "any time before"
-    return (_EPOCH + time_ms * _MILLISECOND).isoformat()
+    told = _EPOCH + time_ms * _MILLISECOND
+    return told.isoformat(timespec="milliseconds").replace("+00:00", "Z")
