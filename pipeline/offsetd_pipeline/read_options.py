@@ -167,9 +167,12 @@ def list_of(text: str) -> tuple[str, ...]:
     """An option that is a list: by comma, or in JSON. Raises ValueError."""
     if not text.startswith("["):
         return tuple(filter(None, map(str.strip, text.split(","))))
-    found = json.loads(text)
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = [None]
     if not all(isinstance(each, str) for each in found):
-        raise ValueError(f"a list of text in JSON, not {text!r}")
+        raise ValueError(f"a list is text by comma, or in JSON, not {text!r}")
     return tuple(found)
 
 

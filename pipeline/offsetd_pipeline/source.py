@@ -125,7 +125,10 @@ class OffsetdReader(DataSourceReader):
         groups = self._selection.values("group")
         if groups is None:
             return plan.logs
-        count = self._options.offsets_partitions or known_partition_count(files, plan.view)
+        said, named = self._options.offsets_partitions, plan.view.offsets_partitions
+        if said is not None and said < named:
+            raise ValueError(f"offsets_partitions is {said}, but {plan.view.folder} has {named}")
+        count = said or known_partition_count(files, plan.view)
         numbers = partitions_of_groups(groups, count)
         return [each for each in plan.logs if numbers is None or each.log_partition in numbers]
 

@@ -15,6 +15,7 @@ from offsetd_pipeline.folder_plan import (
     plan_folder,
 )
 from offsetd_pipeline.segments import Segment
+from offsetd_pipeline.source import OffsetdSource
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.errors import FolderChanged, FolderMismatch
 from offsetd_storage.files import OsFiles
@@ -105,6 +106,13 @@ def put_commit(folder: Path, group: str, partition: int) -> None:
         timestamp_ms=1,
     )
     write_log(folder, [encode_batch([record], base_offset=0)], partition=partition)
+
+
+def test_fewer_partitions_than_the_folder_has_are_refused() -> None:
+    source = OffsetdSource({"path": str(GOLDEN), "groups": "g", "offsets_partitions": "49"})
+    reader = source.reader(source.schema())
+    with pytest.raises(ValueError, match=r"offsets_partitions is 49, but .* has 50"):
+        reader.partitions()
 
 
 def test_a_folder_without_an_offsets_log_is_refused(tmp_path: Path) -> None:

@@ -27,3 +27,9 @@ def test_a_choice_that_a_table_does_not_have_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         ReadOptions.of({"path": "x", **options})
+
+
+@pytest.mark.parametrize("text", ["[group", '["group"', "[1]"])
+def test_a_list_that_is_none_is_shown(text: str) -> None:
+    with pytest.raises(ValueError, match="a list is text by comma, or in JSON, not"):
+        ReadOptions.of({"path": "x", "columns": text})

@@ -29,7 +29,7 @@ FOLDER = {"path": "x", "mode": "raw"}
         ({**FOLDER, "starting_offsets": "[1]"}, "starting_offsets is earliest, latest or"),
         ({**FOLDER, "fail_on_data_loss": "no"}, "fail_on_data_loss is true or false"),
         ({**FOLDER, "groups": "a", "group_prefix": "b"}, "one of groups and group_prefix"),
-        ({**FOLDER, "groups": "[1]"}, "a list of text"),
+        ({**FOLDER, "groups": "[1]"}, "a list is text by comma"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_can(options: dict[str, str], message: str) -> None:
