@@ -87,9 +87,16 @@ ARCHIVE_MUTANTS = (
     Mutant(
         name="readers take every file that is there",
         file=f"{_ARCHIVE}/past.py",
-        replace="*(str((folder.path / each.path).absolute()) for each in files)",
+        replace="*(spark_path(folder.path / each.path) for each in files)",
         by="str(folder.path.absolute())",
         caught_by=f"{_JOBS}::test_a_folder_that_does_not_go_on_from_the_archive_is_refused",
+    ),
+    Mutant(
+        name="a gap ends before what stands for the missing records counts",
+        file=f"{_ARCHIVE}/log_run.py",
+        replace="max(self._settled_ms, self._superseding_ms)",
+        by="self._settled_ms",
+        caught_by=f"{_LOGS}::test_a_gap_ends_when_all_that_may_stand_for_what_is_missing_counts",
     ),
     Mutant(
         name="one line that is not good refuses all groups",

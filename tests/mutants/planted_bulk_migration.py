@@ -47,6 +47,14 @@ BULK_MIGRATION_MUTANTS = (
         caught_by=_FILES,
     ),
     Mutant(
+        name="a run that was killed early has begun nothing",
+        file=f"{_PIPELINE}/migration/migrating.py",
+        replace="            self.folder.begin()\n",
+        by="            pass\n",
+        caught_by="tests/spark/test_bulk_migration.py"
+        "::test_a_job_that_is_killed_goes_on_when_it_is_run_again",
+    ),
+    Mutant(
         name="lines are numbered from where a task began",
         file=f"{_PIPELINE}/offset_sources/files_table.py",
         replace="{lines_before + number}",
