@@ -59,6 +59,10 @@ class OffsetdError(Exception):
         # Set by who tries again: whether a try before this one may have been applied.
         self.earlier_outcome_unknown = False
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """For processes that hand it on: its arguments are not those of other exceptions."""
+        return type(self), (self.failure,), self.__dict__
+
     @property
     def code(self) -> str:
         return self.failure.code

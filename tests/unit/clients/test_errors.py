@@ -1,11 +1,12 @@
 """offsetd_clients.errors"""
 
+import pickle
 from datetime import UTC, datetime
 
 import attrs
 import pytest
 from offsetd.v1.error_reason_pb2 import ErrorReason
-from offsetd_clients import TopicPartition, errors
+from offsetd_clients import ConsumerFenced, TopicPartition, errors
 from offsetd_clients.errors import Failure, error_of
 
 # Reason, gRPC code, class, retriable, outcome unknown.
@@ -154,3 +155,16 @@ def test_a_refusal_for_a_lease_says_who_holds_it() -> None:
         released = error_of(attrs.evolve(failure, details=details))
         assert isinstance(released, errors.EpochFenced)
         assert (released.holder, released.holder_epoch, released.expire_time) == ("", None, None)
+
+
+def test_an_error_comes_whole_out_of_another_process() -> None:
+    error = errors.OffsetConflict(Failure(code="ABORTED", message="no", reason="OFFSET_CONFLICT"))
+    error.earlier_outcome_unknown = True
+    fenced = ConsumerFenced(
+        Failure(code="ABORTED", message="another has it"), (TopicPartition("orders", 0),)
+    )
+    for each in (error, fenced):
+        found = pickle.loads(pickle.dumps(each))
+        assert type(found) is type(each)
+        assert vars(found) == vars(each)
+        assert str(found) == str(each)
