@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
@@ -17,10 +18,10 @@ from offsetd_pipeline.jobs.application import JOBS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
+DATA = str(Path(__file__).parents[1] / "golden" / "kafka-4.1.1" / "data")
 LOG = "__consumer_offsets-0/00000000000000000000.log"
 A_WEEK_LATER = "2026-11-27T21:06:40"
 
@@ -100,7 +101,7 @@ def test_damage_fails_or_is_told_and_exits_with_3(
         (("nowhere", "--retention", "soon"), 2, "'soon' is no time like"),
         (("nowhere", "--now", "noon"), 2, "'noon' is no time like"),
         (("nowhere", "--on-damage", "ignore"), 2, "'ignore'"),
-        (("nowhere", "--end-offsets", "ends.txt"), 1, "are read from .csv"),
+        ((DATA, "--end-offsets", "ends.txt"), 1, "are read from .csv"),
     ],
 )
 def test_what_cannot_be_is_said_in_a_line(
