@@ -34,7 +34,7 @@ __all__ = [
 
 
 def has_program(name: str) -> bool:
-    """Whether a program of that name is found where programs are (`PATH`)."""
+    """Whether a program of that name is found where programs are (`PATH`), or at that path."""
     return shutil.which(name) is not None
 
 

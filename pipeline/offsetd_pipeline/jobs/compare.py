@@ -75,7 +75,9 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         )
         with told_failures(terminal, failed=EXIT_WRONG_USE), ExitStack() as stack:
             sources = named_source(a), named_source(b)
-            spark = stack.enter_context(job_session("compare", where, terminal))
+            spark = stack.enter_context(
+                job_session("compare", where, terminal, failed=EXIT_WRONG_USE)
+            )
             told = stack.enter_context(terminal.progress("comparing"))
             with told_progress(spark, told, "tasks"):
                 found = compare(spark, *sources, options, source_options=narrowed)

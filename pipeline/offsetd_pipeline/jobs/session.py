@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import attrs
 import typer
-from offsetd_clients.cli.terminal import ProgressReport, Terminal
+from offsetd_clients.cli.terminal import EXIT_FAILED, ProgressReport, Terminal
 from pyspark.sql import SparkSession
 
 from offsetd_pipeline.files import has_program
@@ -47,19 +47,20 @@ class SparkOptions:
 
 
 @contextmanager
-def job_session(job: str, options: SparkOptions, terminal: Terminal) -> Iterator[SparkSession]:
+def job_session(
+    job: str, options: SparkOptions, terminal: Terminal, *, failed: int = EXIT_FAILED
+) -> Iterator[SparkSession]:
     """A session that knows `format("offsetd")`; stopped at the end, unless it was there before.
 
     Without `--master` it is the one of spark-submit, else all cores of this machine. Wrong
-    settings, or no Java, end the command.
+    settings end the command; so does having no Java, with exit code `failed`.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
         register(running)
         yield running
         return
-    if not has_program("java") and not os.environ.get("JAVA_HOME"):
-        terminal.fail("Spark needs Java 17 or newer: no `java` is found, and JAVA_HOME is not set")
+    _check_java(terminal, failed)
     with as_file(files(__package__) / "log4j2.properties") as logging:
         session = _builder(job, options, str(logging), terminal).getOrCreate()
         try:
@@ -69,6 +70,17 @@ def job_session(job: str, options: SparkOptions, terminal: Terminal) -> Iterator
             yield session
         finally:
             session.stop()
+
+
+def _check_java(terminal: Terminal, failed: int) -> None:
+    """As Spark looks for it, which says less."""
+    home = os.environ.get("JAVA_HOME")
+    if home and not has_program(f"{home}/bin/java"):
+        terminal.fail(f"Spark needs Java 17 or newer: JAVA_HOME={home} has no bin/java", failed)
+    if not home and not has_program("java"):
+        terminal.fail(
+            "Spark needs Java 17 or newer: no `java` is found, and JAVA_HOME is not set", failed
+        )
 
 
 def _builder(job: str, options: SparkOptions, logging: str, terminal: Terminal) -> Any:

@@ -1,0 +1,40 @@
+"""What a job says that cannot have a Spark session."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import TYPE_CHECKING
+
+import pytest
+from offsetd_clients.cli.terminal import Terminal
+from offsetd_pipeline.jobs.session import SparkOptions, job_session
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("java_home", "said"),
+    [
+        ("{empty}", "JAVA_HOME={empty} has no bin/java"),
+        (None, "no `java` is found, and JAVA_HOME is not set"),
+    ],
+)
+def test_that_there_is_no_java_is_a_line(
+    java_home: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    if java_home is not None:
+        monkeypatch.setenv("JAVA_HOME", java_home.format(empty=tmp_path))
+    stderr = StringIO()
+    with (
+        pytest.raises(SystemExit) as ended,
+        job_session("compare", SparkOptions(), Terminal(StringIO(), stderr), failed=2),
+    ):
+        pass
+    assert ended.value.code == 2
+    expected = said.format(empty=tmp_path)
+    assert stderr.getvalue() == f"error: Spark needs Java 17 or newer: {expected}\n"
