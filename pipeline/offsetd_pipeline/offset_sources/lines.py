@@ -123,7 +123,7 @@ def _file_row(
         return _problem_row(file_group or None, problem)
     group = found.group or file_group
     if not group:
-        return _problem_row(None, "the line does not say whose offset it is, and no group is named")
+        return _problem_row(None, "the line does not say whose offset it is: --file-group does")
     if file_group and group != file_group:
         return _problem_row(group, f"{group!r} is not the group that is named: {file_group!r}")
     if not found.topic:

@@ -127,13 +127,15 @@ def _kind_of_file(path: Path) -> SourceKind:
         return SourceKind.PARQUET
     lines = list(islice(_whole_lines(content), _LINES_LOOKED_AT))
     if not lines:
-        raise BadSource(f"{path} has no lines, of which its kind could be told: {_kinds_and(path)}")
+        raise BadSource(f"{path} has no lines, of which its kind could be told: {_say_kind(path)}")
     if content.lstrip().startswith(b"{") and not _is_json_lines(lines):
         return SourceKind.KAFKA_UTILS
     found = [kind for kind in LINE_KINDS if _reads_any(kind, lines)]
-    if len(found) != 1:
-        what = " and ".join(found) if found else "no kind that is known"
-        raise BadSource(f"{path} looks like {what}: say {_kinds_and(path)}")
+    if not found:
+        raise BadSource(f"{path} looks like no file of offsets that is known: {_say_kind(path)}")
+    if len(found) > 1:
+        meant = " or ".join(f"{kind}:{path}" for kind in found)
+        raise BadSource(f"{path} looks like {' and '.join(found)}: say {meant}")
     return found[0]
 
 
@@ -159,6 +161,11 @@ def _whole_lines(content: bytes) -> Iterator[bytes]:
     if len(content) < _LOOK_BYTES or not lines:
         lines.append(rest)
     return (line for line in lines if line.strip())
+
+
+def _say_kind(path: Path) -> str:
+    kinds = (*LINE_KINDS, SourceKind.KAFKA_UTILS, SourceKind.PARQUET)
+    return f"if it is one, say KIND:{path}, where KIND is {', '.join(kinds)}"
 
 
 def _kinds_and(place: object) -> str:

@@ -113,7 +113,7 @@ def test_each_format_gives_its_offsets(
 @pytest.mark.parametrize(
     ("kind", "content", "group", "of_group", "what"),
     [
-        (SourceKind.RPK, "t 2 9", "", None, "no group is named"),
+        (SourceKind.RPK, "t 2 9", "", None, "--file-group does"),
         (SourceKind.KAFKA_CSV, "other,t,2,9", "g", "other", "is not the group that is named"),
         (SourceKind.KAFKA_CSV, "g,,2,9", "", "g", "topic's name is empty"),
         (SourceKind.ZOOKEEPER, "/consumers/g/offsets/t/1-0:9", "", "g", "bytes"),

@@ -82,8 +82,8 @@ def test_the_kind_is_found_by_looking(folder: Path, name: str, kind: SourceKind)
     ("name", "what"),
     [
         ("absent", "is not there, and no HOST:PORT"),
-        ("neither", "no kind that is known"),
-        ("half", "no kind that is known"),
+        ("neither", "no file of offsets that is known: if it is one, say KIND:"),
+        ("half", "no file of offsets that is known"),
         ("empty", "has no lines"),
         ("mixed", "several kinds: kafka-csv, zookeeper-file"),
         ("nothing", "has no files"),
