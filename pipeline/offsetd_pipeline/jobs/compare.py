@@ -25,7 +25,7 @@ from offsetd_pipeline.jobs.source_options import (
     with_reading,
     with_spark,
 )
-from offsetd_pipeline.offset_sources import SourceOptions, named_source
+from offsetd_pipeline.offset_sources import SourceOptions, check_answers, named_source
 
 COLUMNS = (
     *("group", "topic", "partition", "difference", "offset_a", "offset_b", "offsets_between"),
@@ -75,6 +75,8 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         )
         with told_failures(terminal, failed=EXIT_WRONG_USE), ExitStack() as stack:
             sources = named_source(a), named_source(b)
+            for source in sources:  # Before Spark starts and reads the other.
+                check_answers(source, narrowed)
             spark = stack.enter_context(
                 job_session("compare", where, terminal, failed=EXIT_WRONG_USE)
             )

@@ -5,7 +5,12 @@ from offsetd_pipeline.offset_sources.naming import (
     NamedSource,
     named_source,
 )
-from offsetd_pipeline.offset_sources.opening import OffsetTable, SourceOptions, opened_source
+from offsetd_pipeline.offset_sources.opening import (
+    OffsetTable,
+    SourceOptions,
+    check_answers,
+    opened_source,
+)
 from offsetd_pipeline.offset_sources.source_kind import SourceKind
 
 __all__ = [
@@ -14,6 +19,7 @@ __all__ = [
     "OffsetTable",
     "SourceKind",
     "SourceOptions",
+    "check_answers",
     "named_source",
     "opened_source",
 ]

@@ -244,9 +244,14 @@ def _parquet_problem() -> Column:
     return problem
 
 
-def _check_server(address: str, options: SourceOptions) -> None:
-    """That it answers, before tasks wait for it, and fail with more words."""
-    server = ServerOptions.of({**options.connection, "server": address})
+def check_answers(source: NamedSource, options: SourceOptions) -> None:
+    """That a server answers, before tasks wait for it, and fail with more words.
+
+    Raises OffsetdError.
+    """
+    if source.kind is not SourceKind.SERVER:
+        return
+    server = ServerOptions.of({**options.connection, "server": source.places[0]})
     with server.client(RetryPolicy(timeout_s=_LOOK_TIMEOUT_S)) as client:
         client.get_server_info()
 
@@ -254,7 +259,7 @@ def _check_server(address: str, options: SourceOptions) -> None:
 def _table_rows(spark: SparkSession, source: NamedSource, options: SourceOptions) -> DataFrame:
     reader = spark.read.format("offsetd").option("push_filters", pushes_filters(spark))
     if source.kind is SourceKind.SERVER:
-        _check_server(source.places[0], options)
+        check_answers(source, options)
         table = reader.options(**options.connection).option("server", source.places[0]).load()
     elif source.kind is SourceKind.FOLDER:
         table = reader.load(list(source.places))
