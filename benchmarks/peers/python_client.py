@@ -1,4 +1,4 @@
-"""What a system's Python client has to do for the load: commit and fetch, for asyncio."""
+"""What a system's Python client has to do for the load: commit and fetch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def group_name(number: int, partitions: int) -> str:
 
 
 class PythonClient(abc.ABC):
-    """Callers 0, 1, ... share it; each has at most one call open."""
+    """For asyncio. Callers 0, 1, ... share it; each has at most one call open."""
 
     @classmethod
     @abc.abstractmethod
@@ -31,4 +31,25 @@ class PythonClient(abc.ABC):
 
     @abc.abstractmethod
     async def close(self) -> None:
+        """Lets go of what it holds."""
+
+
+class BlockingClient(abc.ABC):
+    """The same for callers that are a thread each."""
+
+    @classmethod
+    @abc.abstractmethod
+    def connect(cls, address: str, callers: int, partitions: int) -> Self:
+        """Connected to HOST:PORT, for so many partitions a commit."""
+
+    @abc.abstractmethod
+    def commit(self, caller: int, group: str, partitions: int, offset: int) -> None:
+        """As `PythonClient.commit`."""
+
+    @abc.abstractmethod
+    def fetch(self, caller: int, group: str, partitions: int) -> list[int]:
+        """As `PythonClient.fetch`."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
         """Lets go of what it holds."""

@@ -9,23 +9,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import attrs
 import uvloop
 
-from benchmarks.peers.python_client import PythonClient, group_name
+from benchmarks.peers.python_client import BlockingClient, PythonClient, group_name
 from benchmarks.peers.systems import etcd, kafka, ours, postgresql, redis, zookeeper
 
-CLIENTS: dict[str, type[PythonClient]] = {
-    "offsetd": ours.OffsetdClient,
-    "kafka": kafka.KafkaClient,
-    "redis": redis.RedisClient,
-    "etcd": etcd.EtcdClient,
-    "zookeeper": zookeeper.ZooKeeperClient,
-    "postgresql": postgresql.PostgreSQLClient,
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CLIENTS: dict[str, Callable[[int], type[PythonClient | BlockingClient]]] = {
+    "offsetd": lambda _: ours.OffsetdClient,
+    "kafka": kafka.python_client,
+    "redis": lambda _: redis.RedisClient,
+    "etcd": lambda _: etcd.EtcdClient,
+    "zookeeper": lambda _: zookeeper.ZooKeeperClient,
+    "postgresql": lambda _: postgresql.PostgreSQLClient,
 }
+"""The client for so many callers."""
 
 
 @attrs.frozen(kw_only=True)
@@ -43,34 +50,79 @@ class Loop:
 class Noted:
     """What callers have seen: latencies in seconds, of what ended within the time."""
 
-    all_commits: int = 0
     seconds: float
+    early: list[float] = attrs.Factory(list)  # Of the first commits, and those of the warm-up.
     commits: list[float] = attrs.Factory(list)
     fetches: list[float] = attrs.Factory(list)
-    late: list[float] = attrs.Factory(list)  # Of commits that were answered behind its end.
+    late: list[float] = attrs.Factory(list)  # Of commits that were answered behind the end.
+
+    def add(self, loop: Loop, started_s: float, answered_s: float, fetched_s: float) -> None:
+        """A commit that was answered, and the fetch behind it, if there was one."""
+        if answered_s <= loop.from_s:
+            self.early.append(answered_s - started_s)
+        elif answered_s > loop.until_s:
+            self.late.append(answered_s - started_s)
+        else:
+            self.commits.append(answered_s - started_s)
+            self.fetches.append(fetched_s - answered_s)
+
+    @property
+    def all_commits(self) -> int:
+        """Answered at any time."""
+        return len(self.early) + len(self.commits) + len(self.late)
+
+    def end(self, loop: Loop) -> None:
+        """If the system is so slow that all came late, that is what there is."""
+        if not self.commits:
+            self.commits, self.late = self.late, []
+            self.seconds = time.perf_counter() - loop.from_s
+
+
+def begun(loop: Loop) -> Loop:
+    """With the times that were counted from now."""
+    now_s = time.perf_counter()
+    return attrs.evolve(loop, from_s=now_s + loop.from_s, until_s=now_s + loop.until_s)
+
+
+def once(loop: Loop) -> Loop:
+    """A single commit by each caller, which makes its connection."""
+    return attrs.evolve(loop, fetch=False, from_s=math.inf, until_s=0.0)
+
+
+def check(stored: list[int], offset: int, loop: Loop) -> None:
+    """Raises RuntimeError unless what was fetched is what was committed."""
+    if stored != [offset] * loop.partitions:
+        raise RuntimeError(f"fetched {stored[:3]}…, {len(stored)} in all, not {offset}")
 
 
 async def call(client: PythonClient, caller: int, loop: Loop, noted: Noted) -> None:
     """One caller, which commits for a group of its own. Raises if it fetches something else."""
     group, offset = group_name(caller, loop.partitions), loop.first
-    answered_s = 0.0
+    answered_s = -math.inf
     while answered_s < loop.until_s:
         offset += 1
         started_s = time.perf_counter()
         await client.commit(caller, group, loop.partitions, offset)
-        answered_s = time.perf_counter()
-        noted.all_commits += 1
-        fetched_s = answered_s
+        answered_s = fetched_s = time.perf_counter()
         if loop.fetch:
-            stored = await client.fetch(caller, group, loop.partitions)
-            if stored != [offset] * loop.partitions:
-                raise RuntimeError(f"fetched {stored[:3]}…, {len(stored)} in all, not {offset}")
+            check(await client.fetch(caller, group, loop.partitions), offset, loop)
             fetched_s = time.perf_counter()
-        if loop.from_s < answered_s <= loop.until_s:
-            noted.commits.append(answered_s - started_s)
-            noted.fetches.append(fetched_s - answered_s)
-        elif answered_s > loop.until_s:
-            noted.late.append(answered_s - started_s)
+        noted.add(loop, started_s, answered_s, fetched_s)
+
+
+def call_in_thread(client: BlockingClient, caller: int, loop: Loop, noted: Noted) -> None:
+    """The same, of a client that blocks."""
+    group, offset = group_name(caller, loop.partitions), loop.first
+    answered_s = -math.inf
+    while answered_s < loop.until_s:
+        offset += 1
+        started_s = time.perf_counter()
+        client.commit(caller, group, loop.partitions, offset)
+        answered_s = fetched_s = time.perf_counter()
+        if loop.fetch:
+            check(client.fetch(caller, group, loop.partitions), offset, loop)
+            fetched_s = time.perf_counter()
+        noted.add(loop, started_s, answered_s, fetched_s)
 
 
 async def load(
@@ -79,23 +131,39 @@ async def load(
     """All callers, on one client. The first error of any ends it."""
     client = await client_type.connect(address, callers)
     try:
-        await asyncio.gather(  # Connections are made with the first call.
-            *(
-                client.commit(caller, group_name(caller, loop.partitions), loop.partitions, 0)
-                for caller in range(callers)
-            )
-        )
-        noted.all_commits = callers
-        now_s = time.perf_counter()
-        loop = attrs.evolve(loop, from_s=now_s + loop.from_s, until_s=now_s + loop.until_s)
+        first = once(loop)
+        await asyncio.gather(*(call(client, each, first, noted) for each in range(callers)))
+        loop = begun(loop)
         async with asyncio.TaskGroup() as group:
             for caller in range(callers):
                 group.create_task(call(client, caller, loop, noted))
-        if not noted.commits:  # The system is so slow: then what came late is all there is.
-            noted.commits = noted.late
-            noted.seconds = time.perf_counter() - loop.from_s
+        noted.end(loop)
     finally:
         await client.close()
+
+
+def load_in_threads(
+    client_type: type[BlockingClient], address: str, callers: int, loop: Loop, noted: Noted
+) -> None:
+    """The same with a thread for each caller."""
+    client = client_type.connect(address, callers, loop.partitions)
+    with ThreadPoolExecutor(callers) as threads:
+
+        def all_callers(loop: Loop) -> None:
+            of_callers = [
+                threads.submit(call_in_thread, client, caller, loop, noted)
+                for caller in range(callers)
+            ]
+            for each in of_callers:
+                each.result()
+
+        try:
+            all_callers(once(loop))
+            loop = begun(loop)
+            all_callers(loop)
+            noted.end(loop)
+        finally:
+            client.close()
 
 
 def percentile_us(latencies_s: list[float], share: float) -> float:
@@ -117,7 +185,11 @@ def main(arguments: list[str]) -> None:
         until_s=warm_s + seconds,
     )
     noted = Noted(seconds=seconds)
-    uvloop.run(load(CLIENTS[system], address, callers, loop, noted))
+    client_type = CLIENTS[system](callers)
+    if issubclass(client_type, BlockingClient):
+        load_in_threads(client_type, address, callers, loop, noted)
+    else:
+        uvloop.run(load(client_type, address, callers, loop, noted))
     found = {
         "commits": len(noted.commits),
         "all_commits": noted.all_commits,

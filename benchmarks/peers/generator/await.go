@@ -32,7 +32,7 @@ func awaitOffsets(ctx context.Context, name, address string, groups []string, pa
 	step := max(1, len(groups)/awaitedGroups)
 	for at := 0; at < len(groups); {
 		// A client of its own each time: those that were refused rest before they try again.
-		system, err := openWithin(ctx, name, address)
+		system, err := open(ctx, name, address, 1)
 		for ; err == nil && at < len(groups); at += step {
 			err = fetchAll(ctx, system, groups[at], partitions)
 			if err != nil {
@@ -67,12 +67,6 @@ func prepareGroups(ctx context.Context, name, address string, groups []string, p
 			return err
 		}
 	}
-}
-
-func openWithin(ctx context.Context, name, address string) (client, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTry)
-	defer cancel()
-	return open(ctx, name, address, 1)
 }
 
 func fetchAll(ctx context.Context, system client, group string, partitions int) error {

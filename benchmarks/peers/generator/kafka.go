@@ -35,8 +35,11 @@ func openKafka(ctx context.Context, address string, callers int) (client, error)
 		}
 		made.clients = append(made.clients, connected)
 	}
+	ctx, cancel := context.WithTimeout(ctx, answerTry)
+	defer cancel()
 	topics, err := kadm.NewClient(made.clients[0]).ListTopics(ctx, topic)
 	if err != nil {
+		made.Close()
 		return nil, err
 	}
 	made.topicID = [16]byte(topics[topic].ID)

@@ -30,6 +30,9 @@ func (silent) Printf(string, ...any) {}
 
 func openZooKeeper(ctx context.Context, address string, callers int) (client, error) {
 	made := &zooKeeperClient{}
+	// A server that has just opened its port may leave the first one without an answer.
+	ctx, cancel := context.WithTimeout(ctx, answerTry)
+	defer cancel()
 	for range min(callers, zooKeeperConnectionsMax) {
 		connection, events, err := zk.Connect([]string{address}, zooKeeperSession, zk.WithLogger(silent{}))
 		if err != nil {
@@ -40,6 +43,7 @@ func openZooKeeper(ctx context.Context, address string, callers int) (client, er
 			select {
 			case <-events:
 			case <-ctx.Done():
+				made.Close()
 				return nil, ctx.Err()
 			}
 		}

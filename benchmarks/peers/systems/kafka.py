@@ -6,8 +6,8 @@ start script. As it comes it does not sync what it acknowledges: the offsets are
 and a power cut takes them. (With replicas on other machines that is Kafka's design.)
 
 From Go: franz-go, with a connection for each caller, as consumers have them, up to 256: a broker
-answers the requests of a connection one after the other. From Python: confluent-kafka; see
-`KafkaClient`.
+answers the requests of a connection one after the other. From Python: confluent-kafka with a
+consumer and a thread for each caller; beyond 256 callers with admin clients, which were slower.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Self
 
 from ports import free_ports
 
-from benchmarks.peers.python_client import TOPIC, PythonClient
+from benchmarks.peers.python_client import TOPIC, BlockingClient, PythonClient, group_name
 from benchmarks.peers.server import Server, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from confluent_kafka import Consumer, TopicPartition
     from confluent_kafka.admin import AdminClient
     from interop.kafka_runtime import LocalRuntime
 
@@ -103,12 +104,49 @@ class KafkaServer(Server):
         return [*command, "kafka.Kafka", "server.properties"]
 
 
-class KafkaClient(PythonClient):
-    """confluent-kafka's admin clients, whose calls are futures: one for each caller, up to 256.
+class KafkaConsumers(BlockingClient):
+    """confluent-kafka's consumers, one for each caller, as programs have them.
 
-    Consumers, as programs have them that are one caller each, block a thread in every commit, and
-    have three more of their own.
+    Each has a connection and threads of its own. A process cannot have 1,024.
     """
+
+    def __init__(self, consumers: list[Consumer]) -> None:
+        self._consumers = consumers
+
+    @classmethod
+    def connect(cls, address: str, callers: int, partitions: int) -> Self:
+        from confluent_kafka import Consumer
+
+        settings = {"bootstrap.servers": address, "enable.auto.commit": False, "log_level": 0}
+        return cls(
+            [
+                Consumer({**settings, "group.id": group_name(caller, partitions)})
+                for caller in range(callers)
+            ]
+        )
+
+    def commit(self, caller: int, group: str, partitions: int, offset: int) -> None:
+        from confluent_kafka import TopicPartition
+
+        offsets = [TopicPartition(TOPIC, partition, offset) for partition in range(partitions)]
+        answer = self._consumers[caller].commit(offsets=offsets, asynchronous=False)
+        _check(group, answer)
+
+    def fetch(self, caller: int, group: str, partitions: int) -> list[int]:
+        from confluent_kafka import TopicPartition
+
+        wanted = [TopicPartition(TOPIC, partition) for partition in range(partitions)]
+        answer = self._consumers[caller].committed(wanted, timeout=CALL_S_MAX)
+        _check(group, answer)
+        return [each.offset for each in answer]
+
+    def close(self) -> None:
+        for consumer in self._consumers:
+            consumer.close()
+
+
+class KafkaAdmins(PythonClient):
+    """confluent-kafka's admin clients, whose calls are futures: one for each caller, up to 256."""
 
     def __init__(self, clients: list[AdminClient]) -> None:
         self._clients = clients
@@ -128,9 +166,7 @@ class KafkaClient(PythonClient):
         client = self._clients[caller % len(self._clients)]
         futures = client.alter_consumer_group_offsets([wanted], request_timeout=CALL_S_MAX)
         answer = await asyncio.wrap_future(futures[group])
-        for each in answer.topic_partitions:
-            if each.error is not None:
-                raise RuntimeError(f"{group} {each.topic} {each.partition}: {each.error}")
+        _check(group, answer.topic_partitions)
 
     async def fetch(self, caller: int, group: str, partitions: int) -> list[int]:
         from confluent_kafka import ConsumerGroupTopicPartitions
@@ -144,3 +180,14 @@ class KafkaClient(PythonClient):
 
     async def close(self) -> None:
         pass
+
+
+def _check(group: str, answered: list[TopicPartition]) -> None:
+    for each in answered:
+        if each.error is not None:
+            raise RuntimeError(f"{group} {each.topic} {each.partition}: {each.error}")
+
+
+def python_client(callers: int) -> type[KafkaConsumers | KafkaAdmins]:
+    """Which of the two can serve so many callers, and is the faster."""
+    return KafkaConsumers if callers <= CONNECTIONS_MAX else KafkaAdmins

@@ -4,8 +4,10 @@ A commit is one HSET of its fields, which is all or nothing; a fetch is one HGET
 appends every change to its log and syncs that before it answers (`appendfsync always`, which is
 not how it comes); snapshots and rewrites of the log are as it comes.
 
-From Go: go-redis with its automatic pipelines, which take what many callers send together. From
-Python: redis-py for asyncio over hiredis, and as many connections as callers, up to 64.
+From Go: go-redis, commits of one partition with its automatic pipelines, which take what many
+callers send together; those of many partitions, which were faster without, over as many
+connections as callers, up to 64. From Python: redis-py for asyncio over hiredis, and as many
+connections.
 """
 
 from __future__ import annotations
