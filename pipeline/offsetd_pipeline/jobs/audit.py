@@ -5,20 +5,19 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import attrs
 import typer
 from offsetd_clients.cli.terminal import EXIT_PARTLY, OutputFormat, Terminal, time_text
-from offsetd_storage.errors import StorageError
 from offsetd_storage.files import OsFiles
 from offsetd_storage.folder_view import read_folder
-from pyspark.errors import PySparkException
 
 from offsetd_pipeline.audit import Audit, AuditScope, Thresholds, audit
 from offsetd_pipeline.audit.page import report_of
 from offsetd_pipeline.audit.summary import summary_tables
 from offsetd_pipeline.jobs.audit_options import parsed_now, with_scope, with_thresholds
+from offsetd_pipeline.jobs.failures import told_failures
 from offsetd_pipeline.jobs.session import (
     ConfOption,
     MasterOption,
@@ -91,7 +90,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
 def _audited(
     scope: AuditScope, asked: dict[str, Any], options: SparkOptions, terminal: Terminal
 ) -> Audit:
-    try:
+    with told_failures(terminal):
         read_folder(OsFiles(), Path(scope.folder))  # A wrong path is told before Spark starts.
         with job_session("audit", options, terminal) as spark, terminal.progress("audit") as told:
 
@@ -99,20 +98,6 @@ def _audited(
                 return told_progress(spark, told, what)
 
             return audit(spark, scope, telling=telling, **asked)
-    except (StorageError, OSError, ValueError) as error:
-        terminal.fail(str(error))
-    except PySparkException as error:
-        terminal.fail(_reason(str(error)))
-
-
-_OURS: Final = ("offsetd_pipeline.", "offsetd_storage.", "OSError", "PermissionError", "ValueError")
-
-
-def _reason(text: str) -> str:
-    """Why a task failed, without the traces around it, where it is an error of ours."""
-    lines = [line.strip() for line in text.splitlines()]
-    found = [line for line in lines if line.startswith(_OURS) and ": " in line]
-    return found[-1].partition(": ")[2] if found else text
 
 
 def _print(found: Audit, top: int, terminal: Terminal) -> None:
