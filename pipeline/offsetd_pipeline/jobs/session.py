@@ -1,11 +1,14 @@
 """The Spark session of a job, and how far Spark is with it."""
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import as_file, files
+from logging import LogRecord, getLogger
+from pathlib import Path
 from typing import Annotated, Any, Final
 from uuid import uuid4
 
@@ -61,8 +64,12 @@ def job_session(
         yield running
         return
     _check_java(terminal, failed)
+    getLogger().addFilter(is_not_of_py4j)
     with as_file(files(__package__) / "log4j2.properties") as logging:
+        handler = signal.getsignal(signal.SIGINT)
         session = _builder(job, options, str(logging), terminal).getOrCreate()
+        # Spark's own handler calls Java from within a call, and fails; `told_progress` cancels.
+        signal.signal(signal.SIGINT, handler)
         try:
             register(session)
             # Their queries load a table each.
@@ -70,6 +77,11 @@ def job_session(
             yield session
         finally:
             session.stop()
+
+
+def is_not_of_py4j(record: LogRecord) -> bool:
+    """A filter of the root logger: py4j tells it, with a trace, what it then raises."""
+    return "py4j" not in Path(record.pathname).parts
 
 
 def _check_java(terminal: Terminal, failed: int) -> None:

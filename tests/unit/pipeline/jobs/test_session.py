@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from io import StringIO
 from typing import TYPE_CHECKING
 
 import pytest
 from offsetd_clients.cli.terminal import Terminal
-from offsetd_pipeline.jobs.session import SparkOptions, job_session
+from offsetd_pipeline.jobs.session import SparkOptions, is_not_of_py4j, job_session
 from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
@@ -38,3 +39,15 @@ def test_that_there_is_no_java_is_a_line(
     assert ended.value.code == 2
     expected = said.format(empty=tmp_path)
     assert stderr.getvalue() == f"error: Spark needs Java 17 or newer: {expected}\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "is_told"),
+    [
+        ("/lib/site-packages/py4j/java_gateway.py", False),
+        ("/lib/site-packages/offsetd_pipeline/latest.py", True),
+    ],
+)
+def test_what_py4j_raises_is_not_logged_too(path: str, is_told: bool) -> None:
+    record = logging.LogRecord("root", logging.ERROR, path, 1, "while sending", None, None)
+    assert is_not_of_py4j(record) is is_told
