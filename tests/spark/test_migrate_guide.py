@@ -54,7 +54,8 @@ def test_the_guides_commands_do_what_it_says(
             told = [called(each, server.address, monkeypatch) for each in commands[2:]]
             assert [code for code, _ in told] == [0, 0, 0], told
             assert client.fetch("billing")[where[1]].offset == 17
-    assert (tmp_path / "compared" / "groups.parquet").exists()
+    for name in ("groups.parquet", "differences.parquet"):
+        assert (tmp_path / "compared" / name).exists()
 
 
 def called(line: str, address: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:

@@ -30,7 +30,8 @@ _GROUPS_DRAWN: Final = 15
 
 def write_comparison(comparison: Comparison, folder: Path) -> Path:
     """The page, and beside it `differences.parquet` (a folder: Spark writes it) and others."""
-    comparison.differences.write.mode("overwrite").parquet(str(folder / f"{DIFFERENCES}.parquet"))
+    place = folder.absolute() / f"{DIFFERENCES}.parquet"  # Spark may run elsewhere.
+    comparison.differences.write.mode("overwrite").parquet(str(place))
     return write_report(report_of(comparison), folder)
 
 

@@ -289,7 +289,7 @@ class Migration:
         parts = 1 + table.offset_count // _UNIT_ROWS
         ordered = rows.select(*FOUND_NAMES).repartition(parts, "group")
         ordered = ordered.sortWithinPartitions("group", "source_group", "topic", "partition")
-        target = str(self.folder.path / FOUND)
+        target = str(self.folder.path.absolute() / FOUND)
         # One file for each part: a limit of rows would divide groups.
         ordered.write.mode("overwrite").option("maxRecordsPerFile", 0).parquet(target)
 

@@ -58,7 +58,8 @@ def write_migration(
     page = _Page(migration=migration, run=run, verified=verified)
     for name, rows in page.whole_tables().items():
         if rows is not None:
-            rows.write.mode("overwrite").parquet(str(folder / f"{name}.parquet"))
+            place = folder.absolute() / f"{name}.parquet"  # Spark may run elsewhere.
+            rows.write.mode("overwrite").parquet(str(place))
     return write_report(report_of(migration, run, verified), folder)
 
 
