@@ -14,12 +14,12 @@ import (
 type work struct {
 	callers    int
 	partitions int // A commit.
-	groups     int // Caller c's k-th commit is for group (c + k * callers) % groups.
+	groups     int // Caller c's k-th commit is for group (c + k * callers) % groups; see commits.
 	fetch      bool
 	first      int64         // The offset that is committed first.
 	warm       time.Duration // Not measured.
 	measured   time.Duration
-	commits    int64 // Unless 0: so many in all, all measured, instead of a time.
+	commits    int64 // Unless 0: so many in all, the n-th for group n % groups, instead of a time.
 }
 
 // found is what came of it. Latencies are microseconds.
@@ -73,13 +73,12 @@ func run(ctx context.Context, system client, wanted work) (found, error) {
 	})
 	begun := time.Now()
 	turn := loop{
-		system: system, wanted: wanted, names: names, left: new(atomic.Int64),
+		system: system, wanted: wanted, names: names, taken: new(atomic.Int64),
 		from: begun.Add(wanted.warm), until: begun.Add(wanted.warm + wanted.measured),
 	}
 	if wanted.commits > 0 {
 		turn.from, turn.until = begun, begun.Add(24*time.Hour)
 	}
-	turn.left.Store(wanted.commits)
 	eachCaller(func(number int) error { return turn.run(ctx, number, &callers[number]) })
 	if err := context.Cause(ctx); err != nil {
 		return found{}, err
@@ -103,16 +102,20 @@ type loop struct {
 	wanted      work
 	names       []string
 	from, until time.Time
-	left        *atomic.Int64
+	taken       *atomic.Int64 // Of wanted.commits.
 }
 
 func (l *loop) run(ctx context.Context, number int, notes *caller) error {
 	for round := 0; ctx.Err() == nil; round++ {
-		if l.wanted.commits > 0 && l.left.Add(-1) < 0 {
-			return nil
+		turn := number + round*l.wanted.callers
+		if l.wanted.commits > 0 {
+			turn = int(l.taken.Add(1)) - 1
+			if turn >= int(l.wanted.commits) {
+				return nil
+			}
 		}
-		group := l.names[(number+round*l.wanted.callers)%len(l.names)]
-		offset := l.wanted.first + 1 + int64(round)
+		group := l.names[turn%len(l.names)]
+		offset := l.wanted.first + 1 + int64(turn)
 		start := time.Now()
 		if err := l.system.Commit(ctx, number, group, l.wanted.partitions, offset); err != nil {
 			return err
