@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from benchmarks.peers import generators, loops, states, tables
 from benchmarks.peers.contestants import SYSTEMS, installed
 from benchmarks.peers.generators import Pace
 from benchmarks.peers.results import Results, this_machine
+from benchmarks.peers.server import Unavailable
 from benchmarks.peers.works import WORKS
 
 PARTS = ("native", "python", "transport", "load", "disk")
@@ -74,7 +76,10 @@ def main(arguments: list[str] | None = None) -> None:
     if options.from_json:
         results = Results.from_json(json.loads(options.from_json.read_text()))
     else:
-        results = measured(options)
+        try:
+            results = measured(options)
+        except Unavailable as unavailable:
+            sys.exit(str(unavailable))
     print(tables.text(results))
     if options.json:
         options.json.write_text(json.dumps(results.as_json(), indent=1) + "\n")

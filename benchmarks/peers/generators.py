@@ -30,7 +30,7 @@ def build() -> None:
     """Makes the program in Go, as far as it is not made. Raises Unavailable."""
     go = shutil.which("go")
     if go is None:
-        raise Unavailable("no go: install Go, https://go.dev/dl, 1.24 or newer")
+        raise Unavailable("no go: install Go, https://go.dev/dl, 1.21 or newer")
     protos = ROOT / "protos"
     made = SOURCES / "offsetdv1" / "offset_service.pb.go"
     newest = max(each.stat().st_mtime for each in protos.glob("offsetd/v1/*.proto"))

@@ -69,7 +69,7 @@ def _notes(results: Results) -> Iterator[str]:
 
 def target_rows(results: Results) -> list[tuple[str, ...]]:
     """Each target's title, what was found, what is wanted, and whether it is reached."""
-    rows = [("", "found", "wanted", "")]
+    rows: list[tuple[str, ...]] = [("", "found", "wanted", "")]
     for target in TARGETS:
         judged = target.judged(results)
         found = "-" if judged.found is None else str(judged.found)
