@@ -37,7 +37,7 @@ def job(server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     def call(*arguments: str) -> Ended:
         monkeypatch.setattr(sys, "argv", ["python -m offsetd_pipeline", "checkpoint", *arguments])
         stdout, stderr = StringIO(), StringIO()
-        code = run(JOBS, Terminal(stdout, stderr))
+        code = run(Terminal(stdout, stderr), JOBS)
         return Ended(code, stdout.getvalue(), stderr.getvalue())
 
     return call

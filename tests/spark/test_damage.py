@@ -55,9 +55,7 @@ def test_damage_is_passed_over_and_told_of_where_that_is_asked_for(
     assert "BAD_CHECKSUM" in told.reason
 
 
-def test_what_cannot_be_asked_for_is_refused_at_once(
-    read: Callable[..., DataFrame], golden: Path
-) -> None:
+def test_what_cannot_be_asked_for_is_refused(read: Callable[..., DataFrame], golden: Path) -> None:
     for options, said in [
         ({"mode": "latest"}, "mode is one of current, history, groups, raw, damage"),
         ({"mode": "raw", "on_damage": "ignore"}, "on_damage is one of fail, skip"),
@@ -66,6 +64,6 @@ def test_what_cannot_be_asked_for_is_refused_at_once(
         ({"mode": "raw", "range_bytes": "0"}, "range_bytes is a whole number above 0"),
     ]:
         with pytest.raises(Exception, match=said):
-            read(golden / "data", **options)
+            read(golden / "data", **options).collect()
     with pytest.raises(Exception, match="does not exist"):
         read(golden / "nowhere", "raw").collect()

@@ -11,6 +11,7 @@ from log_commands import offsetd_log
 from log_stores import seeded
 from offsetd_pipeline.audit.logs import log_state
 from offsetd_storage.compression import Compression
+from offsetd_storage.kernels.encode import BATCH_HEADER_BYTES
 from offsetd_storage.log_config import OFFSETS_TOPIC_LOG_CONFIG
 from offsetd_storage.quarantine import DamageFound
 from offsetd_storage.record_batch import decode_batch
@@ -46,14 +47,18 @@ def log_bytes(folder: Path) -> int:
 
 
 def superseded_bytes(log: WrittenLog, end: int) -> int:
-    """Of the records below `end` that have no key, or a later one of theirs below it."""
+    """Of the records below `end` that have no key, or a later one of theirs below it.
+
+    Of the last one its batch stays, empty, which says where the log ends.
+    """
     keys = [decode_batch(batch).records[0].key for batch in log.batches[:end]]
     last = {key: offset for offset, key in enumerate(keys)}
-    return sum(
+    needless = sum(
         len(log.batches[offset])
         for offset, key in enumerate(keys)
         if key is None or last[key] != offset
     )
+    return needless - (BATCH_HEADER_BYTES if keys[-1] is None else 0)
 
 
 @pytest.mark.parametrize("attempt", range(4))
