@@ -12,6 +12,9 @@ EXECUTE = "--execute"
 DRY_RUN = "--dry-run"
 
 OnlyShowOption = Annotated[bool, typer.Option(DRY_RUN, help="Only show it, as without --execute.")]
+ExecuteOption = Annotated[
+    bool, typer.Option(EXECUTE, help="Do it; else only show what it would do.")
+]
 
 
 def check_dry_or_not(*, dry_run: bool, execute: bool) -> None:

@@ -27,7 +27,12 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.dry_runs import OnlyShowOption, check_dry_or_not, told_dry_run
+from offsetd_clients.cli.dry_runs import (
+    ExecuteOption,
+    OnlyShowOption,
+    check_dry_or_not,
+    told_dry_run,
+)
 from offsetd_clients.cli.each_group import each_group, report_failures
 from offsetd_clients.cli.offsets import INT64_MAX
 from offsetd_clients.cli.options import (
@@ -90,9 +95,6 @@ BoundsOption = Annotated[
 ForceOption = Annotated[bool, typer.Option("--force", help="Also while a group has members.")]
 ExportOption = Annotated[
     bool, typer.Option("--export", help="Print the new offsets as CSV, as --from-file takes it.")
-]
-ExecuteOption = Annotated[
-    bool, typer.Option("--execute", help="Do it; else only show what it would do.")
 ]
 HELP = """Move the offsets of groups, each of them all or none. Nothing happens without --execute.
 

@@ -6,7 +6,7 @@ from typing import Final, Protocol, TypeVar
 
 import attrs
 
-from offsetd_clients.migration.values import FoundOffset, MigrationError, PlannedGroup
+from offsetd_clients.migration.values import MigrationError, PlannedGroup
 
 _LISTED_MAX: Final = 3
 
@@ -67,23 +67,25 @@ class MigrationStopped(MigrationError):
 
 class _HasOffsets(Protocol):
     @property
-    def offsets(self) -> tuple[FoundOffset, ...]: ...
+    def offsets(self) -> Sized: ...
 
 
 SomeGroup = TypeVar("SomeGroup", bound=_HasOffsets)
 
-_CHUNK_GROUPS_MAX = 64
+CHUNK_GROUPS_MAX = 64
 _CHUNK_OFFSETS_MAX = 5000
 
 
-def in_chunks(groups: Iterable[SomeGroup]) -> Iterator[list[SomeGroup]]:
+def in_chunks(
+    groups: Iterable[SomeGroup], *, offsets_max: int = _CHUNK_OFFSETS_MAX
+) -> Iterator[list[SomeGroup]]:
     """Groups, a few at a time: as many as one call may ask for, and memory may hold."""
     chunk: list[SomeGroup] = []
     count = 0
     for group in groups:
         chunk.append(group)
         count += len(group.offsets)
-        if len(chunk) == _CHUNK_GROUPS_MAX or count >= _CHUNK_OFFSETS_MAX:
+        if len(chunk) == CHUNK_GROUPS_MAX or count >= offsets_max:
             yield chunk
             chunk, count = [], 0
     if chunk:

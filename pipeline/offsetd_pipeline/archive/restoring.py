@@ -17,6 +17,7 @@ from offsetd_clients import (
     Retention,
     TopicPartition,
 )
+from offsetd_clients.migration.outcomes import CHUNK_GROUPS_MAX, in_chunks
 from offsetd_clients.migration.target import Target, is_groups_own
 from pyspark.sql import functions as F  # noqa: N812  As everybody calls it.
 
@@ -42,14 +43,13 @@ from offsetd_pipeline.archive.restored_groups import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from offsetd_clients.migration.target import Stored
     from pyspark.sql import DataFrame, SparkSession
 
     from offsetd_pipeline.archive.manifests import Gap
 
-_CHUNK_GROUPS_MAX: Final = 64
 _CHUNK_OFFSETS_MAX: Final = 20_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -171,7 +171,7 @@ class _Restoring:
         """All of them, and then those that had nothing then."""
         self._retentions = self._groups_there()
         try:
-            for chunk in _chunks(past):
+            for chunk in in_chunks(past, offsets_max=_CHUNK_OFFSETS_MAX):
                 self._restore(chunk)
             self._others()
         except OffsetdError as error:
@@ -238,8 +238,8 @@ class _Restoring:
         """Groups that are there, or were named, and had nothing then."""
         done = {each.group_id for each in self.groups}
         left = [each for each in sorted(self._retentions) if each not in done]
-        for first in range(0, len(left), _CHUNK_GROUPS_MAX):
-            stored = self._stored(left[first : first + _CHUNK_GROUPS_MAX])
+        for first in range(0, len(left), CHUNK_GROUPS_MAX):
+            stored = self._stored(left[first : first + CHUNK_GROUPS_MAX])
             for group_id, there in stored.items():
                 self._other(group_id, there)
         for group_id in self._options.selection.groups:
@@ -353,20 +353,6 @@ class _Restoring:
             )
         )
         self._told(group.group_id)
-
-
-def _chunks(groups: Iterable[PastGroup]) -> Iterator[list[PastGroup]]:
-    """As many groups as a call may ask for, and memory may hold."""
-    chunk: list[PastGroup] = []
-    count = 0
-    for group in groups:
-        chunk.append(group)
-        count += len(group.offsets)
-        if len(chunk) == _CHUNK_GROUPS_MAX or count >= _CHUNK_OFFSETS_MAX:
-            yield chunk
-            chunk, count = [], 0
-    if chunk:
-        yield chunk
 
 
 def _gaps_told(gaps: Sequence[Gap]) -> str:

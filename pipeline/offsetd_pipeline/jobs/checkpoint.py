@@ -12,7 +12,12 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.dry_runs import OnlyShowOption, check_dry_or_not, told_dry_run
+from offsetd_clients.cli.dry_runs import (
+    ExecuteOption,
+    OnlyShowOption,
+    check_dry_or_not,
+    told_dry_run,
+)
 from offsetd_clients.cli.terminal import Row, Terminal
 from pyspark.errors import PySparkException
 
@@ -36,9 +41,6 @@ ThroughOption = Annotated[
 ]
 AllowBackOption = Annotated[
     bool, typer.Option("--allow-back", help="Also where the group is further by now.")
-]
-ExecuteOption = Annotated[
-    bool, typer.Option("--execute", help="Do it; else only show what it would do.")
 ]
 
 

@@ -13,7 +13,12 @@ from offsetd_clients.cli.connection import (
     connected,
     explain,
 )
-from offsetd_clients.cli.dry_runs import OnlyShowOption, check_dry_or_not, told_dry_run
+from offsetd_clients.cli.dry_runs import (
+    ExecuteOption,
+    OnlyShowOption,
+    check_dry_or_not,
+    told_dry_run,
+)
 from offsetd_clients.cli.options import NamedGroupsOption, ReasonOption, TopicsOption
 from offsetd_clients.cli.reset_targets import parse_time
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal
@@ -54,9 +59,6 @@ DeleteOthersOption = Annotated[
 AcceptGapsOption = Annotated[
     bool,
     typer.Option("--accept-gaps", help="Also where the archive may lack records of that time."),
-]
-ExecuteOption = Annotated[
-    bool, typer.Option("--execute", help="Do it; else only show what it would do.")
 ]
 
 
