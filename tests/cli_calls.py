@@ -7,7 +7,7 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 import attrs
-from offsetd_clients.cli.application import run
+from offsetd_clients.cli.application import OFFSETD, Program, run
 from offsetd_clients.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -28,11 +28,16 @@ class Ended:
 def offsetd_of(address: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
     """Calls `offsetd` with some arguments; neither of its streams is a terminal."""
     monkeypatch.setenv("OFFSETD_ADDRESS", address)
+    return calls_of(OFFSETD, monkeypatch)
 
-    def call(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["offsetd", *arguments])
+
+def calls_of(program: Program, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
+    """Calls a program with some arguments; neither of its streams is a terminal."""
+
+    def call(*arguments: object) -> Ended:
+        monkeypatch.setattr(sys, "argv", [program.name, *map(str, arguments)])
         stdout, stderr = StringIO(), StringIO()
-        code = run(Terminal(stdout, stderr))
+        code = run(Terminal(stdout, stderr), program)
         return Ended(code, stdout.getvalue(), stderr.getvalue())
 
     return call

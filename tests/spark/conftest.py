@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cli_calls import calls_of
 from interop.spark_kafka import spark_kafka_jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from cli_calls import Ended
     from pyspark.sql import DataFrame, SparkSession
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka-4.1.1"
@@ -74,6 +76,14 @@ def spark(java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spar
     register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
+    """`job("audit", folder)` calls a job in this process, and in the session that there is."""
+    from offsetd_pipeline.jobs.application import JOBS
+
+    return calls_of(JOBS, monkeypatch)
 
 
 @pytest.fixture

@@ -10,15 +10,11 @@ import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from cli_calls import Ended
 from offsetd_clients import OffsetClient, TopicPartition
-from offsetd_clients.cli.application import run
-from offsetd_clients.cli.terminal import Terminal
 from offsetd_pipeline.archive import (
     ArchiveError,
     ArchiveFolder,
@@ -34,7 +30,6 @@ from offsetd_pipeline.archive import (
 from offsetd_pipeline.archive.columns import SPARK_SCHEMA
 from offsetd_pipeline.archive.manifests import MANIFESTS
 from offsetd_pipeline.archive.past import state_of
-from offsetd_pipeline.jobs.application import JOBS
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.record_batch import Record, encode_batch
@@ -46,6 +41,7 @@ from benchmarks.generate_log import Shape, generate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cli_calls import Ended
     from pyspark.sql import SparkSession
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "spark-archive.md"
@@ -229,19 +225,6 @@ def test_a_run_that_was_overtaken_leaves_nothing(spark: SparkSession, tmp_path: 
     archived = archive(spark, [folder], to)
     assert archived.orphan_count > 0
     assert read_archive(spark, to).count() == 3
-
-
-@pytest.fixture
-def job(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
-    """Calls a job in this process, and in its session."""
-
-    def call(*arguments: object) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["offsetd_pipeline", *map(str, arguments)])
-        stdout, stderr = StringIO(), StringIO()
-        code = run(Terminal(stdout, stderr), JOBS)
-        return Ended(code, stdout.getvalue(), stderr.getvalue())
-
-    return call
 
 
 def test_a_job_that_is_killed_leaves_nothing_that_counts(

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
-from io import StringIO
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
-from cli_calls import Ended
-from offsetd_clients.cli.application import run
-from offsetd_clients.cli.terminal import Terminal
-from offsetd_pipeline.jobs.application import JOBS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cli_calls import Ended
     from pyspark.sql import SparkSession
 
 DATA = str(Path(__file__).parents[1] / "golden" / "kafka-4.1.1" / "data")
@@ -27,16 +23,9 @@ A_WEEK_LATER = "2026-11-27T21:06:40"
 
 
 @pytest.fixture
-def call(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
+def call(spark: SparkSession, job: Callable[..., Ended]) -> Callable[..., Ended]:
     """Calls the job with some arguments, in the session that there is."""
-
-    def call(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["offsetd_pipeline", "audit", *arguments])
-        stdout, stderr = StringIO(), StringIO()
-        code = run(Terminal(stdout, stderr), JOBS)
-        return Ended(code, stdout.getvalue(), stderr.getvalue())
-
-    return call
+    return partial(job, "audit")
 
 
 def test_a_brokers_folder_is_audited_whole_as_json_and_as_a_report(

@@ -10,16 +10,11 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cli_calls import Ended
 from offsetd_clients import OffsetClient, TopicPartition
-from offsetd_clients.cli.application import run
-from offsetd_clients.cli.terminal import Terminal
 from offsetd_pipeline.comparison import compare
-from offsetd_pipeline.jobs.application import JOBS
 from offsetd_pipeline.migration import (
     BadPlanFolder,
     Migration,
@@ -36,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from cli_calls import Ended
     from pyspark.sql import SparkSession
 
 GROUPS, PARTITIONS = 120, 50
@@ -61,17 +57,6 @@ def export(tmp_path: Path) -> Path:
     )
     path.write_text("".join(lines))
     return path
-
-
-@pytest.fixture
-def job(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
-    def call(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["python -m offsetd_pipeline", *arguments])
-        stdout, stderr = StringIO(), StringIO()
-        code = run(Terminal(stdout, stderr), JOBS)
-        return Ended(code, stdout.getvalue(), stderr.getvalue())
-
-    return call
 
 
 @contextmanager

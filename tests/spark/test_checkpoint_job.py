@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
-from io import StringIO
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from cli_calls import Ended
 from offsetd_clients import OffsetClient, TopicPartition
-from offsetd_clients.cli.application import run
-from offsetd_clients.cli.terminal import Terminal
-from offsetd_pipeline.jobs.application import JOBS
 from server_process import ServerProcess
 from spark_events import QUERY, SPARK
 
@@ -21,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from cli_calls import Ended
     from pyspark.sql import SparkSession
 
 
@@ -31,16 +27,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture
-def job(server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
+def job(
+    job: Callable[..., Ended], server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Ended]:
     monkeypatch.setenv("OFFSETD_ADDRESS", server.address)
-
-    def call(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["python -m offsetd_pipeline", "checkpoint", *arguments])
-        stdout, stderr = StringIO(), StringIO()
-        code = run(Terminal(stdout, stderr), JOBS)
-        return Ended(code, stdout.getvalue(), stderr.getvalue())
-
-    return call
+    return partial(job, "checkpoint")
 
 
 def test_a_checkpoint_is_shown_and_then_imported(

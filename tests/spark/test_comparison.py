@@ -5,20 +5,14 @@ from __future__ import annotations
 import json
 import random
 import secrets
-import sys
-from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cli_calls import Ended
 from offsetd_clients import OffsetClient, OffsetFormat, TopicPartition
-from offsetd_clients.cli.application import run
-from offsetd_clients.cli.terminal import Terminal
 from offsetd_pipeline.archive import archive
 from offsetd_pipeline.comparison import CompareOptions, Ignored, differing
-from offsetd_pipeline.jobs.application import JOBS
 from offsetd_pipeline.offset_sources import SourceOptions, named_source, opened_source
 from offsetd_pipeline.offset_sources.opening import BadLines
 from server_process import ServerProcess
@@ -27,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from cli_calls import Ended
     from pyspark.sql import SparkSession
 
     Offset = tuple[int | None, int | None, str | None]
@@ -53,17 +48,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         with OffsetClient(it.address) as client:
             client.commit("g", {TopicPartition(t, p): o for _, t, p, o in SAME})
         yield it
-
-
-@pytest.fixture
-def job(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ended]:
-    def call(*arguments: str) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["python -m offsetd_pipeline", *arguments])
-        stdout, stderr = StringIO(), StringIO()
-        code = run(Terminal(stdout, stderr), JOBS)
-        return Ended(code, stdout.getvalue(), stderr.getvalue())
-
-    return call
 
 
 def written(folder: Path) -> list[Path]:
