@@ -9,7 +9,7 @@ durable too, so that the journal can be reused. What holds after a crash is writ
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import attrs
@@ -24,6 +24,7 @@ from offsetd_storage.errors import (
     StorageFull,
     is_no_room,
 )
+from offsetd_storage.failure_latch import FailureLatch
 from offsetd_storage.journal_format import (
     COUNT,
     JournaledBatch,
@@ -34,11 +35,13 @@ from offsetd_storage.journal_format import (
 from offsetd_storage.producing import produced_batch
 from offsetd_storage.record_batch import batch_header
 from offsetd_storage.recovery import RecoveredFolder, recover_folder
+from offsetd_storage.runs import AppendedRun, split_run
 from offsetd_storage.store_config import OFFSETS_TOPIC, LogStoreConfig, TopicSpec
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Collection, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from offsetd_storage.clock import Clock
@@ -77,7 +80,7 @@ class LogStore:
         self.partitions = recovered.properties.offsets_partitions  # Of `__consumer_offsets`.
         self.is_from_elsewhere = recovered.properties.is_from_elsewhere
         self.config = config
-        self.failed: StorageFailed | None = None
+        self._latch = FailureLatch()
         self._clock = clock
         self._cleanup = cleanup
         self._checkpoints = recovered.checkpoints
@@ -151,7 +154,7 @@ class LogStore:
         InvalidTimestamp, StorageFull (nothing was changed), or StorageFailed.
         """
         with self._pending_lock:
-            self._refuse_if_failed()
+            self._latch.refuse_if_failed()
             log = self.log(topic_partition)
             bytes_max = min(log.batch_bytes_max, self._batch_bytes_max)
             if len(batch) > bytes_max:
@@ -188,9 +191,32 @@ class LogStore:
             except StorageFull:
                 raise  # Nothing has changed.
             except BaseException as error:
-                self._latch(error)
+                self._latch.latch(error)
                 raise
             return batch
+
+    def append_run(self, topic_partition: TopicPartition, batches: bytes) -> AppendedRun:
+        """The same for several batches, one after the other, each as `append` takes it.
+
+        Where there is no room for all of them, the first few go in. Raises what `append` does, but
+        for StorageFull, which is returned; CorruptBatch (nothing was changed) where they are not
+        whole batches.
+        """
+        appended: list[bytes] = []
+        for batch in list(split_run(batches)):
+            header = batch_header(batch)
+            try:
+                appended.append(
+                    self.append(
+                        topic_partition,
+                        batch,
+                        last_offset=header.last_offset,
+                        max_timestamp_ms=header.max_timestamp_ms,
+                    )
+                )
+            except StorageFull as error:
+                return AppendedRun(b"".join(appended), len(appended), error)
+        return AppendedRun(b"".join(appended), len(appended), None)
 
     def produce(self, topic_partition: TopicPartition, batch: bytes) -> BatchHeader:
         """The same for a batch that anybody may have made, as a broker takes one from a client.
@@ -227,7 +253,7 @@ class LogStore:
 
         Raises StorageFailed; a failed flush is never tried again.
         """
-        with self._flush_lock, self._fail_stop():
+        with self._flush_lock, self._latch.fail_stop():
             with self._pending_lock:
                 taken, self._pending = self._pending, []
             # Segments first: a recovery point that moves to where the journal reaches has to find
@@ -271,7 +297,7 @@ class LogStore:
 
         Raises StorageFailed.
         """
-        with self._advance_lock, self._fail_stop():
+        with self._advance_lock, self._latch.fail_stop():
             while not self._advance_once():
                 pass
 
@@ -285,13 +311,13 @@ class LogStore:
 
     def sync_segments(self, *topic_partitions: TopicPartition) -> None:
         """Syncs what is written of these logs, or of all; no point moves. Raises StorageFailed."""
-        with self._advance_lock, self._fail_stop():
+        with self._advance_lock, self._latch.fail_stop():
             for topic_partition in topic_partitions or self.logs:
                 self.logs[topic_partition].sync()
 
     def checkpoint_log_starts(self) -> None:
         """Writes Kafka's text checkpoints where they changed. Raises StorageFailed."""
-        with self._advance_lock, self._fail_stop():
+        with self._advance_lock, self._latch.fail_stop():
             self._checkpoints.write(self._durable_offsets(), self.logs.values())
 
     def _advance_once(self) -> bool:
@@ -372,9 +398,9 @@ class LogStore:
         Raises StorageFull and StorageFailed.
         """
         with self._pending_lock:
-            self._refuse_if_failed()
+            self._latch.refuse_if_failed()
             log = self.log(topic_partition)
-            with self.latching():
+            with self._latch.latching():
                 return log.roll_if_due(self._clock.now_ms()) if only_if_due else log.roll()
 
     def raise_log_start_offset(self, topic_partition: TopicPartition, offset: int) -> None:
@@ -412,7 +438,7 @@ class LogStore:
                 f"{topic_partition} durably starts at {point.log_start_offset}, and cannot lose"
                 f" {count} segments"
             )
-        with self.latching():
+        with self._latch.latching():
             delete_oldest(self._files, log, count, discard=discard)
 
     def log(self, topic_partition: TopicPartition) -> PartitionLog:
@@ -425,6 +451,17 @@ class LogStore:
             )
         return log
 
+    @property
+    def failed(self) -> StorageFailed | None:
+        """The first failure of the disk, if there was one."""
+        return self._latch.failed
+
+    def latching(self) -> AbstractContextManager[None]:
+        """For what changes segments beside the store: it is refused after a failure, and a
+        StorageFailed in the block is one of the whole store. Other errors just pass.
+        """
+        return self._latch.latching()
+
     # Ending ----------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -434,7 +471,7 @@ class LogStore:
         """
         with self._cleanup:
             self.flush()
-            with self._advance_lock, self._journal_lock, self._fail_stop():
+            with self._advance_lock, self._journal_lock, self._latch.fail_stop():
                 for log in self.logs.values():
                     log.close()
                 self._journal.append_closed(self._points_to_reach())
@@ -443,47 +480,3 @@ class LogStore:
     def abandon(self) -> None:
         """Drops everything without a write, as a crash would; for tests."""
         self._cleanup.close()
-
-    @contextmanager
-    def _fail_stop(self) -> Iterator[None]:
-        """Refuses after a failure, and makes whatever goes wrong in the block one."""
-        self._refuse_if_failed()
-        try:
-            yield
-        except OSError as error:
-            raise self._latch(error) from error
-        except BaseException as error:
-            self._latch(error)
-            raise
-
-    @contextmanager
-    def latching(self) -> Iterator[None]:
-        """For what changes segments beside the store: it is refused after a failure, and a
-        StorageFailed in the block is one of the whole store. Other errors just pass.
-        """
-        self._refuse_if_failed()
-        try:
-            yield
-        except StorageFailed as error:
-            self._latch(error)
-            raise
-
-    def _refuse_if_failed(self) -> None:
-        if self.failed is not None:
-            raise StorageFailed(str(self.failed)) from self.failed
-
-    def _latch(self, error: BaseException) -> StorageFailed:
-        """From now on everything is refused.
-
-        A failed sync is never tried again: the kernel marks the pages clean, and the next sync
-        succeeds without having written them.
-        """
-        if self.failed is None:
-            self.failed = (
-                error
-                if isinstance(error, StorageFailed)
-                else StorageFailed(f"storage failed: {error!r}")
-            )
-            if self.failed is not error:
-                self.failed.__cause__ = error  # Whoever is refused later can tell what it was.
-        return self.failed
