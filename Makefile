@@ -17,7 +17,8 @@ VENV = .venv
 BIN = $(VENV)/bin
 PROTOS_VENV = .venv-protos
 CONSTRAINTS = .ci/constraints.txt
-PACKAGES = storage coordinator clients pipeline
+# What mypy looks at.
+PACKAGES = storage coordinator clients pipeline benchmarks/peers
 PYTEST = $(BIN)/python -m pytest
 # One worker a core; a file stays with one worker, so that what its tests share is made once. The
 # files are begun in the order of tests/slow_files.py, not by how many tests they have.

@@ -6,16 +6,18 @@ import argparse
 import json
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from offsetd_storage.kernels.registry import warm
 
 from benchmarks.peers import generators, loops, states, tables
 from benchmarks.peers.contestants import SYSTEMS, installed
+from benchmarks.peers.estimate import estimated
 from benchmarks.peers.generators import Pace
 from benchmarks.peers.results import Results, this_machine
 from benchmarks.peers.server import Unavailable
-from benchmarks.peers.works import WORKS
+from benchmarks.peers.works import SIDE_BY_SIDE
 
 PARTS = ("native", "python", "transport", "load", "disk")
 _WARM_SHARE = 0.25
@@ -30,6 +32,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--systems", default=",".join(SYSTEMS), help="(%(default)s)")
     parser.add_argument("--parts", default=",".join(PARTS), help="(%(default)s)")
     parser.add_argument("--callers", default="1,64,1024", help="closed loops (%(default)s)")
+    parser.add_argument("--works", choices=SIDE_BY_SIDE, default="all", help="(%(default)s)")
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="whose disk holds it all")
     parser.add_argument("--json", type=Path, help="also write all figures to this file")
     parser.add_argument("--markdown", type=Path, help="also write tables for a README")
@@ -38,6 +41,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     options.systems, options.parts = options.systems.split(","), options.parts.split(",")
     options.callers = [int(each) for each in options.callers.split(",")]
+    options.folder = options.folder.resolve()  # Servers run in folders of their own.
     if unknown := {*options.systems} - {*SYSTEMS} | {*options.parts} - {*PARTS}:
         parser.error(f"there is no {', '.join(sorted(unknown))}")
     return options
@@ -49,25 +53,47 @@ def measured(options: argparse.Namespace) -> Results:
     generators.build()
     warm()
     systems = installed(options.systems, results)
+    begun_s = time.monotonic()
     with tempfile.TemporaryDirectory(dir=options.folder, prefix=".peers-") as name:
-        folder = Path(name)
-        plan = loops.Plan(
-            rounds=options.rounds,
-            pace=Pace(seconds=options.seconds, warm_s=options.seconds * _WARM_SHARE),
-            folder=folder,
-            works=tuple(work for work in WORKS if work.callers in options.callers),
-        )
-        sizes = states.Sizes.of(options.scale)
-        if side_by_side := [part for part in options.parts if part in {"native", "python"}]:
-            loops.run_side_by_side(systems, side_by_side, plan, results)
-        if "transport" in options.parts:
-            loops.run_transport(plan, results)
-        if "load" in options.parts:
-            states.run_loads(systems, sizes, rounds=plan.rounds, folder=folder, results=results)
-        if "disk" in options.parts:
-            states.run_disk(systems, sizes, folder=folder, results=results)
-    results.machine.update(rounds=options.rounds, seconds=options.seconds, scale=options.scale)
+        plan = planned(options, Path(name))
+        print(f"  {estimated(systems, options.parts, plan, options.scale)}", file=sys.stderr)
+        run(systems, options, plan, results)
+    results.machine.update(
+        works=options.works,
+        rounds=options.rounds,
+        seconds=options.seconds,
+        scale=options.scale,
+        minutes=round((time.monotonic() - begun_s) / 60, 1),
+    )
     return results
+
+
+def planned(options: argparse.Namespace, folder: Path) -> loops.Plan:
+    """What the command line asks for."""
+    return loops.Plan(
+        rounds=options.rounds,
+        pace=Pace(seconds=options.seconds, warm_s=options.seconds * _WARM_SHARE),
+        folder=folder,
+        works={
+            part: tuple(work for work in of_part if work.callers in options.callers)
+            for part, of_part in SIDE_BY_SIDE[options.works].items()
+        },
+    )
+
+
+def run(
+    systems: list[str], options: argparse.Namespace, plan: loops.Plan, results: Results
+) -> None:
+    """Every part that is asked for."""
+    sizes = states.Sizes.of(options.scale)
+    if side_by_side := [part for part in options.parts if part in SIDE_BY_SIDE[options.works]]:
+        loops.run_side_by_side(systems, side_by_side, plan, results)
+    if "transport" in options.parts:
+        loops.run_transport(plan, results)
+    if "load" in options.parts:
+        states.run_loads(systems, sizes, rounds=plan.rounds, folder=plan.folder, results=results)
+    if "disk" in options.parts:
+        states.run_disk(systems, sizes, folder=plan.folder, results=results)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -29,11 +29,14 @@ SYSTEMS: dict[str, type[Server]] = {
 }
 BARE = bare.BareServer.name
 # Clients of the native generator, where they are not called as the system is.
-NATIVE_CLIENTS = {BARE: ("bare-stream", "bare-unary")}
+NATIVE_CLIENTS = {
+    BARE: ("bare-stream", "bare-unary"),
+    redis.RedisServer.name: ("redis", "redis-pipelined"),
+}
 
 
 def native_clients(system: str) -> tuple[str, ...]:
-    """How the native generator talks to it in the table of all."""
+    """How the native generator talks to it in the table of all; first the one that prepares it."""
     return NATIVE_CLIENTS.get(system, (system,))
 
 

@@ -43,7 +43,7 @@ class Plan:
     rounds: int
     pace: Pace
     folder: Path
-    works: tuple[Work, ...] = works.WORKS  # Side by side.
+    works: Mapping[str, tuple[Work, ...]] = works.SIDE_BY_SIDE["all"]  # Of `native` and `python`.
 
 
 def run_side_by_side(
@@ -54,10 +54,11 @@ def run_side_by_side(
         for name in prepared(servers, results):
             servers.pop(name)
         loads = {"native": native_contestants(servers), "python": python_contestants(servers)}
-        for part in parts:
-            for work in (works.MANY_CONNECTIONS, works.MANY_PARTITIONS):
-                _warm(loads[part], work, plan, results)
-            for work in plan.works:
+        for number, part in enumerate(parts):
+            if number == 0:  # Later the servers are warm.
+                for work in (works.MANY_CONNECTIONS, works.MANY_PARTITIONS):
+                    _warm(loads[part], work, plan, results)
+            for work in plan.works[part]:
                 interleave(part, work, _fit(loads[part], work), plan, results)
 
 
@@ -105,7 +106,7 @@ def prepared(servers: Mapping[str, Server], results: Results) -> list[str]:
 
 
 def native_contestants(servers: Mapping[str, Server]) -> dict[str, Contestant]:
-    """Of the generator in Go; the bare server twice."""
+    """Of the generator in Go; some servers by two clients."""
     return {
         client: Contestant(server=server, generator=Native(client=client))
         for name, server in servers.items()

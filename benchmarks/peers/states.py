@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sys
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import attrs
 
 from benchmarks.peers import targets
-from benchmarks.peers.contestants import BARE, new_server
+from benchmarks.peers.contestants import BARE, SYSTEMS, native_clients, new_server
 from benchmarks.peers.generators import Native
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from benchmarks.peers.results import Results
@@ -56,70 +60,81 @@ def run_loads(
     """Restarts of each system, empty and full, and the memory that the offsets take."""
     servers = {name: new_server(name, folder / f"load-{name}") for name in systems if name != BARE}
     for name, server in servers.items():
-        _noted(results, name, lambda name=name, server=server: _begin(name, server))
+        _noted(results, name, functools.partial(_begin, name, server))
     for _ in range(rounds):
         for name, server in servers.items():
             _restart(results, targets.LOAD_EMPTY, name, server, 1)
     for name, server in servers.items():
-        _noted(
-            results,
-            name,
-            lambda name=name, server=server: _fill(name, server, sizes.loaded_groups, results),
-        )
+        fill = functools.partial(_fill, name, server, sizes.loaded_groups, results)
+        _noted(results, name, fill)
     for _ in range(rounds):
         for name, server in servers.items():
             _restart(results, targets.LOAD, name, server, sizes.loaded_groups)
 
 
 def run_disk(systems: list[str], sizes: Sizes, *, folder: Path, results: Results) -> None:
-    """Overwrites of each system in turn, and the disk that is taken some time after the last."""
-    for name in systems:
-        if name == BARE:
-            continue
-        server = new_server(name, folder / f"disk-{name}", _DISK_SETTINGS.get(name))
-        _noted(results, name, lambda name=name, server=server: _disk(name, server, sizes, results))
+    """Overwrites of each system in turn, and the disk that each takes some time after its last one.
+
+    Those that are overwritten later run in the time that the others have to clean: ours, which is
+    the first, has the busiest neighbours.
+    """
+    servers = {
+        name: new_server(name, folder / f"disk-{name}", _DISK_SETTINGS.get(name))
+        for name in systems
+        if name != BARE
+    }
+    looks: dict[str, Future[int]] = {}
+    with contextlib.ExitStack() as running, ThreadPoolExecutor(len(SYSTEMS)) as waiting:
+
+        def overwrite(name: str, server: Server) -> None:
+            running.enter_context(server.running())
+            _commit_in_turn(name, server, sizes.overwritten_groups, sizes.overwriting_commits)
+            print(f"  overwritten: {name}", file=sys.stderr)
+            looks[name] = waiting.submit(_disk_bytes, server, sizes.wait_s)
+
+        for name, server in servers.items():
+            _noted(results, name, functools.partial(overwrite, name, server))
+        for name, look in looks.items():
+            _note(results, targets.DISK, name, look.result())
 
 
 def _begin(name: str, server: Server) -> None:
     with server.running():
-        client = _client(name)
-        client.prepare(server, groups=1, partitions=PARTITIONS)
-        client.commit(server, groups=1, partitions=PARTITIONS, commits=1, first=1)
+        _commit_in_turn(name, server, 1, 1)
 
 
 def _fill(name: str, server: Server, groups: int, results: Results) -> None:
     with server.running():
-        client = _client(name)
-        client.await_offsets(server, groups=1, partitions=PARTITIONS)
+        _waiting_client(name).await_offsets(server, groups=1, partitions=PARTITIONS)
         empty_bytes = server.memory_bytes()
-        client.prepare(server, groups=groups, partitions=PARTITIONS)
-        client.commit(server, groups=groups, partitions=PARTITIONS, commits=groups, first=1)
+        _commit_in_turn(name, server, groups, groups)
         _note(results, targets.MEMORY, name, server.memory_bytes() - empty_bytes)
 
 
 def _restart(results: Results, state: str, name: str, server: Server, groups: int) -> None:
     def restart() -> None:
         with server.running() as started_s:
-            _client(name).await_offsets(server, groups=groups, partitions=PARTITIONS)
+            _waiting_client(name).await_offsets(server, groups=groups, partitions=PARTITIONS)
             _note(results, state, name, time.monotonic() - started_s)
 
     if not _noted(results, name, restart):
         results.states.setdefault(state, {}).setdefault(name, []).append(None)
 
 
-def _disk(name: str, server: Server, sizes: Sizes, results: Results) -> None:
-    groups = sizes.overwritten_groups
-    with server.running():
-        client = _client(name)
-        client.prepare(server, groups=groups, partitions=PARTITIONS)
-        commits = sizes.overwriting_commits
-        client.commit(server, groups=groups, partitions=PARTITIONS, commits=commits, first=1)
-        time.sleep(sizes.wait_s)
-        _note(results, targets.DISK, name, server.disk_bytes())
+def _disk_bytes(server: Server, wait_s: float) -> int:
+    time.sleep(wait_s)
+    return server.disk_bytes()
 
 
-def _client(name: str) -> Native:
-    # What waits for a server that loads makes calls; streams end with the first refusal.
+def _commit_in_turn(name: str, server: Server, groups: int, commits: int) -> None:
+    _waiting_client(name).prepare(server, groups=groups, partitions=PARTITIONS)
+    Native(client=native_clients(name)[0]).commit(
+        server, groups=groups, partitions=PARTITIONS, commits=commits, first=1
+    )
+
+
+def _waiting_client(name: str) -> Native:
+    # Ours makes calls as long as the server may be loading: streams end with the first refusal.
     return Native(client="offsetd-unary" if name == "offsetd" else name)
 
 
@@ -128,9 +143,8 @@ def _note(results: Results, state: str, name: str, figure: float) -> None:
     print(f"  {state}: {name}: {figure:,.4g}", file=sys.stderr)
 
 
-def _noted(results: Results, name: str, step: object) -> bool:
+def _noted(results: Results, name: str, step: Callable[[], None]) -> bool:
     """Whether a step came to its end; what it failed with is told."""
-    assert callable(step)
     try:
         step()
     except RuntimeError as failure:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from benchmarks.peers import works
+from benchmarks.peers.contestants import native_clients
 from benchmarks.peers.results import OURS
 from benchmarks.rounds import Spread
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 RATE = "commits_a_second"
 PEERS = ("kafka", "etcd", "zookeeper", "postgresql", "redis")
+# What the title of a target adds, where a peer has more clients than one.
+_CLIENTS = {"redis": " (as it comes)", "redis-pipelined": " (automatic pipelines)"}
 LOAD = "restart to first answer, 1 M offsets, s"
 LOAD_EMPTY = "restart to first answer, empty, s"
 DISK = "disk after 10 M overwrites of 100 k keys, bytes"
@@ -111,11 +114,12 @@ def _native() -> Iterator[Target]:
         ),
     ):
         for peer, times in wanted.items():
-            yield Target(
-                title=f"native, {work}: offsetd over {peer}",
-                figures=_rates("native", work, OURS, peer),
-                at_least=times,
-            )
+            for client in native_clients(peer):
+                yield Target(
+                    title=f"native, {work}: offsetd over {client}{_CLIENTS.get(client, '')}",
+                    figures=_rates("native", work, OURS, client),
+                    at_least=times,
+                )
         if work == works.MANY_CALLERS:
             yield Target(
                 title=f"native, {work}: commits of offsetd over messages of bare-stream",

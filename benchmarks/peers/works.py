@@ -39,6 +39,14 @@ MANY_PARTITIONS = Work(callers=64, partitions=50)
 MANY_CONNECTIONS = Work(callers=64, partitions=1)
 STREAMED_ONES = Work(callers=256, partitions=1)
 STREAMED_MANY = Work(callers=256, partitions=50)
+SIDE_BY_SIDE: Mapping[str, Mapping[str, tuple[Work, ...]]] = {
+    "all": {"native": WORKS, "python": WORKS},
+    "targets": {
+        "native": (ONE, MANY_CONNECTIONS, MANY_PARTITIONS, MANY_CALLERS),
+        "python": (MANY_PARTITIONS, MANY_CALLERS),
+    },
+}
+"""What all systems do, by the part of the run: every work, or those that targets are about."""
 
 
 @attrs.frozen(kw_only=True)

@@ -24,16 +24,17 @@ type client interface {
 type opener func(ctx context.Context, address string, callers int) (client, error)
 
 var openers = map[string]opener{
-	"offsetd":        openStreams(true),
-	"offsetd-stream": openStreams(false),
-	"offsetd-unary":  openUnary,
-	"bare-stream":    openStreams(false),
-	"bare-unary":     openUnary,
-	"kafka":          openKafka,
-	"redis":          openRedis,
-	"etcd":           openEtcd,
-	"zookeeper":      openZooKeeper,
-	"postgresql":     openPostgreSQL,
+	"offsetd":         openStreams(true),
+	"offsetd-stream":  openStreams(false),
+	"offsetd-unary":   openUnary,
+	"bare-stream":     openStreams(false),
+	"bare-unary":      openUnary,
+	"kafka":           openKafka,
+	"redis":           openRedis,
+	"redis-pipelined": openRedisPipelined,
+	"etcd":            openEtcd,
+	"zookeeper":       openZooKeeper,
+	"postgresql":      openPostgreSQL,
 }
 
 func open(ctx context.Context, name, address string, callers int) (client, error) {

@@ -11,43 +11,48 @@ import (
 // many fields is one command, which is all or nothing.
 type redisClient struct {
 	nothingToPrepare
-	client *redis.Client
-	// Takes what many callers send together, as our stream does. Large commands are faster without.
-	pipelined *redis.AutoPipeliner
+	client   *redis.Client
+	commands redis.Cmdable // The client's own, or its automatic pipelines.
 }
 
 const redisConnectionsMax = 64
 
-func openRedis(_ context.Context, address string, callers int) (client, error) {
+func newRedis(address string, callers int) *redisClient {
 	connected := redis.NewClient(&redis.Options{Addr: address, PoolSize: min(callers, redisConnectionsMax)})
-	pipelined, err := connected.AutoPipeline()
+	return &redisClient{client: connected, commands: connected}
+}
+
+// openRedis sends each command by itself, on a connection of the pool.
+func openRedis(_ context.Context, address string, callers int) (client, error) {
+	return newRedis(address, callers), nil
+}
+
+// openRedisPipelined sends together what many callers want at once, as our stream does.
+func openRedisPipelined(_ context.Context, address string, callers int) (client, error) {
+	made := newRedis(address, callers)
+	pipelined, err := made.client.AutoPipeline()
 	if err != nil {
+		made.Close()
 		return nil, err
 	}
-	return &redisClient{client: connected, pipelined: pipelined}, nil
+	made.commands = pipelined
+	return made, nil
 }
 
 func redisKey(group string) string { return "offsets:" + group }
 
 func redisField(partition int) string { return topic + ":" + strconv.Itoa(partition) }
 
-func (r *redisClient) commands(partitions int) redis.Cmdable {
-	if partitions == 1 {
-		return r.pipelined
-	}
-	return r.client
-}
-
 func (r *redisClient) Commit(ctx context.Context, _ int, group string, partitions int, offset int64) error {
 	fields := make([]any, 0, 2*partitions)
 	for partition := range partitions {
 		fields = append(fields, redisField(partition), offset)
 	}
-	return r.commands(partitions).HSet(ctx, redisKey(group), fields...).Err()
+	return r.commands.HSet(ctx, redisKey(group), fields...).Err()
 }
 
 func (r *redisClient) Fetch(ctx context.Context, _ int, group string, partitions int) ([]int64, error) {
-	stored, err := r.commands(partitions).HGetAll(ctx, redisKey(group)).Result()
+	stored, err := r.commands.HGetAll(ctx, redisKey(group)).Result()
 	if err != nil {
 		return nil, err
 	}

@@ -155,7 +155,10 @@ class KafkaAdmins(PythonClient):
     async def connect(cls, address: str, callers: int) -> Self:
         from confluent_kafka.admin import AdminClient
 
-        settings = {"bootstrap.servers": address, "log_level": 0}
+        settings: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": address,
+            "log_level": 0,
+        }
         return cls([AdminClient(settings) for _ in range(min(callers, CONNECTIONS_MAX))])
 
     async def commit(self, caller: int, group: str, partitions: int, offset: int) -> None:

@@ -4,10 +4,9 @@ A commit is one HSET of its fields, which is all or nothing; a fetch is one HGET
 appends every change to its log and syncs that before it answers (`appendfsync always`, which is
 not how it comes); snapshots and rewrites of the log are as it comes.
 
-From Go: go-redis, commits of one partition with its automatic pipelines, which take what many
-callers send together; those of many partitions, which were faster without, over as many
-connections as callers, up to 64. From Python: redis-py for asyncio over hiredis, and as many
-connections.
+From Go: go-redis twice, with as many connections as callers, up to 64: as it comes, a command at a
+time on each of them (`redis`); and with its automatic pipelines, which take what many callers send
+together (`redis-pipelined`). From Python: redis-py for asyncio over hiredis, as many connections.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from benchmarks.peers.server import Server, first_line, program
 
 if TYPE_CHECKING:
     import redis.asyncio
+    from redis.typing import EncodableT, FieldT
 
 CONNECTIONS_MAX = 64
 
@@ -55,7 +55,9 @@ class RedisClient(PythonClient):
         return cls(redis.asyncio.Redis.from_pool(pool))
 
     async def commit(self, caller: int, group: str, partitions: int, offset: int) -> None:
-        fields = {f"{TOPIC}:{partition}": offset for partition in range(partitions)}
+        fields: dict[FieldT, EncodableT] = {
+            f"{TOPIC}:{partition}": offset for partition in range(partitions)
+        }
         await self._client.hset(f"offsets:{group}", mapping=fields)
 
     async def fetch(self, caller: int, group: str, partitions: int) -> list[int]:

@@ -6,17 +6,16 @@ import os
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING, ClassVar
+import threading
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from benchmarks.peers import __main__ as command
-from benchmarks.peers import contestants, states
+from benchmarks.peers import contestants, states, targets
 from benchmarks.peers.results import Results
 from benchmarks.peers.server import Server, Unavailable, pinned, program
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LISTENER = """
 import socket, subprocess, sys
@@ -112,6 +111,56 @@ def test_scale_makes_everything_smaller_down_to_one_group() -> None:
     assert (whole.loaded_groups, whole.overwritten_groups) == (20_000, 2_000)
     assert (whole.overwriting_commits, whole.wait_s) == (200_000, 120.0)
     assert (least.loaded_groups, least.overwritten_groups, least.overwriting_commits) == (1, 1, 1)
+
+
+def test_the_disk_is_looked_at_some_time_after_each_systems_own_last_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Listening(Listener):
+        name: ClassVar[str] = "listening"
+
+    happened: list[str] = []
+    last_is_written = threading.Event()
+
+    def commit(name: str, server: Server, groups: int, commits: int) -> None:
+        assert (groups, commits) == (sizes.overwritten_groups, sizes.overwriting_commits)
+        happened.append(f"{name} is overwritten")
+
+    def disk_bytes(server: Server, wait_s: float) -> int:
+        assert wait_s == sizes.wait_s
+        if server.name == "listening":
+            last_is_written.set()
+        assert last_is_written.wait(60), "the first one's wait holds up the second"
+        assert server.cpu_s() >= 0, "it still runs"
+        return len(server.name)
+
+    sizes = states.Sizes.of(1.0)
+    systems = {"listener": Listener, "listening": Listening}
+    monkeypatch.setattr(contestants, "SYSTEMS", systems)
+    monkeypatch.setattr(states, "_commit_in_turn", commit)
+    monkeypatch.setattr(states, "_disk_bytes", disk_bytes)
+    results = Results(machine={}, versions={})
+    states.run_disk(["bare", *systems], sizes, folder=tmp_path, results=results)
+    assert happened == ["listener is overwritten", "listening is overwritten"]
+    assert results.failed == []
+    assert results.states == {targets.DISK: {"listener": [8], "listening": [9]}}
+
+
+def test_a_system_that_cannot_be_overwritten_has_no_disk_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def commit(name: str, *_: object) -> None:
+        raise RuntimeError("no space")
+
+    monkeypatch.setattr(contestants, "SYSTEMS", {"listener": Listener})
+    monkeypatch.setattr(states, "_commit_in_turn", commit)
+    results = Results(machine={}, versions={})
+    states.run_disk(["listener"], states.Sizes.of(1.0), folder=tmp_path, results=results)
+    assert (results.failed, results.states) == (["listener: no space"], {})
+
+
+def test_the_folder_is_one_for_servers_that_run_elsewhere() -> None:
+    assert command.parsed(["--folder", "somewhere"]).folder == Path.cwd() / "somewhere"
 
 
 @pytest.mark.parametrize("arguments", [["--systems", "oracle"], ["--parts", "native,sleep"]])

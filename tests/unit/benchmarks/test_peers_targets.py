@@ -79,6 +79,41 @@ def test_the_median_round_is_judged(ours: list[float], kafkas: list[float], verd
     assert of_kafka.wanted == "≥ 2"
 
 
+@pytest.mark.parametrize("work", [works.MANY_CALLERS, works.MANY_PARTITIONS])
+def test_redis_is_judged_as_it_comes_and_with_automatic_pipelines(work: works.Work) -> None:
+    found = results(
+        native={
+            str(work): {
+                "offsetd": [measured(commits_a_second=2000.0)],
+                "redis": [measured(commits_a_second=1000.0)],
+                "redis-pipelined": [measured(commits_a_second=4000.0)],
+            }
+        }
+    )
+    as_it_comes = judged(f"native, {work}: offsetd over redis (as it comes)", found)
+    pipelined = judged(f"native, {work}: offsetd over redis-pipelined (automatic pipelines)", found)
+    assert (as_it_comes.wanted, as_it_comes.verdict) == ("≥ 1", "reached")
+    assert (pipelined.wanted, pipelined.verdict) == ("≥ 1", "not reached")
+
+
+def test_the_works_of_the_targets_are_all_that_targets_ask_for() -> None:
+    def a_round(part: str) -> dict[str, dict[str, list[Measured | None]]]:
+        contestants = ["offsetd", "bare-stream", *targets.PEERS, "redis-pipelined"]
+        return {
+            str(work): {name: [MEASURED] for name in contestants}
+            for work in works.SIDE_BY_SIDE["targets"][part]
+        }
+
+    found = results(native=a_round("native"), python=a_round("python"))
+    missing = [
+        each.title
+        for each in targets.TARGETS
+        if each.judged(found).found is None and each.title.startswith(("native", "Python"))
+    ]
+    assert missing == []
+    assert judged("1 caller, p50: offsetd over kafka", found).found is not None
+
+
 def test_the_cpu_of_a_call_is_compared_by_its_difference() -> None:
     pair = {
         "offsetd-unary": [measured(server_us=390.0), measured(server_us=400.0)],
