@@ -8,11 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from offsetd.v1.offset_service_pb2 import (
-    CommitOffsetsRequest,
-    StreamCommitsRequest,
-    StreamCommitsResponse,
-)
+from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest, StreamCommitsResponse
 
 from offsetd_clients.errors import (
     DeadlineExceeded,
@@ -24,6 +20,7 @@ from offsetd_clients.errors import (
     closed_while_waiting,
 )
 from offsetd_clients.messages import error_in
+from offsetd_clients.offset_messages import sequenced_commit
 from offsetd_clients.retry import RetryPolicy, is_tried_again
 from offsetd_clients.values import Revision
 
@@ -43,6 +40,7 @@ class HandedIn:
 
     __slots__ = (
         "deadline_s",
+        "encoded",
         "failure",
         "future",
         "hops",
@@ -57,14 +55,15 @@ class HandedIn:
     def __init__(
         self,
         request: CommitOffsetsRequest,
-        size: int,
+        encoded: bytes,
         *,
         now_s: float,
         timeout_s: float,
         future: Any,
     ) -> None:
         self.request = request
-        self.size = size
+        self.encoded = encoded  # The request; made once, however often it is sent.
+        self.size = len(encoded)
         self.timeout_s = timeout_s
         self.deadline_s = now_s + timeout_s
         self.future = future
@@ -134,14 +133,17 @@ class CommitQueue:
         self._bytes += commit.size
         self._waiting.append(commit)
 
-    def next_message(self) -> StreamCommitsRequest | None:
-        """As many of the waiting commits as a message takes; None: nothing waits for the stream."""
+    def next_message(self) -> bytes | None:
+        """As many of the waiting commits as a message takes; None: nothing waits for the stream.
+
+        A StreamCommitsRequest as it is sent: fields of commits, one behind the other.
+        """
         if self.has_alone:
             return None
-        message = StreamCommitsRequest()
         now_s = self._policy.monotonic_s()
-        waiting, commits, count, size = self._waiting, message.commits, 0, 0
-        while waiting and count < _MESSAGE_COMMITS_MAX and size <= self._message_bytes_max:
+        fields: list[bytes] = []
+        waiting, size = self._waiting, 0
+        while waiting and len(fields) < _MESSAGE_COMMITS_MAX and size <= self._message_bytes_max:
             if waiting[0].size > COMMIT_BYTES_MAX:
                 break
             commit = waiting.popleft()
@@ -151,10 +153,9 @@ class CommitQueue:
             self._last_sequence += 1
             self._sent[self._last_sequence] = commit
             commit.is_sent, commit.sent_s = True, now_s
-            commits.add(sequence=self._last_sequence, commit=commit.request)
-            count += 1
+            fields.append(sequenced_commit(self._last_sequence, commit.encoded))
             size += commit.size
-        return message if count else None
+        return b"".join(fields) if fields else None
 
     def next_alone(self) -> HandedIn | None:
         """The next commit that no stream is for; it is counted out."""

@@ -1,18 +1,17 @@
 """Values to messages and back, without IO: what both clients share."""
 
 import json
-import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, SupportsIndex, TypeVar
+from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError
 from google.protobuf.timestamp_pb2 import Timestamp
 from google.rpc.code_pb2 import Code
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
-from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2, types_pb2
+from offsetd.v1 import admin_service_pb2, group_service_pb2, types_pb2
 
 from offsetd_clients.errors import (
     Conflict,
@@ -23,10 +22,8 @@ from offsetd_clients.errors import (
     error_of,
 )
 from offsetd_clients.values import (
-    CommittedOffset,
     Coordinator,
     DeletedGroup,
-    DeletedOffsets,
     ExpirySuspension,
     Group,
     GroupListing,
@@ -34,13 +31,11 @@ from offsetd_clients.values import (
     GroupState,
     GroupType,
     Lease,
-    OffsetToCommit,
     Retention,
     Revision,
     ServerInfo,
     ServerState,
     TopicPartition,
-    whole,
 )
 
 ERROR_DOMAIN = "offsetd"
@@ -86,66 +81,6 @@ def several(name: str, values: Iterable[Value]) -> tuple[Value, ...]:
     if isinstance(values, str | bytes | TopicPartition):
         raise TypeError(f"{name}: one {type(values).__name__} where a list of them is expected")
     return tuple(values)
-
-
-def commit_request(
-    group_id: str,
-    offsets: Mapping[TopicPartition, SupportsIndex | OffsetToCommit],
-    *,
-    request_id: str,
-    epoch: SupportsIndex | None = None,
-    retention: timedelta | None = None,
-) -> offset_service_pb2.CommitOffsetsRequest:
-    """A commit; a number is an offset without further conditions."""
-    if not isinstance(offsets, Mapping):
-        raise TypeError("offsets: a mapping from TopicPartition to offset is expected")
-    with building("commit"):
-        return offset_service_pb2.CommitOffsetsRequest(
-            group_id=group_id,
-            offsets=[_offset_message(*item) for item in offsets.items()],
-            request_id=request_id,
-            epoch=None if epoch is None else operator.index(epoch),
-            retention=retention,
-        )
-
-
-def fetch_request(
-    selections: Mapping[str, Sequence[TopicPartition]], *, require_stable: bool
-) -> offset_service_pb2.FetchOffsetsRequest:
-    """A fetch of groups with the partitions of each; no partitions are all."""
-    with building("fetch"):
-        return offset_service_pb2.FetchOffsetsRequest(
-            groups=[
-                offset_service_pb2.GroupSelection(
-                    group_id=group_id, partitions=partition_messages(partitions)
-                )
-                for group_id, partitions in selections.items()
-            ],
-            require_stable=require_stable,
-        )
-
-
-def delete_offsets_request(
-    group_id: str,
-    *,
-    partitions: Iterable[TopicPartition],
-    topics: Iterable[str],
-    epoch: SupportsIndex | None,
-    request_id: str,
-    validate_only: bool,
-    reason: str,
-) -> offset_service_pb2.DeleteOffsetsRequest:
-    """A deletion of offsets, by partition and by whole topic."""
-    with building("delete offsets"):
-        return offset_service_pb2.DeleteOffsetsRequest(
-            group_id=group_id,
-            partitions=partition_messages(several("partitions", partitions)),
-            topics=several("topics", topics),
-            epoch=None if epoch is None else operator.index(epoch),
-            request_id=request_id,
-            validate_only=validate_only,
-            reason=reason,
-        )
 
 
 def delete_group_request(
@@ -201,27 +136,6 @@ def revision_of(message: types_pb2.Revision) -> Revision:
     return Revision(message.log_partition, message.log_offset)
 
 
-def fetched_offsets(
-    response: offset_service_pb2.FetchOffsetsResponse,
-) -> dict[str, dict[TopicPartition, CommittedOffset]]:
-    """By group, every group that was asked for; then by partition, those that are stored."""
-    return {
-        group.group_id: {
-            TopicPartition(offset.topic, offset.partition): _committed_offset(offset)
-            for offset in group.offsets
-        }
-        for group in response.groups
-    }
-
-
-def deleted_offsets(response: offset_service_pb2.DeleteOffsetsResponse) -> DeletedOffsets:
-    """What was deleted."""
-    return DeletedOffsets(
-        partitions=_partitions(response.deleted),
-        revision=revision_of(response.revision) if response.HasField("revision") else None,
-    )
-
-
 def deleted_group(response: group_service_pb2.DeleteGroupResponse) -> DeletedGroup:
     """What went with the group."""
     return DeletedGroup(
@@ -261,7 +175,7 @@ def group_of(message: group_service_pb2.Group) -> Group:
                 client_id=member.client_id,
                 client_host=member.client_host,
                 topics=tuple(member.topics),
-                assignment=_partitions(member.assignment),
+                assignment=partitions_of(member.assignment),
             )
             for member in message.members
         ),
@@ -397,60 +311,24 @@ def _conflicts(details: Mapping[str, str]) -> tuple[Conflict, ...]:
         return ()
 
 
-def _offset_message(
-    topic_partition: TopicPartition, to_commit: SupportsIndex | OffsetToCommit
-) -> offset_service_pb2.OffsetCommit:
-    _checked(topic_partition)
-    if not isinstance(to_commit, OffsetToCommit):
-        return offset_service_pb2.OffsetCommit(
-            topic=topic_partition.topic,
-            partition=topic_partition.partition,
-            offset=whole(to_commit),
-        )
-    message = offset_service_pb2.OffsetCommit(
-        topic=topic_partition.topic,
-        partition=topic_partition.partition,
-        offset=to_commit.offset,
-        leader_epoch=to_commit.leader_epoch,
-        metadata=to_commit.metadata,
-        expected_offset=to_commit.expected_offset,
-        expected_revision=to_commit.expected_revision,
-        monotonic=to_commit.monotonic,
-        end_offset=to_commit.end_offset,
-    )
-    if to_commit.must_not_exist:
-        message.must_not_exist = True
-    return message
-
-
 def partition_messages(partitions: Iterable[TopicPartition]) -> list[types_pb2.TopicPartition]:
     """Partitions as messages name them. TypeError for what is none."""
     return [
         types_pb2.TopicPartition(topic=each.topic, partition=each.partition)
-        for each in map(_checked, partitions)
+        for each in map(checked_partition, partitions)
     ]
 
 
-def _checked(value: object) -> TopicPartition:
+def checked_partition(value: object) -> TopicPartition:
+    """The same. TypeError for what is none."""
     if not isinstance(value, TopicPartition):
         raise TypeError(f"{value!r} is no TopicPartition")
     return value
 
 
-def _partitions(messages: Iterable[types_pb2.TopicPartition]) -> tuple[TopicPartition, ...]:
+def partitions_of(messages: Iterable[types_pb2.TopicPartition]) -> tuple[TopicPartition, ...]:
+    """What messages name."""
     return tuple(TopicPartition(message.topic, message.partition) for message in messages)
-
-
-def _committed_offset(message: offset_service_pb2.CommittedOffset) -> CommittedOffset:
-    return CommittedOffset(
-        offset=message.offset,
-        leader_epoch=message.leader_epoch if message.HasField("leader_epoch") else None,
-        metadata=message.metadata,
-        commit_time=_time(message.commit_time),
-        expire_time=_time(message.expire_time) if message.HasField("expire_time") else None,
-        revision=message.revision,
-        end_offset=message.end_offset if message.HasField("end_offset") else None,
-    )
 
 
 def _time(message: Timestamp) -> datetime:

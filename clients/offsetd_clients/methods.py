@@ -23,10 +23,17 @@ class Method:
     server_streaming: bool = False
 
 
+# `CommitQueue` puts its messages together of commits that are serialised already.
+_SENT_AS_BYTES = {"StreamCommits"}
+
+
 def _method(descriptor: MethodDescriptor) -> Method:
+    name = descriptor.name
     return Method(
-        f"/{descriptor.containing_service.full_name}/{descriptor.name}",
-        GetMessageClass(descriptor.input_type).SerializeToString,
+        f"/{descriptor.containing_service.full_name}/{name}",
+        None
+        if name in _SENT_AS_BYTES
+        else GetMessageClass(descriptor.input_type).SerializeToString,
         GetMessageClass(descriptor.output_type).FromString,
         descriptor.client_streaming,
         descriptor.server_streaming,

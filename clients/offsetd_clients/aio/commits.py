@@ -8,7 +8,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Protocol
 
-from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest, StreamCommitsRequest
+from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest
 
 from offsetd_clients.aio.concurrency import Event, Future, Guard, Task, new_future, spawn
 from offsetd_clients.aio.transport import Answers, Channel
@@ -85,16 +85,18 @@ class Commits:
         return self._queue.streams
 
     async def hand_in(
-        self, request: CommitOffsetsRequest, size: int, timeout_s: float
+        self, request: CommitOffsetsRequest, encoded: bytes, timeout_s: float
     ) -> Future[Revision]:
         """The future of a commit that will be sent; waits for room while too many are unanswered.
+
+        `encoded` is the request, serialised.
 
         Raises ClientClosed, and DeadlineExceeded if there is no room within `timeout_s`, which is
         also what the future has.
         """
         monotonic_s = self._policy.monotonic_s
         commit = HandedIn(
-            request, size, now_s=monotonic_s(), timeout_s=timeout_s, future=new_future()
+            request, encoded, now_s=monotonic_s(), timeout_s=timeout_s, future=new_future()
         )
         while not self._take(commit, is_bounded=True):
             left_s = commit.deadline_s - monotonic_s()
@@ -204,7 +206,7 @@ class Commits:
         if not self._closed:
             await self._mend(error)
 
-    async def _messages(self, wake: Event) -> AsyncIterator[StreamCommitsRequest]:
+    async def _messages(self, wake: Event) -> AsyncIterator[bytes]:
         while True:
             wake.clear()
             with self._guard:

@@ -6,12 +6,13 @@ from typing import SupportsIndex
 
 from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest
 
-from offsetd_clients import messages
+from offsetd_clients import offset_messages
 from offsetd_clients.aio.calls import Calls, new_id
 from offsetd_clients.aio.concurrency import Future, result_of
 from offsetd_clients.commit_queue import COMMIT_BYTES_MAX
 from offsetd_clients.membership_messages import note_member
 from offsetd_clients.membership_values import Membership
+from offsetd_clients.messages import revision_of, several
 from offsetd_clients.owners import SeveralOwners
 from offsetd_clients.values import (
     CommittedOffset,
@@ -42,7 +43,7 @@ class OffsetCalls(Calls):
         are kept, where the group's retention is not to count. `request_id` names the commit for
         retries of your own; without it one is made.
         """
-        request = messages.commit_request(
+        request = offset_messages.commit_request(
             group_id,
             offsets,
             request_id=request_id or new_id(),
@@ -50,10 +51,10 @@ class OffsetCalls(Calls):
             retention=retention,
         )
         note_member(request, membership)
-        commits, size = self._servers.commits(group_id), request.ByteSize()
-        if commits.streams and size <= COMMIT_BYTES_MAX:
-            return await result_of(await commits.hand_in(request, size, self._retry.timeout_s))
-        return messages.revision_of((await self._call("CommitOffsets", request)).revision)
+        commits, encoded = self._servers.commits(group_id), request.SerializeToString()
+        if commits.streams and len(encoded) <= COMMIT_BYTES_MAX:
+            return await result_of(await commits.hand_in(request, encoded, self._retry.timeout_s))
+        return revision_of((await self._call("CommitOffsets", request)).revision)
 
     async def commit_soon(
         self,
@@ -72,7 +73,7 @@ class OffsetCalls(Calls):
         limit, say) may come behind a later one: `monotonic` holds against that. Callbacks of the
         future run where answers are read, and must not wait for calls of this client.
         """
-        request = messages.commit_request(
+        request = offset_messages.commit_request(
             group_id,
             offsets,
             request_id=request_id or new_id(),
@@ -90,7 +91,7 @@ class OffsetCalls(Calls):
         if not request.request_id:
             raise ValueError("a commit that may be sent again needs a request id")
         return await self._servers.commits(request.group_id).hand_in(
-            request, request.ByteSize(), self._retry.timeout_s
+            request, request.SerializeToString(), self._retry.timeout_s
         )
 
     async def fetch(
@@ -105,23 +106,23 @@ class OffsetCalls(Calls):
         `require_stable`: wait, and then raise `UnstableOffsets`, while a transaction has offsets
         pending for what is asked.
         """
-        chosen = () if partitions is None else messages.several("partitions", partitions)
+        chosen = () if partitions is None else several("partitions", partitions)
         if partitions is not None and not chosen:
             return {}
-        request = messages.fetch_request({group_id: chosen}, require_stable=require_stable)
+        request = offset_messages.fetch_request({group_id: chosen}, require_stable=require_stable)
         response = await self._call("FetchOffsets", request)
-        return messages.fetched_offsets(response)[group_id]
+        return offset_messages.fetched_offsets(response)[group_id]
 
     async def fetch_many(
         self, group_ids: Iterable[str], *, require_stable: bool = False
     ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
         """The stored offsets of many groups in one call; a group without any has an empty dict."""
-        selections = dict.fromkeys(messages.several("group_ids", group_ids), ())
+        selections = dict.fromkeys(several("group_ids", group_ids), ())
         if not selections:
             return {}
-        request = messages.fetch_request(selections, require_stable=require_stable)
+        request = offset_messages.fetch_request(selections, require_stable=require_stable)
         try:
-            return messages.fetched_offsets(await self._call("FetchOffsets", request))
+            return offset_messages.fetched_offsets(await self._call("FetchOffsets", request))
         except SeveralOwners:
             return {
                 group_id: await self.fetch(group_id, require_stable=require_stable)
@@ -143,7 +144,7 @@ class OffsetCalls(Calls):
 
         `epoch`: as the holder of the group's lease.
         """
-        request = messages.delete_offsets_request(
+        request = offset_messages.delete_offsets_request(
             group_id,
             partitions=partitions,
             topics=topics,
@@ -152,4 +153,4 @@ class OffsetCalls(Calls):
             validate_only=validate_only,
             reason=reason,
         )
-        return messages.deleted_offsets(await self._call("DeleteOffsets", request))
+        return offset_messages.deleted_offsets(await self._call("DeleteOffsets", request))

@@ -54,7 +54,10 @@ def queue(clock: Clock) -> CommitQueue:
 def handed_in(name: str, *, clock: Clock | None = None, future: Any = None, size: int = 10) -> Any:
     request = offset_service_pb2.CommitOffsetsRequest(group_id=name)
     now_s = clock.now_s if clock is not None else 1000.0
-    return HandedIn(request, size, now_s=now_s, timeout_s=TIMEOUT_S, future=future or Awaited())
+    encoded, future = request.SerializeToString(), future or Awaited()
+    commit = HandedIn(request, encoded, now_s=now_s, timeout_s=TIMEOUT_S, future=future)
+    commit.size = size
+    return commit
 
 
 def fill(queue: CommitQueue, names: str, clock: Clock | None = None) -> list[HandedIn]:
@@ -66,8 +69,8 @@ def fill(queue: CommitQueue, names: str, clock: Clock | None = None) -> list[Han
 
 def sent(queue: CommitQueue) -> dict[str, int]:
     """What the next message holds: sequences by name."""
-    message = queue.next_message()
-    return {} if message is None else {c.commit.group_id: c.sequence for c in message.commits}
+    message = offset_service_pb2.StreamCommitsRequest.FromString(queue.next_message() or b"")
+    return {each.commit.group_id: each.sequence for each in message.commits}
 
 
 def named(outcomes: list[Any]) -> list[str]:

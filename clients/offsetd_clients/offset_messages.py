@@ -1,0 +1,172 @@
+"""Offsets to messages and back: what a client does most, and so what has to be quick."""
+
+import functools
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, SupportsIndex
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from offsetd.v1 import offset_service_pb2
+
+from offsetd_clients.messages import (
+    building,
+    checked_partition,
+    partition_messages,
+    partitions_of,
+    revision_of,
+    several,
+)
+from offsetd_clients.values import (
+    CommittedOffset,
+    DeletedOffsets,
+    OffsetToCommit,
+    TopicPartition,
+    whole,
+)
+
+
+def commit_request(
+    group_id: str,
+    offsets: Mapping[TopicPartition, SupportsIndex | OffsetToCommit],
+    *,
+    request_id: str,
+    epoch: SupportsIndex | None = None,
+    retention: timedelta | None = None,
+) -> offset_service_pb2.CommitOffsetsRequest:
+    """A commit; a number is an offset without further conditions."""
+    if not isinstance(offsets, Mapping):
+        raise TypeError("offsets: a mapping from TopicPartition to offset is expected")
+    with building("commit"):
+        request = offset_service_pb2.CommitOffsetsRequest(
+            group_id=group_id,
+            request_id=request_id,
+            epoch=None if epoch is None else operator.index(epoch),
+            retention=retention,
+        )
+        add = request.offsets.add  # Of a message that is made by itself it takes a copy.
+        for topic_partition, to_commit in offsets.items():
+            checked_partition(topic_partition)
+            if isinstance(to_commit, OffsetToCommit):
+                add(**_conditional(topic_partition, to_commit))
+                continue
+            message = add()
+            message.topic = topic_partition.topic
+            message.partition = topic_partition.partition
+            message.offset = to_commit if type(to_commit) is int else whole(to_commit)
+        return request
+
+
+def _conditional(topic_partition: TopicPartition, to_commit: OffsetToCommit) -> dict[str, Any]:
+    """The fields of an offset with conditions."""
+    return {
+        "topic": topic_partition.topic,
+        "partition": topic_partition.partition,
+        "offset": to_commit.offset,
+        "leader_epoch": to_commit.leader_epoch,
+        "metadata": to_commit.metadata,
+        "expected_offset": to_commit.expected_offset,
+        "expected_revision": to_commit.expected_revision,
+        "must_not_exist": to_commit.must_not_exist or None,  # False would be said, too.
+        "monotonic": to_commit.monotonic,
+        "end_offset": to_commit.end_offset,
+    }
+
+
+def sequenced_commit(sequence: int, commit: bytes) -> bytes:
+    """A commit as the field of a StreamCommitsRequest, which is nothing but such fields.
+
+    `commit` is a CommitOffsetsRequest, serialised. A message of messages would be a copy of each.
+    """
+    head = b"\x08" + _varint(sequence) + b"\x12" + _varint(len(commit))  # Fields 1 and 2.
+    return b"\x0a" + _varint(len(head) + len(commit)) + head + commit
+
+
+def _varint(number: int) -> bytes:
+    """A number from 0 on as protobuf writes it: seven bits a byte, the lowest first."""
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def fetch_request(
+    selections: Mapping[str, Sequence[TopicPartition]], *, require_stable: bool
+) -> offset_service_pb2.FetchOffsetsRequest:
+    """A fetch of groups with the partitions of each; no partitions are all."""
+    with building("fetch"):
+        return offset_service_pb2.FetchOffsetsRequest(
+            groups=[
+                offset_service_pb2.GroupSelection(
+                    group_id=group_id, partitions=partition_messages(partitions)
+                )
+                for group_id, partitions in selections.items()
+            ],
+            require_stable=require_stable,
+        )
+
+
+def delete_offsets_request(
+    group_id: str,
+    *,
+    partitions: Iterable[TopicPartition],
+    topics: Iterable[str],
+    epoch: SupportsIndex | None,
+    request_id: str,
+    validate_only: bool,
+    reason: str,
+) -> offset_service_pb2.DeleteOffsetsRequest:
+    """A deletion of offsets, by partition and by whole topic."""
+    with building("delete offsets"):
+        return offset_service_pb2.DeleteOffsetsRequest(
+            group_id=group_id,
+            partitions=partition_messages(several("partitions", partitions)),
+            topics=several("topics", topics),
+            epoch=None if epoch is None else operator.index(epoch),
+            request_id=request_id,
+            validate_only=validate_only,
+            reason=reason,
+        )
+
+
+def fetched_offsets(
+    response: offset_service_pb2.FetchOffsetsResponse,
+) -> dict[str, dict[TopicPartition, CommittedOffset]]:
+    """By group, every group that was asked for; then by partition, those that are stored."""
+    return {
+        group.group_id: {
+            TopicPartition(offset.topic, offset.partition): _committed_offset(offset)
+            for offset in group.offsets
+        }
+        for group in response.groups
+    }
+
+
+def _committed_offset(message: offset_service_pb2.CommittedOffset) -> CommittedOffset:
+    has = message.HasField
+    expire_time = message.expire_time if has("expire_time") else None
+    commit_time = message.commit_time
+    return CommittedOffset(
+        offset=message.offset,
+        leader_epoch=message.leader_epoch if has("leader_epoch") else None,
+        metadata=message.metadata,
+        commit_time=_time(commit_time.seconds, commit_time.nanos),
+        expire_time=expire_time and _time(expire_time.seconds, expire_time.nanos),
+        revision=message.revision,
+        end_offset=message.end_offset if has("end_offset") else None,
+    )
+
+
+@functools.lru_cache(maxsize=1024)  # The offsets of a commit have one time.
+def _time(seconds: int, nanos: int) -> datetime:
+    return Timestamp(seconds=seconds, nanos=nanos).ToDatetime(tzinfo=UTC)
+
+
+def deleted_offsets(response: offset_service_pb2.DeleteOffsetsResponse) -> DeletedOffsets:
+    """What was deleted."""
+    return DeletedOffsets(
+        partitions=partitions_of(response.deleted),
+        revision=revision_of(response.revision) if response.HasField("revision") else None,
+    )
