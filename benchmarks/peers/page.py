@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from offsetd_pipeline.reports import Finding, Level, Plot, Report, Section, Tabl
 from offsetd_pipeline.reports.writing import write_report
 
 from benchmarks.peers import tables
-from benchmarks.peers.targets import TARGETS
+from benchmarks.peers.targets import SYNC, TARGETS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,19 @@ if TYPE_CHECKING:
     from benchmarks.peers.works import Measured
 
 _LEVELS = {"reached": Level.GOOD, "not reached": Level.WARNING}
-_FIELDS = ("commits_a_second", "p50_us", "p99_us", "fetch_p50_us", "server_us", "generator_us")
+# Of the tables, and short: nine columns are to fit beside each other.
+_COLUMNS = {
+    "commits/s": "commits_a_second",
+    "p50 µs": "p50_us",
+    "p99 µs": "p99_us",
+    "fetch µs": "fetch_p50_us",
+    "server µs": "server_us",
+    "load µs": "generator_us",
+}
+_ROUNDS_NOTE = (
+    "Microseconds: latencies of a commit, the median of a fetch, and the CPU that the server and "
+    "the load generator have used for a commit."
+)
 
 
 def write_page(results: Results, folder: Path) -> Path:
@@ -30,9 +43,13 @@ def write_page(results: Results, folder: Path) -> Path:
     for section in report.sections:
         for part in section.parts:
             if isinstance(part, Plot):
-                name = "".join(each if each.isalnum() else "-" for each in part.title.lower())
-                (folder / f"{name}.svg").write_text(part.svg)
+                (folder / f"{svg_name(part.title)}.svg").write_text(part.svg)
     return page
+
+
+def svg_name(title: str) -> str:
+    """A plot's title as the name of a file: `native-64-callers-50-partitions`."""
+    return re.sub("[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def as_report(results: Results) -> Report:
@@ -40,11 +57,11 @@ def as_report(results: Results) -> Report:
     sections = [_loops(part, works) for part, works in results.loops.items()]
     kept = tuple(
         Plot(
-            title=tables.shown_name(state),
+            title=state.removesuffix(tables.BYTES_UNIT),  # Each bar has its own.
             svg=plots.bars(_medians(systems), unit="_bytes" if state.endswith("bytes") else ""),
         )
         for state, systems in results.states.items()
-        if _medians(systems)
+        if state != SYNC and _medians(systems)
     )
     if kept:
         sections.append(Section(title="Kept, and loaded again", parts=kept))
@@ -52,7 +69,7 @@ def as_report(results: Results) -> Report:
     return Report(
         title="offsetd beside its peers",
         time=datetime.fromisoformat(results.machine["date"]),
-        facts={**results.machine, **results.versions},
+        facts=_facts(results),
         findings=(
             *_judged(results),
             *(Finding(Level.NOTE, text) for text in [*missing, *results.failed]),
@@ -61,12 +78,21 @@ def as_report(results: Results) -> Report:
     )
 
 
+def _facts(results: Results) -> dict[str, object]:
+    facts = {name: value for name, value in results.machine.items() if name != "date"}
+    syncs = results.state(SYNC, "disk")
+    if syncs:
+        facts[SYNC] = tables.shown(SYNC, syncs)
+    return {**facts, **results.versions}
+
+
 def _judged(results: Results) -> list[Finding]:
     findings = []
     for target in TARGETS:
         judged = target.judged(results)
         found = "not measured" if judged.found is None else str(judged.found)
-        text = f"{target.title}: {found}; wanted {judged.wanted or 'nothing'}"
+        wanted = f"; wanted {judged.wanted}" if judged.wanted else ""
+        text = f"{target.title}: {found}{wanted}"
         findings.append(Finding(_LEVELS.get(judged.verdict, Level.NOTE), text))
     return findings
 
@@ -77,7 +103,7 @@ def _loops(part: str, works: dict[str, dict[str, list[Measured | None]]]) -> Sec
             "work": work,
             "contestant": name,
             "round": number,
-            **{field: getattr(each, field) for field in _FIELDS},
+            **{column: getattr(each, field) or None for column, field in _COLUMNS.items()},
         }
         for work, contestants in works.items()
         for name, of_rounds in contestants.items()
@@ -97,8 +123,13 @@ def _loops(part: str, works: dict[str, dict[str, list[Measured | None]]]) -> Sec
         for work, of_work in rates.items()
         if of_work
     ]
-    rounds = Table(name=f"rounds-{part}", title="Every round", rows=pa.Table.from_pylist(rows))
-    return Section(title=part, parts=(*drawn, rounds) if rows else ())
+    rounds = Table(
+        name=f"rounds-{part}",
+        title="Every round",
+        rows=pa.Table.from_pylist(rows),
+        note=_ROUNDS_NOTE,
+    )
+    return Section(title=tables.PARTS[part], parts=(*drawn, rounds) if rows else ())
 
 
 def _medians(systems: dict[str, list[float | None]]) -> dict[str, float]:

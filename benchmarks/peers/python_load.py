@@ -54,7 +54,9 @@ class Noted:
     early: list[float] = attrs.Factory(list)  # Of the first commits, and those of the warm-up.
     commits: list[float] = attrs.Factory(list)
     fetches: list[float] = attrs.Factory(list)
-    late: list[float] = attrs.Factory(list)  # Of commits that were answered behind the end.
+    # Of commits that were answered behind the end, and the fetches behind them.
+    late: list[float] = attrs.Factory(list)
+    late_fetches: list[float] = attrs.Factory(list)
 
     def add(self, loop: Loop, started_s: float, answered_s: float, fetched_s: float) -> None:
         """A commit that was answered, and the fetch behind it, if there was one."""
@@ -62,6 +64,7 @@ class Noted:
             self.early.append(answered_s - started_s)
         elif answered_s > loop.until_s:
             self.late.append(answered_s - started_s)
+            self.late_fetches.append(fetched_s - answered_s)
         else:
             self.commits.append(answered_s - started_s)
             self.fetches.append(fetched_s - answered_s)
@@ -75,6 +78,7 @@ class Noted:
         """If the system is so slow that all came late, that is what there is."""
         if not self.commits:
             self.commits, self.late = self.late, []
+            self.fetches, self.late_fetches = self.late_fetches, []
             self.seconds = time.perf_counter() - loop.from_s
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -211,7 +212,9 @@ def program(name: str, package: str, *, folders: tuple[str, ...] = ()) -> str:
     return found
 
 
-def first_line(*command: str) -> str:
-    """The first line that a program says of its version."""
+def version_of(*command: str) -> str:
+    """The first number with dots that a program says of its version."""
     told = subprocess.run(command, check=True, capture_output=True, text=True)
-    return (told.stdout or told.stderr).partition("\n")[0].strip()
+    found = re.search(r"\d+(\.\d+)+", told.stdout)
+    assert found is not None, told.stdout
+    return found[0]

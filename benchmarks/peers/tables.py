@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from benchmarks.peers.results import Results
     from benchmarks.peers.works import Measured
 
-_PARTS = {
+PARTS = {
     "native": "Native clients (one generator in Go)",
     "python": "Python clients",
     "transport": "Beside the bare transport, server and generator on a core each",
@@ -29,7 +29,7 @@ _COLUMNS = (
     "server CPU s/M commits",
     "generator CPU s/M",
 )
-_BYTES_UNIT = ", bytes"
+BYTES_UNIT = ", bytes"
 _MIB = 1 << 20
 
 
@@ -40,7 +40,7 @@ def text(results: Results) -> str:
 
 def _lines(results: Results) -> Iterator[str]:
     for part, works in results.loops.items():
-        yield from ("", _PARTS[part])
+        yield from ("", PARTS[part])
         for work, contestants in works.items():
             yield from ("", f"  {work}")
             rows = [_row(name, of_rounds) for name, of_rounds in contestants.items()]
@@ -111,12 +111,12 @@ def _ms(microseconds: list[float]) -> str:
 
 def shown_name(state: str) -> str:
     """Of a state; bytes are shown as MiB."""
-    return state.replace(_BYTES_UNIT, ", MiB")
+    return state.replace(BYTES_UNIT, ", MiB")
 
 
 def shown(state: str, figures: list[float | None]) -> str:
     """The spread of a state's figures."""
-    scale = _MIB if state.endswith(_BYTES_UNIT) else 1
+    scale = _MIB if state.endswith(BYTES_UNIT) else 1
     found = [each / scale for each in figures if each is not None]
     return str(Spread.of(found)) if found else "failed"
 
@@ -125,7 +125,10 @@ def markdown(results: Results) -> str:
     """The date, the machine and two tables, as a README has them."""
     machine = results.machine
     where = f"{machine['cores']} cores ({machine['cpu']}), Linux {machine['kernel']}"
-    lines = [f"Measured on {machine['date'][:10]}, {where}; medians of interleaved rounds.", ""]
+    pace = f"medians of {machine['rounds']} interleaved rounds of {machine['seconds']:g} s"
+    if machine["scale"] != 1:
+        pace += f"; only {machine['scale']:g} of the offsets"
+    lines = [f"Measured on {machine['date'][:10]}, {where}; {pace}.", ""]
     for part in ("native", "python"):
         lines += _markdown_rates(part, results)
     lines += ["| what | found | target | |", "|---|---|---|---|"]
@@ -138,7 +141,7 @@ def _markdown_rates(part: str, results: Results) -> Iterator[str]:
     if not works:
         return
     names = list(dict.fromkeys(name for contestants in works.values() for name in contestants))
-    yield f"| {_PARTS[part]}, commits/s | " + " | ".join(names) + " |"
+    yield f"| {PARTS[part]}, commits/s | " + " | ".join(names) + " |"
     yield "|---" * (len(names) + 1) + "|"
     for work, contestants in works.items():
         cells = []

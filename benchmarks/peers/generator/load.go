@@ -37,7 +37,8 @@ type found struct {
 type caller struct {
 	all              int64
 	commits, fetches []time.Duration
-	late             []time.Duration // The commit that was answered behind the end, if any.
+	// The commit that was answered behind the end, if any, and the fetch behind it.
+	late, lateFetches []time.Duration
 }
 
 // groupNames are of groups that commit for so many partitions each.
@@ -91,6 +92,7 @@ func run(ctx context.Context, system client, wanted work) (found, error) {
 	if result.Commits == 0 { // The system is so slow: then what came late is all there is.
 		for number := range callers {
 			callers[number].commits = callers[number].late
+			callers[number].fetches = callers[number].lateFetches
 		}
 		result = summary(callers, time.Since(begun.Add(wanted.warm)).Seconds())
 	}
@@ -131,6 +133,9 @@ func (l *loop) run(ctx context.Context, number int, notes *caller) error {
 		}
 		if answered.After(l.until) {
 			notes.late = append(notes.late, answered.Sub(start))
+			if l.wanted.fetch {
+				notes.lateFetches = append(notes.lateFetches, fetched.Sub(answered))
+			}
 			return nil
 		}
 		if answered.After(l.from) {

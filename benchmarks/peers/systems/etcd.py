@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 from ports import free_ports
 
 from benchmarks.peers.python_client import TOPIC, PythonClient
-from benchmarks.peers.server import Server, first_line, program
+from benchmarks.peers.server import Server, program, version_of
 
 if TYPE_CHECKING:
     import aetcd
@@ -32,7 +32,8 @@ class EtcdServer(Server):
 
     @classmethod
     def find(cls) -> str:
-        return first_line(program("etcd", "etcd-server"), "--version")
+        version = version_of(program("etcd", "etcd-server"), "--version")
+        return f"etcd {version}"
 
     def command(self) -> list[str]:
         client = f"http://{self.address}"

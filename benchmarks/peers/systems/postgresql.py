@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from benchmarks.peers.python_client import TOPIC, PythonClient
-from benchmarks.peers.server import Server, Unavailable, first_line, program
+from benchmarks.peers.server import Server, Unavailable, program, version_of
 
 if TYPE_CHECKING:
     import psycopg_pool
@@ -39,7 +39,8 @@ class PostgreSQLServer(Server):
 
     @classmethod
     def find(cls) -> str:
-        return first_line(_program("postgres"), "--version")
+        version = version_of(_program("postgres"), "--version")
+        return f"PostgreSQL {version}"
 
     @property
     def user(self) -> str | None:

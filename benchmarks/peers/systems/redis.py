@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from benchmarks.peers.python_client import TOPIC, PythonClient
-from benchmarks.peers.server import Server, first_line, program
+from benchmarks.peers.server import Server, program, version_of
 
 if TYPE_CHECKING:
     import redis.asyncio
@@ -31,7 +31,8 @@ class RedisServer(Server):
 
     @classmethod
     def find(cls) -> str:
-        return first_line(program("redis-server", "redis-server"), "--version")
+        version = version_of(program("redis-server", "redis-server"), "--version")
+        return f"Redis {version}"
 
     def command(self) -> list[str]:
         command = [program("redis-server", "redis-server"), "--bind", "127.0.0.1"]

@@ -15,7 +15,7 @@ import pytest
 from benchmarks.peers import __main__ as command
 from benchmarks.peers import contestants, states, targets
 from benchmarks.peers.results import Results
-from benchmarks.peers.server import Server, Unavailable, pinned, program
+from benchmarks.peers.server import Server, Unavailable, pinned, program, version_of
 
 LISTENER = """
 import socket, subprocess, sys
@@ -92,6 +92,11 @@ def test_one_that_is_not_installed_is_left_out_and_why_is_told(
 def test_a_program_that_is_not_there_names_its_package() -> None:
     with pytest.raises(Unavailable, match="install the-package"):
         program("no-such-program", "the-package")
+
+
+def test_a_programs_version_is_its_number_alone() -> None:
+    said = "the server v=7.0.15 sha=00000000:0 bits=64 build=ae4d7c971a948f0"
+    assert version_of(sys.executable, "-c", f"print('{said}')") == "7.0.15"
 
 
 def test_what_is_started_within_is_pinned_and_nothing_after() -> None:

@@ -22,7 +22,15 @@ def results() -> Results:
     work = str(works.MANY_CALLERS)
     rounds: list[Measured | None] = [measured(4000), measured(3000), None, measured(5000)]
     return Results(
-        machine={"date": "2026-11-21T10:00:00+00:00", "cores": 2, "cpu": "a CPU", "kernel": "6"},
+        machine={
+            "date": "2026-11-21T10:00:00+00:00",
+            "cores": 2,
+            "cpu": "a CPU",
+            "kernel": "6",
+            "rounds": 4,
+            "seconds": 0.5,
+            "scale": 0.01,
+        },
         versions={"offsetd": "offsetd 1", "kafka": "Kafka 4"},
         left_out={"redis": "no redis-server: install redis-server"},
         failed=[f"native, {work}, round 3, offsetd: it stood still"],
@@ -68,7 +76,10 @@ def test_each_target_has_a_line_with_what_is_wanted() -> None:
 
 def test_markdown_has_the_date_the_machine_and_a_column_for_each_contestant() -> None:
     lines = tables.markdown(results()).splitlines()
-    assert lines[0].startswith("Measured on 2026-11-21, 2 cores (a CPU), Linux 6")
+    assert lines[0] == (
+        "Measured on 2026-11-21, 2 cores (a CPU), Linux 6; "
+        "medians of 4 interleaved rounds of 0.5 s; only 0.01 of the offsets."
+    )
     assert lines[2].endswith("| offsetd | kafka | etcd |")
     assert lines[4] == "| 1,024 callers, 1 partition | 4,000 | 1,000 | - |"
 
