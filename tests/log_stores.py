@@ -73,7 +73,8 @@ def commit(store: LogStore, topic_partition: TopicPartition, *, size_bytes: int 
 
 
 def log_bytes(log: PartitionLog) -> bytes:
-    """All batches of a log, as its files hold them."""
+    """All batches of a log, as its files hold them once they are written."""
+    log.write()
     return b"".join(map(segment_bytes, log.segments))
 
 

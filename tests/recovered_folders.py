@@ -33,7 +33,7 @@ LARGE = LogStoreConfig(log=LogConfig(), journal_file_bytes=1 << 16, journal_head
 
 
 def filled(*, closed: bool = False, commits: int = 8) -> tuple[SimulatedFiles, LogStore]:
-    """A folder in which each of three partitions has some commits, most above R."""
+    """A folder in which each of three partitions has some commits, most above R, and written."""
     files = SimulatedFiles()
     store = opened(files, attrs.evolve(SMALL, journal_file_bytes=8192))
     for topic_partition in (P0, P1, P2):
@@ -44,9 +44,16 @@ def filled(*, closed: bool = False, commits: int = 8) -> tuple[SimulatedFiles, L
         for topic_partition in (P0, P1, P2):
             append(store, topic_partition, size_bytes=110)
         store.flush()
+    write_segments(store)
     if closed:
         store.close()
     return files, store
+
+
+def write_segments(store: LogStore) -> None:
+    """As whoever reads has it done; so there is something above R that recovery has to judge."""
+    for log in store.logs.values():
+        log.write()
 
 
 def log_path(topic_partition: TopicPartition, base_offset: int = 0, suffix: str = ".log") -> Path:
@@ -89,6 +96,7 @@ def committed(*, closed: bool, commits: int = 3, size_bytes: int = 100) -> Simul
     for _ in range(commits):
         for topic_partition in (P0, P1, P2):
             commit(store, topic_partition, size_bytes=size_bytes)
+    write_segments(store)
     if closed:
         store.close()
     return files.kill()

@@ -81,6 +81,8 @@ class LogStore:
         self.is_from_elsewhere = recovered.properties.is_from_elsewhere
         self.config = config
         self._latch = FailureLatch()
+        for log in self.logs.values():
+            log.on_write_failed = self._latch.latch
         self._clock = clock
         self._cleanup = cleanup
         self._checkpoints = recovered.checkpoints
@@ -256,10 +258,6 @@ class LogStore:
         with self._flush_lock, self._latch.fail_stop():
             with self._pending_lock:
                 taken, self._pending = self._pending, []
-            # Segments first: a recovery point that moves to where the journal reaches has to find
-            # the bytes in the segment.
-            for topic_partition in dict.fromkeys(each.topic_partition for each in taken):
-                self.logs[topic_partition].write()
             for frame, payload_bytes in self._frames(taken):
                 self._flush_frame(frame, payload_bytes)
 
@@ -310,9 +308,10 @@ class LogStore:
         self.advance_recovery_points()
 
     def sync_segments(self, *topic_partitions: TopicPartition) -> None:
-        """Syncs what is written of these logs, or of all; no point moves. Raises StorageFailed."""
+        """Writes and syncs these logs, or all of them; no point moves. Raises StorageFailed."""
         with self._advance_lock, self._latch.fail_stop():
             for topic_partition in topic_partitions or self.logs:
+                self.logs[topic_partition].write()
                 self.logs[topic_partition].sync()
 
     def checkpoint_log_starts(self) -> None:
@@ -326,7 +325,9 @@ class LogStore:
             points = self._points_to_reach()
             journaled_bytes = self._journaled_bytes
         for topic_partition, point in points.items():
-            synced = self.logs[topic_partition].sync()
+            log = self.logs[topic_partition]
+            log.write()
+            synced = log.sync()
             assert synced >= point.offset, "the journal runs ahead of the segment"
         if points:
             with self._journal_lock:
@@ -370,7 +371,7 @@ class LogStore:
         return self._journal.points[topic_partition]
 
     def durable_end(self, topic_partition: TopicPartition) -> int:
-        """Below this offset a log is durable, and in its segments' files. For any thread."""
+        """Below this offset a log is durable. For any thread."""
         journaled = self._journaled.get(topic_partition)
         point = self._journal.points[topic_partition].offset
         return point if journaled is None else max(point, journaled.offset_next)

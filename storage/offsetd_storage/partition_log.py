@@ -15,7 +15,7 @@ from offsetd_storage.readable_log import ReadableLog
 from offsetd_storage.segment import Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
     from random import Random
 
@@ -30,11 +30,11 @@ _NO_FILE: Final = frozenset((errno.EFBIG, errno.EMFILE, errno.ENFILE))
 class PartitionLog(ReadableLog):
     """Appends to, reads and syncs the segments of one partition.
 
-    One thread appends (`append`, `roll`), one writes (`write`), one syncs (`sync`), one cleans or
-    deletes (`replace_segments`, `take_oldest`); these may be four. Any thread reads, and sees what
-    is written. The rest (`truncate`, `close`, `abandon`) is for
-    one thread that has the log to itself. An OSError out of `write`, `sync`, `truncate` or
-    `close` means that what the disk holds is unknown: nothing may be tried again.
+    One thread appends (`append`, `roll`), one syncs (`sync`), one cleans or deletes
+    (`replace_segments`, `take_oldest`); these may be three. Any thread writes (`write`), and reads,
+    which writes what is to be read. The rest (`truncate`, `close`, `abandon`) is for one thread
+    that has the log to itself. An OSError out of `write`, `sync`, `truncate` or `close` means that
+    what the disk holds is unknown: nothing may be tried again, and `write` refuses to.
     """
 
     def __init__(
@@ -60,8 +60,13 @@ class PartitionLog(ReadableLog):
         self._config = config
         self._random = random
         self._active = segments[-1]
+        self._write_lock = threading.Lock()  # Taken before the other where both are.
         self._lock = threading.Lock()
         self._unwritten: list[Segment] = []  # With queued batches, by base offset.
+        self.unwritten_bytes = 0  # Of those batches.
+        self._write_failed: BaseException | None = None
+        # Told of a failure of `write`, on whatever thread.
+        self.on_write_failed: Callable[[BaseException], object] = lambda _: None
         self._unsynced: dict[int, Segment] = {}  # By base offset: `sync` has to see to them.
         self._unsynced_folders: list[Path] = []
         self.leader_epochs_problem: str | None = None  # With its checkpoint, when it was opened.
@@ -199,6 +204,7 @@ class PartitionLog(ReadableLog):
                 active = self._make_room(batch, last_offset, max_timestamp_ms, now_ms)
             if active.append(batch, last_offset=last_offset, max_timestamp_ms=max_timestamp_ms):
                 self._unwritten.append(active)
+            self.unwritten_bytes += batch_bytes
             self.offset_next = last_offset + 1
 
     def _make_room(
@@ -281,18 +287,40 @@ class PartitionLog(ReadableLog):
         return bool(self._unsynced or self._unsynced_folders or self._leader_epochs_changed)
 
     def write(self) -> None:
-        """Puts the queued batches into the segments' files, with one call for each file."""
+        """Puts the queued batches into the segments' files, with one call for each file.
+
+        For any thread, and several: whoever comes later returns once all is written that was queued
+        when it came. Appends do not wait for the disk. Raises OSError, once; from then on
+        StorageFailed.
+        """
+        if not self.has_unwritten:
+            return
+        with self._write_lock:
+            if self._write_failed is not None:
+                raise StorageFailed(f"{self.folder}: {self._write_failed}") from self._write_failed
+            try:
+                self._write()
+            except BaseException as error:
+                self._write_failed = error
+                self.on_write_failed(error)
+                raise
+
+    def _write(self) -> None:
         with self._lock:
-            offset_next = self.offset_next
+            offset_next, size = self.offset_next, self.unwritten_bytes
             taken = [(segment, segment.take_unwritten()) for segment in self._unwritten]
             self._unwritten = []
+        ends = []
         for segment, batches in taken:
             # One copy is cheaper than handing thousands of small batches to the call.
-            segment.file.pwrite([b"".join(batches)], segment.written_bytes)
+            joined = b"".join(batches)
+            segment.file.pwrite([joined], segment.written_bytes)
+            ends.append(segment.written_bytes + len(joined))
         with self._lock:
-            for segment, batches in taken:
-                segment.written_bytes += sum(map(len, batches))
+            for (segment, _), end in zip(taken, ends, strict=True):
+                segment.written_bytes = end
                 self._unsynced[segment.base_offset] = segment
+            self.unwritten_bytes -= size
             self.offset_next_written = offset_next
 
     def sync(self) -> int:

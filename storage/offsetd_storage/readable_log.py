@@ -1,7 +1,12 @@
-"""The reading half of a partition's log: any thread reads, while others append and clean."""
+"""The reading half of a partition's log: any thread reads, while others append and clean.
+
+What is appended gets into the segments' files late (`docs/adr/0049`), so who reads up to the log's
+end has it written first.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
@@ -20,8 +25,8 @@ if TYPE_CHECKING:
     from offsetd_storage.segment_reader import SegmentReader
 
 
-class ReadableLog:
-    """Reads what is written of a log.
+class ReadableLog(ABC):
+    """Reads what was appended to a log, written or not: where it is not, it is written then.
 
     A segment may leave the row, and its name become another's, at any moment. So positions are
     looked up in no other segment than the one whose file was opened, and where a segment has left
@@ -35,6 +40,10 @@ class ReadableLog:
     superseders_end: int  # What was cleaned away has a later record of its key below this.
     _gapless_floor: int
     _lock: threading.Lock
+
+    @abstractmethod
+    def write(self) -> None:
+        """Puts all that was appended into the files. Raises OSError, StorageFailed."""
 
     @property
     def gapless_from(self) -> int:
@@ -75,9 +84,10 @@ class ReadableLog:
     def read(self, offset: int, *, bytes_max: int) -> bytes:
         """Whole batches from the one that holds `offset`, or from the first behind it.
 
-        At most `bytes_max` bytes, but at least one batch; empty at the end of what is written.
-        Nothing below `log_start_offset` is asked for. Raises CorruptBatch.
+        At most `bytes_max` bytes, but at least one batch; empty at the log's end. Nothing below
+        `log_start_offset` is asked for. Raises CorruptBatch, OSError, StorageFailed.
         """
+        self.write()
         for reader, start_offset in self._readers_from(max(offset, self.log_start_offset)):
             start = reader.position_of(start_offset)
             end = reader.batches_end(start, bytes_max)
@@ -90,15 +100,15 @@ class ReadableLog:
     ) -> Iterator[tuple[npt.NDArray[np.uint8], int]]:
         """Yields (buffer, end): `buffer[:end]` holds whole batches, from the one with `offset` on.
 
-        With `offset_limit` only batches that end below it come, else all that are written, also
+        With `offset_limit` only batches that end below it come, else all that were appended, also
         those that are while others are read: so whatever took the place of a record that was
         cleaned away comes, too. Chunks have about `chunk_bytes`, more where one batch does.
         The buffer is padded for the kernels, and used again for the next chunk. Raises CorruptBatch
-        where a file ends early.
+        where a file ends early, OSError, StorageFailed.
         """
         buffer = padded_buffer(chunk_bytes)
         offset = max(offset, self.log_start_offset)
-        limit = self.offset_next_written if offset_limit is None else offset_limit
+        limit = self._written_up_to(offset_limit)
         while offset < limit:
             for reader, start, end in self._parts(offset, limit):
                 position = start
@@ -113,7 +123,13 @@ class ReadableLog:
                     position = chunk_end
             offset = limit
             if offset_limit is None:
-                limit = self.offset_next_written
+                limit = self._written_up_to(None)
+
+    def _written_up_to(self, offset_limit: int | None) -> int:
+        """The limit, or else the log's end; what lies below it is in the files then."""
+        if offset_limit is None or offset_limit > self.offset_next_written:
+            self.write()
+        return self.offset_next_written if offset_limit is None else offset_limit
 
     def _parts(self, offset: int, limit: int) -> Iterator[tuple[SegmentReader, int, int]]:
         """Where the batches between these offsets lie: a reader, and positions in its segment."""
@@ -123,7 +139,8 @@ class ReadableLog:
             yield reader, reader.position_of(start_offset), reader.position_of(limit)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
-        """Offset of the first record that is written with that time or a later one, if any."""
+        """Offset of the first record that was appended with that time or a later one, if any."""
+        self.write()
         while True:
             try:
                 return self._offset_for_timestamp(timestamp_ms)

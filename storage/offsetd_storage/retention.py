@@ -115,10 +115,11 @@ def segment_figures(files: Files, log: PartitionLog) -> list[SegmentFigures]:
 def plan_of_log(
     files: Files, log: PartitionLog, *, now_ms: int, rolls_if_due: bool = False
 ) -> RetentionPlan:
-    """What is due of a log as it is now; as `plan_retention`. Raises OSError.
+    """What is due of a log as it is now; as `plan_retention`. Raises OSError, StorageFailed.
 
     `rolls_if_due`: as it is once an active segment that is old enough by the clock was rolled.
     """
+    log.write()  # A file's time says something once all of it is written.
     figures = segment_figures(files, log)
     if rolls_if_due and log.segments[-1].is_overdue(now_ms):
         figures.append(

@@ -82,13 +82,13 @@ class Segment:
         "_config",
         "_file",
         "_files",
+        "_filled_ms",
         "_folder",
         "_index_after_bytes",
         "_jitter_ms",
         "_name_lock",
         "_offset_file",
         "_reserved_bytes",
-        "_seen_filled_ms",
         "_tail_found",
         "_time_file",
         "_timeless_since_ms",
@@ -165,7 +165,7 @@ class Segment:
         self._tail_found = files.size(self.path) > 0  # Bytes that are none of the log's.
         self._waking_bytes: int | None = None  # Of the time index before it rested; None awake.
         self._timeless_since_ms = sys.maxsize  # When it was first asked for room without one.
-        self._seen_filled_ms: int | None = None  # When a clock first found that it holds batches.
+        self._filled_ms: int | None = None  # Since when it holds batches, by the clock.
         self._index_after_bytes = config.index_interval_bytes
 
     def take_scan(self, scan: SegmentScan) -> None:
@@ -256,16 +256,14 @@ class Segment:
         """Whether it holds batches for longer than it may, by the clock.
 
         What time its records are of does not matter: they may have been written long before they
-        were appended, or be from the future. It counts from when it was first seen to hold any, or
-        was last written before that.
+        were appended, or be from the future. It counts from its first append; where an earlier
+        process made that, from when the file was last written before the first look.
         """
         if self.size_bytes == 0:
             return False
-        if self._seen_filled_ms is None:
-            self._seen_filled_ms = now_ms
-            if self.written_bytes:
-                self._seen_filled_ms = min(now_ms, self._files.modified_ms(self.path))
-        return now_ms - self._seen_filled_ms > self._config.roll_ms - self._jitter_ms
+        if self._filled_ms is None:
+            self._filled_ms = min(now_ms, self._files.modified_ms(self.path))
+        return now_ms - self._filled_ms > self._config.roll_ms - self._jitter_ms
 
     def _index_is_full(self) -> bool:
         # A time index keeps one slot free, for the entry that it gets at rest.
@@ -280,6 +278,7 @@ class Segment:
         self.reserve(self.size_bytes + batch_bytes)
         if self.size_bytes == 0:
             self.first_timestamp_ms = max_timestamp_ms
+            self._filled_ms = now_ms
         if self.first_timestamp_ms >= 0:
             self.roll_after_ms = self.first_timestamp_ms + self._config.roll_ms - self._jitter_ms
         else:

@@ -195,8 +195,10 @@ def read_history(
     `throttle(bytes)` is called for each chunk: it may wait, and raise to end it.
     """
     with _reading(log):
+        segments = log.segments
+        log.write()  # Then all but the last of these are whole.
         return read_producers(
-            _opened(log.segments, log.offset_next_written, skips_plain=True), throttle=throttle
+            _opened(segments, log.offset_next_written, skips_plain=True), throttle=throttle
         )
 
 

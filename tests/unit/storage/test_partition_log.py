@@ -143,16 +143,18 @@ def test_opening_and_reading_change_nothing() -> None:
 # Appending and rolling
 
 
-def test_a_batch_is_read_once_it_is_written() -> None:
+def test_a_batch_waits_in_memory_until_it_is_written() -> None:
     log = created(SimulatedFiles())
     batches = [append(log, count=3), append(log, count=2)]
     assert (log.offset_next, log.offset_next_written) == (5, 0)
     assert log.has_unwritten
-    assert log.read(0, bytes_max=1000) == b""
+    assert log.unwritten_bytes == len(b"".join(batches))
+    assert everything(log) == b""
     log.write()
     assert (log.offset_next, log.offset_next_written) == (5, 5)
     assert not log.has_unwritten
-    assert log.read(0, bytes_max=1000) == b"".join(batches)
+    assert log.unwritten_bytes == 0
+    assert everything(log) == b"".join(batches)
 
 
 def test_queued_batches_are_written_with_one_call_for_each_segment() -> None:
