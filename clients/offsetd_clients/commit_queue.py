@@ -5,7 +5,7 @@ while they hold its lock; the outcomes that it returns are settled behind that.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest, StreamCommitsResponse
@@ -33,6 +33,7 @@ COMMIT_BYTES_MAX = 256 * 1024
 _MESSAGE_COMMITS_MAX = 1000
 _BROKEN_IN_ROW_MAX = 3
 _MESSAGE_BYTES_MAX = 256 * 1024
+_PORTION_BYTES = 16 * 1024
 
 
 class HandedIn:
@@ -291,6 +292,20 @@ class CommitQueue:
         if commit.failure is not None:
             return commit.failure  # It says more than "too late".
         return commit.failed(not_sent(commit.timeout_s))
+
+
+def portions(outcomes: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
+    """The same outcomes in their order, some at a time, by the bytes of their commits.
+
+    Who commits again and again makes the next one when it hears of the last: told all at once,
+    they would leave the server without work until the last of them is ready.
+    """
+    begin = size = 0
+    for end, (commit, _) in enumerate(outcomes, start=1):
+        size += commit.size
+        if size >= _PORTION_BYTES or end == len(outcomes):
+            yield outcomes[begin:end]
+            begin, size = end, 0
 
 
 def no_answer(timeout_s: float) -> OffsetdError:

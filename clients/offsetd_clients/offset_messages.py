@@ -153,7 +153,9 @@ def _committed_offset(message: offset_service_pb2.CommittedOffset) -> CommittedO
         leader_epoch=message.leader_epoch if has("leader_epoch") else None,
         metadata=message.metadata,
         commit_time=_time(commit_time.seconds, commit_time.nanos),
-        expire_time=expire_time and _time(expire_time.seconds, expire_time.nanos),
+        expire_time=(
+            None if expire_time is None else _time(expire_time.seconds, expire_time.nanos)
+        ),
         revision=message.revision,
         end_offset=message.end_offset if has("end_offset") else None,
     )

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest
 
-from offsetd_clients.aio.concurrency import Event, Future, Guard, Task, new_future, spawn
+from offsetd_clients.aio.concurrency import Event, Future, Guard, Task, new_future, sleep, spawn
 from offsetd_clients.aio.transport import Answers, Channel
 from offsetd_clients.commit_queue import (
     CommitQueue,
@@ -20,6 +20,7 @@ from offsetd_clients.commit_queue import (
     is_broken,
     no_answer,
     not_sent,
+    portions,
 )
 from offsetd_clients.errors import NotCoordinator, OffsetdError, closed_before, unforeseen
 from offsetd_clients.messages import revision_of
@@ -194,7 +195,9 @@ class Commits:
                 self._failures = 0
                 with self._guard:
                     outcomes = self._queue.take_results(response)
-                self._conclude(outcomes)
+                for portion in portions(outcomes):
+                    self._conclude(portion)
+                    await sleep(0)  # Whoever waited makes the next commit.
         except OffsetdError as raised:
             error = raised
         except Exception as raised:  # noqa: BLE001  Others go on; if it stays so, each is told.

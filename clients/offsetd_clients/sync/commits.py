@@ -19,11 +19,12 @@ from offsetd_clients.commit_queue import (
     is_broken,
     no_answer,
     not_sent,
+    portions,
 )
 from offsetd_clients.errors import NotCoordinator, OffsetdError, closed_before, unforeseen
 from offsetd_clients.messages import revision_of
 from offsetd_clients.retry import RetryPolicy, is_tried_again
-from offsetd_clients.sync.concurrency import Event, Future, Guard, Task, new_future, spawn
+from offsetd_clients.sync.concurrency import Event, Future, Guard, Task, new_future, sleep, spawn
 from offsetd_clients.sync.transport import Answers, Channel
 from offsetd_clients.values import Revision
 
@@ -195,7 +196,9 @@ class Commits:
                 self._failures = 0
                 with self._guard:
                     outcomes = self._queue.take_results(response)
-                self._conclude(outcomes)
+                for portion in portions(outcomes):
+                    self._conclude(portion)
+                    sleep(0)  # Whoever waited makes the next commit.
         except OffsetdError as raised:
             error = raised
         except Exception as raised:  # noqa: BLE001  Others go on; if it stays so, each is told.

@@ -303,3 +303,17 @@ def test_a_stream_that_just_ended_is_opened_again_but_not_for_ever(
 ) -> None:
     failed = error_of(Failure(code=code, message="no", reason=reason))
     assert commit_queue.is_broken(failed, failures) is expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "portions"),
+    [([], []), ([10], [1]), ([10, 10, 10], [2, 1]), ([20, 5, 5], [1, 2]), ([5] * 8, [4, 4])],
+)
+def test_outcomes_are_told_in_portions_of_so_many_bytes(
+    sizes: list[int], portions: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_queue, "_PORTION_BYTES", 20)
+    outcomes = [(handed_in("a", size=size), Revision(0, at)) for at, size in enumerate(sizes)]
+    told = [list(each) for each in commit_queue.portions(outcomes)]
+    assert [len(each) for each in told] == portions
+    assert [outcome for each in told for outcome in each] == outcomes
