@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from offsetd_coordinator.errors import CommitRateExceeded
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from offsetd_coordinator.dynamic_settings import CommitGuardConfig
 
 WINDOW_MS: Final = 60_000
@@ -43,6 +45,12 @@ class CommitGuards:
             self.activity.note(group_id, now_ms)
         if self.quota.is_on:
             self.quota.take(group_id, now_ms)
+
+    def note(self, group_ids: Iterable[bytes], now_ms: int) -> None:
+        """Counts commits where there is no quota."""
+        if self.activity.top_max:
+            for group_id in group_ids:
+                self.activity.note(group_id, now_ms)
 
 
 class GroupCommits(NamedTuple):

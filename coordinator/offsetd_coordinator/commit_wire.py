@@ -9,9 +9,20 @@ from offsetd_storage.kernels import padded_copy
 
 from offsetd_coordinator.kernels.columns import COMMIT_COLUMNS
 from offsetd_coordinator.kernels.commit_wire import (
+    FIRST_ROW,
+    GROUP_SIZE,
+    GROUP_START,
+    MESSAGE_NEXT,
+    MESSAGE_SIZE,
+    MESSAGE_START,
     NO_ROOM,
     NOT_PLAIN,
     READ_COMMIT_COLUMNS,
+    REPORTS_END_OFFSETS,
+    REQUEST_ID_SIZE,
+    REQUEST_ID_START,
+    ROWS,
+    SEQUENCE,
     SETTING_METADATA_UNITS_MAX,
     SETTING_ROWS_MAX,
     SETTING_SEED,
@@ -23,29 +34,72 @@ from offsetd_coordinator.offset_table import fresh_hash_seeds
 from offsetd_coordinator.requests import CommitOffsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
 
-COMMITS_AT_ONCE: Final = 64
+COMMITS_AT_ONCE: Final = 512
 """Of a stream's message: so many are read, and held, at one time."""
-_ROWS_MIN: Final = 256
+_ROWS_MIN: Final = 2048
 _ROWS_KEPT_MAX: Final = 4096
 _UINT64_MASK: Final = (1 << 64) - 1
 
 
-class ReadCommit(NamedTuple):
-    """One commit of a stream's message.
+class ReadCommits(NamedTuple):
+    """Commits of one message, in arrays that the next read fills anew.
 
-    `commit` is None if it is not plain: then protobuf has to read `message[start:end]`, and the
-    validation to say what is wrong with it, if anything is. The next one begins at `next_start`.
+    `commits` has a row each, as `kernels.commit_wire` lists them, `columns` one for each partition
+    of any. All are plain, or it is one that is not.
     """
 
-    sequence: int
-    commit: CommitOffsets | None
-    start: int
-    end: int
-    next_start: int
+    message: bytes
+    names: Bytes
+    commits: Int64s
+    columns: Int64s
+
+    @property
+    def is_plain(self) -> bool:
+        """If not, protobuf has to read `not_plain`, and the validation to say what is wrong."""
+        return bool(self.commits[0, ROWS] != NOT_PLAIN)
+
+    @property
+    def not_plain(self) -> tuple[int, bytes]:
+        """The sequence and the bytes of the one commit."""
+        row = self.commits[0].tolist()
+        start = row[MESSAGE_START]
+        return row[SEQUENCE] & _UINT64_MASK, self.message[start : start + row[MESSAGE_SIZE]]
+
+    @property
+    def position_next(self) -> int:
+        """Where the message goes on."""
+        return int(self.commits[-1, MESSAGE_NEXT])
+
+    def group_ids(self, places: Int64s) -> list[bytes]:
+        """The groups of some."""
+        message = self.message
+        spans = self.commits[places, GROUP_START : GROUP_SIZE + 1].tolist()
+        return [message[start : start + size] for start, size in spans]
+
+    @property
+    def report_end_offsets(self) -> bool:
+        """Whether any of them does."""
+        return bool(self.commits[:, REPORTS_END_OFFSETS].any())
+
+    def commit(self, place: int) -> CommitOffsets:
+        """One of them, to be kept."""
+        row = self.commits[place].tolist()
+        first_row, group_start, request_id_start = (
+            row[FIRST_ROW],
+            row[GROUP_START],
+            row[REQUEST_ID_START],
+        )
+        return CommitOffsets(
+            group_id=self.message[group_start : group_start + row[GROUP_SIZE]],
+            group_start=group_start,
+            request_id=self.message[request_id_start : request_id_start + row[REQUEST_ID_SIZE]],
+            request_id_start=request_id_start,
+            names=self.names,
+            columns=self.columns[first_row : first_row + row[ROWS]].copy(),
+            reports_end_offsets=bool(row[REPORTS_END_OFFSETS]),
+        )
 
 
 class CommitReader:
@@ -68,8 +122,8 @@ class CommitReader:
 
     def read_commit(self, message: bytes) -> CommitOffsets | None:
         """The commit in a CommitOffsetsRequest, or None if it is not plain."""
-        names = padded_copy(message)
-        return self._read(message, names, 0, is_stream=False)[0].commit
+        read = self._read(message, padded_copy(message), 0, 1, is_stream=False)
+        return read.commit(0) if read.is_plain else None
 
     def count_stream(self, message: bytes) -> tuple[int, Bytes | None]:
         """How many commits a StreamCommitsRequest has, and the padded copy for `read_stream`.
@@ -81,73 +135,35 @@ class CommitReader:
         count = count_commits(names, len(message))
         return (count, names) if count >= 0 else (-1 - count, None)
 
-    def read_stream(self, message: bytes, names: Bytes) -> Iterator[list[ReadCommit]]:
-        """The commits in a StreamCommitsRequest, a few at a time; `names` is of `count_stream`.
-
-        Other messages may be read meanwhile.
-        """
-        position = 0
-        while position < len(message):
-            read = self._read(message, names, position, is_stream=True)
-            yield read
-            position = read[-1].next_start
+    def read_stream(
+        self, message: bytes, names: Bytes, position: int, commits_max: int
+    ) -> ReadCommits:
+        """Some commits of a StreamCommitsRequest from `position`; `names` is of `count_stream`."""
+        return self._read(message, names, position, commits_max, is_stream=True)
 
     def _read(
-        self, message: bytes, names: Bytes, position: int, *, is_stream: bool
-    ) -> list[ReadCommit]:
+        self, message: bytes, names: Bytes, position: int, commits_max: int, *, is_stream: bool
+    ) -> ReadCommits:
         while True:
+            columns = self._columns
             count = read_commits(
                 names,
                 position,
                 len(message),
                 is_stream,
                 self._settings,
-                self._commits,
-                self._columns,
+                self._commits[:commits_max],
+                columns,
                 self._slots,
             )
             if count != NO_ROOM:
                 break
-            self._make_room(2 * len(self._columns))
+            self._make_room(2 * len(columns))
         assert count > 0, "what is read was counted"
-        read = _commits_of(message, names, self._commits[:count].tolist(), self._columns)
-        if len(self._columns) > _ROWS_KEPT_MAX:
+        if len(columns) > _ROWS_KEPT_MAX:
             self._make_room(_ROWS_MIN)
-        return read
+        return ReadCommits(message, names, self._commits[:count], columns)
 
     def _make_room(self, rows: int) -> None:
         self._columns = np.empty((rows, COMMIT_COLUMNS), np.int64)
         self._slots = np.empty(2 * rows, np.int64)
-
-
-def _commits_of(
-    message: bytes, names: Bytes, rows: list[list[int]], all_columns: Int64s
-) -> list[ReadCommit]:
-    read = []
-    for (
-        sequence,
-        start,
-        size,
-        group_start,
-        group_size,
-        request_id_start,
-        request_id_size,
-        first_row,
-        row_count,
-        reports_end_offsets,
-        next_start,
-    ) in rows:
-        commit = None
-        if row_count != NOT_PLAIN:
-            commit = CommitOffsets(
-                group_id=message[group_start : group_start + group_size],
-                group_start=group_start,
-                request_id=message[request_id_start : request_id_start + request_id_size],
-                request_id_start=request_id_start,
-                names=names,
-                # A copy: the next message is read into the same columns.
-                columns=all_columns[first_row : first_row + row_count].copy(),
-                reports_end_offsets=bool(reports_end_offsets),
-            )
-        read.append(ReadCommit(sequence & _UINT64_MASK, commit, start, start + size, next_start))
-    return read

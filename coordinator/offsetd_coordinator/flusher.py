@@ -1,9 +1,9 @@
 """Group commit: a thread that makes what was appended durable, one fsync for all who wait.
 
-Tickets count appends: ticket 7 is durable once a flush that began after the seventh append has
-returned. The loop's thread raises `appended`; the flusher's thread flushes while something is
-pending and reports how far it came, once a flush. Where the journal fills, it asks for the
-recovery points to be moved, so that the journal can be reused.
+Tickets count appended commits: ticket 7 is durable once a flush that began after the seventh
+append has returned. The loop's thread raises `appended`; the flusher's thread flushes while
+something is pending and reports how far it came, once a flush. Where the journal fills, it asks for
+the recovery points to be moved, so that the journal can be reused.
 """
 
 from __future__ import annotations
@@ -74,13 +74,14 @@ class Flusher:
         """Starts the thread."""
         self._thread.start()
 
-    def count_append(self, *, is_beside: bool) -> int:
-        """The ticket of what was just appended, for the one thread that appends.
+    def count_append(self, commits: int = 1, *, is_beside: bool) -> int:
+        """The ticket of the commits that were just appended, for the one thread that appends.
 
         `is_beside`: it is no commit, and does not say that commits keep coming.
         """
-        self._appended_beside += is_beside
-        self.appended += 1
+        if is_beside:
+            self._appended_beside += commits
+        self.appended += commits
         return self.appended
 
     def kick(self) -> None:

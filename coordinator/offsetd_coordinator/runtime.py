@@ -10,12 +10,10 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import deque
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from offsetd_storage.errors import (
-    InvalidTimestamp,
-    PartitionQuarantined,
-    RecordTooLarge,
+    StorageError,
     StorageFailed,
     StorageFull,
 )
@@ -23,20 +21,21 @@ from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.topic_partition import TopicPartition
 
+from offsetd_coordinator.append_refusals import append_refusal
 from offsetd_coordinator.commit_guards import CommitGuards
+from offsetd_coordinator.commit_runs import CommitRuns
+from offsetd_coordinator.disk_room import UnwatchedDisk, refuse_unless_it_deletes
 from offsetd_coordinator.dynamic_settings import ExpiryConfig
 from offsetd_coordinator.errors import (
     CoordinatorError,
-    CoordinatorNotAvailable,
     DiskFull,
-    InvalidCommitSize,
     LogPartitionQuarantined,
     StorageUnavailable,
 )
 from offsetd_coordinator.flusher import Flusher, as_storage_failed
 from offsetd_coordinator.member_calls import MemberCalls
 from offsetd_coordinator.membership.calls import Moment
-from offsetd_coordinator.requests import CommitOffsets, DeleteGroup, DeleteOffsets, WriteGroup
+from offsetd_coordinator.requests import CommitOffsets
 
 if TYPE_CHECKING:
     import asyncio
@@ -49,11 +48,15 @@ if TYPE_CHECKING:
     from offsetd_storage.quarantine import Damage
     from offsetd_storage.upkeep import Upkeep
 
+    from offsetd_coordinator.commit_wire import ReadCommits
+    from offsetd_coordinator.disk_room import DiskRoom
     from offsetd_coordinator.dynamic_settings import CommitGuardConfig
+    from offsetd_coordinator.kernels.columns import Int64s
     from offsetd_coordinator.membership.membership import Membership
     from offsetd_coordinator.requests import (
         CommittedColumns,
         CommittedOffset,
+        DecidedRun,
         Decision,
         ExpireOffsets,
         LeaseReply,
@@ -69,26 +72,6 @@ Answer = TypeVar("Answer")
 # ids are not: what callers make up must not fill the memory.
 _PLACEMENTS_MAX = 65_536
 _PLACED_GROUP_BYTES_MAX = 256
-
-
-class DiskRoom(Protocol):
-    """What the runtime asks of `offsetd_storage.disk_space.DiskSpace`."""
-
-    @property
-    def is_low(self) -> bool:
-        """Whether what room is left is for deletions and for cleaning."""
-
-    def note_full(self, refusal: StorageFull) -> None:
-        """An append found no room."""
-
-
-class _Unwatched:
-    """The disk of a node that nobody looks after."""
-
-    is_low = False
-
-    def note_full(self, refusal: StorageFull) -> None:
-        pass
 
 
 class Runtime:
@@ -135,9 +118,10 @@ class Runtime:
             on_journal_filling=self._move_points_soon,
         )
         self._append = store.append
-        self._disk: DiskRoom = disk or _Unwatched()
+        self._disk: DiskRoom = disk or UnwatchedDisk()
         self.commit_guards = CommitGuards()
         self.expiry_config = ExpiryConfig()
+        self.commit_runs = CommitRuns(self)
         self.members = MemberCalls(self, loop=loop)
         self._remembered_place = functools.lru_cache(_PLACEMENTS_MAX)(self._place)
 
@@ -185,7 +169,7 @@ class Runtime:
         decision = shard.decide(request, self._clock.now_ms(), monotonic_ms)
         if decision.batch is not None or decision.batches:
             if self._disk.is_low:
-                _refuse_unless_it_deletes(request)
+                refuse_unless_it_deletes(request)
             if before_write is not None:
                 before_write(decision)
             if decision.batches:
@@ -197,6 +181,39 @@ class Runtime:
             shard.apply(decision)
             self._note_life(shard, request)
         return self._tickets[partition], _outcome(decision)
+
+    def submit_run(
+        self, partition: int, read: ReadCommits, run: Int64s, answers: Int64s
+    ) -> tuple[int, int]:
+        """Writes the first of some commits to one log partition, as many as are simply written.
+
+        `run` are their places in `read`; `answers` gets where they were written. Returns the
+        ticket, and how many. The next one has to be submitted alone.
+        """
+        try:
+            shard = self._shard_of(partition)
+        except CoordinatorError:
+            return 0, 0  # Each is refused by itself.
+        if self._disk.is_low or self.commit_guards.quota.is_on:
+            return 0, 0
+        group_ids = read.group_ids(run)
+        decision = shard.decide_run(read, run, group_ids, self._clock.now_ms(), answers)
+        count = 0 if decision is None else self._append_run(partition, decision)
+        if decision is not None and count > 0:
+            self._replay(lambda: shard.apply_run(decision, count, read, run))
+            self.commit_guards.note(group_ids[:count], self._clock.monotonic_ms())
+            self._tickets[partition] = self._count_append(commits=count)
+        return self._tickets[partition], count
+
+    def _append_run(self, partition: int, decision: DecidedRun) -> int:
+        """How many of its batches are in the log now."""
+        try:
+            appended = self.store.append_run(self._topic_partitions[partition], decision.batches)
+        except StorageError:
+            return 0  # Each is refused by itself.
+        if appended.full is not None:
+            self._disk.note_full(appended.full)
+        return appended.batch_count
 
     def _note_life(self, shard: Shard, request: Request) -> None:
         if isinstance(request, CommitOffsets) and request.member is not None:
@@ -366,13 +383,17 @@ class Runtime:
             last_offset=decision.last_offset,
             max_timestamp_ms=decision.max_timestamp_ms,
         )
+        self._replay(lambda: shard.apply(decision))
+        self._tickets[partition] = self._count_append(is_beside=is_beside)
+
+    def _replay(self, replay: Callable[[], None]) -> None:
+        """Of what was just appended. Raises StorageUnavailable for whatever goes wrong."""
         try:
-            shard.apply(decision)
+            replay()
         except BaseException as error:
             # Appended but not replayed: memory no longer equals the log.
             self._note_failed(error)
             raise StorageUnavailable("a batch was appended but not replayed") from error
-        self._tickets[partition] = self._count_append(is_beside=is_beside)
 
     def append(
         self,
@@ -392,11 +413,7 @@ class Runtime:
         self._append_or_refuse(
             topic_partition, batch, last_offset=last_offset, max_timestamp_ms=max_timestamp_ms
         )
-        try:
-            replay(batch)
-        except BaseException as error:
-            self._note_failed(error)
-            raise StorageUnavailable("a batch was appended but not replayed") from error
+        self._replay(lambda: replay(batch))
         return self._count_append(is_beside=True)
 
     def _append_or_refuse(
@@ -414,32 +431,24 @@ class Runtime:
                 last_offset=last_offset,
                 max_timestamp_ms=max_timestamp_ms,
             )
-        except StorageFull as error:
-            self._disk.note_full(error)
-            raise DiskFull("the disk is full: nothing was written") from error
-        except RecordTooLarge as error:
-            raise InvalidCommitSize("offsets", "{cause}", cause=error) from error
-        except InvalidTimestamp as error:
-            # It was this clock's a moment ago, so only a bound next to nothing, or a clock that was
-            # set, gets here.
-            raise CoordinatorNotAvailable("nothing was written: {cause}", cause=error) from error
-        except PartitionQuarantined as error:
-            raise LogPartitionQuarantined(
-                "log partition {log_partition} is damaged: {cause}",
-                log_partition=topic_partition.partition,
-                cause=error,
-            ) from error
         except StorageFailed as error:
             self._note_failed(error)
             raise _unavailable(error) from error
+        except StorageError as error:
+            if isinstance(error, StorageFull):
+                self._disk.note_full(error)
+            refusal = append_refusal(error, topic_partition.partition)
+            if refusal is None:
+                raise
+            raise refusal from error
 
-    def _count_append(self, *, is_beside: bool) -> int:
+    def _count_append(self, *, commits: int = 1, is_beside: bool = False) -> int:
         """The ticket of what was just appended; sees to its flush."""
         if not self._kicked:
             # Once the loop has taken all that is ready: one round for all of it.
             self._kicked = True
             self._loop.call_soon(self._kick)
-        return self._flusher.count_append(is_beside=is_beside)
+        return self._flusher.count_append(commits, is_beside=is_beside)
 
     def _kick(self) -> None:
         self._kicked = False
@@ -477,14 +486,6 @@ class Runtime:
         if self.on_durable is not None:
             self.on_durable()
         self._on_failed(self.failed)
-
-
-def _refuse_unless_it_deletes(request: Request) -> None:
-    """On a low disk. Behind the decision: a duplicate and a refusal write nothing."""
-    if isinstance(request, WriteGroup) and not request.value.members:
-        return
-    if not isinstance(request, DeleteOffsets | DeleteGroup):
-        raise DiskFull("the disk is nearly full: nothing was written; reads and deletes go on")
 
 
 def _outcome(decision: Decision) -> Reply | CoordinatorError:

@@ -17,25 +17,18 @@ from offsetd_storage.offsets_topic.schemas.keys import GroupKey, encode_key
 from offsetd_storage.record_batch import Record, encode_batch
 
 from offsetd_coordinator.change_decisions import Usage, decide_offsets_change, decide_restoration
-from offsetd_coordinator.commit_rules import (
-    as_arguments,
-    check_commit,
-    commit_refusal,
-    unchanged_ms_of,
-    undecodable_offset,
-)
+from offsetd_coordinator.commit_decisions import CommitDecisions, CommitTerms
+from offsetd_coordinator.commit_rules import as_arguments, undecodable_offset
 from offsetd_coordinator.deletion import group_to_delete, offsets_to_delete
 from offsetd_coordinator.errors import (
     CoordinatorError,
     GroupIdNotFound,
-    InvalidRetention,
     RecordUndecodable,
     UnstableOffsetCommit,
 )
 from offsetd_coordinator.expiry_sweep import ShardRules
 from offsetd_coordinator.group_changes import Situation, decide_group_change
-from offsetd_coordinator.kernels import columns
-from offsetd_coordinator.kernels.commit import decide_commit, note_end_offsets
+from offsetd_coordinator.kernels.commit import note_end_offsets
 from offsetd_coordinator.known_deletions import NODE_BYTES_MAX
 from offsetd_coordinator.leases import Leases
 from offsetd_coordinator.membership.calls import Moment
@@ -49,7 +42,7 @@ from offsetd_coordinator.replayed_state import ReplayedState
 from offsetd_coordinator.requests import (
     AcquireGroup,
     CommitOffsets,
-    CommitReply,
+    DecidedRun,
     Decision,
     DeleteGroup,
     DeleteGroupReply,
@@ -67,8 +60,9 @@ if TYPE_CHECKING:
 
     from offsetd_storage.offsets_topic.groups import Group, GroupListing, GroupState
 
+    from offsetd_coordinator.commit_wire import ReadCommits
     from offsetd_coordinator.expiry import ExpiryTerms
-    from offsetd_coordinator.kernels.columns import Bytes
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.membership.calls import Step
     from offsetd_coordinator.offset_changes import OffsetsChange
     from offsetd_coordinator.requests import (
@@ -138,14 +132,20 @@ class Shard:
         )
         self._misplaced: frozenset[bytes] = frozenset()
         self._batch = padded_buffer(config.message_bytes_max)
-        self._verdict = np.zeros(columns.VERDICT_COLUMNS, np.int64)
-        self._conflicts = np.zeros((columns.CONFLICTS_MAX, columns.CONFLICT_COLUMNS), np.int64)
+        self._commits = CommitDecisions(
+            self._state,
+            self.membership,
+            self.leases,
+            value_version=config.offset_commit_value_version,
+            batch_bytes_max=config.message_bytes_max,
+            out=self._batch,
+        )
 
     def decide(self, request: Request, now_ms: int, monotonic_ms: int = 0) -> Decision:
         """What to write and what to answer. Changes nothing; a refusal is part of the decision."""
-        if isinstance(request, CommitOffsets):
-            return self._decide_commit(request, now_ms, monotonic_ms)
         now = Moment(now_ms, monotonic_ms)
+        if isinstance(request, CommitOffsets):
+            return self._commits.decide(request, self._commit_terms(now))
         try:
             if isinstance(request, WriteGroup):
                 return self._decide_group(request, now_ms)
@@ -178,6 +178,30 @@ class Shard:
         elif isinstance(request, ExpireOffsets):
             for group_id in request.gone:
                 self.membership.forget(group_id)
+
+    def decide_run(
+        self,
+        read: ReadCommits,
+        run: Int64s,
+        group_ids: Sequence[bytes],
+        now_ms: int,
+        answers: Int64s,
+    ) -> DecidedRun | None:
+        """As `CommitDecisions.decide_run`."""
+        terms = self._commit_terms(Moment(now_ms, 0))
+        return self._commits.decide_run(read, run, group_ids, terms, answers)
+
+    def _commit_terms(self, now: Moment) -> CommitTerms:
+        return CommitTerms(now, self.offset_next, self.leader_epoch, self.unchanged_ms)
+
+    def apply_run(self, decision: DecidedRun, count: int, read: ReadCommits, run: Int64s) -> None:
+        """Replays the first commits of a run, once they are appended."""
+        size = int(decision.ends[count - 1])
+        self._batch[:size] = np.frombuffer(decision.batches, np.uint8, size)
+        self.replay(self._batch, 0, size)
+        if read.report_end_offsets:
+            for place in run[:count].tolist():
+                self._note_end_offsets(read.commit(place))
 
     def _note_end_offsets(self, request: Request | ExpireOffsets) -> None:
         if isinstance(request, CommitOffsets) and request.reports_end_offsets:
@@ -355,69 +379,6 @@ class Shard:
     def misplaced_groups(self) -> list[bytes]:
         """Groups that are here although their hash belongs to another partition."""
         return self._state.misplaced_groups(self.partition, self.config.partitions)
-
-    def _decide_commit(self, commit: CommitOffsets, now_ms: int, monotonic_ms: int) -> Decision:
-        if commit.retention_ms >= 0 and self.config.offset_commit_value_version == _NO_EXPIRY:
-            refused = InvalidRetention("retention", "offset.commit.value.version=3 cannot hold it")
-            return Decision(commit, None, refused)
-        size = decide_commit(
-            self._state.offsets.arrays,
-            *as_arguments(commit),
-            now_ms,
-            -1 if commit.retention_ms < 0 else now_ms + commit.retention_ms,
-            self._unchanged_ms(commit.group_id) if self.unchanged_ms else 0,
-            self.offset_next,
-            self.leader_epoch,
-            self.config.offset_commit_value_version,
-            self.config.message_bytes_max,
-            self._batch,
-            self._verdict,
-            self._conflicts,
-        )
-        if size == columns.DUPLICATE:
-            first_answer = int(self._verdict[columns.VERDICT_LAST_OFFSET])
-            return Decision(commit, CommitReply(first_answer), None)
-        refusal = self._writer_refusal(commit, now_ms, monotonic_ms)
-        if size == columns.UNCHANGED and refusal is None:
-            newest = int(self._verdict[columns.VERDICT_LAST_OFFSET])
-            return Decision(commit, CommitReply(newest), None, is_unchanged=True)
-        if refusal is not None or size < 0:
-            refusal = refusal or commit_refusal(
-                commit, size, self._verdict, self._conflicts, self.config.message_bytes_max
-            )
-            return Decision(commit, None, refusal)
-        last_offset = self.offset_next + len(commit.columns) - 1
-        return Decision(
-            commit,
-            CommitReply(last_offset),
-            None,
-            self._batch[:size].tobytes(),
-            last_offset,
-            now_ms,
-        )
-
-    def _unchanged_ms(self, group_id: bytes) -> int:
-        return unchanged_ms_of(self.unchanged_ms, self._state.known_group_records(group_id))
-
-    def _writer_refusal(
-        self, commit: CommitOffsets, now_ms: int, monotonic_ms: int
-    ) -> CoordinatorError | None:
-        """Why whoever commits may not commit to this group, if so."""
-        group_id = commit.group_id
-        live = self.membership.live(group_id)
-        records = self._state.known_group_records(group_id)
-        if live is None and records is None and commit.member is None and commit.epoch < 0:
-            return None
-        try:
-            if live is not None:
-                live.check_commit(commit.member)
-            else:
-                has_group = records is not None or self._state.has_group(group_id)
-                check_commit(group_id, records, commit.member, has_group=has_group)
-            self.leases.check_writer(group_id, commit.epoch, Moment(now_ms, monotonic_ms))
-        except CoordinatorError as refusal:
-            return refusal.without_traces()
-        return None
 
     def _decide_group(self, request: WriteGroup, now_ms: int) -> Decision:
         record = Record(

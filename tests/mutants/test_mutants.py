@@ -36,6 +36,7 @@ from mutants.planted_membership import MEMBERSHIP_MUTANTS
 from mutants.planted_migration import MIGRATION_MUTANTS
 from mutants.planted_pipeline import PIPELINE_MUTANTS
 from mutants.planted_queries import QUERY_MUTANTS
+from mutants.planted_runs import RUN_MUTANTS
 from mutants.planted_spark_writes import SPARK_WRITE_MUTANTS
 from mutants.planted_streams import STREAM_MUTANTS
 from mutants.planted_swaps import SWAP_MUTANTS
@@ -65,6 +66,7 @@ MUTANTS = (
     *AUDIT_MUTANTS,
     *ARCHIVE_MUTANTS,
     *STREAM_MUTANTS,
+    *RUN_MUTANTS,
     *SPARK_WRITE_MUTANTS,
     *QUERY_MUTANTS,
 )

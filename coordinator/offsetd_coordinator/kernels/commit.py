@@ -127,20 +127,35 @@ def decide_commit(
     stored as it is since less than `unchanged_ms` is not written again; 0: it is. What else there
     is to know stands in `verdict` and `conflicts`.
     """
-    table = Table(*arrays)
     commit = Commit(
         commit_names, columns, group_start, group_size, request_id_start, request_id_size
     )
-    if request_id_size > 0 and _is_duplicate(table, commit, now_ms, verdict):
+    times = CommitTimes(now_ms, expire_timestamp)
+    stop = judge_commit(Table(*arrays), commit, times, unchanged_ms, verdict, conflicts)
+    if stop != 0:
+        return stop
+    end = put_commit(commit, times, base_offset, leader_epoch, value_version, out, 0, bytes_max)
+    return TOO_LARGE if end < 0 else end
+
+
+@inline_kernel
+def judge_commit(
+    table: Table,
+    commit: Commit,
+    times: CommitTimes,
+    unchanged_ms: int,
+    verdict: Int64s,
+    conflicts: Int64s,
+) -> int:
+    """0 if a commit is to be written, else why not."""
+    if commit.request_id_size > 0 and _is_duplicate(table, commit, times.now_ms, verdict):
         return DUPLICATE
     refusal = _judge(table, commit, verdict, conflicts)
     if refusal != 0:
         return refusal
-    times = CommitTimes(now_ms, expire_timestamp)
     if unchanged_ms > 0 and _is_unchanged(table, commit, times, unchanged_ms, verdict):
         return UNCHANGED
-    end = put_commit(commit, times, base_offset, leader_epoch, value_version, out, 0, bytes_max)
-    return TOO_LARGE if end < 0 else end
+    return 0
 
 
 @inline_kernel

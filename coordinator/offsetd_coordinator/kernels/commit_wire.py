@@ -130,9 +130,10 @@ def read_commits(
     """Read a StreamCommitsRequest, or one CommitOffsetsRequest, from a padded buffer.
 
     Fills a row of `commits` for each commit and a row of `columns` for each of its partitions, as
-    long as there is room in both; of a stream's message, what begins at `position`. Returns how
-    many commits; NOT_PLAIN if the message around them is not; NO_ROOM if there is none for the
-    first. `slots` are scratch, of twice the rows of `columns`.
+    long as there is room in both; of a stream's message, what begins at `position`, up to a commit
+    that is not plain, which comes alone. Returns how many commits; NOT_PLAIN if the message around
+    them is not; NO_ROOM if there is none for the first. `slots` are scratch, of twice the rows of
+    `columns`.
     """
     if not is_stream:
         commits[0, SEQUENCE] = 0
@@ -152,11 +153,15 @@ def read_commits(
         rows = _read_commit(
             message, commit_start, commit_size, settings, commits, count, first_row, columns, slots
         )
+        if rows < 0 and count > 0:
+            return count
         if rows == NO_ROOM:
-            return count if count > 0 else NO_ROOM
+            return NO_ROOM
         commits[count, MESSAGE_NEXT] = position
-        first_row += max(rows, 0)
         count += 1
+        if rows == NOT_PLAIN:
+            return count
+        first_row += rows
     return count
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+import attrs
 from offsetd.v1 import offset_service_pb2
 
 from offsetd_coordinator.commit_wire import CommitReader
@@ -12,11 +12,13 @@ from offsetd_coordinator.errors import InvalidField, InvalidRequest
 from offsetd_coordinator.service import lease_validation, member_validation, validation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Sequence
 
+    from offsetd_coordinator.commit_wire import ReadCommits
     from offsetd_coordinator.kernels.columns import Bytes
     from offsetd_coordinator.requests import CommitOffsets
 
+    SequencedOutcome = tuple[int, CommitOffsets | InvalidField]
 
 COMMITS_PER_MESSAGE_MAX: Final = 10_000
 """Of a stream's message. Each costs the server far more than its two bytes at the least."""
@@ -51,27 +53,26 @@ class CommitParser:
             return commit
         return self._check(message)
 
-    def parse_stream(self, message: bytes) -> Iterator[tuple[int, CommitOffsets | InvalidField]]:
-        """The commits in a StreamCommitsRequest, each with its sequence, or its own refusal.
+    def open_stream(self, message: bytes) -> StreamMessage:
+        """A StreamCommitsRequest, to be read bit by bit, whatever else is read meanwhile.
 
-        They are read as they are asked for, a few at a time, whatever else is read meanwhile.
-        Raises InvalidRequest, and at once, if the message as a whole is none.
+        Raises InvalidRequest if the message as a whole is none.
         """
         count, names = self._reader.count_stream(message)
         check_commit_count(count)
         if names is not None:
-            return self._plain_commits(message, names)
+            return StreamMessage(self, message, names, ())
         request = validation.parse(offset_service_pb2.StreamCommitsRequest, message)
         check_commit_count(len(request.commits))
-        return ((each.sequence, self._outcome(each.commit)) for each in request.commits)
+        return StreamMessage(self, message, None, request.commits)
 
-    def _plain_commits(
-        self, message: bytes, names: Bytes
-    ) -> Iterator[tuple[int, CommitOffsets | InvalidField]]:
-        for each in chain.from_iterable(self._reader.read_stream(message, names)):
-            yield each.sequence, each.commit or self._outcome(message[each.start : each.end])
+    def read_stream(
+        self, message: bytes, names: Bytes, position: int, commits_max: int
+    ) -> ReadCommits:
+        """As `CommitReader.read_stream`."""
+        return self._reader.read_stream(message, names, position, commits_max)
 
-    def _outcome(
+    def outcome(
         self, commit: bytes | offset_service_pb2.CommitOffsetsRequest
     ) -> CommitOffsets | InvalidField:
         """A commit that the kernel left alone, as protobuf and the validation have it."""
@@ -90,3 +91,33 @@ class CommitParser:
             member=member_validation.commits_as(commit),
             retention_ms=lease_validation.retention_of(commit),
         )
+
+
+@attrs.define
+class StreamMessage:
+    """What is left of a StreamCommitsRequest. Of one that is not plain, protobuf has it all."""
+
+    _parser: CommitParser
+    _message: bytes
+    _names: Bytes | None
+    _others: Sequence[offset_service_pb2.SequencedCommit]
+    _position: int = 0
+
+    @property
+    def is_read(self) -> bool:
+        """Whether there is no more."""
+        size = len(self._others) if self._names is None else len(self._message)
+        return self._position >= size
+
+    def read(self, commits_max: int) -> ReadCommits | SequencedOutcome:
+        """Some of the next commits together, or one that is to be submitted by itself."""
+        if self._names is None:
+            other = self._others[self._position]
+            self._position += 1
+            return other.sequence, self._parser.outcome(other.commit)
+        read = self._parser.read_stream(self._message, self._names, self._position, commits_max)
+        self._position = read.position_next
+        if read.is_plain:
+            return read
+        sequence, commit = read.not_plain
+        return sequence, self._parser.outcome(commit)

@@ -1,4 +1,5 @@
-"""StreamCommits: the fast road. One flush round's results leave in one message.
+"""StreamCommits: the fast road. Commits that come together are submitted together, and the results
+of one flush round leave in one message.
 
 A task reads and submits, the call's own coroutine writes. What is unanswered is bounded, over all
 calls in bytes and within one in commits: beyond, the stream is not read, and HTTP/2's flow control
@@ -15,14 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import grpc
 import grpc.aio
 import structlog
-from offsetd.v1 import offset_service_pb2
 
-from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE
+from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE, ReadCommits
 from offsetd_coordinator.errors import CoordinatorError, InvalidField
 from offsetd_coordinator.metrics.figures import CANCELLED, OK
 from offsetd_coordinator.requests import CommitReply
-from offsetd_coordinator.service import calls, statuses
-from offsetd_coordinator.service.offsets import committed
+from offsetd_coordinator.service import calls, statuses, stream_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,10 +30,11 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.metrics.figures import CallFigures, StreamFigures
     from offsetd_coordinator.node import Node
-    from offsetd_coordinator.requests import CommitOffsets, Reply
+    from offsetd_coordinator.requests import CommitOffsets
     from offsetd_coordinator.runtime import Runtime
-    from offsetd_coordinator.service.commit_parser import CommitParser
+    from offsetd_coordinator.service.commit_parser import CommitParser, SequencedOutcome
     from offsetd_coordinator.service.limits import Admission
+    from offsetd_coordinator.service.stream_results import StreamResults
 
 _log = structlog.get_logger(__name__)
 
@@ -65,12 +65,10 @@ class _Taken:
 
 
 class _Unanswered(NamedTuple):
-    """A commit without its result, and the message that it came in."""
+    """Commits whose results may not leave yet, and the message that they came in."""
 
     ticket: int
-    sequence: int
-    log_partition: int
-    outcome: Reply | CoordinatorError
+    results: StreamResults
     message: _Taken
 
 
@@ -131,6 +129,8 @@ class CommitStream:
         self._request_bytes_max = request_bytes_max
         self._loop = asyncio.get_running_loop()
         self._unanswered: deque[_Unanswered] = deque()
+        self._unanswered_commits = 0
+        self._encoder = stream_results.ResultEncoder()
         self._taken: asyncio.Future[None] | None = None  # The writer waits for a commit.
         self._room: asyncio.Future[None] | None = None  # The reader waits for answers.
         self._ended = False  # Nothing more is read.
@@ -191,31 +191,29 @@ class CommitStream:
         await self._admission.take_in_turn(len(message))
         taken = _Taken(self._admission, len(message), self._figures, begun_seconds)
         try:
-            commits = self._parser.parse_stream(message)
-            for number, (sequence, commit) in enumerate(commits, start=1):
-                self._submit(sequence, commit, taken)
-                if number % COMMITS_AT_ONCE == 0:
-                    await asyncio.sleep(0)
-                while len(self._unanswered) >= self._unanswered_max:
+            rest = self._parser.open_stream(message)
+            while not rest.is_read:
+                room = self._unanswered_max - self._unanswered_commits
+                self._submit(rest.read(min(room, COMMITS_AT_ONCE)), taken)
+                if not rest.is_read:
+                    await asyncio.sleep(0)  # Others have their turn.
+                while self._unanswered_commits >= self._unanswered_max:
                     self._room = self._loop.create_future()
                     await self._room
         finally:
             taken.let_go()
 
-    def _submit(self, sequence: int, commit: CommitOffsets | InvalidField, taken: _Taken) -> None:
-        """Decides on one commit. Its refusal is its result; only a failed server ends the call."""
-        ticket, log_partition = 0, 0
-        outcome: Reply | CoordinatorError
+    def _submit(self, read: ReadCommits | SequencedOutcome, taken: _Taken) -> None:
+        """Decides on commits. A refusal is a result; only a failed server ends the call."""
         runtime = self._node.serving()
-        try:
-            if isinstance(commit, InvalidField):
-                raise commit
-            ticket, outcome = runtime.submit(commit)
-            log_partition = runtime.partition_of(commit.group_id)
-        except CoordinatorError as refusal:
-            outcome = refusal.without_traces()
+        if isinstance(read, ReadCommits):
+            submitted = runtime.commit_runs.submit(read)
+            ticket, results = submitted.ticket, self._encoder.encode(submitted)
+        else:
+            ticket, results = _submitted(runtime, *read)
         taken.hold()
-        self._unanswered.append(_Unanswered(ticket, sequence, log_partition, outcome, taken))
+        self._unanswered_commits += results.commits
+        self._unanswered.append(_Unanswered(ticket, results, taken))
         _wake(self._taken)
 
     async def _write(self) -> None:
@@ -234,9 +232,8 @@ class CommitStream:
             if waiting is not None:
                 await waiting
             answered = self._pop_durable(runtime)
-            response = offset_service_pb2.StreamCommitsResponse(results=map(self._result, answered))
             try:
-                await self._context.write(response.SerializeToString())
+                await self._context.write(b"".join([each.results.response for each in answered]))
             finally:
                 _let_go(answered)
             _wake(self._room)
@@ -244,23 +241,34 @@ class CommitStream:
     def _pop_durable(self, runtime: Runtime) -> list[_Unanswered]:
         unanswered = self._unanswered
         durable: list[_Unanswered] = []
-        while unanswered and len(durable) < _RESULTS_PER_MESSAGE_MAX:
+        commits = 0
+        while unanswered and commits < _RESULTS_PER_MESSAGE_MAX:
             if not runtime.is_durable(unanswered[0].ticket):
                 break
             durable.append(unanswered.popleft())
+            results = durable[-1].results
+            commits += results.commits
+            self._figures.result_codes[OK] += results.commits - len(results.refusal_codes)
+            for code in results.refusal_codes:
+                self._figures.result_codes[code] += 1
+        self._unanswered_commits -= commits
         return durable
 
-    def _result(self, answered: _Unanswered) -> offset_service_pb2.CommitResult:
-        if isinstance(answered.outcome, CommitReply):
-            self._figures.result_codes[OK] += 1
-            return offset_service_pb2.CommitResult(
-                sequence=answered.sequence,
-                committed=committed(answered.log_partition, answered.outcome),
-            )
-        assert isinstance(answered.outcome, CoordinatorError)
-        status = statuses.status_of(answered.outcome)
-        self._figures.result_codes[status.code] += 1
-        return offset_service_pb2.CommitResult(sequence=answered.sequence, error=status)
+
+def _submitted(
+    runtime: Runtime, sequence: int, commit: CommitOffsets | InvalidField
+) -> tuple[int, StreamResults]:
+    """The ticket and the result of a commit that came by itself."""
+    ticket, log_partition = 0, 0
+    try:
+        if isinstance(commit, InvalidField):
+            raise commit
+        ticket, outcome = runtime.submit(commit)
+        log_partition = runtime.partition_of(commit.group_id)
+    except CoordinatorError as refusal:
+        outcome = refusal.without_traces()
+    assert isinstance(outcome, CommitReply | CoordinatorError), "what a commit may come to"
+    return ticket, stream_results.result(sequence, log_partition, outcome)
 
 
 def _let_go(answered: Iterable[_Unanswered]) -> None:

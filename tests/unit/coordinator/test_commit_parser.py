@@ -1,12 +1,19 @@
 """What a stream's message may hold, and how much of it is read at once."""
 
+from collections.abc import Iterator
+
 import pytest
 from offsetd.v1 import offset_service_pb2
-from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE
-from offsetd_coordinator.errors import InvalidCommitSize, InvalidRequest
+from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE, ReadCommits
+from offsetd_coordinator.errors import InvalidCommitSize, InvalidField, InvalidRequest
+from offsetd_coordinator.kernels.commit_wire import SEQUENCE
 from offsetd_coordinator.requests import CommitOffsets
 from offsetd_coordinator.service import validation
-from offsetd_coordinator.service.commit_parser import COMMITS_PER_MESSAGE_MAX, CommitParser
+from offsetd_coordinator.service.commit_parser import (
+    COMMITS_PER_MESSAGE_MAX,
+    CommitParser,
+    StreamMessage,
+)
 
 MESSAGE_BYTES_MAX = 10_000
 
@@ -36,6 +43,17 @@ def stream_message(*commits: CommitOffsetsRequest) -> bytes:
     ).SerializeToString()
 
 
+def outcomes(message: StreamMessage) -> Iterator[tuple[int, CommitOffsets | InvalidField]]:
+    """What is read of a message, one by one."""
+    while not message.is_read:
+        read = message.read(1)
+        if isinstance(read, ReadCommits):
+            assert len(read.commits) == 1
+            yield int(read.commits[0, SEQUENCE]), read.commit(0)
+        else:
+            yield read
+
+
 @pytest.mark.parametrize("commit_fields", [b"", b"\x08\x01", b"\x08\x01\x12\x00"])
 @pytest.mark.parametrize("beside", [b"", UNKNOWN_FIELD])
 def test_a_message_with_too_many_commits_is_refused_at_once(
@@ -43,9 +61,9 @@ def test_a_message_with_too_many_commits_is_refused_at_once(
 ) -> None:
     one = b"\x0a" + bytes([len(commit_fields)]) + commit_fields
     message = one * COMMITS_PER_MESSAGE_MAX + beside
-    assert len(list(parser().parse_stream(message))) == COMMITS_PER_MESSAGE_MAX
+    assert len(list(outcomes(parser().open_stream(message)))) == COMMITS_PER_MESSAGE_MAX
     with pytest.raises(InvalidRequest, match=f"at most {COMMITS_PER_MESSAGE_MAX}"):
-        parser().parse_stream(one + message)
+        parser().open_stream(one + message)
 
 
 @pytest.mark.parametrize("beside", [b"", UNKNOWN_FIELD])
@@ -54,7 +72,7 @@ def test_messages_that_are_read_in_turns_do_not_mix(beside: bytes) -> None:
     count = 3 * COMMITS_AT_ONCE + 1
     names = ["a", "b"]
     messages = [stream_message(*[commit(name, 3)] * count) + beside for name in names]
-    turns = zip(*map(shared.parse_stream, messages), strict=True)
+    turns = zip(*(outcomes(shared.open_stream(each)) for each in messages), strict=True)
     for expected, turn in enumerate(turns):
         for name, (sequence, read) in zip(names, turn, strict=True):
             assert sequence == expected
@@ -70,5 +88,5 @@ def test_a_commit_of_more_offsets_than_fit_a_batch_is_refused_for_that(beside: b
     with pytest.raises(InvalidCommitSize):
         parser().parse(commit(offsets=most + 1).SerializeToString())
     message = stream_message(commit(), commit(offsets=most + 1), commit()) + beside
-    kinds = [type(outcome) for _, outcome in parser().parse_stream(message)]
+    kinds = [type(outcome) for _, outcome in outcomes(parser().open_stream(message))]
     assert kinds == [CommitOffsets, InvalidCommitSize, CommitOffsets]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+import itertools
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from offsetd.v1 import offset_service_pb2
-from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE, CommitReader, ReadCommit
+from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE, CommitReader, ReadCommits
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.kernels import commit_wire as kernels
 from offsetd_coordinator.kernels.columns import TOPIC_START
@@ -31,15 +31,43 @@ def reader() -> CommitReader:
     return CommitReader(metadata_units_max=METADATA_UNITS_MAX, offsets_max=OFFSETS_MAX)
 
 
+class ReadCommit(NamedTuple):
+    """One commit of a stream's message; `commit` is None if it is not plain."""
+
+    sequence: int
+    commit: CommitOffsets | None
+    encoded: bytes
+
+
 def read_stream(message: bytes, by: CommitReader | None = None) -> list[ReadCommit] | None:
     """The commits of a stream's message, or None if what is around them is not plain."""
     stream_reader = by or reader()
     count, names = stream_reader.count_stream(message)
     if names is None:
         return None
-    read = list(chain.from_iterable(stream_reader.read_stream(message, names)))
-    assert len(read) == count
-    return read
+    position = 0
+    found: list[ReadCommit] = []
+    while position < len(message):
+        read = stream_reader.read_stream(message, names, position, COMMITS_AT_ONCE)
+        found += commits_of(read)
+        position = read.position_next
+    assert len(found) == count
+    return found
+
+
+def commits_of(read: ReadCommits) -> list[ReadCommit]:
+    if not read.is_plain:
+        assert len(read.commits) == 1
+        sequence, encoded = read.not_plain
+        return [ReadCommit(sequence, None, encoded)]
+    return [
+        ReadCommit(
+            row[kernels.SEQUENCE] & (2**64 - 1),
+            read.commit(place),
+            read.message[row[kernels.MESSAGE_START] :][: row[kernels.MESSAGE_SIZE]],
+        )
+        for place, row in enumerate(read.commits.tolist())
+    ]
 
 
 def comparable(commit: CommitOffsets) -> tuple[Any, ...]:
@@ -247,7 +275,7 @@ def test_a_stream_is_split_into_its_commits(
     assert [each.sequence for each in read] == [sequence for sequence, _ in commits]
     for each, (_, commit) in zip(read, commits, strict=True):
         encoded = commit.SerializeToString()
-        assert message[each.start : each.end] == encoded
+        assert each.encoded == encoded
         slow = by_protobuf(encoded)
         assert (each.commit is None) == (slow is None)
         if each.commit is not None and slow is not None:
@@ -302,8 +330,13 @@ def test_a_stream_is_read_a_few_commits_at_a_time() -> None:
     ).SerializeToString()
     _, names = shared.count_stream(message)
     assert names is not None
-    for read in shared.read_stream(message, names):
-        assert 1 <= len(read) <= COMMITS_AT_ONCE
+    position = 0
+    for commits_max in itertools.cycle([COMMITS_AT_ONCE, 1, 7]):
+        read = shared.read_stream(message, names, position, commits_max)
+        assert 1 <= len(read.commits) <= commits_max
+        position = read.position_next
+        if position == len(message):
+            break
     assert shared.reserved_bytes < 1_000_000
 
 

@@ -1,0 +1,42 @@
+"""Why the store takes no batch, as callers are told. Nothing has changed then."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetd_storage.errors import (
+    InvalidTimestamp,
+    PartitionQuarantined,
+    RecordTooLarge,
+    StorageFull,
+)
+
+from offsetd_coordinator.errors import (
+    CoordinatorError,
+    CoordinatorNotAvailable,
+    DiskFull,
+    InvalidCommitSize,
+    LogPartitionQuarantined,
+)
+
+if TYPE_CHECKING:
+    from offsetd_storage.errors import StorageError
+
+
+def append_refusal(error: StorageError, log_partition: int) -> CoordinatorError | None:
+    """The refusal for what `LogStore.append` raised; None where it is our own mistake."""
+    if isinstance(error, StorageFull):
+        return DiskFull("the disk is full: nothing was written")
+    if isinstance(error, RecordTooLarge):
+        return InvalidCommitSize("offsets", "{cause}", cause=error)
+    if isinstance(error, InvalidTimestamp):
+        # It was this clock's a moment ago, so only a bound next to nothing, or a clock that was
+        # set, gets here.
+        return CoordinatorNotAvailable("nothing was written: {cause}", cause=error)
+    if isinstance(error, PartitionQuarantined):
+        return LogPartitionQuarantined(
+            "log partition {log_partition} is damaged: {cause}",
+            log_partition=log_partition,
+            cause=error,
+        )
+    return None

@@ -1,0 +1,185 @@
+"""Sorts the commits of a message by log partition, and writes the batches of each at once.
+
+A run is what one log partition gets of a message. Nothing is replayed between its commits, so it
+ends before one that looks at its group (by a request id, a condition, or because commits that
+change nothing are not written) where an earlier one of the run writes to that group; and before
+one that is not simply to be written. That one is then decided alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from offsetd_storage.kernels.byte_order import equal_bytes
+from offsetd_storage.kernels.registry import inline_kernel, kernel
+from offsetd_storage.kernels.utf8 import java_hash
+
+from offsetd_coordinator.kernels.columns import (
+    MONOTONIC,
+    NO_PRECONDITION,
+    PRECONDITION,
+    TABLE,
+    Commit,
+    Table,
+)
+from offsetd_coordinator.kernels.commit import CommitTimes, judge_commit, put_commit
+from offsetd_coordinator.kernels.commit_wire import (
+    FIRST_ROW,
+    GROUP_SIZE,
+    GROUP_START,
+    REQUEST_ID_SIZE,
+    REQUEST_ID_START,
+    ROWS,
+    SEQUENCE,
+)
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
+
+# Columns of what becomes of a commit.
+ANSWER_SEQUENCE: Final = 0  # the bits of the uint64
+ANSWER_LOG_PARTITION: Final = 1
+ANSWER_LAST_OFFSET: Final = 2
+ANSWER_COLUMNS: Final = 3
+
+# Columns of a run.
+RUN_LOG_PARTITION: Final = 0
+RUN_FIRST: Final = 1  # where it begins in the order
+RUN_END: Final = 2
+RUN_COLUMNS: Final = 3
+
+_INT32_MIN: Final = -(1 << 31)
+_NO_EXPIRY: Final = -1
+
+
+@kernel("int64(uint8[::1], int64[:, ::1], int64, int64[:, ::1], int64[::1], int64[:, ::1])")
+def sort_commits(
+    names: Bytes,
+    commits: Int64s,
+    partitions: int,
+    answers: Int64s,
+    order: Int64s,
+    runs: Int64s,
+) -> int:
+    """Order commits by the log partition of their groups, each as they came; how many runs.
+
+    `answers` get sequence and log partition, `runs` what of `order` each log partition has. All
+    have a row a commit, and `runs` one a log partition, at the least.
+    """
+    for partition in range(partitions):
+        runs[partition, RUN_LOG_PARTITION] = partition
+        runs[partition, RUN_END] = 0
+    for commit in range(commits.shape[0]):
+        hashed = java_hash(names, commits[commit, GROUP_START], commits[commit, GROUP_SIZE])
+        partition = 0 if hashed == _INT32_MIN else abs(hashed) % partitions
+        answers[commit, ANSWER_SEQUENCE] = commits[commit, SEQUENCE]
+        answers[commit, ANSWER_LOG_PARTITION] = partition
+        runs[partition, RUN_END] += 1
+    count = 0
+    for partition in range(partitions):
+        runs[partition, RUN_FIRST] = count
+        count += runs[partition, RUN_END]
+        runs[partition, RUN_END] = runs[partition, RUN_FIRST]
+    for commit in range(commits.shape[0]):
+        partition = answers[commit, ANSWER_LOG_PARTITION]
+        order[runs[partition, RUN_END]] = commit
+        runs[partition, RUN_END] += 1
+    return _without_empty(runs, partitions)
+
+
+@inline_kernel
+def _without_empty(runs: Int64s, partitions: int) -> int:
+    """Move the runs that have commits to the front; how many."""
+    count = 0
+    for partition in range(partitions):
+        if runs[partition, RUN_FIRST] < runs[partition, RUN_END]:
+            for column in range(RUN_COLUMNS):
+                runs[count, column] = runs[partition, column]
+            count += 1
+    return count
+
+
+@kernel(
+    f"int64({TABLE}, uint8[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64, int64, int64, "
+    "int64, int64, int64, uint8[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1])"
+)
+def decide_run(
+    arrays: TableArrays,
+    names: Bytes,
+    commits: Int64s,
+    all_columns: Int64s,
+    run: Int64s,
+    now_ms: int,
+    unchanged_ms: int,
+    base_offset: int,
+    leader_epoch: int,
+    value_version: int,
+    bytes_max: int,
+    out: Bytes,
+    verdict: Int64s,
+    conflicts: Int64s,
+    answers: Int64s,
+    ends: Int64s,
+) -> int:
+    """Write the batches of a run, one behind the other, to `out`; for how many of its commits.
+
+    `run` are rows of `commits` and `answers`; `out` has room for `bytes_max`, which bounds all
+    together, and some padding. `ends` are where each batch ends; `verdict` and `conflicts` are
+    scratch.
+    """
+    table = Table(*arrays)
+    times = CommitTimes(now_ms, _NO_EXPIRY)
+    position = 0
+    for place in range(run.size):
+        commit = _commit_at(names, commits, all_columns, run[place])
+        if _looks(commit, unchanged_ms) and _is_group_in(names, commits, run[:place], commit):
+            return place
+        if judge_commit(table, commit, times, unchanged_ms, verdict, conflicts) != 0:
+            return place
+        position = put_commit(
+            commit, times, base_offset, leader_epoch, value_version, out, position, bytes_max
+        )
+        if position < 0:
+            return place
+        base_offset += commit.columns.shape[0]
+        ends[place] = position
+        answers[run[place], ANSWER_LAST_OFFSET] = base_offset - 1
+    return int(run.size)
+
+
+@inline_kernel
+def _commit_at(names: Bytes, commits: Int64s, all_columns: Int64s, row: int) -> Commit:
+    first_row = commits[row, FIRST_ROW]
+    return Commit(
+        names,
+        all_columns[first_row : first_row + commits[row, ROWS]],
+        commits[row, GROUP_START],
+        commits[row, GROUP_SIZE],
+        commits[row, REQUEST_ID_START],
+        commits[row, REQUEST_ID_SIZE],
+    )
+
+
+@inline_kernel
+def _looks(commit: Commit, unchanged_ms: int) -> bool:
+    """Whether what becomes of a commit depends on what its group has."""
+    if commit.request_id_size > 0 or unchanged_ms > 0:
+        return True
+    for row in range(commit.columns.shape[0]):
+        if commit.columns[row, PRECONDITION] != NO_PRECONDITION:
+            return True
+        if commit.columns[row, MONOTONIC] != 0:
+            return True
+    return False
+
+
+@inline_kernel
+def _is_group_in(names: Bytes, commits: Int64s, run: Int64s, commit: Commit) -> bool:
+    """Whether an earlier commit of the run is of the same group."""
+    for place in range(run.size):
+        row = run[place]
+        if commits[row, GROUP_SIZE] == commit.group_size and equal_bytes(
+            names, commits[row, GROUP_START], names, commit.group_start, commit.group_size
+        ):
+            return True
+    return False

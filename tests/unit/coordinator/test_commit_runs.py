@@ -1,0 +1,230 @@
+"""A message's commits by runs, beside the same commits one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from offsetd.v1 import offset_service_pb2
+from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE, ReadCommits
+from offsetd_coordinator.dynamic_settings import CommitGuardConfig, ExpiryConfig
+from offsetd_coordinator.errors import CoordinatorError
+from offsetd_coordinator.kernels.commit_runs import (
+    ANSWER_LAST_OFFSET,
+    ANSWER_LOG_PARTITION,
+    ANSWER_SEQUENCE,
+)
+from offsetd_coordinator.requests import AcquireGroup, CommitReply
+from offsetd_coordinator.service.stream_results import ResultEncoder, result
+from offsetd_storage.errors import StorageFull
+from serving_nodes import PARTITIONS, ServingNode, commit_request, serving_node
+from shards import state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from offsetd_coordinator.requests import CommittedOffset
+    from offsetd_storage.runs import AppendedRun
+
+CommitOffsetsRequest = offset_service_pb2.CommitOffsetsRequest
+StreamCommitsResponse = offset_service_pb2.StreamCommitsResponse
+
+GROUPS = ("a", "b", "consumers", "größe", "held")
+LEASED = b"held"
+_SMALL = st.integers(0, 3)
+CONDITIONS = st.sampled_from(
+    [{}, {"monotonic": True}, {"must_not_exist": True}]
+    + [{"expected_offset": number} for number in range(3)]
+    + [{"expected_revision": number} for number in range(6)]
+)
+
+
+@st.composite
+def commits(draw: st.DrawFn) -> CommitOffsetsRequest:
+    partitions = draw(st.lists(_SMALL, min_size=1, max_size=4, unique=True))
+    offsets: list[dict[str, Any]] = [
+        {"topic": "t", "partition": each, "offset": draw(_SMALL), **draw(CONDITIONS)}
+        for each in partitions
+    ]
+    if draw(st.booleans()):
+        offsets[0]["end_offset"] = draw(_SMALL)
+    return CommitOffsetsRequest(
+        group_id=draw(st.sampled_from(GROUPS)),
+        request_id=draw(st.sampled_from(["", "", "one", "two"])),
+        offsets=[offset_service_pb2.OffsetCommit(**each) for each in offsets],
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Guards:
+    """What holds against commits, beside their conditions."""
+
+    unchanged_ms: int
+    rate_max: int
+    has_lease: bool
+
+
+GUARDS = st.builds(
+    Guards,
+    unchanged_ms=st.sampled_from([0, 0, 1000]),
+    rate_max=st.sampled_from([0, 0, 2]),
+    has_lease=st.booleans(),
+)
+
+
+def prepare(serving: ServingNode, guards: Guards) -> None:
+    serving.runtime.configure(
+        CommitGuardConfig(rate_max=guards.rate_max, burst_max=2, top_groups_max=10),
+        ExpiryConfig(unchanged_commit_ms=guards.unchanged_ms),
+    )
+    if guards.has_lease:
+        serving.runtime.submit(AcquireGroup(group_id=LEASED, holder="h", ttl_ms=60_000))
+
+
+def stream_message(requests: Sequence[CommitOffsetsRequest]) -> bytes:
+    return offset_service_pb2.StreamCommitsRequest(
+        commits=[
+            offset_service_pb2.SequencedCommit(sequence=sequence, commit=each)
+            for sequence, each in enumerate(requests)
+        ]
+    ).SerializeToString()
+
+
+def by_runs(serving: ServingNode, message: bytes, commits_max: int) -> Iterator[tuple[int, bytes]]:
+    """The ticket and the response of what is read at a time."""
+    encoder = ResultEncoder()
+    rest = serving.parser.open_stream(message)
+    while not rest.is_read:
+        read = rest.read(commits_max)
+        assert isinstance(read, ReadCommits)
+        submitted = serving.runtime.commit_runs.submit(read)
+        yield submitted.ticket, encoder.encode(submitted).response
+
+
+def one_by_one(serving: ServingNode, requests: Sequence[CommitOffsetsRequest]) -> bytes:
+    """The response that the same commits get by themselves."""
+    responses = []
+    for sequence, request in enumerate(requests):
+        commit = serving.parser.parse(request.SerializeToString())
+        partition = serving.runtime.partition_of(commit.group_id)
+        try:
+            _, outcome = serving.runtime.submit(commit)
+        except CoordinatorError as refusal:
+            outcome = refusal
+        assert isinstance(outcome, CommitReply | CoordinatorError)
+        responses.append(result(sequence, partition, outcome).response)
+    return b"".join(responses)
+
+
+def logs_of(serving: ServingNode) -> dict[int, bytes]:
+    """What is appended to each log partition, and waits for its flush."""
+    found: defaultdict[int, bytes] = defaultdict(bytes)
+    for each in serving.store._pending:
+        found[each.topic_partition.partition] += each.batch
+    return found
+
+
+def stored_in(serving: ServingNode) -> list[list[CommittedOffset]]:
+    """All offsets, with the end offsets that were reported, whether they are durable or not."""
+    groups = [each.encode() for each in GROUPS]
+    shard_of = serving.runtime.partition_of
+    return [serving.runtime.shards[shard_of(each)].fetch(each) for each in groups]
+
+
+@given(
+    requests=st.lists(commits(), min_size=1, max_size=25),
+    commits_max=st.integers(1, 9),
+    guards=GUARDS,
+)
+def test_commits_come_to_the_same_as_one_after_the_other(
+    requests: list[CommitOffsetsRequest], commits_max: int, guards: Guards
+) -> None:
+    async def both() -> None:
+        async with (
+            serving_node(flushing=False) as together,
+            serving_node(flushing=False) as alone,
+        ):
+            for each in (together, alone):
+                prepare(each, guards)
+            response = b""
+            for ticket, part in by_runs(together, stream_message(requests), commits_max):
+                response += part
+                for each in StreamCommitsResponse.FromString(part).results:
+                    if each.HasField("committed"):
+                        partition = each.committed.revision.log_partition
+                        assert ticket >= together.runtime._tickets[partition]
+            assert response == one_by_one(alone, requests)
+            assert logs_of(together) == logs_of(alone)
+            for partition in range(PARTITIONS):
+                shards = [each.runtime.shards[partition] for each in (together, alone)]
+                first, second = map(state_of, shards)
+                assert first == second
+                assert shards[0].offset_next == shards[1].offset_next
+            activity = [each.runtime.commit_guards.activity._counts for each in (together, alone)]
+            assert activity[0] == activity[1]
+            last_tickets = [max(each.runtime._tickets.values()) for each in (together, alone)]
+            assert last_tickets[0] == last_tickets[1]
+            assert stored_in(together) == stored_in(alone)
+
+    asyncio.run(both())
+
+
+async def test_a_full_disk_refuses_what_is_behind_and_keeps_what_went_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving_node(flushing=False) as serving:
+        rooms = [2, 0]  # For so many batches, and then for none.
+
+        def append_some(topic_partition: Any, batches: bytes) -> AppendedRun:
+            size = 12 + int.from_bytes(batches[8:12])
+            done = append_run(topic_partition, batches[: rooms.pop(0) * size])
+            return done._replace(full=StorageFull("no room"))
+
+        def append_none(*_: object, **__: object) -> None:
+            raise StorageFull("no room")
+
+        append_run = serving.store.append_run
+        monkeypatch.setattr(serving.store, "append_run", append_some)
+        monkeypatch.setattr(serving.runtime, "_append", append_none)
+        requests = [commit_request("g", value) for value in range(4)]
+        [(ticket, response)] = by_runs(serving, stream_message(requests), COMMITS_AT_ONCE)
+        results = StreamCommitsResponse.FromString(response).results
+        assert [each.HasField("committed") for each in results] == [True, True, False, False]
+        partition = serving.runtime.partition_of(b"g")
+        assert [each.offset for each in serving.runtime.shards[partition].fetch(b"g")] == [1]
+        assert ticket == serving.runtime._tickets[partition]
+
+
+async def test_a_defect_in_the_replay_stops_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving_node(flushing=False) as serving:
+        partition = serving.runtime.partition_of(b"g")
+        monkeypatch.setattr(serving.runtime.shards[partition], "replay", None)
+        requests = [commit_request("g", value) for value in range(2)]
+        with pytest.raises(CoordinatorError):
+            list(by_runs(serving, stream_message(requests), COMMITS_AT_ONCE))
+        assert serving.runtime.failed is not None
+        assert serving.failures
+
+
+async def test_answers_name_sequence_partition_and_offset() -> None:
+    async with serving_node(flushing=False) as serving:
+        rest = serving.parser.open_stream(
+            stream_message([commit_request(each, 1, partitions=3) for each in GROUPS])
+        )
+        read = rest.read(COMMITS_AT_ONCE)
+        assert isinstance(read, ReadCommits)
+        submitted = serving.runtime.commit_runs.submit(read)
+        assert not submitted.refusals
+        ends: defaultdict[int, int] = defaultdict(int)
+        for place, group in enumerate(GROUPS):
+            partition = serving.runtime.partition_of(group.encode())
+            ends[partition] += 3
+            answer = submitted.answers[place]
+            assert answer[ANSWER_SEQUENCE] == place
+            assert answer[ANSWER_LOG_PARTITION] == partition
+            assert answer[ANSWER_LAST_OFFSET] == ends[partition] - 1
