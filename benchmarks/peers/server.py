@@ -19,6 +19,7 @@ from ports import free_ports
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+BYTECODE = Path(__file__).parents[2] / ".cache" / "bytecode"  # Stays for the next run.
 START_S_MAX = 120
 STOP_S_MAX = 120
 _TRY_S = 0.005
@@ -61,6 +62,10 @@ class Server(abc.ABC):
     def make(self) -> None:  # noqa: B027  # not all need any
         """Fills a new folder with what the command needs."""
 
+    def environment(self) -> dict[str, str]:
+        """What the command runs with."""
+        return dict(os.environ)
+
     @property
     def user(self) -> str | None:
         """Who runs it, if not who runs the benchmark."""
@@ -85,6 +90,7 @@ class Server(abc.ABC):
             self._process = subprocess.Popen(
                 self.command(),
                 cwd=self.folder,
+                env=self.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -201,6 +207,16 @@ def pinned(core: int | None) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def with_bytecode(folder: Path) -> dict[str, str]:
+    """Our environment, in which a checkout finds its bytecode as an installed package does.
+
+    Else each start would compile all sources wherever Python is told to write nothing beside them.
+    """
+    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return environment
 
 
 def program(name: str, package: str, *, folders: tuple[str, ...] = ()) -> str:

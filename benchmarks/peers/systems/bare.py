@@ -11,7 +11,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.peers.server import Server
+from benchmarks.peers.server import BYTECODE, Server, with_bytecode
 
 _PROGRAM = Path(__file__).parents[1] / "bare_server.py"
 
@@ -26,6 +26,9 @@ class BareServer(Server):
     @classmethod
     def find(cls) -> str:
         return f"grpcio {version('grpcio')}"
+
+    def environment(self) -> dict[str, str]:
+        return with_bytecode(BYTECODE)
 
     def command(self) -> list[str]:
         return [sys.executable, str(_PROGRAM), str(self.port)]

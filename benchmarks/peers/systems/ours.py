@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from benchmarks.our_server import COMMAND
 from benchmarks.peers.python_client import TOPIC, PythonClient
-from benchmarks.peers.server import Server
+from benchmarks.peers.server import BYTECODE, Server, with_bytecode
 
 if TYPE_CHECKING:
     from offsetd_clients import AsyncOffsetClient
@@ -29,6 +29,9 @@ class OffsetdServer(Server):
     @classmethod
     def find(cls) -> str:
         return f"offsetd {version('offsetd')}"
+
+    def environment(self) -> dict[str, str]:
+        return with_bytecode(BYTECODE)
 
     def command(self) -> list[str]:
         command = [sys.executable, "-c", COMMAND, "serve", "--listen", self.address]
