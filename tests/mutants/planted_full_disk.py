@@ -36,8 +36,8 @@ FULL_DISK_MUTANTS = (
     Mutant(
         name="a low disk takes commits",
         file="coordinator/offsetd_coordinator/runtime.py",
-        replace="            if self._disk.is_low:\n                _refuse",
-        by="            if False:\n                _refuse",
+        replace="            if self._disk.is_low:\n                refuse",
+        by="            if False:\n                refuse",
         caught_by="tests/unit/coordinator/test_runtime.py",
     ),
     Mutant(

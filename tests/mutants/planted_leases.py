@@ -79,7 +79,7 @@ LEASE_MUTANTS = (
     ),
     Mutant(
         name="the retention of a commit is not written",
-        file=f"{_COORDINATOR}/shard.py",
+        file=f"{_COORDINATOR}/commit_decisions.py",
         replace="            -1 if commit.retention_ms < 0 else now_ms + commit.retention_ms,\n",
         by="            -1,\n",
         caught_by=_CASES,
