@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from offsetd_storage.folder_format import FolderIdentity
 from offsetd_storage.journal import JOURNAL_NAMES, Journal, JournalSizes
-from offsetd_storage.journal_format import COUNT, JournaledBatch, RecoveryPoint, batch_entry_bytes
+from offsetd_storage.journal_format import (
+    COUNT,
+    JournaledRun,
+    LogEnd,
+    RecoveryPoint,
+    batch_entry_bytes,
+)
 from offsetd_storage.journal_recovery import RecoveredJournal, recover_journal
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import batch_of
@@ -50,12 +56,12 @@ class Writer:
         self.journal = Journal(files, FOLDER, IDENTITY, sizes)
         self.journal.begin_life(life, [point_at(A, 0), point_at(B, 0)])
 
-    def next_batch(self, topic_partition: TopicPartition, size_bytes: int = 200) -> JournaledBatch:
+    def next_batch(self, topic_partition: TopicPartition, size_bytes: int = 200) -> JournaledRun:
         offset = self.ends[topic_partition]
         self.ends[topic_partition] += 1
         batch = batch_of(offset, size_bytes=size_bytes)
         self.batches[topic_partition].append(batch)
-        return JournaledBatch(topic_partition, batch, offset + 1, 0, 100 * (offset + 1))
+        return JournaledRun(topic_partition, batch, LogEnd(offset + 1, 0, 100 * (offset + 1)))
 
     def has_room(self, size_bytes: int = 200) -> bool:
         return self.journal.make_room(COUNT.size + batch_entry_bytes(A, size_bytes))
@@ -66,7 +72,7 @@ class Writer:
         batch = self.next_batch(topic_partition, size_bytes)
         self.last_frame_start = self.journal._position
         self.journal.append_batches([batch])
-        return batch.batch
+        return batch.batches
 
     def points(self) -> dict[TopicPartition, RecoveryPoint]:
         return {each: point_at(each, end) for each, end in self.ends.items()}

@@ -19,6 +19,7 @@ from offsetd_storage.record_batch import (
     computed_crc,
     decode_batch,
 )
+from offsetd_storage.runs import Run
 from offsetd_storage.timestamp_type import TimestampType
 
 if TYPE_CHECKING:
@@ -54,6 +55,15 @@ def prepared_at_append(
     if not -config.timestamp_before_ms_max <= ahead_ms <= config.timestamp_after_ms_max:
         check_timestamps((max_timestamp_ms,), config, now_ms=now_ms)
     return batch, max_timestamp_ms
+
+
+def prepared_run(run: Run, config: LogConfig, *, now_ms: int) -> Run:
+    """The same with several batches; the same run where nothing has changed."""
+    if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        content = b"".join(with_append_time(batch, now_ms) for batch, _ in run.pieces())
+        return Run(content, [each._replace(max_timestamp_ms=now_ms) for each in run.batches])
+    check_timestamps((each.max_timestamp_ms for each in run.batches), config, now_ms=now_ms)
+    return run
 
 
 def with_append_time(batch: bytes, now_ms: int) -> bytes:

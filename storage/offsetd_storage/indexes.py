@@ -24,7 +24,7 @@ from offsetd_storage.record_batch import NO_TIMESTAMP
 from offsetd_storage.segment_scan import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     import numpy.typing as npt
@@ -221,6 +221,19 @@ def _slots_used(column: npt.NDArray[np.void]) -> int:
 
 def _grows(column: npt.NDArray[np.int64]) -> bool:
     return bool(np.all(column[1:] > column[:-1]))
+
+
+def index_problems(
+    found: Iterable[tuple[IndexFile, bytearray, str | None]],
+) -> tuple[str, ...]:
+    """By file name what is wrong with index files; each with its entries and its own problem."""
+    problems = []
+    for file, entries, problem in found:
+        if file.is_missing and entries:
+            problems.append(f"{file.path.name}: it is missing")
+        elif problem:
+            problems.append(f"{file.path.name}: {problem}")
+    return tuple(problems)
 
 
 class IndexTail(NamedTuple):

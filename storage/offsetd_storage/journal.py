@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.files import File, Files
     from offsetd_storage.folder_format import FolderIdentity
-    from offsetd_storage.journal_format import JournaledBatch
+    from offsetd_storage.journal_format import JournaledRun
     from offsetd_storage.topic_partition import TopicPartition
 
 JOURNAL_NAMES: Final = ("offsetd-journal-0", "offsetd-journal-1")
@@ -277,12 +277,12 @@ class Journal:
         self._turn_over(self._points.values(), self._life)
         return True
 
-    def append_batches(self, batches: Sequence[JournaledBatch]) -> None:
+    def append_batches(self, runs: Sequence[JournaledRun]) -> None:
         """Makes batches durable in one frame; `make_room` has said that there is room."""
-        chunks = batches_chunks((each.topic_partition, each.batch) for each in batches)
+        chunks = batches_chunks((each.topic_partition, each.batches) for each in runs)
         self._append(FrameKind.BATCHES, chunks, keep=2)
-        for each in batches:
-            self._journal_ends[each.topic_partition] = each.offset_next
+        for each in runs:
+            self._journal_ends[each.topic_partition] = each.end.offset_next
 
     def append_recovery_points(self, points: Mapping[TopicPartition, RecoveryPoint]) -> bool:
         """Moves the recovery points, and returns once that is durable.

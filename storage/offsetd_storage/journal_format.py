@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2  # In 1, what BATCHES frames hold of a partition was one batch each.
 ALIGNMENT: Final = 8
 FILE_BYTES_MAX: Final = 1 << 32
 FRAME_BYTES_MAX: Final = 64 << 20  # Read in one piece.
@@ -129,14 +129,20 @@ class Frame:
         return align(self.payload_end)
 
 
-class JournaledBatch(NamedTuple):
-    """A record batch as it goes into a BATCHES frame, and where its log ends with it."""
+class LogEnd(NamedTuple):
+    """Where a log ends."""
+
+    offset_next: int
+    segment_base_offset: int  # Its last segment,
+    segment_bytes: int  # and where that ends.
+
+
+class JournaledRun(NamedTuple):
+    """Record batches of a log as they go into a BATCHES frame, and where the log ends with them."""
 
     topic_partition: TopicPartition
-    batch: bytes
-    offset_next: int
-    segment_base_offset: int  # The segment it went to,
-    segment_bytes: int  # and where it ends there.
+    batches: bytes  # One or more, one after the other.
+    end: LogEnd
 
 
 def align(position: int) -> int:
@@ -223,22 +229,22 @@ def _batch_head(topic_partition: TopicPartition) -> bytes:
 
 
 def batch_entry_bytes(topic_partition: TopicPartition, batch_bytes: int) -> int:
-    """What a batch takes inside a frame."""
+    """What batches of a partition take inside a frame, if they are one run."""
     return len(_batch_head(topic_partition)) + COUNT.size + batch_bytes
 
 
-def batches_chunks(batches: Iterable[tuple[TopicPartition, bytes]]) -> list[bytes]:
-    """The payload of a BATCHES frame, in pieces."""
+def batches_chunks(runs: Iterable[tuple[TopicPartition, bytes]]) -> list[bytes]:
+    """The payload of a BATCHES frame, in pieces; a run is one batch, or several."""
     chunks = [b""]
-    for topic_partition, batch in batches:
-        chunks.append(_batch_head(topic_partition) + COUNT.pack(len(batch)))
-        chunks.append(batch)
+    for topic_partition, batches in runs:
+        chunks.append(_batch_head(topic_partition) + COUNT.pack(len(batches)))
+        chunks.append(batches)
     chunks[0] = COUNT.pack(len(chunks) // 2)
     return chunks
 
 
 def decode_batches(payload: bytes) -> Iterator[tuple[TopicPartition, bytes]]:
-    """The batches of a BATCHES frame, in the order in which they were appended.
+    """The runs of a BATCHES frame; those of a partition in the order in which they were appended.
 
     Raises ValueError on other bytes.
     """

@@ -28,6 +28,7 @@ from offsetd_storage.journal_format import (
 )
 from offsetd_storage.journal_reader import JournalReader
 from offsetd_storage.record_batch import batch_header
+from offsetd_storage.runs import split_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -293,11 +294,12 @@ def _collect(
         if frame.kind is not FrameKind.BATCHES:
             continue
         try:
-            for topic_partition, batch in decode_batches(turn.reader.payload(frame)):
-                last_offset = batch_header(batch).last_offset
-                ends[topic_partition] = last_offset + 1
-                if last_offset >= points[topic_partition].offset:
-                    batches.setdefault(topic_partition, []).append(batch)
+            for topic_partition, run in decode_batches(turn.reader.payload(frame)):
+                for batch in split_run(run):
+                    last_offset = batch_header(batch).last_offset
+                    ends[topic_partition] = last_offset + 1
+                    if last_offset >= points[topic_partition].offset:
+                        batches.setdefault(topic_partition, []).append(batch)
         except (ValueError, CorruptBatch, KeyError) as error:
             raise _damaged_frame(turn, frame, error) from error
     return ends

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from offsetd_storage.append_timestamps import prepared_at_append
+from offsetd_storage.append_timestamps import prepared_at_append, prepared_run
 from offsetd_storage.cleaner.swap import delete_oldest
 from offsetd_storage.errors import (
     OffsetOutOfRange,
@@ -25,32 +25,30 @@ from offsetd_storage.errors import (
     is_no_room,
 )
 from offsetd_storage.failure_latch import FailureLatch
-from offsetd_storage.journal_format import (
-    COUNT,
-    JournaledBatch,
-    RecoveryPoint,
-    batch_entry_bytes,
-    frame_bytes,
-)
+from offsetd_storage.journal_format import frame_bytes
 from offsetd_storage.producing import produced_batch
 from offsetd_storage.record_batch import batch_header
 from offsetd_storage.recovery import RecoveredFolder, recover_folder
-from offsetd_storage.runs import AppendedRun, split_run
+from offsetd_storage.runs import AppendedRun, read_run
 from offsetd_storage.store_config import OFFSETS_TOPIC, LogStoreConfig, TopicSpec
+from offsetd_storage.unflushed import Unflushed
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from offsetd_storage.clock import Clock
     from offsetd_storage.durations import Durations
     from offsetd_storage.files import Files
+    from offsetd_storage.journal_format import LogEnd, RecoveryPoint
     from offsetd_storage.partition_log import PartitionLog
     from offsetd_storage.record_batch import BatchHeader
     from offsetd_storage.recovery_report import RecoveryProgress
+    from offsetd_storage.runs import Run
     from offsetd_storage.topic_partition import TopicPartition
+    from offsetd_storage.unflushed import UnflushedFrame
 
 __all__ = ["OFFSETS_TOPIC", "LogStore", "LogStoreConfig", "TopicSpec"]
 
@@ -93,10 +91,11 @@ class LogStore:
         self._advance_lock = threading.Lock()
         self._journal_lock = threading.Lock()
         self._pending_lock = threading.Lock()
-        self._pending: list[JournaledBatch] = []
-        # The last batch of each partition that is durable in the journal in this life, behind the
-        # journal's lock: up to its end the recovery point may move.
-        self._journaled: dict[TopicPartition, JournaledBatch] = {}
+        self._unflushed = Unflushed(self._journal.frame_payload_bytes_max)
+        self._unwritten_bytes_max = config.unwritten_bytes_max // max(1, len(self.logs))
+        # Up to where each partition is durable in the journal in this life, behind the journal's
+        # lock: so far the recovery point may move.
+        self._journaled: dict[TopicPartition, LogEnd] = {}
         self._journaled_bytes = 0
         self._released_bytes = 0  # Of those: below the recovery points.
 
@@ -158,12 +157,7 @@ class LogStore:
         with self._pending_lock:
             self._latch.refuse_if_failed()
             log = self.log(topic_partition)
-            bytes_max = min(log.batch_bytes_max, self._batch_bytes_max)
-            if len(batch) > bytes_max:
-                raise RecordTooLarge(
-                    f"{topic_partition}: a batch of {len(batch)} bytes is above the bound of"
-                    f" {bytes_max}"
-                )
+            self._refuse_large(log, len(batch))
             # What is recovered rests on these two, so they hold without assertions, too.
             if int.from_bytes(batch[:8]) != log.offset_next:
                 raise ValueError(f"{topic_partition}: offsets leave no hole")
@@ -173,52 +167,67 @@ class LogStore:
             batch, max_timestamp_ms = prepared_at_append(
                 batch, log.config, max_timestamp_ms=max_timestamp_ms, now_ms=now_ms
             )
-            try:
-                log.append(
-                    batch,
-                    last_offset=last_offset,
-                    max_timestamp_ms=max_timestamp_ms,
-                    now_ms=now_ms,
-                )
-                active = log.segments[-1]
-                self._pending.append(
-                    JournaledBatch(
-                        topic_partition,
-                        batch,
-                        last_offset + 1,
-                        active.base_offset,
-                        active.size_bytes,
-                    )
-                )
-            except StorageFull:
-                raise  # Nothing has changed.
-            except BaseException as error:
-                self._latch.latch(error)
-                raise
+            self._put(log, batch, last_offset, max_timestamp_ms, now_ms)
             return batch
+
+    def _put(
+        self, log: PartitionLog, batch: bytes, last_offset: int, max_timestamp_ms: int, now_ms: int
+    ) -> None:
+        """Behind the lock of what is pending."""
+        try:
+            log.append(
+                batch, last_offset=last_offset, max_timestamp_ms=max_timestamp_ms, now_ms=now_ms
+            )
+            self._unflushed.add(log, batch)
+        except StorageFull:
+            raise  # Nothing has changed.
+        except BaseException as error:
+            self._latch.latch(error)
+            raise
 
     def append_run(self, topic_partition: TopicPartition, batches: bytes) -> AppendedRun:
         """The same for several batches, one after the other, each as `append` takes it.
 
         Where there is no room for all of them, the first few go in. Raises what `append` does, but
-        for StorageFull, which is returned; CorruptBatch (nothing was changed) where they are not
-        whole batches.
+        for StorageFull, which is returned; and CorruptBatch (nothing was changed).
         """
-        appended: list[bytes] = []
-        for batch in list(split_run(batches)):
-            header = batch_header(batch)
+        with self._pending_lock:
+            self._latch.refuse_if_failed()
+            log = self.log(topic_partition)
+            run = read_run(batches, offset_next=log.offset_next, leader_epoch=log.leader_epoch)
+            self._refuse_large(log, run.batch_bytes_max)
+            now_ms = self._clock.now_ms()
+            prepared = prepared_run(run, log.config, now_ms=now_ms)
+            fits_a_frame = len(batches) <= self._batch_bytes_max
+            if prepared is run and fits_a_frame and self._put_run(log, run):
+                return AppendedRun(batches, len(run.batches), None)
+            count = 0
             try:
-                appended.append(
-                    self.append(
-                        topic_partition,
-                        batch,
-                        last_offset=header.last_offset,
-                        max_timestamp_ms=header.max_timestamp_ms,
-                    )
-                )
+                for batch, each in prepared.pieces():
+                    self._put(log, batch, each.last_offset, each.max_timestamp_ms, now_ms)
+                    count += 1
             except StorageFull as error:
-                return AppendedRun(b"".join(appended), len(appended), error)
-        return AppendedRun(b"".join(appended), len(appended), None)
+                return AppendedRun(prepared.first(count), count, error)
+            return AppendedRun(prepared.content, count, None)
+
+    def _put_run(self, log: PartitionLog, run: Run) -> bool:
+        """False where its batches have to go in one by one."""
+        try:
+            if not log.append_run(run):
+                return False
+            self._unflushed.add(log, run.content)
+        except BaseException as error:
+            self._latch.latch(error)
+            raise
+        return True
+
+    def _refuse_large(self, log: PartitionLog, batch_bytes: int) -> None:
+        bytes_max = min(log.batch_bytes_max, self._batch_bytes_max)
+        if batch_bytes > bytes_max:
+            raise RecordTooLarge(
+                f"{log.topic_partition}: a batch of {batch_bytes} bytes is above the bound of"
+                f" {bytes_max}"
+            )
 
     def produce(self, topic_partition: TopicPartition, batch: bytes) -> BatchHeader:
         """The same for a batch that anybody may have made, as a broker takes one from a client.
@@ -246,7 +255,7 @@ class LogStore:
 
     def has_pending(self) -> bool:
         """Whether something was appended that no flush has taken yet."""
-        return bool(self._pending)
+        return bool(self._unflushed.frames)
 
     # Flushing --------------------------------------------------------------------------------
 
@@ -257,33 +266,23 @@ class LogStore:
         """
         with self._flush_lock, self._latch.fail_stop():
             with self._pending_lock:
-                taken, self._pending = self._pending, []
-            for frame, payload_bytes in self._frames(taken):
-                self._flush_frame(frame, payload_bytes)
+                frames = self._unflushed.take()
+            for frame in frames:
+                self._flush_frame(frame)
+                # The segments later, by whoever needs them, or here, so that memory is bounded.
+                for log in frame.logs:
+                    if log.unwritten_bytes > self._unwritten_bytes_max:
+                        log.write()
 
-    def _frames(
-        self, taken: Sequence[JournaledBatch]
-    ) -> Iterator[tuple[Sequence[JournaledBatch], int]]:
-        """Splits what was taken, in order, by what one frame can hold; with the payloads' bytes."""
-        payload_bytes_max = self._journal.frame_payload_bytes_max
-        start, size = 0, COUNT.size
-        for place, each in enumerate(taken):
-            entry_bytes = batch_entry_bytes(each.topic_partition, len(each.batch))
-            if size + entry_bytes > payload_bytes_max:
-                yield taken[start:place], size
-                start, size = place, COUNT.size
-            size += entry_bytes
-        if start < len(taken):
-            yield taken[start:], size
-
-    def _flush_frame(self, frame: Sequence[JournaledBatch], payload_bytes: int) -> None:
+    def _flush_frame(self, frame: UnflushedFrame) -> None:
+        runs = frame.runs
         while True:
             with self._journal_lock:
-                if self._journal.make_room(payload_bytes):
-                    self._journal.append_batches(frame)
-                    for each in frame:
-                        self._journaled[each.topic_partition] = each
-                    self._journaled_bytes += frame_bytes(payload_bytes)
+                if self._journal.make_room(frame.payload_bytes):
+                    self._journal.append_batches(runs)
+                    for run in runs:
+                        self._journaled[run.topic_partition] = run.end
+                    self._journaled_bytes += frame_bytes(frame.payload_bytes)
                     return
             # Both files are full of what is needed: the callers wait for the segments' sync.
             self.advance_recovery_points()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.checkpoints import write_leader_epochs
 from offsetd_storage.errors import FolderMismatch, StorageFailed, StorageFull, is_no_room
+from offsetd_storage.journal_format import LogEnd
 from offsetd_storage.leader_epochs import LEADER_EPOCHS_FILE, found_leader_epochs
 from offsetd_storage.readable_log import ReadableLog
 from offsetd_storage.segment import Segment
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from offsetd_storage.files import Files
     from offsetd_storage.log_config import LogConfig
+    from offsetd_storage.runs import Run
     from offsetd_storage.segment_scan import SegmentScan
     from offsetd_storage.topic_partition import TopicPartition
 
@@ -169,6 +171,11 @@ class PartitionLog(ReadableLog):
         return self._leader_epochs[-1][0]
 
     @property
+    def end(self) -> LogEnd:
+        """Where it ends, for the thread that appends."""
+        return LogEnd(self.offset_next, self._active.base_offset, self._active.size_bytes)
+
+    @property
     def size_bytes(self) -> int:
         """Of all batches, queued ones too."""
         return sum(segment.size_bytes for segment in self.segments)
@@ -206,6 +213,21 @@ class PartitionLog(ReadableLog):
                 self._unwritten.append(active)
             self.unwritten_bytes += batch_bytes
             self.offset_next = last_offset + 1
+
+    def append_run(self, run: Run) -> bool:
+        """Queues the batches of a run that continues the log, where all go into the active segment.
+
+        False where they are to be appended one by one; nothing has changed then.
+        """
+        with self._lock:
+            active = self._active
+            if not active.takes(run):
+                return False
+            if active.append_run(run):
+                self._unwritten.append(active)
+            self.unwritten_bytes += len(run.content)
+            self.offset_next = run.last_offset + 1
+            return True
 
     def _make_room(
         self, batch: bytes, last_offset: int, max_timestamp_ms: int, now_ms: int

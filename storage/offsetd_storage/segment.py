@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -11,51 +10,57 @@ from offsetd_storage.errors import SegmentRetired, is_no_room
 from offsetd_storage.indexes import (
     OFFSET_ENTRY,
     TIME_ENTRY,
-    IndexFile,
     IndexTail,
     OffsetIndex,
     TimeIndex,
+    index_problems,
     offset_index_problem,
     time_index_problem,
 )
 from offsetd_storage.kernels.encode import BATCH_HEADER_BYTES
 from offsetd_storage.record_batch import NO_TIMESTAMP
+from offsetd_storage.segment_files import (
+    CLEANED_STATE,
+    DELETED_STATE,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_MAX,
+    SEGMENT_SUFFIXES,
+    SWAP_STATE,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    SegmentFiles,
+    segment_base_offsets,
+    segment_path,
+)
 from offsetd_storage.segment_reader import SegmentReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from offsetd_storage.files import File, Files
     from offsetd_storage.log_config import LogConfig
+    from offsetd_storage.runs import Run
     from offsetd_storage.segment_scan import SegmentScan
 
-LOG_SUFFIX: Final = ".log"
-INDEX_SUFFIX: Final = ".index"
-TIME_INDEX_SUFFIX: Final = ".timeindex"
-TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
-SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+__all__ = [
+    "CLEANED_STATE",
+    "DELETED_STATE",
+    "INDEX_SUFFIX",
+    "LOG_SUFFIX",
+    "OFFSET_MAX",
+    "SEGMENT_SUFFIXES",
+    "SWAP_STATE",
+    "TIME_INDEX_SUFFIX",
+    "TRANSACTION_INDEX_SUFFIX",
+    "Segment",
+    "SegmentSync",
+    "segment_base_offsets",
+    "segment_path",
+]
 
-# What follows these in the names of files that are not in use.
-DELETED_STATE: Final = ".deleted"
-CLEANED_STATE: Final = ".cleaned"
-SWAP_STATE: Final = ".swap"
-
-OFFSET_MAX: Final = 2**63 - 1
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # What an index entry can hold.
-
-
-def segment_path(folder: Path, base_offset: int, suffix: str = LOG_SUFFIX) -> Path:
-    """A segment's file: the base offset in 20 digits, then the suffix."""
-    return folder / f"{base_offset:020d}{suffix}"
-
-
-def segment_base_offsets(files: Files, folder: Path) -> list[int]:
-    """Base offsets of the segments in a partition's folder, in order."""
-    names = [name for name in files.list_folder(folder) if name.endswith(LOG_SUFFIX)]
-    stems = [name.removesuffix(LOG_SUFFIX) for name in names]
-    offsets = [int(stem) for stem in stems if len(stem) == 20 and stem.isascii() and stem.isdigit()]
-    return sorted(offset for offset in offsets if offset <= OFFSET_MAX)
 
 
 class SegmentSync(NamedTuple):
@@ -67,7 +72,7 @@ class SegmentSync(NamedTuple):
     time_tail: IndexTail | None
 
 
-class Segment:
+class Segment(SegmentFiles):
     """A segment's bytes, and what its log knows of them. Its log keeps the threads apart.
 
     Blocks are reserved ahead while it takes appends. At rest (closed, or no longer the active
@@ -80,31 +85,22 @@ class Segment:
 
     __slots__ = (
         "_config",
-        "_file",
-        "_files",
         "_filled_ms",
-        "_folder",
         "_index_after_bytes",
         "_jitter_ms",
-        "_name_lock",
-        "_offset_file",
         "_reserved_bytes",
         "_tail_found",
-        "_time_file",
         "_timeless_since_ms",
         "_unwritten",
         "_waking_bytes",
-        "base_offset",
         "first_timestamp_ms",
         "gapless_from",
         "index_problems",
-        "is_retired",
         "largest_timestamp_ms",
         "largest_timestamp_offset",
         "last_offset_max",
         "offset_index",
         "offset_next",
-        "path",
         "plain_bytes",
         "roll_after_ms",
         "room_bytes",
@@ -128,9 +124,7 @@ class Segment:
 
         `state` ends the names of its files until they are renamed; it is empty for one in use.
         """
-        self.base_offset = base_offset
-        self.path = segment_path(folder, base_offset, LOG_SUFFIX + state)
-        self.is_retired = False
+        super().__init__(files, folder, base_offset, create=create, state=state)
         self.size_bytes = 0  # Queued batches included.
         self.written_bytes = 0  # In the file.
         self.offset_next = base_offset  # Behind the last batch, queued ones included.
@@ -148,18 +142,8 @@ class Segment:
         self.roll_after_ms = sys.maxsize
         self.last_offset_max = base_offset + _RELATIVE_OFFSET_MAX
 
-        self._files = files
-        self._folder = folder
-        self._name_lock = threading.Lock()  # Of `path`, and `is_retired`.
         self._config = config
         self._jitter_ms = jitter_ms
-        self._offset_file = IndexFile(files, self._path_of(INDEX_SUFFIX, state))
-        self._time_file = IndexFile(files, self._path_of(TIME_INDEX_SUFFIX, state))
-        if create:
-            # Now: a sync must not lack room for a name. First: what has no log counts for nothing.
-            self._offset_file.make()
-            self._time_file.make()
-        self._file = files.open(self.path, create=True) if create else None
         self._unwritten: list[bytes] = []
         self._reserved_bytes = 0  # Blocks that we know of.
         self._tail_found = files.size(self.path) > 0  # Bytes that are none of the log's.
@@ -190,24 +174,16 @@ class Segment:
 
     def _problems(self, offset_raw: bytes, time_raw: bytes) -> tuple[str, ...]:
         offset_problem = offset_index_problem(offset_raw, log_bytes=self.size_bytes)
-        if self._offset_file.is_missing and self.offset_index.entries:
-            offset_problem = "it is missing"
         time_problem = time_index_problem(
             time_raw,
             largest_timestamp_ms=self.largest_timestamp_ms,
             offset_span=self.offset_next - self.base_offset,
         )
-        if self._time_file.is_missing and self.time_index.entries:
-            time_problem = "it is missing"
-        found = ((self._offset_file, offset_problem), (self._time_file, time_problem))
-        return tuple(f"{file.path.name}: {problem}" for file, problem in found if problem)
-
-    @property
-    def file(self) -> File:
-        """The log file, for changing it. Opened under the log's lock, or by whoever has the log."""
-        if self._file is None:
-            self._file = self._files.open(self.path)
-        return self._file
+        found = (
+            (self._offset_file, self.offset_index.entries, offset_problem),
+            (self._time_file, self.time_index.entries, time_problem),
+        )
+        return index_problems(found)
 
     @property
     def is_empty(self) -> bool:
@@ -317,8 +293,31 @@ class Segment:
             self._tail_found = False
 
     def append(self, batch: bytes, *, last_offset: int, max_timestamp_ms: int) -> bool:
-        """Queues a batch for which there is room; returns whether it is the only one queued."""
-        position = self.size_bytes
+        """Queues a batch for which there is room; returns whether nothing else is queued."""
+        self._note(self.size_bytes, last_offset, max_timestamp_ms)
+        return self._queue(batch, last_offset)
+
+    def takes(self, run: Run) -> bool:
+        """Whether the batches of a run all go in without a further look."""
+        bytes_max = self._config.segment_index_bytes_max
+        entries = len(run.batches)  # At most.
+        return (
+            self.size_bytes + len(run.content) <= self.room_bytes
+            and max(each.max_timestamp_ms for each in run.batches) <= self.roll_after_ms
+            and run.last_offset <= self.last_offset_max
+            and len(self.offset_index) + entries < bytes_max // OFFSET_ENTRY.size
+            and len(self.time_index) + entries < bytes_max // TIME_ENTRY.size - 1
+        )
+
+    def append_run(self, run: Run) -> bool:
+        """The same with the batches of a run that it takes, in one piece."""
+        start = self.size_bytes
+        for position, _, last_offset, max_timestamp_ms in run.batches:
+            self._note(start + position, last_offset, max_timestamp_ms)
+        return self._queue(run.content, run.last_offset)
+
+    def _note(self, position: int, last_offset: int, max_timestamp_ms: int) -> None:
+        """Keeps the bounds and the indexes for a batch at `position`."""
         if max_timestamp_ms > self.largest_timestamp_ms:
             self.largest_timestamp_ms = max_timestamp_ms
             self.largest_timestamp_offset = last_offset
@@ -328,8 +327,10 @@ class Segment:
             self._index_after_bytes = position + self._config.index_interval_bytes
             if self._index_is_full():
                 self.room_bytes = 0
-        self._unwritten.append(batch)
-        self.size_bytes = position + len(batch)
+
+    def _queue(self, batches: bytes, last_offset: int) -> bool:
+        self._unwritten.append(batches)
+        self.size_bytes += len(batches)
         self.offset_next = last_offset + 1
         return len(self._unwritten) == 1
 
@@ -419,46 +420,6 @@ class Segment:
         finally:
             file.close()
 
-    # Leaving the log, and coming into it: one thread, the cleaner's or the one of retention.
-
-    def retire(self) -> None:
-        """From now on nobody opens it any more; it is out of the log's row of segments."""
-        with self._name_lock:
-            self.is_retired = True
-        self.close()
-
-    def rename(self, suffix: str, old_state: str, state: str) -> bool:
-        """Gives one of its files, if it is there, the name of another state; whether it is there.
-
-        Not durable before the folder is synced.
-        """
-        source, target = self._path_of(suffix, old_state), self._path_of(suffix, state)
-        if not self._files.exists(source):
-            return False
-        with self._name_lock:
-            self._files.rename(source, target)
-            if suffix == LOG_SUFFIX:
-                self.path = target
-            elif suffix == INDEX_SUFFIX:
-                self._offset_file.path = target
-            elif suffix == TIME_INDEX_SUFFIX:
-                self._time_file.path = target
-        return True
-
-    def remove_files(self, state: str = "", *, suffixes: Sequence[str] = SEGMENT_SUFFIXES) -> None:
-        """Removes its files, in whatever state they are; what owns the others, last."""
-        self.close()
-        for path in reversed(self.paths(state, suffixes=suffixes)):
-            self._files.unlink(path)
-
-    def paths(self, state: str, *, suffixes: Sequence[str] = SEGMENT_SUFFIXES) -> list[Path]:
-        """Its files that are there in a state; the log first."""
-        paths = [self._path_of(suffix, state) for suffix in suffixes]
-        return [path for path in paths if self._files.exists(path)]
-
-    def _path_of(self, suffix: str, state: str) -> Path:
-        return segment_path(self._folder, self.base_offset, suffix + state)
-
     # Recovery: one thread has the log.
 
     def truncate(self, offset_next: int) -> None:
@@ -491,9 +452,3 @@ class Segment:
         self.plain_bytes = min(self.plain_bytes, end)
         self._tail_found = False
         self.configure(self._config)
-
-    def close(self) -> None:
-        """Gives the descriptor back; writes nothing."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None

@@ -13,7 +13,7 @@ _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _PARTITION_MAX: Final = 2**31 - 1
 
 
-@attrs.frozen(order=True, slots=True)
+@attrs.frozen(order=True, slots=True, cache_hash=True)  # It is a key wherever a log is looked up.
 class TopicPartition:
     """`partition` of `topic`; its folder is `<topic>-<partition>`."""
 

@@ -16,7 +16,7 @@ from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import TopicSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from random import Random
 
     from offsetd_storage.log_store import LogStore, LogStoreConfig
@@ -95,6 +95,13 @@ class Model:
         return "\n".join([*lines, f"in flight: {flying}"])
 
 
+def _by_log(batches: Iterable[tuple[TopicPartition, bytes]]) -> dict[TopicPartition, bytes]:
+    found: dict[TopicPartition, bytes] = {}
+    for topic_partition, content in batches:
+        found[topic_partition] = found.get(topic_partition, b"") + content
+    return found
+
+
 def _equal_up_to(one: bytes, other: bytes) -> int:
     return next(
         (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
@@ -143,9 +150,9 @@ class Run:
         """Flushes; only when that has returned, what was pending is acknowledged."""
         assert self.store is not None
         # Which batches share a frame is the store's choice; that a frame is whole is its promise.
-        frames = list(self.store._frames(self.store._pending))
-        flying = [[(each.topic_partition, each.batch) for each in frame] for frame, _ in frames]
-        assert [each for frame in flying for each in frame] == self.model.pending
+        frames = self.store._unflushed.frames
+        flying = [[(run.topic_partition, run.batches) for run in frame.runs] for frame in frames]
+        assert _by_log(each for frame in flying for each in frame) == _by_log(self.model.pending)
         self.model.pending = []
         self.model.in_flight += flying
         self.store.flush()

@@ -76,9 +76,9 @@ class Run:
             self.pending.append((topic_partition, batch))
 
     def flush(self) -> None:
-        frames = list(self.store._frames(self.store._pending))
+        frames = self.store._unflushed.frames
         self.in_flight = [
-            [(each.topic_partition, each.batch) for each in frame] for frame, _ in frames
+            [(run.topic_partition, run.batches) for run in frame.runs] for frame in frames
         ]
         self.pending = []
         self.store.flush()

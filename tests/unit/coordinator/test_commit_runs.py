@@ -124,8 +124,9 @@ def one_by_one(serving: ServingNode, requests: Sequence[CommitOffsetsRequest]) -
 def logs_of(serving: ServingNode) -> dict[int, bytes]:
     """What is appended to each log partition, and waits for its flush."""
     found: defaultdict[int, bytes] = defaultdict(bytes)
-    for each in serving.store._pending:
-        found[each.topic_partition.partition] += each.batch
+    for frame in serving.store._unflushed.frames:
+        for run in frame.runs:
+            found[run.topic_partition.partition] += run.batches
     return found
 
 

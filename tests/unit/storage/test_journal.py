@@ -70,7 +70,7 @@ def test_several_batches_in_one_frame_come_back_together_or_not_at_all() -> None
     files.before_operation = cut
     writer.journal.append_batches([first, second])
     assert followed(disks[0]).batches == {}
-    assert followed(files.power_cut()).batches == {A: [first.batch], B: [second.batch]}
+    assert followed(files.power_cut()).batches == {A: [first.batches], B: [second.batches]}
 
 
 def test_the_other_file_is_used_only_when_recovery_points_have_passed_it() -> None:
