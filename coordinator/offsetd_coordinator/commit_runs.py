@@ -42,7 +42,7 @@ class CommitRuns:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._order = np.empty(COMMITS_AT_ONCE, np.int64)
-        self._runs = np.empty((max(runtime.partitions, COMMITS_AT_ONCE), RUN_COLUMNS), np.int64)
+        self._runs = np.empty((runtime.partitions, RUN_COLUMNS), np.int64)
 
     def submit(self, read: ReadCommits) -> SubmittedCommits:
         """Each commit as `Runtime.submit` would, in the order of their groups' commits."""
@@ -69,8 +69,10 @@ class CommitRuns:
         """The commits to one log partition; their ticket."""
         ticket = 0
         while run.size:
-            run_ticket, written = self._runtime.submit_run(partition, read, run, answers)
-            ticket = max(ticket, run_ticket)
+            written = 0
+            if run.size > 1:  # One is cheaper alone.
+                run_ticket, written = self._runtime.submit_run(partition, read, run, answers)
+                ticket = max(ticket, run_ticket)
             if written < run.size:
                 place = int(run[written])
                 ticket = max(ticket, self._submit_alone(read, place, answers, refusals))

@@ -54,6 +54,7 @@ class ReadCommits(NamedTuple):
     names: Bytes
     commits: Int64s
     columns: Int64s
+    report_end_offsets: bool  # Whether any of them does.
 
     @property
     def is_plain(self) -> bool:
@@ -77,11 +78,6 @@ class ReadCommits(NamedTuple):
         message = self.message
         spans = self.commits[places, GROUP_START : GROUP_SIZE + 1].tolist()
         return [message[start : start + size] for start, size in spans]
-
-    @property
-    def report_end_offsets(self) -> bool:
-        """Whether any of them does."""
-        return bool(self.commits[:, REPORTS_END_OFFSETS].any())
 
     def commit(self, place: int) -> CommitOffsets:
         """One of them, to be kept."""
@@ -162,7 +158,9 @@ class CommitReader:
         assert count > 0, "what is read was counted"
         if len(columns) > _ROWS_KEPT_MAX:
             self._make_room(_ROWS_MIN)
-        return ReadCommits(message, names, self._commits[:count], columns)
+        commits = self._commits[:count]
+        reports = bool(commits[:, REPORTS_END_OFFSETS].any())
+        return ReadCommits(message, names, commits, columns, reports)
 
     def _make_room(self, rows: int) -> None:
         self._columns = np.empty((rows, COMMIT_COLUMNS), np.int64)

@@ -121,12 +121,14 @@ def one_by_one(serving: ServingNode, requests: Sequence[CommitOffsetsRequest]) -
     return b"".join(responses)
 
 
-def logs_of(serving: ServingNode) -> dict[int, bytes]:
-    """What is appended to each log partition, and waits for its flush."""
-    found: defaultdict[int, bytes] = defaultdict(bytes)
-    for frame in serving.store._unflushed.frames:
-        for run in frame.runs:
-            found[run.topic_partition.partition] += run.batches
+def logs_of(serving: ServingNode) -> dict[str, bytes]:
+    """What is in each log."""
+    serving.store.flush()
+    found = {}
+    for topic_partition, log in serving.store.logs.items():
+        log.write()
+        [segment] = log.segments
+        found[str(topic_partition)] = segment.file.pread(segment.size_bytes, 0)
     return found
 
 
