@@ -135,12 +135,16 @@ def fetched_offsets(
     response: offset_service_pb2.FetchOffsetsResponse,
 ) -> dict[str, dict[TopicPartition, CommittedOffset]]:
     """By group, every group that was asked for; then by partition, those that are stored."""
+    return {group.group_id: stored_offsets(group) for group in response.groups}
+
+
+def stored_offsets(
+    group: offset_service_pb2.GroupOffsets,
+) -> dict[TopicPartition, CommittedOffset]:
+    """By partition, those that are stored."""
     return {
-        group.group_id: {
-            TopicPartition(offset.topic, offset.partition): _committed_offset(offset)
-            for offset in group.offsets
-        }
-        for group in response.groups
+        TopicPartition(offset.topic, offset.partition): _committed_offset(offset)
+        for offset in group.offsets
     }
 
 

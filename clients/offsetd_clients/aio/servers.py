@@ -1,7 +1,9 @@
 """The servers of a client: the one that it was given, and those that were said to own a group."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
+
+from offsetd.v1.offset_service_pb2 import FetchOffsetsRequest, GroupOffsets
 
 from offsetd_clients.aio.commits import Commits
 from offsetd_clients.aio.concurrency import Guard
@@ -18,6 +20,13 @@ from offsetd_clients.owners import HOPS_MAX, Owners, SeveralOwners, group_of, is
 from offsetd_clients.retry import RetryPolicy
 
 _JOIN_S_MAX = 5.0
+
+
+class Ask(Protocol):
+    """A request over a channel, within so many seconds."""
+
+    async def __call__(self, channel: Channel, timeout_s: float) -> Any:
+        """The answer, or OffsetdError."""
 
 
 class Servers:
@@ -47,6 +56,23 @@ class Servers:
 
         Raises SeveralOwners where the request has to be made for each of its groups.
         """
+
+        async def ask(channel: Channel, timeout_s: float) -> Any:
+            return await channel.call(name, request, timeout_s)
+
+        return await self._asked(request, ask, policy)
+
+    async def fetch(self, request: FetchOffsetsRequest, policy: RetryPolicy) -> GroupOffsets:
+        """The offsets of the one group that is asked for."""
+
+        async def ask(channel: Channel, timeout_s: float) -> GroupOffsets:
+            return await channel.fetch(request, timeout_s)
+
+        offsets: GroupOffsets = await self._asked(request, ask, policy)
+        return offsets
+
+    async def _asked(self, request: Any, ask: Ask, policy: RetryPolicy | None) -> Any:
+        """What `ask` says of the channel to whoever owns the request's group."""
         group_id = group_of(request)
 
         async def attempt(timeout_s: float) -> Any:
@@ -55,7 +81,7 @@ class Servers:
                 channel = self._channel(self._owners.address_of(group_id))
                 left_s = max(deadline_s - self._policy.monotonic_s(), 0.0)
                 try:
-                    return await channel.call(name, request, left_s)
+                    return await ask(channel, left_s)
                 except NotCoordinator as error:
                     if is_of_several(request):
                         raise SeveralOwners from error

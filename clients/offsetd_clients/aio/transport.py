@@ -4,12 +4,15 @@ The twin in `sync` offers the same names for threads.
 """
 
 import asyncio
+import functools
 import os
 from typing import Any, Self
 
 import grpc
 import grpc.aio
+from offsetd.v1.offset_service_pb2 import FetchOffsetsRequest, GroupOffsets
 
+from offsetd_clients.aio.shared_fetches import SharedFetches
 from offsetd_clients.connection import CHANNEL_OPTIONS
 from offsetd_clients.errors import (
     Failure,
@@ -40,6 +43,7 @@ class Channel:
         self._channel: grpc.aio.Channel | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._methods: dict[str, Any] = {}
+        self._fetches = SharedFetches(functools.partial(self.call, "FetchOffsets"))
 
     async def call(self, name: str, request: Any, timeout_s: float) -> Any:
         """The answer to a request; to several, which are iterated, where the method takes such."""
@@ -52,6 +56,10 @@ class Channel:
             if self._cancelled_by_close():
                 raise closed_while_waiting() from None
             raise
+
+    async def fetch(self, request: FetchOffsetsRequest, timeout_s: float) -> GroupOffsets:
+        """The offsets of the one group that is asked for; calls are shared with other fetches."""
+        return await self._fetches.fetch(request, timeout_s)
 
     def stream(self, name: str, request: Any, timeout_s: float | None = None) -> "Answers":
         """The answers of a method that has many; None: however long that takes."""

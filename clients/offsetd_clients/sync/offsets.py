@@ -111,8 +111,7 @@ class OffsetCalls(Calls):
         if partitions is not None and not chosen:
             return {}
         request = offset_messages.fetch_request({group_id: chosen}, require_stable=require_stable)
-        response = self._call("FetchOffsets", request)
-        return offset_messages.fetched_offsets(response)[group_id]
+        return offset_messages.stored_offsets(self._servers.fetch(request, self._retry))
 
     def fetch_many(
         self, group_ids: Iterable[str], *, require_stable: bool = False

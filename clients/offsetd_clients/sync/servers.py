@@ -2,7 +2,9 @@
 """The servers of a client: the one that it was given, and those that were said to own a group."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
+
+from offsetd.v1.offset_service_pb2 import FetchOffsetsRequest, GroupOffsets
 
 from offsetd_clients.commit_queue import HandedIn
 from offsetd_clients.errors import (
@@ -19,6 +21,13 @@ from offsetd_clients.sync.concurrency import Guard
 from offsetd_clients.sync.transport import Channel
 
 _JOIN_S_MAX = 5.0
+
+
+class Ask(Protocol):
+    """A request over a channel, within so many seconds."""
+
+    def __call__(self, channel: Channel, timeout_s: float) -> Any:
+        """The answer, or OffsetdError."""
 
 
 class Servers:
@@ -48,6 +57,23 @@ class Servers:
 
         Raises SeveralOwners where the request has to be made for each of its groups.
         """
+
+        def ask(channel: Channel, timeout_s: float) -> Any:
+            return channel.call(name, request, timeout_s)
+
+        return self._asked(request, ask, policy)
+
+    def fetch(self, request: FetchOffsetsRequest, policy: RetryPolicy) -> GroupOffsets:
+        """The offsets of the one group that is asked for."""
+
+        def ask(channel: Channel, timeout_s: float) -> GroupOffsets:
+            return channel.fetch(request, timeout_s)
+
+        offsets: GroupOffsets = self._asked(request, ask, policy)
+        return offsets
+
+    def _asked(self, request: Any, ask: Ask, policy: RetryPolicy | None) -> Any:
+        """What `ask` says of the channel to whoever owns the request's group."""
         group_id = group_of(request)
 
         def attempt(timeout_s: float) -> Any:
@@ -56,7 +82,7 @@ class Servers:
                 channel = self._channel(self._owners.address_of(group_id))
                 left_s = max(deadline_s - self._policy.monotonic_s(), 0.0)
                 try:
-                    return channel.call(name, request, left_s)
+                    return ask(channel, left_s)
                 except NotCoordinator as error:
                     if is_of_several(request):
                         raise SeveralOwners from error

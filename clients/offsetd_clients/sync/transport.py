@@ -7,6 +7,7 @@ import os
 from typing import Any, Self
 
 import grpc
+from offsetd.v1.offset_service_pb2 import FetchOffsetsRequest, GroupOffsets
 
 from offsetd_clients.connection import CHANNEL_OPTIONS
 from offsetd_clients.errors import (
@@ -52,6 +53,11 @@ class Channel:
             if self._closed:
                 raise closed_before() from None
             raise
+
+    def fetch(self, request: FetchOffsetsRequest, timeout_s: float) -> GroupOffsets:
+        """The offsets of the one group that is asked for."""
+        offsets: GroupOffsets = self.call("FetchOffsets", request, timeout_s).groups[0]
+        return offsets
 
     def stream(self, name: str, request: Any, timeout_s: float | None = None) -> "Answers":
         """The answers of a method that has many; None: however long that takes."""

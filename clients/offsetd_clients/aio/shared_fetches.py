@@ -1,0 +1,98 @@
+"""Fetches that begin in one turn of the event loop share a call, as those behind commits that were
+answered together: what a call costs, server and client pay once.
+
+Threads have no such turns: the client for threads makes a call of each fetch.
+"""
+
+import asyncio
+from typing import Any, Protocol
+
+from offsetd.v1.offset_service_pb2 import FetchOffsetsRequest, GroupOffsets
+
+from offsetd_clients.errors import ClientClosed, OffsetdError, another
+from offsetd_clients.retry import is_tried_again
+
+GROUPS_MAX = 64
+"""In a call: all of them wait for the largest."""
+TIMEOUT_S_MIN = 1.0
+"""Whoever has less time makes a call alone."""
+
+_Awaited = asyncio.Future[GroupOffsets | None]  # None: make a call alone.
+_Gathered = dict[str, tuple[FetchOffsetsRequest, _Awaited]]  # By group: no call names one twice.
+
+
+class FetchCall(Protocol):
+    """A call of FetchOffsets, within so many seconds."""
+
+    async def __call__(self, request: FetchOffsetsRequest, timeout_s: float) -> Any:
+        """The answer, or OffsetdError."""
+
+
+class SharedFetches:
+    """The fetches over one channel."""
+
+    def __init__(self, call: FetchCall) -> None:
+        self._call = call
+        self._open: dict[object, _Gathered] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def fetch(self, request: FetchOffsetsRequest, timeout_s: float) -> GroupOffsets:
+        """The offsets of the one group that is asked for. Raises what a call of its own would."""
+        monotonic_s = asyncio.get_running_loop().time
+        deadline_s = monotonic_s() + timeout_s
+        if timeout_s >= TIMEOUT_S_MIN:
+            offsets = await self._gather(request, timeout_s)
+            if offsets is not None:
+                return offsets
+        response = await self._call(request, max(deadline_s - monotonic_s(), 0.0))
+        alone: GroupOffsets = response.groups[0]
+        return alone
+
+    def _gather(self, request: FetchOffsetsRequest, timeout_s: float) -> _Awaited:
+        loop = asyncio.get_running_loop()
+        alike = (loop, request.require_stable, round(timeout_s, 1))
+        group_id = request.groups[0].group_id
+        gathered = self._open.get(alike)
+        if gathered is None or group_id in gathered or len(gathered) == GROUPS_MAX:
+            gathered = self._open[alike] = {}
+            loop.call_soon(self._begin, alike, gathered, timeout_s)
+        future: _Awaited = loop.create_future()
+        gathered[group_id] = (request, future)
+        return future
+
+    def _begin(self, alike: object, gathered: _Gathered, timeout_s: float) -> None:
+        if self._open.get(alike) is gathered:
+            del self._open[alike]
+        wanted = {key: each for key, each in gathered.items() if not each[1].done()}
+        if len(wanted) == 1:
+            for _, future in wanted.values():
+                future.set_result(None)
+        elif wanted:
+            task = asyncio.get_running_loop().create_task(self._share(wanted, timeout_s))
+            self._tasks.add(task)  # The event loop knows it only weakly.
+            task.add_done_callback(self._tasks.discard)
+
+    async def _share(self, wanted: _Gathered, timeout_s: float) -> None:
+        request = FetchOffsetsRequest()
+        for each, _ in wanted.values():
+            request.MergeFrom(each)
+        found: dict[str, GroupOffsets] = {}
+        failure: OffsetdError | None = None
+        try:
+            response = await self._call(request, timeout_s)
+            found = {group.group_id: group for group in response.groups}
+        except Exception as error:  # noqa: BLE001  Each learns what is wrong in a call of its own.
+            failure = error if isinstance(error, OffsetdError) and _is_of_all(error) else None
+        finally:  # Also if the loop ends, and this with it.
+            for group_id, (_, future) in wanted.items():
+                if future.done():
+                    continue  # Somebody gave it up.
+                if failure is not None:
+                    future.set_exception(another(failure))
+                else:
+                    future.set_result(found.get(group_id))
+
+
+def _is_of_all(error: OffsetdError) -> bool:
+    """Whether no group has to do with it: there was no connection, say, or no answer."""
+    return isinstance(error, ClientClosed) or (is_tried_again(error) and not error.reason)
