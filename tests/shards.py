@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import attrs
+from offsetd.v1 import offset_service_pb2
+from offsetd_coordinator.expiry import NO_RULE
+from offsetd_coordinator.fetch_answer import FetchAnswer, GroupEncoder
+from offsetd_coordinator.group_selections import GroupSelection
 from offsetd_coordinator.requests import CommitOffsets, LeaseReply, OffsetEntry
 from offsetd_coordinator.shard import Shard, ShardConfig
 from offsetd_storage.kernels import padded_copy
@@ -128,6 +132,21 @@ def replayed(*batches: bytes, **config: object) -> Shard:
 def told(reply: object) -> object:
     """What a retry is told again: of a lease only which it is, for the times are the answer's."""
     return (reply.last_offset, reply.lease.epoch) if isinstance(reply, LeaseReply) else reply
+
+
+def fetched(
+    shard: Shard,
+    group_id: bytes,
+    partitions: Iterable[tuple[bytes, int]] | None = None,
+    *,
+    require_stable: bool = True,
+) -> list[offset_service_pb2.CommittedOffset]:
+    """A group's offsets, or some of them, as a fetch answers them."""
+    answer = FetchAnswer(GroupEncoder(), lambda _: NO_RULE)
+    selection = GroupSelection.of(group_id, partitions, require_stable=require_stable)
+    shard.fetch_into(answer, selection)
+    [group] = offset_service_pb2.FetchOffsetsResponse.FromString(answer.encoded()).groups
+    return list(group.offsets)
 
 
 def offsets_of(shard: Shard, group_id: str) -> dict[tuple[str, int], int]:

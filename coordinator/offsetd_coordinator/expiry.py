@@ -14,7 +14,13 @@ import attrs
 from offsetd_storage.offsets_topic.groups import GroupState, GroupType
 from offsetd_storage.offsets_topic.schemas.protocol_metadata import CONSUMER_PROTOCOL_TYPE
 
-from offsetd_coordinator.kernels.columns import BASE_LATEST, BASE_REPLACED, NEVER, NO_TIME
+from offsetd_coordinator.kernels.columns import (
+    BASE_LATEST,
+    BASE_REPLACED,
+    NEVER,
+    NO_TIME,
+    TIME_MAX,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +75,17 @@ class GroupRule(NamedTuple):
     """The group itself goes, once nothing is left of it."""
 
 
+NO_RULE: Final = GroupRule(
+    holds_all=True,
+    retention_ms=NEVER,
+    empty_ms=NO_TIME,
+    base=BASE_LATEST,
+    is_subscribed=None,
+    may_go=False,
+)
+"""Nothing expires."""
+
+
 def rule_of(group: ExpiringGroup, terms: ExpiryTerms) -> GroupRule:
     """The rule for a group."""
     retention_ms = terms.retention_ms if group.retention_ms is None else group.retention_ms
@@ -117,11 +134,11 @@ def expires_at_ms(
         return None
     if expire_timestamp_ms > NO_TIME:
         return expire_timestamp_ms
-    if rule.retention_ms == NEVER:
+    if rule.retention_ms >= TIME_MAX:
         return None
+    base_ms = max(commit_timestamp_ms, rule.empty_ms)
     if rule.base == BASE_REPLACED:
         # As Kafka: what has no time is as old as can be.
         base_ms = commit_timestamp_ms if rule.empty_ms == NO_TIME else rule.empty_ms
-        return max(base_ms, 0) + rule.retention_ms
-    base_ms = max(commit_timestamp_ms, rule.empty_ms)
-    return None if base_ms <= NO_TIME else base_ms + rule.retention_ms
+        base_ms = max(base_ms, 0)
+    return None if base_ms <= NO_TIME or base_ms >= TIME_MAX else base_ms + rule.retention_ms

@@ -6,6 +6,7 @@ import enum
 from typing import TYPE_CHECKING
 
 from offsetd_coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
+from offsetd_coordinator.expiry import NO_RULE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,14 +79,14 @@ class Node:
         assert self._administration is not None, "a node that serves can be administered"
         return self._administration
 
-    def expiry_rule(self, group_id: bytes) -> GroupRule | None:
-        """How a group's offsets expire, by the settings in force; None: they do not."""
+    def expiry_rule(self, group_id: bytes) -> GroupRule:
+        """How a group's offsets expire, by the settings in force."""
         runtime = self.runtime
         assert runtime is not None, "a node that answers has a runtime"
         config = runtime.expiry_config
         shard = runtime.shards.get(runtime.partition_of(group_id))
         if shard is None or config.hold(runtime.store.is_from_elsewhere) is not None:
-            return None
+            return NO_RULE
         return shard.expiry_rules(config.terms, runtime.moment()).rule(group_id)
 
     def refusal_of_drain(self) -> CoordinatorError:

@@ -32,7 +32,7 @@ from offsetd_coordinator.kernels.tombstones import OFFSET_KEY_FIXED_BYTES, put_o
 from offsetd_coordinator.requests import CommittedColumns, CommittedOffset
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator
 
     import numpy.typing as npt
 
@@ -150,17 +150,6 @@ class OffsetTable:
     def count(self, group_id: bytes) -> int:
         """How many offsets a group has."""
         return int(count_entries(self.arrays, padded_copy(group_id), len(group_id)))
-
-    def read_group(self, group_id: bytes) -> list[CommittedOffset]:
-        """All offsets of a group, in no order."""
-        return self._read(self.entries_of(group_id))
-
-    def read(
-        self, group_id: bytes, partitions: Sequence[tuple[bytes, int]]
-    ) -> list[CommittedOffset]:
-        """Those offsets of a group that are stored, in no order."""
-        entries = self.locate(group_id, partitions)
-        return self._read(entries[entries >= 0])
 
     def read_columns(self, group_id: bytes) -> CommittedColumns:
         """All offsets of a group, sorted, by column: cheaper than `read_group` where many are."""
@@ -359,7 +348,9 @@ class OffsetTable:
         """The names of the topics of these rows."""
         return cast("Int64s", self._table.entries[entries, columns.GROUP_TOPIC] & LOW_HALF)
 
-    def _read(self, entries: Int64s) -> list[CommittedOffset]:
+    def read_group(self, group_id: bytes) -> list[CommittedOffset]:
+        """All offsets of a group, in no order."""
+        entries = self.entries_of(group_id)
         read = np.empty((entries.size, columns.READ_COLUMNS), np.int64)
         read_entries(self.arrays, entries, read)
         name_bytes, metadata = self._table.name_bytes, self._table.metadata

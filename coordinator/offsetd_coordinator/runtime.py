@@ -39,7 +39,7 @@ from offsetd_coordinator.requests import CommitOffsets
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from offsetd_storage.clock import Clock
     from offsetd_storage.durations import Durations
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from offsetd_coordinator.commit_wire import ReadCommits
     from offsetd_coordinator.disk_room import DiskRoom
     from offsetd_coordinator.dynamic_settings import CommitGuardConfig
+    from offsetd_coordinator.fetch_answer import FetchAnswer
+    from offsetd_coordinator.group_selections import GroupSelection
     from offsetd_coordinator.kernels.columns import Int64s
     from offsetd_coordinator.membership.membership import Membership
     from offsetd_coordinator.requests import (
@@ -229,18 +231,15 @@ class Runtime:
             self._write(partition, shard, step, is_beside=True)
         return self._tickets[partition]
 
-    def fetch(
-        self,
-        group_id: bytes,
-        partitions: Sequence[tuple[bytes, int]] | None,
-        *,
-        require_stable: bool,
-    ) -> tuple[int, list[CommittedOffset] | CoordinatorError]:
-        """Committed offsets of a group, with the ticket they rest on. Raises as `submit` does."""
-        return self._ask(
-            group_id,
-            lambda shard: shard.fetch(group_id, partitions, require_stable=require_stable),
-        )
+    def fetch_into(
+        self, answer: FetchAnswer, selection: GroupSelection
+    ) -> tuple[int, CoordinatorError | None]:
+        """Adds offsets to an answer; the ticket, and the refusal, if any. Raises as `submit`."""
+        return self._ask(selection.group_id, lambda shard: shard.fetch_into(answer, selection))
+
+    def fetch(self, group_id: bytes) -> tuple[int, list[CommittedOffset] | CoordinatorError]:
+        """All offsets of a group, with the ticket they rest on. Raises as `submit` does."""
+        return self._ask(group_id, lambda shard: shard.fetch(group_id))
 
     def fetch_columns(self, group_id: bytes) -> tuple[int, CommittedColumns | CoordinatorError]:
         """The same with all of a group, by column."""

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.commit_wire import ReadCommits
     from offsetd_coordinator.expiry import ExpiryTerms
+    from offsetd_coordinator.fetch_answer import FetchAnswer
+    from offsetd_coordinator.group_selections import GroupSelection
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.membership.calls import Step
     from offsetd_coordinator.offset_changes import OffsetsChange
@@ -243,30 +245,24 @@ class Shard:
         # Requests go where the hash puts their group, so none can come to be here later.
         self._misplaced = frozenset(self.misplaced_groups())
 
-    def fetch(
-        self,
-        group_id: bytes,
-        partitions: Sequence[tuple[bytes, int]] | None = None,
-        *,
-        require_stable: bool = False,
-    ) -> list[CommittedOffset]:
-        """Committed offsets, sorted by topic and partition; None asks for all. Absent is absent.
+    def fetch_into(self, answer: FetchAnswer, selection: GroupSelection) -> None:
+        """Adds the offsets that are asked for. What is absent is absent.
 
         Raises:
-            UnstableOffsetCommit: `require_stable`, and a transaction is open on what is asked.
+            UnstableOffsetCommit: a transaction is open on what is asked, and none may be.
             RecordUndecodable: a record that is asked for cannot be read.
+            ResponseTooLarge: the answer becomes so.
         """
-        state = self._state
-        if require_stable:
-            pending = state.pending.partitions(group_id)
-            if pending if partitions is None else not pending.isdisjoint(partitions):
-                raise UnstableOffsetCommit(
-                    "a transaction has offsets pending for group {group!r}", group=group_id
-                )
-        if partitions is None:
-            offsets = state.offsets.read_group(group_id)
-        else:
-            offsets = state.offsets.read(group_id, partitions)
+        group_id, state = selection.group_id, self._state
+        if selection.require_stable and selection.has_any_of(state.pending.partitions(group_id)):
+            raise UnstableOffsetCommit(
+                "a transaction has offsets pending for group {group!r}", group=group_id
+            )
+        answer.add(state.offsets, selection, log_partition=self.partition)
+
+    def fetch(self, group_id: bytes) -> list[CommittedOffset]:
+        """All committed offsets of a group, sorted. Raises RecordUndecodable."""
+        offsets = self._state.offsets.read_group(group_id)
         for offset in offsets:
             if not offset.is_decodable:
                 raise undecodable_offset(group_id, offset.topic, offset.partition)

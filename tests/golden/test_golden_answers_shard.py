@@ -66,7 +66,7 @@ def test_the_offsets_of_a_group_are_those_the_broker_answered(
             each.metadata.decode().partition("\0")[0],
             each.leader_epoch,
         )
-        for each in shard.fetch(group.encode(), require_stable=True)
+        for each in shard.fetch(group.encode())
     }
     assert stored == answered
 

@@ -141,7 +141,7 @@ class Node:
         """What every group that was ever acknowledged is told now."""
         found = {}
         for group in self.acknowledged:
-            _, offsets = self.runtime.fetch(group, None, require_stable=False)
+            _, offsets = self.runtime.fetch(group)
             assert isinstance(offsets, list)
             if offsets:
                 found[group] = offsets[0].offset

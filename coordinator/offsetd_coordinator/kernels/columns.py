@@ -210,6 +210,7 @@ READ_COLUMNS: Final = 11
 # How offsets expire.
 NEVER: Final = (1 << 63) - 1  # as a time or a retention: it does not come
 NO_TIME: Final = -1  # as a time: there is none
+TIME_MAX: Final = 1 << 62  # later times do not come, and sums of two smaller ones fit
 
 # What retention counts from.
 BASE_LATEST: Final = 0  # the commit, or when the group became empty, if that is later

@@ -5,7 +5,7 @@ The rules are those of `offsetd_coordinator.expiry`, in numbers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 
@@ -29,6 +29,7 @@ from offsetd_coordinator.kernels.columns import (
     RULE_RETENTION,
     RULE_WARNING,
     TABLE,
+    TIME_MAX,
     UNDECODABLE,
     Table,
 )
@@ -40,21 +41,19 @@ from offsetd_coordinator.kernels.tombstones import OFFSET_KEY_FIXED_BYTES
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
 
-_TIME_MAX: Final = 1 << 62  # Later times do not come, and sums of two smaller ones fit.
-
 
 @inline_kernel
 def expiry_time(commit: int, expire: int, retention: int, empty: int, base: int) -> int:
     """From when on an offset is expired, or NEVER."""
     if expire > NO_TIME:
         return expire
-    if retention >= _TIME_MAX:
+    if retention >= TIME_MAX:
         return NEVER
     since = max(commit, empty)
     if base == BASE_REPLACED:
         since = commit if empty == NO_TIME else empty
         since = max(since, 0)
-    if since <= NO_TIME or since >= _TIME_MAX:
+    if since <= NO_TIME or since >= TIME_MAX:
         return NEVER
     return since + retention
 

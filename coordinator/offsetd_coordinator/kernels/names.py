@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from offsetd_storage.kernels.byte_order import copy_bytes, equal_bytes
+from offsetd_storage.kernels.byte_order import copy_bytes, equal_bytes, load_i64, load_u8
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 
 from offsetd_coordinator.kernels.columns import (
@@ -60,6 +60,27 @@ def is_name(table: Table, name: int, buffer: Bytes, start: int, size: int) -> bo
     return name_size(table, name) == size and equal_bytes(
         table.name_bytes, name_start(table, name), buffer, start, size
     )
+
+
+@inline_kernel
+def is_name_before(table: Table, name: int, other: int) -> bool:
+    """Whether the bytes of one name come before those of another one."""
+    name_bytes = table.name_bytes
+    start, other_start = name_start(table, name), name_start(table, other)
+    size, other_size = name_size(table, name), name_size(table, other)
+    least = min(size, other_size)
+    at = 0
+    while at + 8 <= least:
+        word, other_word = load_i64(name_bytes, start + at), load_i64(name_bytes, other_start + at)
+        if word != other_word:
+            break
+        at += 8
+    while at < least:
+        byte, other_byte = load_u8(name_bytes, start + at), load_u8(name_bytes, other_start + at)
+        if byte != other_byte:
+            return bool(byte < other_byte)
+        at += 1
+    return size < other_size
 
 
 @inline_kernel

@@ -67,8 +67,7 @@ class ExportService:
 
     async def _stored(self, group_id: bytes) -> list[CommittedOffset]:
         runtime = self._node.serving()
-        fetched = runtime.fetch(group_id, None, require_stable=False)
-        return await once_durable(runtime, *fetched)
+        return await once_durable(runtime, *runtime.fetch(group_id))
 
     async def _each(self, named: list[bytes]) -> AsyncIterator[bytes]:
         for group_id in named:

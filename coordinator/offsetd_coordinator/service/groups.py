@@ -17,8 +17,8 @@ from offsetd_coordinator.errors import (
 )
 from offsetd_coordinator.requests import DeleteGroupReply
 from offsetd_coordinator.service import validation
+from offsetd_coordinator.service.committed_offsets import committed_offset
 from offsetd_coordinator.service.durable import changed_group, once_durable, until_durable
-from offsetd_coordinator.service.fetch_answer import committed_offset
 from offsetd_coordinator.service.group_settings import lease_message, set_retention
 from offsetd_coordinator.service.pages import (
     not_ours,
@@ -101,7 +101,7 @@ class GroupService:
         ticket, outcome = runtime.get_group(group_id)
         offsets: Sequence[CommittedOffset] | CoordinatorError = ()
         if request.include_offsets and isinstance(outcome, Group):
-            offsets = runtime.fetch(group_id, None, require_stable=False)[1]
+            offsets = runtime.fetch(group_id)[1]
         rule = self._node.expiry_rule(group_id)
         group = await once_durable(runtime, ticket, outcome)
         if isinstance(offsets, CoordinatorError):

@@ -6,23 +6,22 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import offset_service_pb2, types_pb2
 
-from offsetd_coordinator.errors import CoordinatorError, InvalidGroupId
+from offsetd_coordinator.errors import CoordinatorError
+from offsetd_coordinator.fetch_answer import FetchAnswer, GroupEncoder
 from offsetd_coordinator.requests import CommitReply, DeleteOffsetsReply
 from offsetd_coordinator.service import validation
 from offsetd_coordinator.service.change_events import listed_partitions
 from offsetd_coordinator.service.durable import changed_group, until_durable
-from offsetd_coordinator.service.fetch_answer import FetchAnswer
+from offsetd_coordinator.service.fetch_parser import ITEMS_PER_GROUP, FetchParser
 from offsetd_coordinator.service.revisions import set_revision
 from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.service.commit_parser import CommitParser
 
-_ITEMS_PER_GROUP: Final = 10
-"""What a group costs beside its offsets, in their terms."""
+_BYTES_PER_ITEM: Final = 1024
+"""Of an answer, written by a kernel."""
 
 
 class OffsetService:
@@ -31,6 +30,8 @@ class OffsetService:
     def __init__(self, node: Node, parser: CommitParser) -> None:
         self._node = node
         self._parser = parser
+        self._fetches = FetchParser()
+        self._encoder = GroupEncoder()
 
     async def commit_offsets(self, message: bytes) -> bytes:
         """Commits; the answer leaves once that is durable."""
@@ -48,25 +49,18 @@ class OffsetService:
     async def fetch_offsets(self, message: bytes) -> bytes:
         """Reads offsets of many groups; the answer leaves once what was read is durable."""
         runtime = self._node.serving()
-        request = validation.parse(offset_service_pb2.FetchOffsetsRequest, message)
         turns = Turns()
-        answer = FetchAnswer(turns)
+        selections = await self._fetches.parse(message, turns)
+        answer = FetchAnswer(self._encoder, self._node.expiry_rule)
         ticket = 0
         try:
-            for group_id, partitions in await _selections(request.groups, turns):
-                group_ticket, outcome = runtime.fetch(
-                    group_id, partitions, require_stable=request.require_stable
-                )
+            for selection in selections:
+                size = answer.size
+                group_ticket, refusal = runtime.fetch_into(answer, selection)
                 ticket = max(ticket, group_ticket)
-                if isinstance(outcome, CoordinatorError):
-                    raise outcome
-                await answer.add(
-                    group_id,
-                    runtime.partition_of(group_id),
-                    outcome,
-                    self._node.expiry_rule(group_id),
-                )
-                await turns.spend(_ITEMS_PER_GROUP)
+                if refusal is not None:
+                    raise refusal
+                await turns.spend(ITEMS_PER_GROUP + (answer.size - size) // _BYTES_PER_ITEM)
         except CoordinatorError:
             await until_durable(runtime, ticket)
             raise
@@ -103,19 +97,3 @@ def committed(log_partition: int, reply: CommitReply) -> offset_service_pb2.Comm
     return offset_service_pb2.CommitOffsetsResponse(
         revision=types_pb2.Revision(log_partition=log_partition, log_offset=reply.last_offset)
     )
-
-
-async def _selections(
-    groups: Iterable[offset_service_pb2.GroupSelection], turns: Turns
-) -> list[tuple[bytes, list[tuple[bytes, int]] | None]]:
-    """The groups to fetch, each with its partitions, or None for all of them."""
-    selections: dict[bytes, list[tuple[bytes, int]] | None] = {}
-    for index, selection in enumerate(groups):
-        field = f"groups[{index}]"
-        group_id = validation.read_group_id(selection.group_id, f"{field}.group_id")
-        if group_id in selections:
-            raise InvalidGroupId(f"{field}.group_id", "{group!r} is named twice", group=group_id)
-        named = validation.topic_partitions(selection.partitions, f"{field}.partitions")
-        selections[group_id] = [partition async for partition in turns.each(named)] or None
-        await turns.spend(_ITEMS_PER_GROUP)
-    return list(selections.items())

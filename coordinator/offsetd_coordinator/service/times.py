@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from offsetd_coordinator.kernels.fetch_answer import TIMESTAMP_MS_MAX
+
 if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
     from google.protobuf.timestamp_pb2 import Timestamp
 
-# The last millisecond of the year 9999: a protobuf Timestamp ends there, a record's int64 does not.
-_TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
 # 10,000 years: a protobuf Duration ends there.
 _DURATION_MS_MAX: Final = 315_576_000_000_000
 
@@ -21,7 +21,7 @@ def set_time(message: Timestamp, timestamp_ms: int) -> None:
     becomes the last one that it can.
     """
     if timestamp_ms >= 0:
-        message.FromMilliseconds(min(timestamp_ms, _TIMESTAMP_MS_MAX))
+        message.FromMilliseconds(min(timestamp_ms, TIMESTAMP_MS_MAX))
 
 
 def set_duration(message: Duration, duration_ms: int) -> None:

@@ -22,6 +22,7 @@ from shards import (
     commit,
     end_of_transaction,
     entry,
+    fetched,
     group_key,
     new_shard,
     offset_key,
@@ -159,7 +160,7 @@ def test_beside_an_open_transaction_everything_is_written() -> None:
     replay(shard, pending)
     assert ask(shard, commit("g", STORED[0])).batch is not None
     replay(shard, end_of_transaction(shard.offset_next, 1, commit=True))
-    assert shard.fetch(b"g", [(b"t", 0)])[0].offset == 5, "it was committed last"
+    assert fetched(shard, b"g", [(b"t", 0)])[0].offset == 5, "it was committed last"
     assert ask(shard, commit("g", STORED[0])).is_unchanged
 
 
@@ -184,7 +185,7 @@ def test_a_request_that_wrote_nothing_is_judged_again_and_one_that_wrote_is_know
 def test_reported_ends_are_noted() -> None:
     shard = guarded()
     assert ask(shard, commit("g", entry("t", 1, 0, end_offset=900))).is_unchanged
-    assert shard.fetch(b"g", [(b"t", 1)])[0].end_offset == 900
+    assert fetched(shard, b"g", [(b"t", 1)])[0].end_offset == 900
 
 
 def test_who_may_not_commit_is_refused_first() -> None:

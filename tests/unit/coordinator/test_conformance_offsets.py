@@ -18,7 +18,7 @@ from offsetd_coordinator.requests import (
     DeleteOffsets,
     OffsetEntry,
 )
-from shards import batch_of, end_of_transaction, offset_key, offset_value, offsets_of
+from shards import batch_of, end_of_transaction, fetched, offset_key, offset_value, offsets_of
 
 SUBSCRIPTION = bytes.fromhex("0000 00000001 0006") + b"orders" + bytes.fromhex("ffffffff")
 
@@ -145,11 +145,11 @@ def test_of_a_group_or_a_partition_that_is_not_there_nothing_is_fetched(
     partitions: list[tuple[bytes, int]] | None,
 ) -> None:
     group = Group("absent")
-    assert group.node.shard.fetch(b"g", partitions) == []
+    assert fetched(group.node.shard, b"g", partitions) == []
     group.simple()
-    assert [each.offset for each in group.node.shard.fetch(b"g", partitions)] == [100]
+    assert [each.offset for each in fetched(group.node.shard, b"g", partitions)] == [100]
     assert group.commit(value=101) == ""
-    assert [each.offset for each in group.node.shard.fetch(b"g", partitions)] == [101]
+    assert [each.offset for each in fetched(group.node.shard, b"g", partitions)] == [101]
 
 
 @pytest.mark.parametrize(

@@ -114,15 +114,16 @@ def test_an_offset_that_cannot_be_read_keeps_its_place_until_it_is_stored_again(
     assert contents(table) == {(b"g", b"orders", 0): value(3, b"new")}
 
 
-def test_named_partitions_are_read_and_absent_ones_are_left_out() -> None:
+def test_named_partitions_are_located_and_absent_ones_are_said_to_be_so() -> None:
     table = new_table()
     table.store(b"g", b"orders", 0, **value(1))
     table.store(b"g", b"orders", 1, **value(2))
     table.store(b"h", b"orders", 2, **value(3))
     wanted = [(b"orders", 1), (b"orders", 2), (b"payments", 1)]
-    assert [offset.revision for offset in table.read(b"g", wanted)] == [2]
-    assert table.read(b"nobody", wanted) == []
-    assert table.read(b"g", []) == []
+    assert table.partitions_of(table.locate(b"g", wanted)[:1]) == wanted[:1]
+    assert table.locate(b"g", wanted)[1:].tolist() == [-1, -1]
+    assert table.locate(b"nobody", wanted).tolist() == [-1] * 3
+    assert table.locate(b"g", []).tolist() == []
     assert table.revision_of(b"g", b"orders", 1) == 2
     assert table.revision_of(b"g", b"orders", 7) is None
 

@@ -16,6 +16,7 @@ from shards import (
     NOW_MS,
     batch_of,
     end_of_transaction,
+    fetched,
     group_key,
     new_shard,
     offset_key,
@@ -104,7 +105,7 @@ def test_a_value_that_does_not_decode_makes_its_offset_unreadable_until_it_is_wr
     assert shard.counters().undecodable_records == 1
     with pytest.raises(RecordUndecodable, match="t:0"):
         shard.fetch(b"g")
-    assert [each.offset for each in shard.fetch(b"g", [(b"t", 1)])] == [5]
+    assert [each.offset for each in fetched(shard, b"g", [(b"t", 1)])] == [5]
     replay(shard, batch_of(3, offset(0, 2)))
     assert offsets_of(shard, "g") == {("t", 0): 2, ("t", 1): 5}
 

@@ -195,12 +195,12 @@ async def test_a_refusal_and_a_read_wait_for_what_their_shard_has_not_flushed(ru
     run.commit(group)
     refused_ticket, refusal = run.commit(b"refused")
     assert isinstance(refusal, GroupIdNotFound)
-    read_ticket, _ = run.runtime.fetch(group, None, require_stable=False)
-    failed_read_ticket, failure = run.runtime.fetch(b"refused", None, require_stable=False)
+    read_ticket, _ = run.runtime.fetch(group)
+    failed_read_ticket, failure = run.runtime.fetch(b"refused")
     assert isinstance(failure, GroupIdNotFound)
     for ticket in (refused_ticket, read_ticket, failed_read_ticket):
         assert run.runtime.durable(ticket) is not None
-    idle_ticket, _ = run.runtime.fetch(idle_group, None, require_stable=False)
+    idle_ticket, _ = run.runtime.fetch(idle_group)
     assert run.runtime.durable(idle_ticket) is None, "rests on another shard only"
     run.store.gate.set()
     await run.wait(refused_ticket)
@@ -253,7 +253,7 @@ async def test_on_a_low_disk_commits_are_refused_and_the_rest_goes_on(run: Run) 
     assert state_of(shard) == state
     assert run.runtime.submit(done)[1] == before, "it was done, and is only asked for again"
     assert len(run.store.appended) == 1
-    fetched = run.runtime.fetch(group, None, require_stable=False)[1]
+    fetched = run.runtime.fetch(group)[1]
     assert isinstance(fetched, list)
     assert len(fetched) == 50
     deleted = run.runtime.submit(DeleteOffsets(group_id=group, topics=(b"t",)))[1]
@@ -400,7 +400,7 @@ async def test_after_a_failure_nothing_is_acknowledged(where: str, run: Run) -> 
     with pytest.raises(StorageUnavailable):
         run.commit(group)
     with pytest.raises(StorageUnavailable):
-        run.runtime.fetch(group, None, require_stable=False)
+        run.runtime.fetch(group)
     with pytest.raises(StorageUnavailable):
         run.runtime.list_groups(0, prefix=b"", after=b"")
     late = run.runtime.durable(10)
@@ -416,7 +416,7 @@ async def test_a_damaged_partition_refuses_and_the_others_serve(run: Run) -> Non
         with pytest.raises(LogPartitionQuarantined):
             run.commit(group_in(partition))
         with pytest.raises(LogPartitionQuarantined):
-            run.runtime.fetch(group_in(partition), None, require_stable=False)
+            run.runtime.fetch(group_in(partition))
     assert run.commit(group_in(1))[1] == CommitReply(0)
     assert run.runtime.damage(2) is not None
 

@@ -67,7 +67,7 @@ async def test_a_failure_beside_the_appends_ends_the_node(kept: KeptNode) -> Non
     await kept.until_failed()
     assert "EIO" in str(kept.failures[0]) or kept.failures[0] is kept.store.failed
     with pytest.raises(StorageUnavailable):
-        kept.runtime.fetch(b"g", None, require_stable=False)
+        kept.runtime.fetch(b"g")
     assert len(kept.failures) == 1
 
 

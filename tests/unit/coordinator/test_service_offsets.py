@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd.v1 import offset_service_pb2, types_pb2
 from offsetd_coordinator import errors
-from offsetd_coordinator.service.turns import ITEMS_PER_TURN
 from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.simulated_faults import Fault, OperationKind
 from serving_nodes import PARTITIONS, WAIT_SECONDS, ServingNode, commit_request, serving_node
 
 if TYPE_CHECKING:
     from offsetd_coordinator.requests import CommitOffsets
+
+PARTITIONS_OF_MANY = 1000
 
 
 async def test_a_commit_is_answered_with_its_revision_and_can_be_fetched() -> None:
@@ -76,25 +77,25 @@ async def test_a_group_named_twice_is_refused() -> None:
         assert caught.value.field == "groups[2].group_id"
 
 
-async def test_others_have_their_turn_while_much_is_fetched() -> None:
+@pytest.mark.parametrize(("groups", "size"), [(1000, 1), (5, 12_000)])
+async def test_others_have_their_turn_while_much_is_fetched(groups: int, size: int) -> None:
     async with serving_node() as serving:
-        size = 4 * ITEMS_PER_TURN
-        names = [f"g{number}" for number in range(3)]
-        for name in names:
-            await serving.commit(name, 1, partitions=size)
+        names = [f"g{number}" for number in range(groups)]
+        commits = (serving.commit(name, 2**62, partitions=size) for name in names)
+        await asyncio.gather(*commits)
         fetching = asyncio.create_task(serving.fetch(*names))
         turns = 0
         while not fetching.done():
             await asyncio.sleep(0)
             turns += 1
-        assert turns >= len(names) * size // ITEMS_PER_TURN
+        assert turns >= 5, "after each large group, and after some small ones"
         assert [len(group.offsets) for group in await fetching] == [size] * len(names)
 
 
 async def test_a_group_that_changes_while_others_are_fetched_is_read_at_one_moment() -> None:
     async with serving_node() as serving:
         for name in ("a", "b"):
-            await serving.commit(name, 0, partitions=3 * ITEMS_PER_TURN)
+            await serving.commit(name, 0, partitions=3 * PARTITIONS_OF_MANY)
         fetching = asyncio.create_task(serving.fetch("a", "b"))
         value = 0
         while not fetching.done():
@@ -107,7 +108,7 @@ async def test_a_group_that_changes_while_others_are_fetched_is_read_at_one_mome
 
 
 def plain_commit(serving: ServingNode, name: str, value: int) -> CommitOffsets:
-    request = commit_request(name, value, partitions=3 * ITEMS_PER_TURN)
+    request = commit_request(name, value, partitions=3 * PARTITIONS_OF_MANY)
     return serving.parser.parse(request.SerializeToString())
 
 

@@ -1,0 +1,150 @@
+"""The answer to a fetch, its bytes written by kernels, group by group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from offsetd_coordinator.commit_rules import undecodable_offset
+from offsetd_coordinator.errors import ResponseTooLarge
+from offsetd_coordinator.kernels.fetch_answer import (
+    FOUND_COLUMNS,
+    FOUND_ROW,
+    find_sorted,
+    put_group,
+)
+from offsetd_coordinator.kernels.fetch_request import PARTITION_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offsetd_coordinator.expiry import GroupRule
+    from offsetd_coordinator.group_selections import GroupSelection
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
+    from offsetd_coordinator.offset_table import OffsetTable
+
+RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
+
+_ROWS_KEPT: Final = 2 * 4096
+_BYTES_KEPT: Final = 128 * 1024
+_NO_PARTITIONS: Final = np.empty((0, PARTITION_COLUMNS), np.int64)
+_NONE_READ: Final = np.empty(0, np.uint8)
+
+
+class GroupEncoder:
+    """Encodes groups as `FetchOffsetsResponse.groups`; for one thread.
+
+    What it needs room for is kept for the next group, unless the group is large.
+    """
+
+    def __init__(self) -> None:
+        self._found = np.empty((_ROWS_KEPT, FOUND_COLUMNS), np.int64)
+        self._out = np.empty(_BYTES_KEPT, np.uint8)
+
+    def encode(
+        self,
+        offsets: OffsetTable,
+        selection: GroupSelection,
+        rule: GroupRule,
+        *,
+        log_partition: int,
+        bytes_max: int,
+    ) -> bytes | None:
+        """The field that answers a selection, its offsets sorted by topic and partition.
+
+        They expire by `rule`. None if it takes more than `bytes_max`. Raises RecordUndecodable.
+        """
+        found, count = self._find(offsets, selection)
+        is_read = _NONE_READ
+        if rule.is_subscribed is not None:
+            is_read = _are_read(offsets, found[:count, FOUND_ROW], rule.is_subscribed)
+        out = self._out
+        while True:
+            size = put_group(
+                offsets.arrays,
+                selection.names,
+                selection.group_start,
+                len(selection.group_id),
+                log_partition,
+                not rule.holds_all,
+                rule.retention_ms,
+                rule.empty_ms,
+                rule.base,
+                is_read,
+                found,
+                count,
+                out,
+            )
+            if size < 0:
+                row = found[-1 - size : -size, FOUND_ROW]
+                raise undecodable_offset(selection.group_id, *offsets.partitions_of(row)[0])
+            if size > bytes_max:
+                return None
+            if size <= out.size:
+                return out[:size].tobytes()
+            out = np.empty(size, np.uint8)
+
+    def _find(self, offsets: OffsetTable, selection: GroupSelection) -> tuple[Int64s, int]:
+        """What is asked for, sorted, and how many."""
+        partitions = _NO_PARTITIONS if selection.partitions is None else selection.partitions
+        found = self._found
+        while True:
+            count = find_sorted(
+                offsets.arrays,
+                selection.names,
+                selection.group_start,
+                len(selection.group_id),
+                partitions,
+                selection.partitions is None,
+                found,
+            )
+            if 2 * count <= len(found):
+                return found, count
+            found = np.empty((2 * count, FOUND_COLUMNS), np.int64)
+
+
+def _are_read(offsets: OffsetTable, rows: Int64s, is_subscribed: Callable[[str], bool]) -> Bytes:
+    """A 1 for each row whose topic a member reads, else a 0."""
+    topics = [topic for topic, _ in offsets.partitions_of(rows)]
+    read = {topic: is_subscribed(topic.decode()) for topic in set(topics)}
+    return np.array([read[topic] for topic in topics], np.uint8)
+
+
+class FetchAnswer:
+    """A FetchOffsetsResponse in the making."""
+
+    def __init__(
+        self,
+        encoder: GroupEncoder,
+        rule_of: Callable[[bytes], GroupRule],
+        *,
+        bytes_max: int = RESPONSE_BYTES_MAX,
+    ) -> None:
+        """`rule_of` says how the offsets of a group expire."""
+        self.size = 0
+        self._encoder = encoder
+        self._rule_of = rule_of
+        self._bytes_max = bytes_max
+        self._groups: list[bytes] = []
+
+    def add(self, offsets: OffsetTable, selection: GroupSelection, *, log_partition: int) -> None:
+        """Adds a group. Raises RecordUndecodable, and ResponseTooLarge if the answer becomes so."""
+        group = self._encoder.encode(
+            offsets,
+            selection,
+            self._rule_of(selection.group_id),
+            log_partition=log_partition,
+            bytes_max=self._bytes_max - self.size,
+        )
+        if group is None:
+            raise ResponseTooLarge(
+                "the answer exceeds {bytes_max} bytes: ask for fewer groups or partitions at once",
+                bytes_max=self._bytes_max,
+            )
+        self.size += len(group)
+        self._groups.append(group)
+
+    def encoded(self) -> bytes:
+        """The answer's bytes."""
+        return b"".join(self._groups)

@@ -1,0 +1,305 @@
+"""Writes a group of `offsetd.v1.FetchOffsetsResponse` from the table, without protobuf.
+
+First its offsets are found and sorted, then they are measured and written: the very bytes that
+protobuf makes of the same values.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from offsetd_storage.kernels.offset_records import METADATA_SIZE_MAX, OffsetKey
+from offsetd_storage.kernels.registry import inline_kernel, kernel
+
+from offsetd_coordinator.kernels.columns import (
+    COMMIT_TIMESTAMP,
+    ENTRY_LIST,
+    EXPIRE_TIMESTAMP,
+    GROUP_TOPIC,
+    LINKS,
+    METADATA_SIZE_BITS,
+    METADATA_SPAN,
+    NEVER,
+    NO_TIME,
+    OFFSET,
+    PARTITION,
+    PARTITION_EPOCH,
+    REVISION,
+    TABLE,
+    TOPIC_SIZE,
+    TOPIC_START,
+    UNDECODABLE,
+    Table,
+)
+from offsetd_coordinator.kernels.entries import LOW_HALF, low_half, pack
+from offsetd_coordinator.kernels.expiry import expiry_time
+from offsetd_coordinator.kernels.names import is_name_before, name_size, name_start
+from offsetd_coordinator.kernels.offsets import find_group, find_in_group
+from offsetd_coordinator.kernels.protobuf import (
+    LENGTH,
+    VARINT,
+    begin_message,
+    message_size,
+    number_size,
+    optional_size,
+    put_number,
+    put_optional,
+    put_text,
+    text_size,
+)
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
+
+# An offset that was found.
+FOUND_ROW: Final = 0  # of the table's entries
+FOUND_KEY: Final = 1  # the name of its topic, and its partition; later how many bytes it takes
+FOUND_COLUMNS: Final = 2
+
+TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999: a protobuf Timestamp ends there, a record's int64 does
+not. Later times become this one."""
+
+_RESPONSE_GROUPS: Final = 1 << 3 | LENGTH
+_GROUP_ID: Final = 1 << 3 | LENGTH
+_GROUP_OFFSETS: Final = 2 << 3 | LENGTH
+_GROUP_LOG_PARTITION: Final = 3 << 3 | VARINT
+_OFFSET_TOPIC: Final = 1 << 3 | LENGTH
+_OFFSET_PARTITION: Final = 2 << 3 | VARINT
+_OFFSET_OFFSET: Final = 3 << 3 | VARINT
+_OFFSET_LEADER_EPOCH: Final = 4 << 3 | VARINT
+_OFFSET_METADATA: Final = 5 << 3 | LENGTH
+_OFFSET_COMMIT_TIME: Final = 6 << 3 | LENGTH
+_OFFSET_EXPIRE_TIME: Final = 7 << 3 | LENGTH
+_OFFSET_REVISION: Final = 8 << 3 | VARINT
+_OFFSET_END_OFFSET: Final = 9 << 3 | VARINT
+_TIME_SECONDS: Final = 1 << 3 | VARINT
+_TIME_NANOS: Final = 2 << 3 | VARINT
+
+
+@kernel(f"int64({TABLE}, uint8[::1], int64, int64, int64[:, ::1], boolean, int64[:, ::1])")
+def find_sorted(
+    arrays: TableArrays,
+    names: Bytes,
+    group_start: int,
+    group_size: int,
+    partitions: Int64s,
+    is_all: bool,
+    found: Int64s,
+) -> int:
+    """Fill rows of `found` with a group's offsets, sorted by topic and partition; how many.
+
+    All, or those of `partitions`, which name no partition twice; each is a topic's span in `names`
+    and a number. Unless `found` has twice as many rows as there can be, nothing is written.
+    """
+    table = Table(*arrays)
+    group = find_group(table, names, group_start, group_size)
+    if group < 0:
+        return 0
+    count = 0
+    if is_all:
+        count = int(low_half(table.names[group, ENTRY_LIST]))
+        if 2 * count > found.shape[0]:
+            return count
+        # The newest stands first in the list: those of one commit, from the last to the first.
+        entry = (table.names[group, ENTRY_LIST] >> 32) - 1
+        for at in range(count - 1, -1, -1):
+            found[at, FOUND_ROW] = entry
+            entry = (table.entries[entry, LINKS] >> 32) - 1
+    else:
+        if 2 * partitions.shape[0] > found.shape[0]:
+            return int(partitions.shape[0])
+        for at in range(partitions.shape[0]):
+            start, size = partitions[at, TOPIC_START], partitions[at, TOPIC_SIZE]
+            key = OffsetKey(group_start, group_size, start, size, partitions[at, PARTITION])
+            entry = find_in_group(table, group, names, key)
+            if entry >= 0:
+                found[count, FOUND_ROW] = entry
+                count += 1
+    for at in range(count):
+        entry = found[at, FOUND_ROW]
+        topic = table.entries[entry, GROUP_TOPIC] & LOW_HALF
+        found[at, FOUND_KEY] = pack(topic, table.entries[entry, PARTITION_EPOCH] >> 32)
+    _sort(table, found, count)
+    return count
+
+
+@inline_kernel
+def _sort(table: Table, found: Int64s, count: int) -> None:
+    """Merge what is in order already, two runs at a time; the second half of `found` is scratch."""
+    while True:
+        start = 0
+        while start < count:
+            middle = _run_end(table, found, start, count)
+            if middle - start == count:
+                return
+            end = middle if middle == count else _run_end(table, found, middle, count)
+            _merge(table, found, start, middle, end, count + start)
+            start = end
+        if count == 0:
+            return
+        for at in range(count):
+            found[at, FOUND_ROW] = found[count + at, FOUND_ROW]
+            found[at, FOUND_KEY] = found[count + at, FOUND_KEY]
+
+
+@inline_kernel
+def _run_end(table: Table, found: Int64s, start: int, count: int) -> int:
+    """Where what is in order from `start` on ends."""
+    at = start + 1
+    while at < count and _is_in_order(table, found[at - 1, FOUND_KEY], found[at, FOUND_KEY]):
+        at += 1
+    return at
+
+
+@inline_kernel
+def _merge(table: Table, found: Int64s, start: int, middle: int, end: int, to: int) -> None:
+    """Merge two neighbouring runs, the first not empty, into the rows from `to` on."""
+    second = middle
+    for target in range(to, to + end - start):
+        takes_first = start < middle and (
+            second == end or _is_in_order(table, found[start, FOUND_KEY], found[second, FOUND_KEY])
+        )
+        source = start if takes_first else second
+        found[target, FOUND_ROW] = found[source, FOUND_ROW]
+        found[target, FOUND_KEY] = found[source, FOUND_KEY]
+        start += takes_first
+        second += not takes_first
+
+
+@inline_kernel
+def _is_in_order(table: Table, key: int, other: int) -> bool:
+    """Whether the first of two partitions stands before the second."""
+    topic, other_topic = key >> 32, other >> 32
+    if topic == other_topic:
+        return bool(low_half(key) < low_half(other))
+    return is_name_before(table, topic, other_topic)
+
+
+@kernel(
+    f"int64({TABLE}, uint8[::1], int64, int64, int64, boolean, int64, int64, int64, uint8[::1],"
+    " int64[:, ::1], int64, uint8[::1])"
+)
+def put_group(
+    arrays: TableArrays,
+    names: Bytes,
+    group_start: int,
+    group_size: int,
+    log_partition: int,
+    expires: bool,
+    retention: int,
+    empty: int,
+    base: int,
+    is_read: Bytes,
+    found: Int64s,
+    count: int,
+    out: Bytes,
+) -> int:
+    """Write a group with the first `count` of what was `found`; how many bytes that takes.
+
+    If these are more than `out` has, nothing is written; nor if the record of an offset cannot be
+    read: then -1 minus the row of that one in `found`. If the group `expires`, by a rule, then not
+    those whose topic a member reads, for which `is_read` has a 1; it is empty if none is read.
+    """
+    table = Table(*arrays)
+    content = text_size(group_size) + number_size(log_partition)
+    for at in range(count):
+        row = found[at, FOUND_ROW]
+        if table.entries[row, METADATA_SPAN] == UNDECODABLE:
+            return -1 - at
+        time = _expires(table, row, expires and not _is_one(is_read, at), retention, empty, base)
+        size = _offset_size(table, row, time)
+        found[at, FOUND_KEY] = size
+        content += message_size(size)
+    needed = int(message_size(content))
+    if needed > out.size:
+        return needed
+    position = begin_message(out, 0, _RESPONSE_GROUPS, content)
+    position = put_text(out, position, _GROUP_ID, names, group_start, group_size)
+    for at in range(count):
+        row = found[at, FOUND_ROW]
+        time = _expires(table, row, expires and not _is_one(is_read, at), retention, empty, base)
+        position = begin_message(out, position, _GROUP_OFFSETS, found[at, FOUND_KEY])
+        position = _put_offset(table, row, time, out, position)
+    put_number(out, position, _GROUP_LOG_PARTITION, log_partition)
+    return needed
+
+
+@inline_kernel
+def _is_one(flags: Bytes, at: int) -> bool:
+    return flags.size > 0 and bool(flags[at] == 1)
+
+
+@inline_kernel
+def _expires(table: Table, row: int, expires: bool, retention: int, empty: int, base: int) -> int:
+    """From when on an offset is expired, or NO_TIME if it does not."""
+    if not expires:
+        return NO_TIME
+    commit, expire = table.entries[row, COMMIT_TIMESTAMP], table.entries[row, EXPIRE_TIMESTAMP]
+    time = expiry_time(commit, expire, retention, empty, base)
+    # A commit may ask for the end of time; that is told as the last time there is.
+    return NO_TIME if time == NEVER and expire != NEVER else time
+
+
+@inline_kernel
+def _offset_size(table: Table, row: int, expire_time: int) -> int:
+    """Bytes of a CommittedOffset."""
+    entry = table.entries[row]
+    return int(
+        text_size(name_size(table, entry[GROUP_TOPIC] & LOW_HALF))
+        + number_size(entry[PARTITION_EPOCH] >> 32)
+        + number_size(entry[OFFSET])
+        + optional_size(low_half(entry[PARTITION_EPOCH]))
+        + text_size(entry[METADATA_SPAN] & METADATA_SIZE_MAX)
+        + _time_field_size(entry[COMMIT_TIMESTAMP])
+        + _time_field_size(expire_time)
+        + number_size(entry[REVISION])
+        + optional_size(table.end_offsets[row] - 1)
+    )
+
+
+@inline_kernel
+def _put_offset(table: Table, row: int, expire_time: int, out: Bytes, position: int) -> int:
+    """Write a CommittedOffset; returns where it ends."""
+    entry = table.entries[row]
+    topic = entry[GROUP_TOPIC] & LOW_HALF
+    start, size = name_start(table, topic), name_size(table, topic)
+    position = put_text(out, position, _OFFSET_TOPIC, table.name_bytes, start, size)
+    position = put_number(out, position, _OFFSET_PARTITION, entry[PARTITION_EPOCH] >> 32)
+    position = put_number(out, position, _OFFSET_OFFSET, entry[OFFSET])
+    leader_epoch = low_half(entry[PARTITION_EPOCH])
+    position = put_optional(out, position, _OFFSET_LEADER_EPOCH, leader_epoch)
+    span = entry[METADATA_SPAN]
+    start, size = span >> METADATA_SIZE_BITS, span & METADATA_SIZE_MAX
+    position = put_text(out, position, _OFFSET_METADATA, table.metadata, start, size)
+    position = _put_time(out, position, _OFFSET_COMMIT_TIME, entry[COMMIT_TIMESTAMP])
+    position = _put_time(out, position, _OFFSET_EXPIRE_TIME, expire_time)
+    position = put_number(out, position, _OFFSET_REVISION, entry[REVISION])
+    return int(put_optional(out, position, _OFFSET_END_OFFSET, table.end_offsets[row] - 1))
+
+
+@inline_kernel
+def _time_field_size(time: int) -> int:
+    """Bytes of the field of a Timestamp; one below 0 is left out."""
+    return 0 if time < 0 else message_size(_time_size(min(time, TIMESTAMP_MS_MAX)))
+
+
+@inline_kernel
+def _time_size(time: int) -> int:
+    return number_size(time // 1000) + number_size(_nanos(time))
+
+
+@inline_kernel
+def _nanos(time: int) -> int:
+    return time % 1000 * 1_000_000
+
+
+@inline_kernel
+def _put_time(out: Bytes, position: int, key: int, time: int) -> int:
+    """Write what `_time_field_size` measures; returns where it ends."""
+    if time < 0:
+        return position
+    time = min(time, TIMESTAMP_MS_MAX)
+    position = begin_message(out, position, key, _time_size(time))
+    position = put_number(out, position, _TIME_SECONDS, time // 1000)
+    return int(put_number(out, position, _TIME_NANOS, _nanos(time)))
