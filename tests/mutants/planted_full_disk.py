@@ -49,7 +49,7 @@ FULL_DISK_MUTANTS = (
     ),
     Mutant(
         name="a sync makes the files of a segment that was rolled",
-        file=f"{_STORAGE}/segment.py",
+        file=f"{_STORAGE}/segment_files.py",
         replace="            self._offset_file.make()\n            self._time_file.make()\n",
         by="            pass\n",
         caught_by="tests/unit/storage/test_partition_log_full.py",
