@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from offsetd_storage.kernels.byte_order import equal_bytes, load_u8
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 from offsetd_storage.kernels.utf8 import utf16_length
 
@@ -30,8 +29,8 @@ from offsetd_coordinator.kernels.columns import (
     TOPIC_SIZE,
     TOPIC_START,
 )
-from offsetd_coordinator.kernels.keyed_hash import hash_bytes, tag_of
-from offsetd_coordinator.kernels.slots import add_slot, has_tag, home_of, row_in, slot_after
+from offsetd_coordinator.kernels.named_partitions import has_duplicates
+from offsetd_coordinator.kernels.protobuf import LENGTH, VARINT, load_field
 
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
@@ -65,30 +64,26 @@ SETTING_SEED: Final = 1  # this and the next
 SETTING_ROWS_MAX: Final = 3  # a commit of more partitions is not plain
 SETTINGS: Final = 4
 
-# Wire types of protobuf, and keys of fields: number << 3 | wire type.
-_VARINT: Final = 0
-_LENGTH: Final = 2
-_FIRST_LENGTH: Final = 1 << 3 | _LENGTH
+# Keys of fields.
+_FIRST_LENGTH: Final = 1 << 3 | LENGTH
 _STREAM_COMMITS: Final = _FIRST_LENGTH
-_SEQUENCED_SEQUENCE: Final = 1 << 3 | _VARINT
-_SEQUENCED_COMMIT: Final = 2 << 3 | _LENGTH
+_SEQUENCED_SEQUENCE: Final = 1 << 3 | VARINT
+_SEQUENCED_COMMIT: Final = 2 << 3 | LENGTH
 _COMMIT_GROUP_ID: Final = _FIRST_LENGTH
-_COMMIT_OFFSETS: Final = 2 << 3 | _LENGTH
-_COMMIT_REQUEST_ID: Final = 3 << 3 | _LENGTH
+_COMMIT_OFFSETS: Final = 2 << 3 | LENGTH
+_COMMIT_REQUEST_ID: Final = 3 << 3 | LENGTH
 _OFFSET_TOPIC: Final = _FIRST_LENGTH
-_OFFSET_PARTITION: Final = 2 << 3 | _VARINT
-_OFFSET_OFFSET: Final = 3 << 3 | _VARINT
-_OFFSET_LEADER_EPOCH: Final = 4 << 3 | _VARINT
-_OFFSET_METADATA: Final = 5 << 3 | _LENGTH
-_OFFSET_EXPECTED_OFFSET: Final = 6 << 3 | _VARINT
-_OFFSET_EXPECTED_REVISION: Final = 7 << 3 | _VARINT
-_OFFSET_MUST_NOT_EXIST: Final = 8 << 3 | _VARINT
-_OFFSET_MONOTONIC: Final = 9 << 3 | _VARINT
-_OFFSET_END_OFFSET: Final = 10 << 3 | _VARINT
+_OFFSET_PARTITION: Final = 2 << 3 | VARINT
+_OFFSET_OFFSET: Final = 3 << 3 | VARINT
+_OFFSET_LEADER_EPOCH: Final = 4 << 3 | VARINT
+_OFFSET_METADATA: Final = 5 << 3 | LENGTH
+_OFFSET_EXPECTED_OFFSET: Final = 6 << 3 | VARINT
+_OFFSET_EXPECTED_REVISION: Final = 7 << 3 | VARINT
+_OFFSET_MUST_NOT_EXIST: Final = 8 << 3 | VARINT
+_OFFSET_MONOTONIC: Final = 9 << 3 | VARINT
+_OFFSET_END_OFFSET: Final = 10 << 3 | VARINT
 
 _INT32_MAX: Final = (1 << 31) - 1
-_VARINT_BYTES_MAX: Final = 10
-_LAST_SHIFT: Final = 63  # of the tenth byte, which has one bit left
 
 
 @kernel("int64(uint8[::1], int64)")
@@ -101,10 +96,10 @@ def count_commits(message: Bytes, size: int) -> int:
     count = 0
     is_plain = True
     while position < size:
-        key, start, value = _load_field(message, position, size)
+        key, start, value = load_field(message, position, size)
         if key <= 0:
             return -1 - count
-        position = start if key & 7 == _VARINT else start + value
+        position = start if key & 7 == VARINT else start + value
         if key != _STREAM_COMMITS:
             is_plain = False
             continue
@@ -142,7 +137,7 @@ def read_commits(
     count = 0
     first_row = 0
     while position < size and count < commits.shape[0]:
-        key, start, length = _load_field(message, position, size)
+        key, start, length = load_field(message, position, size)
         if key != _STREAM_COMMITS:
             return NOT_PLAIN
         position = start + length
@@ -166,51 +161,13 @@ def read_commits(
 
 
 @inline_kernel
-def _load_varint(message: Bytes, position: int, end: int) -> tuple[int, int]:
-    """(the 64 bits of a varint, where it ends), or (0, -1)."""
-    value = 0
-    shift = 0
-    limit = min(end, position + _VARINT_BYTES_MAX)
-    while position < limit:
-        byte = load_u8(message, position)
-        position += 1
-        if shift == _LAST_SHIFT and byte > 1:
-            break  # More than 64 bits.
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, position
-        shift += 7
-    return 0, -1
-
-
-@inline_kernel
-def _load_field(message: Bytes, position: int, end: int) -> tuple[int, int, int]:
-    """(key, start, size) of the field at `position`, its content within bounds.
-
-    For a varint, `start` is where it ends and `size` its value. The key is -1 for anything else
-    than a varint or bytes.
-    """
-    key = load_u8(message, position)
-    if key >= 128:
-        return -1, 0, 0  # All of our fields have a key of one byte.
-    value, position = _load_varint(message, position + 1, end)
-    if position < 0:
-        return -1, 0, 0
-    if key & 7 == _VARINT:
-        return key, position, value
-    if key & 7 == _LENGTH and 0 <= value <= end - position:
-        return key, position, value
-    return -1, 0, 0
-
-
-@inline_kernel
 def _load_sequenced(message: Bytes, position: int, end: int) -> tuple[int, int, int]:
     """(sequence, start, size of the commit) of a SequencedCommit; start -1 if it is not plain."""
     sequence = 0
     commit_start = -1
     commit_size = 0
     while position < end:
-        key, start, value = _load_field(message, position, end)
+        key, start, value = load_field(message, position, end)
         if key == _SEQUENCED_SEQUENCE:
             sequence = value
             position = start
@@ -241,7 +198,8 @@ def _read_commit(
     commit[MESSAGE_SIZE] = size
     commit[FIRST_ROW] = first_row
     rows = _read_fields(message, start, start + size, settings, commit, columns)
-    if rows > 0 and _has_duplicates(message, columns, first_row, rows, settings, slots):
+    seed, seed_2 = settings[SETTING_SEED], settings[SETTING_SEED + 1]
+    if rows > 0 and has_duplicates(message, columns, first_row, rows, seed, seed_2, slots):
         rows = NOT_PLAIN
     commit[ROWS] = rows
     return rows
@@ -257,7 +215,7 @@ def _read_fields(
     commit[REPORTS_END_OFFSETS] = 0
     row = commit[FIRST_ROW]
     while position < end:
-        key, start, size = _load_field(message, position, end)
+        key, start, size = load_field(message, position, end)
         position = start + size
         if key == _COMMIT_OFFSETS:
             if row - commit[FIRST_ROW] == settings[SETTING_ROWS_MAX]:
@@ -293,8 +251,8 @@ def _read_offset(
         columns[column] = 0
     columns[COMMIT_LEADER_EPOCH] = columns[END_OFFSET] = -1
     while position < end:
-        key, start, value = _load_field(message, position, end)
-        if key & 7 == _VARINT:
+        key, start, value = load_field(message, position, end)
+        if key & 7 == VARINT:
             if not _read_number(key, value, columns):
                 return False
             position = start
@@ -350,34 +308,3 @@ def _read_number(key: int, value: int, columns: Int64s) -> bool:
     columns[PRECONDITION] = MUST_NOT_EXIST
     columns[EXPECTED] = 0
     return key == _OFFSET_MUST_NOT_EXIST and value == 1
-
-
-@inline_kernel
-def _has_duplicates(
-    message: Bytes, columns: Int64s, first_row: int, rows: int, settings: Int64s, slots: Int64s
-) -> bool:
-    """Whether a partition is named twice."""
-    if rows == 1:
-        return False
-    used = slots[: 2 * rows]
-    for at in range(used.size):
-        used[at] = 0
-    for row in range(first_row, first_row + rows):
-        start = columns[row, TOPIC_START]
-        size = columns[row, TOPIC_SIZE]
-        partition = columns[row, PARTITION]
-        seed, seed_2 = settings[SETTING_SEED], settings[SETTING_SEED + 1]
-        tag = tag_of(hash_bytes(message, start, size, seed, seed_2 ^ partition))
-        at = home_of(used, tag)
-        while used[at] != 0:
-            other = row_in(used[at])
-            if (
-                has_tag(used[at], tag)
-                and columns[other, PARTITION] == partition
-                and columns[other, TOPIC_SIZE] == size
-                and equal_bytes(message, columns[other, TOPIC_START], message, start, size)
-            ):
-                return True
-            at = slot_after(used, at)
-        add_slot(used, tag, row)
-    return False
