@@ -46,7 +46,8 @@ def commit_request(
         )
         add = request.offsets.add  # Of a message that is made by itself it takes a copy.
         for topic_partition, to_commit in offsets.items():
-            checked_partition(topic_partition)
+            if type(topic_partition) is not TopicPartition:
+                checked_partition(topic_partition)
             if isinstance(to_commit, OffsetToCommit):
                 add(**_conditional(topic_partition, to_commit))
                 continue

@@ -99,4 +99,11 @@ CLIENT_MUTANTS = (
         by="        pass\n",
         caught_by=f"{_TESTS}/test_retry.py",
     ),
+    Mutant(
+        name="all commits of an answer are told before anybody goes on",
+        file=f"{_CLIENTS}/aio/commits.py",
+        replace="                    await sleep(0)  # Whoever waited makes the next commit.\n",
+        by="                    pass\n",
+        caught_by=f"{_TESTS}/test_commits.py",
+    ),
 )

@@ -74,6 +74,19 @@ async def test_a_commit_may_be_a_message_of_the_contract_that_has_a_request_id(
     assert [each.request_id for each in commits_in(fake_server)] == ["mine"]
 
 
+async def test_who_hears_of_a_commit_goes_on_before_the_next_is_told(
+    fake_server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_queue, "_PORTION_BYTES", 1)
+    fake_server.answer_stream = answer_all
+    async with AsyncOffsetClient(fake_server.address, retry=policy()) as client:
+        futures = [await client.commit_soon("g", {WHERE: each}) for each in range(3)]
+        for each, future in enumerate(futures):
+            assert await future == Revision(7, each)
+            assert not any(later.done() for later in futures[each + 1 :])
+    assert [len(each.commits) for each in fake_server.messages] == [3]
+
+
 async def test_what_waits_goes_in_one_message_and_is_answered_in_any_order(
     fake_server: FakeServer, connect: Connect
 ) -> None:
