@@ -25,6 +25,7 @@ from mutants.planted_clients import CLIENT_MUTANTS
 from mutants.planted_command_line import COMMAND_LINE_MUTANTS
 from mutants.planted_consumer import CONSUMER_MUTANTS
 from mutants.planted_expiry import EXPIRY_MUTANTS
+from mutants.planted_fetches import FETCH_MUTANTS
 from mutants.planted_full_disk import FULL_DISK_MUTANTS
 from mutants.planted_guarantees import GUARANTEE_MUTANTS
 from mutants.planted_guards import GUARD_MUTANTS
@@ -69,6 +70,7 @@ MUTANTS = (
     *RUN_MUTANTS,
     *SPARK_WRITE_MUTANTS,
     *QUERY_MUTANTS,
+    *FETCH_MUTANTS,
 )
 
 ROOT = Path(__file__).parents[2]
