@@ -19,13 +19,13 @@ from offsetd_storage.record_batch import (
     computed_crc,
     decode_batch,
 )
-from offsetd_storage.runs import Run
 from offsetd_storage.timestamp_type import TimestampType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from offsetd_storage.log_config import LogConfig
+    from offsetd_storage.runs import Run
 
 # Places in `BATCH_HEADER`.
 _CRC: Final = 4
@@ -58,11 +58,17 @@ def prepared_at_append(
 
 
 def prepared_run(run: Run, config: LogConfig, *, now_ms: int) -> Run:
-    """The same with several batches; the same run where nothing has changed."""
+    """The same with several batches; the same run where nothing has changed.
+
+    Raises InvalidTimestamp, with the place of a batch for that of a record.
+    """
     if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        content = b"".join(with_append_time(batch, now_ms) for batch, _ in run.pieces())
-        return Run(content, [each._replace(max_timestamp_ms=now_ms) for each in run.batches])
-    check_timestamps((each.max_timestamp_ms for each in run.batches), config, now_ms=now_ms)
+        return run._replace(
+            content=b"".join(with_append_time(batch, now_ms) for batch, *_ in run.pieces()),
+            batches=[(*each[:3], now_ms) for each in run.batches],
+            timestamps_ms=[now_ms],
+        )
+    check_timestamps(run.timestamps_ms, config, now_ms=now_ms)
     return run
 
 

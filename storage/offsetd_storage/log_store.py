@@ -174,6 +174,7 @@ class LogStore:
         self, log: PartitionLog, batch: bytes, last_offset: int, max_timestamp_ms: int, now_ms: int
     ) -> None:
         """Behind the lock of what is pending."""
+        self._unflushed.make_room(len(batch))
         try:
             log.append(
                 batch, last_offset=last_offset, max_timestamp_ms=max_timestamp_ms, now_ms=now_ms
@@ -203,8 +204,8 @@ class LogStore:
                 return AppendedRun(batches, len(run.batches), None)
             count = 0
             try:
-                for batch, each in prepared.pieces():
-                    self._put(log, batch, each.last_offset, each.max_timestamp_ms, now_ms)
+                for batch, last_offset, max_timestamp_ms in prepared.pieces():
+                    self._put(log, batch, last_offset, max_timestamp_ms, now_ms)
                     count += 1
             except StorageFull as error:
                 return AppendedRun(prepared.first(count), count, error)
@@ -212,6 +213,7 @@ class LogStore:
 
     def _put_run(self, log: PartitionLog, run: Run) -> bool:
         """False where its batches have to go in one by one."""
+        self._unflushed.make_room(len(run.content))
         try:
             if not log.append_run(run):
                 return False
@@ -255,7 +257,7 @@ class LogStore:
 
     def has_pending(self) -> bool:
         """Whether something was appended that no flush has taken yet."""
-        return bool(self._unflushed.frames)
+        return bool(self._unflushed)
 
     # Flushing --------------------------------------------------------------------------------
 
@@ -270,7 +272,7 @@ class LogStore:
             for frame in frames:
                 self._flush_frame(frame)
                 # The segments later, by whoever needs them, or here, so that memory is bounded.
-                for log in frame.logs:
+                for log in frame.contents:
                     if log.unwritten_bytes > self._unwritten_bytes_max:
                         log.write()
 

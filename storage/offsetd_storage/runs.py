@@ -29,39 +29,37 @@ _HEADER: Final = struct.Struct(">qiib6xi8xq")
 assert _HEADER.size <= BATCH_HEADER_BYTES, "these are fields of a batch's header"
 
 
-class RunBatch(NamedTuple):
-    """One batch of a run."""
-
-    position: int  # In the run,
-    end: int  # and where the next one begins.
-    last_offset: int
-    max_timestamp_ms: int
+# One batch of a run: where it begins in the run, where it ends, its last offset, its largest
+# timestamp. (A tuple without names: making one takes a fifth of the time.)
+RunBatch = tuple[int, int, int, int]
 
 
 class Run(NamedTuple):
     """Bytes, and the batches that they are."""
 
     content: bytes
-    batches: list[RunBatch]
+    batches: list[RunBatch]  # At least one.
+    batch_bytes_max: int
+    timestamps_ms: list[int]  # The largest ones of the batches; where neighbours agree, once.
 
     @property
     def last_offset(self) -> int:
-        """Of the last batch; there is one."""
-        return self.batches[-1].last_offset
+        """Of the last batch."""
+        return self.batches[-1][2]
 
     @property
-    def batch_bytes_max(self) -> int:
-        """Size of the largest batch."""
-        return max(each.end - each.position for each in self.batches)
+    def max_timestamp_ms(self) -> int:
+        """Of all batches."""
+        return max(self.timestamps_ms)
 
     def first(self, count: int) -> bytes:
         """The first few batches, in one piece."""
-        return self.content[: self.batches[count - 1].end if count else 0]
+        return self.content[: self.batches[count - 1][1] if count else 0]
 
-    def pieces(self) -> Iterator[tuple[bytes, RunBatch]]:
-        """The batches one by one."""
-        for each in self.batches:
-            yield self.content[each.position : each.end], each
+    def pieces(self) -> Iterator[tuple[bytes, int, int]]:
+        """The batches one by one, each with its last offset and its largest timestamp."""
+        for position, end, last_offset, max_timestamp_ms in self.batches:
+            yield self.content[position:end], last_offset, max_timestamp_ms
 
 
 class AppendedRun(NamedTuple):
@@ -77,16 +75,17 @@ def read_run(content: bytes, *, offset_next: int, leader_epoch: int) -> Run:
 
     Raises CorruptBatch where they are not whole batches, ValueError where they do not continue it.
     """
-    size, position = len(content), 0
-    batches = []
+    unpack, size, position = _HEADER.unpack_from, len(content), 0
+    batches: list[RunBatch] = []
+    timestamps_ms: list[int] = []
+    batch_bytes_max, timestamp_ms = 0, None
     while position < size:
         if size - position < BATCH_HEADER_BYTES:
             raise CorruptBatch("a batch of a run is cut short", position=position)
-        base_offset, length, epoch, magic, delta, max_timestamp_ms = _HEADER.unpack_from(
-            content, position
-        )
-        end = position + LENGTH_EXCLUDES_BYTES + length
-        if magic != MAGIC or length < BATCH_HEADER_BYTES - LENGTH_EXCLUDES_BYTES or delta < 0:
+        base_offset, length, epoch, magic, delta, max_timestamp_ms = unpack(content, position)
+        batch_bytes = LENGTH_EXCLUDES_BYTES + length
+        end = position + batch_bytes
+        if magic != MAGIC or batch_bytes < BATCH_HEADER_BYTES or delta < 0:
             raise CorruptBatch("a run has something else than batches", position=position)
         if end > size:
             raise CorruptBatch("a batch of a run is cut short", position=position)
@@ -95,12 +94,17 @@ def read_run(content: bytes, *, offset_next: int, leader_epoch: int) -> Run:
             raise ValueError(f"offsets leave no hole: {base_offset} does not follow {offset_next}")
         if epoch > leader_epoch:
             raise ValueError(f"only brokers raise leader epochs: {epoch} is above {leader_epoch}")
+        if batch_bytes > batch_bytes_max:
+            batch_bytes_max = batch_bytes
+        if max_timestamp_ms != timestamp_ms:
+            timestamp_ms = max_timestamp_ms
+            timestamps_ms.append(timestamp_ms)
         last_offset = base_offset + delta
-        batches.append(RunBatch(position, end, last_offset, max_timestamp_ms))
+        batches.append((position, end, last_offset, max_timestamp_ms))
         offset_next, position = last_offset + 1, end
     if not batches:
         raise CorruptBatch("a run without a batch", position=0)
-    return Run(content, batches)
+    return Run(content, batches, batch_bytes_max, timestamps_ms)
 
 
 def split_run(content: bytes) -> Iterator[bytes]:

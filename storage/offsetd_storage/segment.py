@@ -303,7 +303,7 @@ class Segment(SegmentFiles):
         entries = len(run.batches)  # At most.
         return (
             self.size_bytes + len(run.content) <= self.room_bytes
-            and max(each.max_timestamp_ms for each in run.batches) <= self.roll_after_ms
+            and run.max_timestamp_ms <= self.roll_after_ms
             and run.last_offset <= self.last_offset_max
             and len(self.offset_index) + entries < bytes_max // OFFSET_ENTRY.size
             and len(self.time_index) + entries < bytes_max // TIME_ENTRY.size - 1

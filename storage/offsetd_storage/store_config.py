@@ -52,7 +52,7 @@ class LogStoreConfig:
     )
     # What waits in memory to be written to the segments, in all. Each log has an equal share, so
     # that not all of them are written in one flush.
-    unwritten_bytes_max: int = attrs.field(default=8 << 20, validator=attrs.validators.ge(0))
+    unwritten_bytes_max: int = attrs.field(default=4 << 20, validator=attrs.validators.ge(0))
     recovery_threads: int = attrs.field(default=2, validator=attrs.validators.ge(1))
 
     def log_config(self, topic: str) -> LogConfig:

@@ -6,65 +6,74 @@ with the logs, not with the batches.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from offsetd_storage.journal_format import COUNT, JournaledRun, LogEnd, batch_entry_bytes
+from offsetd_storage.journal_format import COUNT, JournaledRun, batch_entry_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from offsetd_storage.journal_format import LogEnd
     from offsetd_storage.partition_log import PartitionLog
 
 
-class UnflushedFrame:
-    """A frame that is being gathered."""
+_ENTRY_HEAD_BYTES_MAX: Final = 300  # What stands before a run; the longest name has 249 bytes.
 
-    def __init__(self) -> None:
-        self.payload_bytes = COUNT.size
-        self._runs: dict[PartitionLog, tuple[list[bytes], LogEnd]] = {}
 
-    def add(self, log: PartitionLog, batches: bytes, *, payload_bytes_max: int) -> bool:
-        """Puts in what a log has just been given; False where there is no room for it."""
-        size = len(batches)
-        gathered = self._runs.get(log)
-        if gathered is None:
-            size = batch_entry_bytes(log.topic_partition, size)
-        if self.payload_bytes + size > payload_bytes_max and self._runs:
-            return False
-        self.payload_bytes += size
-        contents = [] if gathered is None else gathered[0]
-        contents.append(batches)
-        self._runs[log] = contents, log.end
-        return True
+class UnflushedFrame(NamedTuple):
+    """What one frame is going to hold."""
 
-    @property
-    def logs(self) -> list[PartitionLog]:
-        """Those of which it has batches."""
-        return list(self._runs)
+    payload_bytes: int
+    contents: Mapping[PartitionLog, Sequence[bytes]]
+    ends: Sequence[LogEnd]  # Of those logs, with these batches.
 
     @property
     def runs(self) -> list[JournaledRun]:
-        """What goes into the journal."""
+        """The batches, one run of each log."""
         return [
-            JournaledRun(log.topic_partition, b"".join(contents), end)
-            for log, (contents, end) in self._runs.items()
+            JournaledRun(log.topic_partition, b"".join(batches), end)
+            for (log, batches), end in zip(self.contents.items(), self.ends, strict=True)
         ]
 
 
 class Unflushed:
-    """For one thread at a time."""
+    """For one thread at a time; nothing is appended to a log meanwhile."""
 
     def __init__(self, payload_bytes_max: int) -> None:
-        self.frames: list[UnflushedFrame] = []
         self._payload_bytes_max = payload_bytes_max
+        self._full: list[UnflushedFrame] = []
+        self._contents: dict[PartitionLog, list[bytes]] = {}
+        self._payload_bytes = COUNT.size
+
+    def __bool__(self) -> bool:
+        """Whether there is anything."""
+        return bool(self._contents)
+
+    def make_room(self, size_bytes: int) -> None:
+        """Ends the frame if batches of that size might not go in; before they are in their log."""
+        payload_bytes = self._payload_bytes + _ENTRY_HEAD_BYTES_MAX + size_bytes
+        if payload_bytes > self._payload_bytes_max and self._contents:
+            self._full = self.frames()
+            self._contents, self._payload_bytes = {}, COUNT.size
 
     def add(self, log: PartitionLog, batches: bytes) -> None:
-        """Notes what was just put at the end of a log: a batch, or several that fit one frame."""
-        if not self.frames:
-            self.frames.append(UnflushedFrame())
-        if not self.frames[-1].add(log, batches, payload_bytes_max=self._payload_bytes_max):
-            self.frames.append(UnflushedFrame())
-            self.frames[-1].add(log, batches, payload_bytes_max=self._payload_bytes_max)
+        """Notes what was just put at the end of a log; there is room for it."""
+        contents = self._contents.get(log)
+        if contents is None:
+            contents = self._contents[log] = []
+            self._payload_bytes += batch_entry_bytes(log.topic_partition, 0)
+        contents.append(batches)
+        self._payload_bytes += len(batches)
+
+    def frames(self) -> list[UnflushedFrame]:
+        """All of it. Frame after frame it is in the order of the appends."""
+        if not self._contents:
+            return self._full
+        ends = [log.end for log in self._contents]
+        return [*self._full, UnflushedFrame(self._payload_bytes, self._contents, ends)]
 
     def take(self) -> list[UnflushedFrame]:
-        """All of it, in the order in which it was appended as far as frames go."""
-        frames, self.frames = self.frames, []
+        """All of it, which is then no longer here."""
+        frames = self.frames()
+        self._full, self._contents, self._payload_bytes = [], {}, COUNT.size
         return frames

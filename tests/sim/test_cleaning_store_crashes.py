@@ -76,7 +76,7 @@ class Run:
             self.pending.append((topic_partition, batch))
 
     def flush(self) -> None:
-        frames = self.store._unflushed.frames
+        frames = self.store._unflushed.frames()
         self.in_flight = [
             [(run.topic_partition, run.batches) for run in frame.runs] for frame in frames
         ]
