@@ -102,7 +102,7 @@ CLIENT_MUTANTS = (
     Mutant(
         name="all commits of an answer are told before anybody goes on",
         file=f"{_CLIENTS}/aio/commits.py",
-        replace="                    await sleep(0)  # Whoever waited makes the next commit.\n",
+        replace="                    await others_go_on()  # They make their next commits.\n",
         by="                    pass\n",
         caught_by=f"{_TESTS}/test_commits.py",
     ),

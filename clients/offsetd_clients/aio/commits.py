@@ -10,7 +10,15 @@ from typing import Any, Protocol
 
 from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest
 
-from offsetd_clients.aio.concurrency import Event, Future, Guard, Task, new_future, sleep, spawn
+from offsetd_clients.aio.concurrency import (
+    Event,
+    Future,
+    Guard,
+    Task,
+    new_future,
+    others_go_on,
+    spawn,
+)
 from offsetd_clients.aio.transport import Answers, Channel
 from offsetd_clients.commit_queue import (
     CommitQueue,
@@ -197,7 +205,7 @@ class Commits:
                     outcomes = self._queue.take_results(response)
                 for portion in portions(outcomes):
                     self._conclude(portion)
-                    await sleep(0)  # Whoever waited makes the next commit.
+                    await others_go_on()  # They make their next commits.
         except OffsetdError as raised:
             error = raised
         except Exception as raised:  # noqa: BLE001  Others go on; if it stays so, each is told.

@@ -2,8 +2,8 @@
 
 `sleep`, `called` (a function of the user's, which here may be a coroutine's), `spawn` (work in the
 background, to be joined), `Lock`, `Event` and `Condition`, whose waits may have a bound, a `Future`
-and `result_of` it, `Guard` for state that is changed without waiting, which needs none here, and
-`when_gone`. The twin in `sync` offers the same names for threads.
+and `result_of` it, `others_go_on`, `Guard` for state that is changed without waiting, which needs
+none here, and `when_gone`. The twin in `sync` offers the same names for threads.
 """
 
 import asyncio
@@ -34,6 +34,11 @@ def new_future() -> asyncio.Future[Any]:
 def result_of(future: asyncio.Future[Result]) -> Awaitable[Result]:
     """Waits for what comes of it."""
     return future
+
+
+async def others_go_on() -> None:
+    """Lets whoever was told something do something with it, before more is told."""
+    await asyncio.sleep(0)
 
 
 def when_gone(owner: object, function: Callable[[], None]) -> None:

@@ -24,7 +24,15 @@ from offsetd_clients.commit_queue import (
 from offsetd_clients.errors import NotCoordinator, OffsetdError, closed_before, unforeseen
 from offsetd_clients.messages import revision_of
 from offsetd_clients.retry import RetryPolicy, is_tried_again
-from offsetd_clients.sync.concurrency import Event, Future, Guard, Task, new_future, sleep, spawn
+from offsetd_clients.sync.concurrency import (
+    Event,
+    Future,
+    Guard,
+    Task,
+    new_future,
+    others_go_on,
+    spawn,
+)
 from offsetd_clients.sync.transport import Answers, Channel
 from offsetd_clients.values import Revision
 
@@ -198,7 +206,7 @@ class Commits:
                     outcomes = self._queue.take_results(response)
                 for portion in portions(outcomes):
                     self._conclude(portion)
-                    sleep(0)  # Whoever waited makes the next commit.
+                    others_go_on()  # They make their next commits.
         except OffsetdError as raised:
             error = raised
         except Exception as raised:  # noqa: BLE001  Others go on; if it stays so, each is told.

@@ -2,8 +2,8 @@
 
 `sleep`, `called` (a function of the user's), `spawn` (work in the background, to be joined),
 `Lock`, `Event` and `Condition`, whose waits may have a bound, a `Future` and `result_of` it,
-`Guard` for state that is changed without waiting, and `when_gone`. The twin in `aio` offers the
-same names for asyncio.
+`others_go_on`, `Guard` for state that is changed without waiting, and `when_gone`. The twin in
+`aio` offers the same names for asyncio.
 """
 
 import concurrent.futures
@@ -65,6 +65,10 @@ class Event:
         """Whether it is set; at the longest `timeout_s` from now."""
         with self._condition:
             return self._condition.wait_for(self.is_set, timeout_s)
+
+
+def others_go_on() -> None:
+    """Nothing: other threads go on by themselves."""
 
 
 def when_gone(owner: object, function: Callable[[], None]) -> None:
