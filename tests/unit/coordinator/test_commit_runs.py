@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from offsetd.v1 import offset_service_pb2
 from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE, ReadCommits
@@ -139,6 +139,11 @@ def stored_in(serving: ServingNode) -> list[list[CommittedOffset]]:
     return [serving.runtime.shards[shard_of(each)].fetch(each) for each in groups]
 
 
+@example(
+    requests=[commit_request("a", 1), commit_request("held", 1), commit_request("a", 2)],
+    commits_max=9,
+    guards=Guards(unchanged_ms=0, rate_max=0, has_lease=True),
+)
 @given(
     requests=st.lists(commits(), min_size=1, max_size=25),
     commits_max=st.integers(1, 9),
