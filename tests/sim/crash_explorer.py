@@ -14,6 +14,7 @@ import attrs
 from log_stores import SMALL, SMALL_LOG, append, contents, opened
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import TopicSpec
+from partition_logs import batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +34,7 @@ SETTINGS = (
     attrs.evolve(SMALL, log=attrs.evolve(SMALL_LOG, segment_bytes_max=300)),
     attrs.evolve(SMALL, log=attrs.evolve(SMALL_LOG, segment_bytes_max=2000)),
     attrs.evolve(SMALL, journal_file_bytes=8192),
-    attrs.evolve(SMALL, journal_header_bytes=1024),
+    attrs.evolve(SMALL, journal_header_bytes=1024, unwritten_bytes_max=900),
     attrs.evolve(SMALL, other_topics=(TopicSpec(topic="other", partitions=2, log=_CONFIG),)),
 )
 # A few frames fill both files of the journal.
@@ -141,10 +142,33 @@ class Run:
         batch = append(self.store, topic_partition, size_bytes=size_bytes)
         self.model.pending.append((topic_partition, batch))
 
+    def append_run(self, topic_partition: TopicPartition, sizes_bytes: Sequence[int]) -> None:
+        """Appends batches in one piece; raises StorageFull behind those that went in."""
+        assert self.store is not None
+        offset = self.store.logs[topic_partition].offset_next
+        batches = [batch_of(offset + n, size_bytes=size) for n, size in enumerate(sizes_bytes)]
+        appended = self.store.append_run(topic_partition, b"".join(batches))
+        if appended.batches:
+            self.model.pending.append((topic_partition, appended.batches))
+        if appended.full is not None:
+            raise appended.full
+
     def append_some(self, topic_partitions: Sequence[TopicPartition]) -> None:
         """Appends a few batches of chosen sizes to chosen partitions."""
-        for _ in range(self.random.randint(1, 4)):
-            self.append(self.random.choice(topic_partitions), self.random.randint(75, 260))
+        random = self.random
+        if random.random() < 0.3:
+            sizes_bytes = [random.randint(75, 200) for _ in range(random.randint(2, 4))]
+            self.append_run(random.choice(topic_partitions), sizes_bytes)
+            return
+        for _ in range(random.randint(1, 4)):
+            self.append(random.choice(topic_partitions), random.randint(75, 260))
+
+    def write(self) -> None:
+        """Has a log written, as a reader does, on whatever thread."""
+        assert self.store is not None
+        log = self.random.choice(list(self.store.logs.values()))
+        if not (log._write_lock.locked() or log._lock.locked()):
+            log.write()
 
     def flush(self) -> None:
         """Flushes; only when that has returned, what was pending is acknowledged."""
@@ -167,10 +191,13 @@ class Run:
     def interleave(self) -> None:
         """What another thread may do while this one is about to touch the disk.
 
-        A commit while recovery points move, or the other way round; not where that thread would
-        have to wait for a lock.
+        A commit while recovery points move, or the other way round, or a reader; not where that
+        thread would have to wait for a lock.
         """
         store = self.store
+        if store is not None and self.random.random() < 0.3:
+            self.write()
+            return
         if store is None or store._pending_lock.locked() or store._journal_lock.locked():
             return
         journal = store._journal

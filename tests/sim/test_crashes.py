@@ -34,6 +34,8 @@ def play(run: Run, explorer: Explorer | None, *, steps: int, commits_chance: flo
         if what < commits_chance:
             assert run.store is not None
             run.append_some(sorted(run.store.logs))
+            if random.random() < 0.1:
+                run.write()
             if random.random() < 0.7:
                 run.flush()
         elif what < 0.85:

@@ -1,0 +1,244 @@
+"""Runs are read as the batches that they are, and leave a log as those would one by one."""
+
+from __future__ import annotations
+
+import struct
+from itertools import accumulate
+from random import Random
+
+import attrs
+import pytest
+from log_stores import FOLDER, P0, P1, SMALL, contents, seeded, tree
+from offsetd_storage.clock import ManualClock
+from offsetd_storage.errors import (
+    CorruptBatch,
+    InvalidTimestamp,
+    PartitionQuarantined,
+    RecordTooLarge,
+    StorageFailed,
+    StorageFull,
+)
+from offsetd_storage.log_config import LogConfig
+from offsetd_storage.log_store import LogStore, LogStoreConfig
+from offsetd_storage.record_batch import batch_header
+from offsetd_storage.runs import read_run, split_run
+from offsetd_storage.settings import with_settings
+from offsetd_storage.simulated_disk import BLOCK_BYTES
+from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.timestamp_type import TimestampType
+from offsetd_storage.topic_partition import TopicPartition
+from partition_logs import NOW_MS, batch_of, scans_of
+
+BATCHES = [batch_of(7), batch_of(8, count=3, timestamp_ms=NOW_MS + 5), batch_of(11)]
+RUN = b"".join(BATCHES)
+ROOMY = LogStoreConfig(partitions=2, log=LogConfig(), journal_file_bytes=1 << 17)
+
+
+def opened(files: SimulatedFiles, config: LogStoreConfig = SMALL) -> LogStore:
+    clock = ManualClock(NOW_MS)
+    files.clock = clock
+    return LogStore.open(files, FOLDER, config, clock=clock, random=Random(1))
+
+
+def batches_from(offset: int, random: Random, count: int) -> list[bytes]:
+    """Batches of any size, each with any number of records; times go back and forth."""
+    batches = []
+    for _ in range(count):
+        records = random.randint(1, 4)
+        timestamp_ms = NOW_MS + random.randint(-50, 50)
+        size_bytes = random.randint(75, 260)
+        batches.append(
+            batch_of(offset, count=records, timestamp_ms=timestamp_ms, size_bytes=size_bytes)
+        )
+        offset += records
+    return batches
+
+
+# Reading ---------------------------------------------------------------------------------------
+
+
+def test_a_run_is_read_as_its_batches() -> None:
+    run = read_run(RUN, offset_next=7, leader_epoch=0)
+    ends = list(accumulate(map(len, BATCHES)))
+    assert run.batches == [
+        (0, ends[0], 7, NOW_MS),
+        (ends[0], ends[1], 10, NOW_MS + 5),
+        (ends[1], ends[2], 11, NOW_MS),
+    ]
+    assert [piece for piece, *_ in run.pieces()] == BATCHES == list(split_run(RUN))
+    assert (run.last_offset, run.max_timestamp_ms) == (11, NOW_MS + 5)
+    assert run.batch_bytes_max == max(map(len, BATCHES))
+    assert [run.first(count) for count in range(3)] == [b"", BATCHES[0], BATCHES[0] + BATCHES[1]]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "without a batch"),
+        (RUN[:-1], "cut short"),
+        (RUN + b"x", "cut short"),
+        (RUN + bytes(61), "something else"),
+        (RUN[:8] + struct.pack(">i", 48) + RUN[12:], "something else"),
+        (RUN[:8] + struct.pack(">i", -1) + RUN[12:], "something else"),
+        (RUN[:16] + b"\1" + RUN[17:], "something else"),
+        (RUN[:23] + struct.pack(">i", -1) + RUN[27:], "something else"),
+    ],
+)
+def test_what_is_not_whole_batches_is_no_run(content: bytes, reason: str) -> None:
+    with pytest.raises(CorruptBatch, match=reason):
+        read_run(content, offset_next=7, leader_epoch=0)
+
+
+@pytest.mark.parametrize("content", [b"", RUN[:-1], RUN + b"x", RUN + bytes(61)])
+def test_nor_can_it_be_split(content: bytes) -> None:
+    with pytest.raises(CorruptBatch, match="cut short"):
+        list(split_run(content))
+
+
+@pytest.mark.parametrize(
+    ("offset_next", "leader_epoch", "content", "reason"),
+    [
+        (6, 0, RUN, "7 does not follow 6"),
+        (8, 0, RUN, "7 does not follow 8"),
+        (7, 0, BATCHES[0] + BATCHES[2], "11 does not follow 8"),
+        (7, -1, RUN, "leader epochs"),
+        (7, 0, BATCHES[0] + batch_of(8, leader_epoch=1), "leader epochs"),
+    ],
+)
+def test_a_run_continues_its_log(
+    offset_next: int, leader_epoch: int, content: bytes, reason: str
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        read_run(content, offset_next=offset_next, leader_epoch=leader_epoch)
+
+
+# Appending -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("config", [SMALL, ROOMY], ids=["small segments", "large ones"])
+def test_a_log_is_the_same_by_runs_and_by_batches(config: LogStoreConfig) -> None:
+    """Its bytes, where segments roll, both indexes, and what a scan would make of them."""
+    random = seeded()
+    log = attrs.evolve(config.log, index_interval_bytes=random.choice([100, 400, 4096]))
+    config = attrs.evolve(config, log=log)
+    by_runs, by_batches = SimulatedFiles(), SimulatedFiles()
+    stores = opened(by_runs, config), opened(by_batches, config)
+    for _ in range(60):
+        topic_partition = random.choice((P0, P1))
+        offset = stores[1].logs[topic_partition].offset_next
+        batches = batches_from(offset, random, random.randint(1, 6))
+        appended = stores[0].append_run(topic_partition, b"".join(batches))
+        assert appended == (b"".join(batches), len(batches), None)
+        for batch in batches:
+            header = batch_header(batch)
+            stores[1].append(
+                topic_partition,
+                batch,
+                last_offset=header.last_offset,
+                max_timestamp_ms=header.max_timestamp_ms,
+            )
+        for store in stores:
+            store.flush()
+            if store.journal_used_ratio > 0.5:
+                store.advance_recovery_points()
+    assert contents(stores[0]) == contents(stores[1])
+    for store in stores:
+        for each in store.logs.values():
+            each.sync()
+    for topic_partition in (P0, P1):
+        folder = FOLDER / topic_partition.folder_name
+        mine, theirs = (
+            {str(path): raw for path, raw in tree(files, folder).items()}
+            for files in (by_runs, by_batches)
+        )
+        assert mine == theirs
+        scans = scans_of(by_runs, folder, config.log)
+        for segment in stores[0].logs[topic_partition].segments:
+            scan = scans[segment.base_offset]
+            assert segment.offset_index.entries == scan.offset_index.tobytes()
+            assert segment.largest_timestamp_ms == scan.largest_timestamp_ms
+            assert segment.largest_timestamp_offset == scan.largest_timestamp_offset
+
+
+def test_runs_come_back_from_the_journal_batch_by_batch() -> None:
+    random = seeded()
+    files = SimulatedFiles()
+    store = opened(files, ROOMY)
+    for _ in range(20):
+        store.append_run(P0, b"".join(batches_from(store.logs[P0].offset_next, random, 5)))
+        store.flush()
+    expected = contents(store)
+    seen = files.power_cut()
+    again = opened(seen, attrs.evolve(SMALL, partitions=2))  # It rolls elsewhere now.
+    assert contents(again) == expected
+    report = {each.topic_partition: each for each in again.report.partitions}
+    assert report[P0].batches_appended_again == 100
+    assert len(again.logs[P0].segments) > 5
+
+
+def test_a_run_that_fits_no_frame_goes_in_one_by_one() -> None:
+    random = seeded()
+    files = SimulatedFiles()
+    store = opened(files)
+    content = b"".join(batches_from(0, random, 30))
+    assert len(content) > store._journal.frame_payload_bytes_max
+    assert store.append_run(P0, content).batch_count == 30
+    store.flush()
+    assert contents(opened(files.power_cut()))[P0] == content
+
+
+@pytest.mark.parametrize(
+    ("settings", "content", "error"),
+    [
+        ({"max.message.bytes": "100"}, batch_of(0) + batch_of(1, size_bytes=101), RecordTooLarge),
+        ({}, batch_of(0) + batch_of(1, timestamp_ms=NOW_MS + 3_600_001), InvalidTimestamp),
+        ({}, batch_of(0) + batch_of(2), ValueError),
+        ({}, batch_of(0) + b"x", CorruptBatch),
+    ],
+)
+def test_a_run_of_which_one_batch_is_refused_leaves_nothing_changed(
+    settings: dict[str, str], content: bytes, error: type[Exception]
+) -> None:
+    store = opened(SimulatedFiles())
+    log = store.logs[P0]
+    log.config = with_settings(log.config, settings)
+    with pytest.raises(error):
+        store.append_run(P0, content)
+    assert (log.offset_next, log.has_unwritten, store.has_pending()) == (0, False, False)
+    assert store.append_run(P0, batch_of(0)).batch_count == 1
+
+
+def test_the_time_of_the_append_is_in_each_batch() -> None:
+    store = opened(SimulatedFiles())
+    log = store.logs[P0]
+    log.config = attrs.evolve(log.config, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    content = batch_of(0, timestamp_ms=5) + batch_of(1, timestamp_ms=9)
+    appended = store.append_run(P0, content)
+    headers = [batch_header(each) for each in split_run(appended.batches)]
+    assert [each.max_timestamp_ms for each in headers] == [NOW_MS, NOW_MS]
+    assert contents(store)[P0] == appended.batches
+
+
+def test_where_there_is_no_room_the_first_few_batches_go_in() -> None:
+    files = SimulatedFiles()
+    store = opened(files)
+    batches = [batch_of(offset, size_bytes=200) for offset in range(10)]
+    files.capacity_bytes = files._used_bytes() + 5 * BLOCK_BYTES  # A segment has three files.
+    appended = store.append_run(P0, b"".join(batches))
+    assert isinstance(appended.full, StorageFull)
+    assert 0 < appended.batch_count < 10
+    assert appended.batches == b"".join(batches[: appended.batch_count])
+    assert store.logs[P0].offset_next == appended.batch_count
+    rest = store.append_run(P0, batches[appended.batch_count])
+    assert (rest.batches, rest.batch_count) == (b"", 0)
+    store.flush()
+    assert contents(store)[P0] == appended.batches
+
+
+def test_a_run_for_a_log_that_is_not_there_or_a_disk_that_failed_is_refused() -> None:
+    store = opened(SimulatedFiles())
+    with pytest.raises(PartitionQuarantined):
+        store.append_run(TopicPartition("other", 0), batch_of(0))
+    store._latch.latch(OSError("gone"))
+    with pytest.raises(StorageFailed, match="gone"):
+        store.append_run(P0, batch_of(0))
