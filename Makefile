@@ -28,6 +28,7 @@ KERNEL_TESTS = tests/unit/storage/test_scan.py tests/unit/storage/test_segment_s
 	tests/unit/storage/test_encode.py tests/unit/storage/test_decode.py \
 	tests/unit/storage/test_record_batch.py tests/unit/coordinator/test_offset_table.py \
 	tests/unit/coordinator/test_shard.py tests/unit/coordinator/test_commit_wire.py \
+	tests/unit/coordinator/test_commit_runs.py \
 	tests/unit/coordinator/test_fetch_answer.py tests/unit/coordinator/test_fetch_parser.py \
 	tests/unit/coordinator/test_commit_rules.py tests/property/test_unchanged_commits.py \
 	tests/unit/coordinator/test_deletion.py tests/unit/coordinator/test_tombstones.py \

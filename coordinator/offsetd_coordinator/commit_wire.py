@@ -58,12 +58,12 @@ class ReadCommits(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """If not, protobuf has to read `not_plain`, and the validation to say what is wrong."""
+        """If not, protobuf has to read `first`, and the validation to say what is wrong."""
         return bool(self.commits[0, ROWS] != NOT_PLAIN)
 
     @property
-    def not_plain(self) -> tuple[int, bytes]:
-        """The sequence and the bytes of the one commit."""
+    def first(self) -> tuple[int, bytes]:
+        """The sequence and the bytes of the first, plain or not."""
         row = self.commits[0].tolist()
         start = row[MESSAGE_START]
         return row[SEQUENCE] & _UINT64_MASK, self.message[start : start + row[MESSAGE_SIZE]]

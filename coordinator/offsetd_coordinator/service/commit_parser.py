@@ -110,14 +110,14 @@ class StreamMessage:
         return self._position >= size
 
     def read(self, commits_max: int) -> ReadCommits | SequencedOutcome:
-        """Some of the next commits together, or one that is to be submitted by itself."""
+        """Several of the next commits together, or one that is to be submitted by itself."""
         if self._names is None:
             other = self._others[self._position]
             self._position += 1
             return other.sequence, self._parser.outcome(other.commit)
         read = self._parser.read_stream(self._message, self._names, self._position, commits_max)
         self._position = read.position_next
-        if read.is_plain:
+        if len(read.commits) > 1:
             return read
-        sequence, commit = read.not_plain
-        return sequence, self._parser.outcome(commit)
+        sequence, commit = read.first
+        return sequence, read.commit(0) if read.is_plain else self._parser.outcome(commit)

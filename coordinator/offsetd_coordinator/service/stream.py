@@ -1,7 +1,6 @@
-"""StreamCommits: the fast road. Commits that come together are submitted together, and the results
-of one flush round leave in one message.
+"""StreamCommits: the fast road. What comes together is submitted and answered together.
 
-A task reads and submits, the call's own coroutine writes. What is unanswered is bounded, over all
+One flush round's results leave in one message. A task reads and submits, the call's own coroutine writes. What is unanswered is bounded, over all
 calls in bytes and within one in commits: beyond, the stream is not read, and HTTP/2's flow control
 holds the client back. Refused it is not: commits sent again later would change their order.
 """
@@ -210,7 +209,7 @@ class CommitStream:
             submitted = runtime.commit_runs.submit(read)
             ticket, results = submitted.ticket, self._encoder.encode(submitted)
         else:
-            ticket, results = _submitted(runtime, *read)
+            ticket, results = submitted_alone(runtime, *read)
         taken.hold()
         self._unanswered_commits += results.commits
         self._unanswered.append(_Unanswered(ticket, results, taken))
@@ -255,7 +254,7 @@ class CommitStream:
         return durable
 
 
-def _submitted(
+def submitted_alone(
     runtime: Runtime, sequence: int, commit: CommitOffsets | InvalidField
 ) -> tuple[int, StreamResults]:
     """The ticket and the result of a commit that came by itself."""

@@ -20,6 +20,7 @@ from offsetd_coordinator.kernels.commit_runs import (
     ANSWER_SEQUENCE,
 )
 from offsetd_coordinator.requests import AcquireGroup, CommitReply
+from offsetd_coordinator.service.stream import submitted_alone
 from offsetd_coordinator.service.stream_results import ResultEncoder, result
 from offsetd_storage.errors import StorageFull
 from serving_nodes import PARTITIONS, ServingNode, commit_request, serving_node
@@ -101,9 +102,12 @@ def by_runs(serving: ServingNode, message: bytes, commits_max: int) -> Iterator[
     rest = serving.parser.open_stream(message)
     while not rest.is_read:
         read = rest.read(commits_max)
-        assert isinstance(read, ReadCommits)
-        submitted = serving.runtime.commit_runs.submit(read)
-        yield submitted.ticket, encoder.encode(submitted).response
+        if isinstance(read, ReadCommits):
+            submitted = serving.runtime.commit_runs.submit(read)
+            yield submitted.ticket, encoder.encode(submitted).response
+        else:
+            ticket, results = submitted_alone(serving.runtime, *read)
+            yield ticket, results.response
 
 
 def one_by_one(serving: ServingNode, requests: Sequence[CommitOffsetsRequest]) -> bytes:

@@ -58,7 +58,7 @@ def read_stream(message: bytes, by: CommitReader | None = None) -> list[ReadComm
 def commits_of(read: ReadCommits) -> list[ReadCommit]:
     if not read.is_plain:
         assert len(read.commits) == 1
-        sequence, encoded = read.not_plain
+        sequence, encoded = read.first
         return [ReadCommit(sequence, None, encoded)]
     return [
         ReadCommit(

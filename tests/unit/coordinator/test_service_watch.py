@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -14,6 +15,7 @@ from offsetd.v1 import history_pb2, offset_service_pb2
 from offsetd_coordinator.metrics.figures import CANCELLED, CallFigures
 from offsetd_coordinator.service import statuses
 from offsetd_coordinator.service.watch import WatchService
+from offsetd_storage.simulated_faults import Fault, OperationKind
 from patience import PATIENCE_SECONDS
 from serving_nodes import ServingNode, serving_node
 
@@ -248,6 +250,22 @@ def test_only_durable_events_leave() -> None:
             await commit
             assert await client.events(1) == [("g", 0, 1)]
             await closed(client)
+
+    run(test())
+
+
+def test_a_log_that_cannot_be_written_for_a_watcher_stops_the_server() -> None:
+    async def test() -> None:
+        async with watched() as (node, service):
+            client = Client(service)
+            await client.message()
+            fault = Fault(errno=errno.EIO, kind=OperationKind.WRITE, path="*.log", nth=1)
+            node.files.faults.append(fault)
+            await node.commit("g", 1)  # Of which only the journal has to know.
+            await asyncio.wait([client.task])
+            assert client.code is grpc.StatusCode.UNAVAILABLE
+            assert [str(each) for each in node.failures] == [str(node.store.failed)]
+            node.failures.clear()
 
     run(test())
 
