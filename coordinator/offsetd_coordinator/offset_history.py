@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
-from offsetd_storage.errors import CorruptBatch
+from offsetd_storage.errors import CorruptBatch, StorageFailed
 from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_storage.topic_partition import TopicPartition
 
@@ -101,7 +101,7 @@ async def reading(
     async with readers:
         try:
             return await asyncio.to_thread(read, *arguments, **named)
-        except OSError as error:
+        except (OSError, StorageFailed) as error:
             raise CoordinatorNotAvailable(
                 "the log could not be read: {cause}", cause=error
             ) from error

@@ -119,6 +119,7 @@ class Runtime:
             on_failed=self.fail_soon,
             on_journal_filling=self._move_points_soon,
         )
+        store.on_write_failed = self.fail_soon
         self._append = store.append
         self._disk: DiskRoom = disk or UnwatchedDisk()
         self.commit_guards = CommitGuards()

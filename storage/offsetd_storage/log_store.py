@@ -79,8 +79,10 @@ class LogStore:
         self.is_from_elsewhere = recovered.properties.is_from_elsewhere
         self.config = config
         self._latch = FailureLatch()
+        # Told of a failure when a reader had a log written: nobody else may notice it for long.
+        self.on_write_failed: Callable[[StorageFailed], object] = lambda _: None
         for log in self.logs.values():
-            log.on_write_failed = self._latch.latch
+            log.on_write_failed = self._note_write_failed
         self._clock = clock
         self._cleanup = cleanup
         self._checkpoints = recovered.checkpoints
@@ -389,6 +391,9 @@ class LogStore:
     def journal_sync_durations(self) -> Durations:
         """How long the journal's fdatasyncs took in this life."""
         return self._journal.sync_durations
+
+    def _note_write_failed(self, error: BaseException) -> None:
+        self.on_write_failed(self._latch.latch(error))
 
     # Rolling and deleting ----------------------------------------------------------------------
 
