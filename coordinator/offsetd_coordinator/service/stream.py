@@ -1,8 +1,9 @@
 """StreamCommits: the fast road. What comes together is submitted and answered together.
 
-One flush round's results leave in one message. A task reads and submits, the call's own coroutine writes. What is unanswered is bounded, over all
-calls in bytes and within one in commits: beyond, the stream is not read, and HTTP/2's flow control
-holds the client back. Refused it is not: commits sent again later would change their order.
+One flush round's results leave in one message. A task reads and submits, the call's own coroutine
+writes. What is unanswered is bounded, over all calls in bytes and within one in commits: beyond,
+the stream is not read, and HTTP/2's flow control holds the client back. Refused it is not: commits
+sent again later would change their order.
 """
 
 from __future__ import annotations
