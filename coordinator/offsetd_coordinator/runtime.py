@@ -326,7 +326,7 @@ class Runtime:
 
     @property
     def flush_durations(self) -> Durations:
-        """How long flushes took: the segments' writes and the journal's."""
+        """How long flushes took: the journal's write and sync, and now and then segments'."""
         return self._flusher.flush_durations
 
     def partition_of(self, group_id: bytes) -> int:

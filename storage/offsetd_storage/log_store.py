@@ -1,8 +1,8 @@
 """The engine: the logs of a data folder behind one journal, and one fsync for all who wait.
 
 `append` orders a batch into its partition's log, `flush` makes everything appended so far durable
-with one fdatasync of the journal, `advance_recovery_points` now and then makes the segments
-durable too, so that the journal can be reused. What holds after a crash is written in
+with one write and one fdatasync of the journal, `advance_recovery_points` now and then writes and
+syncs the segments, so that the journal can be reused. What holds after a crash is written in
 `docs/formats/journal.md`.
 """
 

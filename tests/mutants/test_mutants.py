@@ -31,6 +31,7 @@ from mutants.planted_guarantees import GUARANTEE_MUTANTS
 from mutants.planted_guards import GUARD_MUTANTS
 from mutants.planted_history import HISTORY_MUTANTS
 from mutants.planted_kafka import KAFKA_MUTANTS
+from mutants.planted_late_writes import LATE_WRITE_MUTANTS
 from mutants.planted_leases import LEASE_MUTANTS
 from mutants.planted_lives import LIFE_MUTANTS
 from mutants.planted_membership import MEMBERSHIP_MUTANTS
@@ -71,6 +72,7 @@ MUTANTS = (
     *SPARK_WRITE_MUTANTS,
     *QUERY_MUTANTS,
     *FETCH_MUTANTS,
+    *LATE_WRITE_MUTANTS,
 )
 
 ROOT = Path(__file__).parents[2]

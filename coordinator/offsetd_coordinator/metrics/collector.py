@@ -185,7 +185,7 @@ def runtime_families(runtime: Runtime) -> Iterator[Metric]:
     """The flushes, and what the shards hold."""
     yield histogram(
         "offsetd_flush_duration_seconds",
-        "Group commits: the writes to segments and journal and the journal's fdatasync.",
+        "Group commits: the journal's write and fdatasync, and segments of which much waits.",
         runtime.flush_durations,
     )
     yield gauge(

@@ -160,6 +160,21 @@ def test_a_log_is_the_same_by_runs_and_by_batches(config: LogStoreConfig) -> Non
             assert segment.largest_timestamp_offset == scan.largest_timestamp_offset
 
 
+def test_a_run_stops_where_the_index_is_full() -> None:
+    """A segment of which the index is full takes no batch more, also within a run."""
+    log = attrs.evolve(ROOMY.log, index_interval_bytes=1, segment_index_bytes_max=80)
+    store = opened(SimulatedFiles(), attrs.evolve(ROOMY, log=log))
+    content = b""
+    for offset in range(0, 42, 3):
+        run = b"".join(batch_of(offset + number) for number in range(3))
+        assert store.append_run(P0, run).batch_count == 3
+        content += run
+    segments = store.logs[P0].segments
+    # Entries of eight bytes; the first batch of a segment has none.
+    assert [len(each.offset_index) for each in segments] == [10, 10, 10, 8]
+    assert contents(store)[P0] == content
+
+
 def test_runs_come_back_from_the_journal_batch_by_batch() -> None:
     random = seeded()
     files = SimulatedFiles()

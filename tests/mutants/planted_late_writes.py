@@ -1,0 +1,124 @@
+"""Planted bugs of when segments are written, and of runs in the journal, and what notices each."""
+
+from __future__ import annotations
+
+from mutants.planted import Mutant
+
+_STORAGE = "storage/offsetd_storage"
+_WRITES = "tests/unit/storage/test_log_store_writes.py"
+_RUNS = "tests/unit/storage/test_runs.py"
+_CRASHES = "tests/sim/test_crashes.py"
+
+LATE_WRITE_MUTANTS = (
+    Mutant(
+        name="recovery points move to where nothing was written",
+        file=f"{_STORAGE}/log_store.py",
+        replace=(
+            "            log.write()\n"
+            "            synced = log.sync()\n"
+            '            assert synced >= point.offset, "the journal runs ahead of the segment"\n'
+        ),
+        by="            log.sync()\n",
+        caught_by=_CRASHES,
+    ),
+    Mutant(
+        name="a segment is synced and written after that",
+        file=f"{_STORAGE}/log_store.py",
+        replace=(
+            "            log.write()\n"
+            "            synced = log.sync()\n"
+            '            assert synced >= point.offset, "the journal runs ahead of the segment"\n'
+        ),
+        by="            log.sync()\n            log.write()\n",
+        caught_by=_CRASHES,
+    ),
+    Mutant(
+        name="a reader of what is durable does not have it written",
+        file=f"{_STORAGE}/readable_log.py",
+        replace=(
+            "        if offset_limit is None or offset_limit > self.offset_next_written:\n"
+            "            self.write()\n"
+        ),
+        by="",
+        caught_by=_WRITES,
+    ),
+    Mutant(
+        name="a time is looked up in what is written",
+        file=f"{_STORAGE}/readable_log.py",
+        replace="        self.write()\n        while True:\n",
+        by="        while True:\n",
+        caught_by=_WRITES,
+    ),
+    Mutant(
+        name="two threads write a log at the same position",
+        file=f"{_STORAGE}/partition_log.py",
+        replace="        with self._write_lock:\n",
+        by="        if True:\n",
+        caught_by=_WRITES,
+    ),
+    Mutant(
+        name="a write that failed is passed over by the next one",
+        file=f"{_STORAGE}/partition_log.py",
+        replace="                self._write_failed = error\n",
+        by="",
+        caught_by=_WRITES,
+    ),
+    Mutant(
+        name="nobody is told of a reader's write that failed",
+        file=f"{_STORAGE}/partition_log.py",
+        replace="                self.on_write_failed(error)\n",
+        by="",
+        caught_by=_WRITES,
+    ),
+    Mutant(
+        name="what waits in memory grows until recovery points move",
+        file=f"{_STORAGE}/log_store.py",
+        replace="                    if log.unwritten_bytes > self._unwritten_bytes_max:\n",
+        by="                    if False:\n",
+        caught_by=_WRITES,
+    ),
+    Mutant(
+        name="of a run only the first batch comes back",
+        file=f"{_STORAGE}/journal_recovery.py",
+        replace="                for batch in split_run(run):\n",
+        by="                for batch in list(split_run(run))[:1]:\n",
+        caught_by=_CRASHES,
+    ),
+    Mutant(
+        name="a frame that is full ends behind a batch that it does not hold",
+        file=f"{_STORAGE}/log_store.py",
+        replace=(
+            "        self._unflushed.make_room(len(batch))\n"
+            "        try:\n"
+            "            log.append(\n"
+            "                batch, last_offset=last_offset, max_timestamp_ms=max_timestamp_ms,"
+            " now_ms=now_ms\n"
+            "            )\n"
+        ),
+        by=(
+            "        try:\n"
+            "            log.append(\n"
+            "                batch, last_offset=last_offset, max_timestamp_ms=max_timestamp_ms,"
+            " now_ms=now_ms\n"
+            "            )\n"
+            "            self._unflushed.make_room(len(batch))\n"
+        ),
+        caught_by="tests/unit/storage/test_unflushed.py",
+    ),
+    Mutant(
+        name="a run fills the index beyond its bound",
+        file=f"{_STORAGE}/segment.py",
+        replace=(
+            "            and len(self.offset_index) + entries < bytes_max // OFFSET_ENTRY.size\n"
+        ),
+        by="",
+        caught_by=_RUNS,
+    ),
+    Mutant(
+        name="a run is indexed as if it were one batch",
+        file=f"{_STORAGE}/segment.py",
+        replace="            self._note(start + position, last_offset, max_timestamp_ms)\n",
+        by="            self._note(start, last_offset, max_timestamp_ms)\n",
+        caught_by=_RUNS,
+    ),
+)
