@@ -5,127 +5,134 @@ with OffsetClient("127.0.0.1:7171") as client:
     client.fetch("billing")
 
 `AsyncOffsetClient` is the same for asyncio.
+
+What is here is imported when it is first asked for: the command line, which is in this package too,
+need not wait for the clients.
 """
 
-from offsetd_clients.admin_values import (
-    BlockedRetention,
-    CleaningRound,
-    CleaningState,
-    CompactedLog,
-    CompactedPartition,
-    ConfigSetting,
-    ConfigSource,
-    DeletedRecords,
-    LogCleaning,
-    LogPartition,
-    LogSegment,
-    RetriedPartition,
-    UncleanablePartition,
-    UpdatedConfig,
-)
-from offsetd_clients.aio.client import AsyncOffsetClient
-from offsetd_clients.aio.consumer import AsyncConsumer
-from offsetd_clients.aio.watch import AsyncOffsetWatch
-from offsetd_clients.change_values import (
-    AuditEvent,
-    Bounds,
-    ClonedGroup,
-    ImportedGroup,
-    OffsetChange,
-    OffsetFormat,
-    ResetOffsets,
-    ResetTo,
-    ShiftBy,
-    ToOffset,
-)
-from offsetd_clients.consumer.errors import (
-    ConsumerFenced,
-    NotAssigned,
-    PollIntervalExceeded,
-    SourceBroken,
-    StartUnknown,
-)
-from offsetd_clients.consumer.settings import ConsumerSettings, LeaseTerms
-from offsetd_clients.consumer.source import AsyncSource, Item, Source
-from offsetd_clients.errors import (
-    ClientClosed,
-    ClientDefect,
-    CommitConflict,
-    Conflict,
-    DeadlineExceeded,
-    EpochFenced,
-    FencedInstance,
-    FieldViolation,
-    ForkedClient,
-    GroupExists,
-    GroupNotEmpty,
-    GroupNotFound,
-    GroupRefused,
-    GroupSubscribedToTopic,
-    HistoryCompacted,
-    IllegalGeneration,
-    InconsistentProtocol,
-    InsecureToken,
-    InvalidImport,
-    InvalidRequest,
-    LeaseHeld,
-    LeaseRefusal,
-    MemberIdRequired,
-    NotCoordinator,
-    OffsetBoundsUnknown,
-    OffsetConflict,
-    OffsetdError,
-    OffsetNotCommitted,
-    OffsetNotMonotonic,
-    OffsetOutOfRange,
-    OffsetsDamaged,
-    OverLimit,
-    PartitionsRefused,
-    PolicyViolation,
-    RebalanceInProgress,
-    ServerDefect,
-    TokenUnavailable,
-    Unavailable,
-    UnknownMember,
-    UnstableOffsets,
-)
-from offsetd_clients.history_values import (
-    OffsetEvent,
-    OffsetEvents,
-    RestoredGroup,
-    RestoredOffset,
-)
-from offsetd_clients.membership_values import (
-    JoinedGroup,
-    JoinedMember,
-    Membership,
-    MemberToRemove,
-    RemovedMembers,
-)
-from offsetd_clients.retry import RetryPolicy
-from offsetd_clients.security import TlsOptions
-from offsetd_clients.sync.client import OffsetClient
-from offsetd_clients.sync.consumer import Consumer
-from offsetd_clients.sync.watch import OffsetWatch
-from offsetd_clients.values import (
-    CommittedOffset,
-    Coordinator,
-    DeletedGroup,
-    DeletedOffsets,
-    ExpirySuspension,
-    Group,
-    GroupListing,
-    GroupMember,
-    GroupState,
-    GroupType,
-    Lease,
-    OffsetToCommit,
-    Retention,
-    Revision,
-    ServerInfo,
-    ServerState,
-    TopicPartition,
-)
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from offsetd_clients.admin_values import (
+        BlockedRetention,
+        CleaningRound,
+        CleaningState,
+        CompactedLog,
+        CompactedPartition,
+        ConfigSetting,
+        ConfigSource,
+        DeletedRecords,
+        LogCleaning,
+        LogPartition,
+        LogSegment,
+        RetriedPartition,
+        UncleanablePartition,
+        UpdatedConfig,
+    )
+    from offsetd_clients.aio.client import AsyncOffsetClient
+    from offsetd_clients.aio.consumer import AsyncConsumer
+    from offsetd_clients.aio.watch import AsyncOffsetWatch
+    from offsetd_clients.change_values import (
+        AuditEvent,
+        Bounds,
+        ClonedGroup,
+        ImportedGroup,
+        OffsetChange,
+        OffsetFormat,
+        ResetOffsets,
+        ResetTo,
+        ShiftBy,
+        ToOffset,
+    )
+    from offsetd_clients.consumer.errors import (
+        ConsumerFenced,
+        NotAssigned,
+        PollIntervalExceeded,
+        SourceBroken,
+        StartUnknown,
+    )
+    from offsetd_clients.consumer.settings import ConsumerSettings, LeaseTerms
+    from offsetd_clients.consumer.source import AsyncSource, Item, Source
+    from offsetd_clients.errors import (
+        ClientClosed,
+        ClientDefect,
+        CommitConflict,
+        Conflict,
+        DeadlineExceeded,
+        EpochFenced,
+        FencedInstance,
+        FieldViolation,
+        ForkedClient,
+        GroupExists,
+        GroupNotEmpty,
+        GroupNotFound,
+        GroupRefused,
+        GroupSubscribedToTopic,
+        HistoryCompacted,
+        IllegalGeneration,
+        InconsistentProtocol,
+        InsecureToken,
+        InvalidImport,
+        InvalidRequest,
+        LeaseHeld,
+        LeaseRefusal,
+        MemberIdRequired,
+        NotCoordinator,
+        OffsetBoundsUnknown,
+        OffsetConflict,
+        OffsetdError,
+        OffsetNotCommitted,
+        OffsetNotMonotonic,
+        OffsetOutOfRange,
+        OffsetsDamaged,
+        OverLimit,
+        PartitionsRefused,
+        PolicyViolation,
+        RebalanceInProgress,
+        ServerDefect,
+        TokenUnavailable,
+        Unavailable,
+        UnknownMember,
+        UnstableOffsets,
+    )
+    from offsetd_clients.history_values import (
+        OffsetEvent,
+        OffsetEvents,
+        RestoredGroup,
+        RestoredOffset,
+    )
+    from offsetd_clients.membership_values import (
+        JoinedGroup,
+        JoinedMember,
+        Membership,
+        MemberToRemove,
+        RemovedMembers,
+    )
+    from offsetd_clients.retry import RetryPolicy
+    from offsetd_clients.security import TlsOptions
+    from offsetd_clients.sync.client import OffsetClient
+    from offsetd_clients.sync.consumer import Consumer
+    from offsetd_clients.sync.watch import OffsetWatch
+    from offsetd_clients.values import (
+        CommittedOffset,
+        Coordinator,
+        DeletedGroup,
+        DeletedOffsets,
+        ExpirySuspension,
+        Group,
+        GroupListing,
+        GroupMember,
+        GroupState,
+        GroupType,
+        Lease,
+        OffsetToCommit,
+        Retention,
+        Revision,
+        ServerInfo,
+        ServerState,
+        TopicPartition,
+    )
 
 __all__ = [
     "AsyncConsumer",
@@ -237,3 +244,128 @@ __all__ = [
     "UnstableOffsets",
     "UpdatedConfig",
 ]
+
+# The module of each public name. The imports above are the same for those who read types.
+_MODULE_OF = {
+    "AsyncConsumer": "aio.consumer",
+    "AsyncOffsetClient": "aio.client",
+    "AsyncOffsetWatch": "aio.watch",
+    "AsyncSource": "consumer.source",
+    "AuditEvent": "change_values",
+    "BlockedRetention": "admin_values",
+    "Bounds": "change_values",
+    "CleaningRound": "admin_values",
+    "CleaningState": "admin_values",
+    "ClientClosed": "errors",
+    "ClientDefect": "errors",
+    "ClonedGroup": "change_values",
+    "CommitConflict": "errors",
+    "CommittedOffset": "values",
+    "CompactedLog": "admin_values",
+    "CompactedPartition": "admin_values",
+    "ConfigSetting": "admin_values",
+    "ConfigSource": "admin_values",
+    "Conflict": "errors",
+    "Consumer": "sync.consumer",
+    "ConsumerFenced": "consumer.errors",
+    "ConsumerSettings": "consumer.settings",
+    "Coordinator": "values",
+    "DeadlineExceeded": "errors",
+    "DeletedGroup": "values",
+    "DeletedOffsets": "values",
+    "DeletedRecords": "admin_values",
+    "EpochFenced": "errors",
+    "ExpirySuspension": "values",
+    "FencedInstance": "errors",
+    "FieldViolation": "errors",
+    "ForkedClient": "errors",
+    "Group": "values",
+    "GroupExists": "errors",
+    "GroupListing": "values",
+    "GroupMember": "values",
+    "GroupNotEmpty": "errors",
+    "GroupNotFound": "errors",
+    "GroupRefused": "errors",
+    "GroupState": "values",
+    "GroupSubscribedToTopic": "errors",
+    "GroupType": "values",
+    "HistoryCompacted": "errors",
+    "IllegalGeneration": "errors",
+    "ImportedGroup": "change_values",
+    "InconsistentProtocol": "errors",
+    "InsecureToken": "errors",
+    "InvalidImport": "errors",
+    "InvalidRequest": "errors",
+    "Item": "consumer.source",
+    "JoinedGroup": "membership_values",
+    "JoinedMember": "membership_values",
+    "Lease": "values",
+    "LeaseHeld": "errors",
+    "LeaseRefusal": "errors",
+    "LeaseTerms": "consumer.settings",
+    "LogCleaning": "admin_values",
+    "LogPartition": "admin_values",
+    "LogSegment": "admin_values",
+    "MemberIdRequired": "errors",
+    "MemberToRemove": "membership_values",
+    "Membership": "membership_values",
+    "NotAssigned": "consumer.errors",
+    "NotCoordinator": "errors",
+    "OffsetBoundsUnknown": "errors",
+    "OffsetChange": "change_values",
+    "OffsetClient": "sync.client",
+    "OffsetConflict": "errors",
+    "OffsetEvent": "history_values",
+    "OffsetEvents": "history_values",
+    "OffsetFormat": "change_values",
+    "OffsetNotCommitted": "errors",
+    "OffsetNotMonotonic": "errors",
+    "OffsetOutOfRange": "errors",
+    "OffsetToCommit": "values",
+    "OffsetWatch": "sync.watch",
+    "OffsetdError": "errors",
+    "OffsetsDamaged": "errors",
+    "OverLimit": "errors",
+    "PartitionsRefused": "errors",
+    "PolicyViolation": "errors",
+    "PollIntervalExceeded": "consumer.errors",
+    "RebalanceInProgress": "errors",
+    "RemovedMembers": "membership_values",
+    "ResetOffsets": "change_values",
+    "ResetTo": "change_values",
+    "RestoredGroup": "history_values",
+    "RestoredOffset": "history_values",
+    "Retention": "values",
+    "RetriedPartition": "admin_values",
+    "RetryPolicy": "retry",
+    "Revision": "values",
+    "ServerDefect": "errors",
+    "ServerInfo": "values",
+    "ServerState": "values",
+    "ShiftBy": "change_values",
+    "Source": "consumer.source",
+    "SourceBroken": "consumer.errors",
+    "StartUnknown": "consumer.errors",
+    "TlsOptions": "security",
+    "ToOffset": "change_values",
+    "TokenUnavailable": "errors",
+    "TopicPartition": "values",
+    "Unavailable": "errors",
+    "UncleanablePartition": "admin_values",
+    "UnknownMember": "errors",
+    "UnstableOffsets": "errors",
+    "UpdatedConfig": "admin_values",
+}
+
+if not TYPE_CHECKING:  # Else no wrong name would be an error of types.
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        globals()[name] = value  # The next time it is found without this function.
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
