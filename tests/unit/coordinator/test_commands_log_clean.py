@@ -226,6 +226,8 @@ def test_a_folder_that_was_not_closed_is_recovered_before(tmp_path: Path) -> Non
     folder = tmp_path / "offsets"
     store = opened(folder)
     fill(store, rolls=False)
+    for log in store.logs.values():
+        log.write()
     before = values(folder)
     store.abandon()
     outcome, rows = clean(folder, "--roll-active")

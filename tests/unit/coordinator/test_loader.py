@@ -84,7 +84,9 @@ def test_a_file_that_is_no_longer_as_recovery_left_it_fails_the_load() -> None:
     files = SimulatedFiles()
     store = opened(files, random=Random(1))
     fill(store, new_shards(store), 5)
-    segment = store.logs[TopicPartition(OFFSETS_TOPIC, 1)].segments[0]
+    log = store.logs[TopicPartition(OFFSETS_TOPIC, 1)]
+    log.write()
+    segment = log.segments[0]
     segment.file.truncate(segment.size_bytes - 1)
     with pytest.raises(CorruptBatch):
         load(store, new_shards(store), 2, None)
