@@ -47,26 +47,24 @@ class ReadCommits(NamedTuple):
     """Commits of one message, in arrays that the next read fills anew.
 
     `commits` has a row each, as `kernels.commit_wire` lists them, `columns` one for each partition
-    of any. All are plain, or it is one that is not.
+    of any. Several are all plain.
     """
 
     message: bytes
     names: Bytes
     commits: Int64s
     columns: Int64s
-    report_end_offsets: bool  # Whether any of them does.
+    report_end_offsets: bool  # Whether any of several does.
 
     @property
-    def is_plain(self) -> bool:
-        """If not, protobuf has to read `first`, and the validation to say what is wrong."""
-        return bool(self.commits[0, ROWS] != NOT_PLAIN)
-
-    @property
-    def first(self) -> tuple[int, bytes]:
-        """The sequence and the bytes of the first, plain or not."""
+    def alone(self) -> tuple[int, CommitOffsets | bytes]:
+        """The one commit and its sequence; its bytes, if it is not plain."""
         row = self.commits[0].tolist()
+        sequence = row[SEQUENCE] & _UINT64_MASK
+        if row[ROWS] != NOT_PLAIN:
+            return sequence, self._commit(row)
         start = row[MESSAGE_START]
-        return row[SEQUENCE] & _UINT64_MASK, self.message[start : start + row[MESSAGE_SIZE]]
+        return sequence, self.message[start : start + row[MESSAGE_SIZE]]
 
     @property
     def position_next(self) -> int:
@@ -80,8 +78,10 @@ class ReadCommits(NamedTuple):
         return [message[start : start + size] for start, size in spans]
 
     def commit(self, place: int) -> CommitOffsets:
-        """One of them, to be kept."""
-        row = self.commits[place].tolist()
+        """One of them, which is plain, to be kept."""
+        return self._commit(self.commits[place].tolist())
+
+    def _commit(self, row: list[int]) -> CommitOffsets:
         first_row, group_start, request_id_start = (
             row[FIRST_ROW],
             row[GROUP_START],
@@ -119,7 +119,8 @@ class CommitReader:
     def read_commit(self, message: bytes) -> CommitOffsets | None:
         """The commit in a CommitOffsetsRequest, or None if it is not plain."""
         read = self._read(message, padded_copy(message), 0, 1, is_stream=False)
-        return read.commit(0) if read.is_plain else None
+        _, commit = read.alone
+        return None if isinstance(commit, bytes) else commit
 
     def count_stream(self, message: bytes) -> tuple[int, Bytes | None]:
         """How many commits a StreamCommitsRequest has, and the padded copy for `read_stream`.
@@ -159,7 +160,7 @@ class CommitReader:
         if len(columns) > _ROWS_KEPT_MAX:
             self._make_room(_ROWS_MIN)
         commits = self._commits[:count]
-        reports = bool(commits[:, REPORTS_END_OFFSETS].any())
+        reports = count > 1 and bool(commits[:, REPORTS_END_OFFSETS].any())
         return ReadCommits(message, names, commits, columns, reports)
 
     def _make_room(self, rows: int) -> None:

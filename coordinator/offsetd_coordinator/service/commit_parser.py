@@ -119,5 +119,5 @@ class StreamMessage:
         self._position = read.position_next
         if len(read.commits) > 1:
             return read
-        sequence, commit = read.first
-        return sequence, read.commit(0) if read.is_plain else self._parser.outcome(commit)
+        sequence, commit = read.alone
+        return sequence, self._parser.outcome(commit) if isinstance(commit, bytes) else commit

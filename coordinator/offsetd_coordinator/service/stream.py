@@ -21,7 +21,8 @@ from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE, ReadCommits
 from offsetd_coordinator.errors import CoordinatorError, InvalidField
 from offsetd_coordinator.metrics.figures import CANCELLED, OK
 from offsetd_coordinator.requests import CommitReply
-from offsetd_coordinator.service import calls, statuses, stream_results
+from offsetd_coordinator.service import calls, statuses
+from offsetd_coordinator.service.stream_results import ResultEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -130,7 +131,7 @@ class CommitStream:
         self._loop = asyncio.get_running_loop()
         self._unanswered: deque[_Unanswered] = deque()
         self._unanswered_commits = 0
-        self._encoder = stream_results.ResultEncoder()
+        self._encoder = ResultEncoder()
         self._taken: asyncio.Future[None] | None = None  # The writer waits for a commit.
         self._room: asyncio.Future[None] | None = None  # The reader waits for answers.
         self._ended = False  # Nothing more is read.
@@ -210,7 +211,7 @@ class CommitStream:
             submitted = runtime.commit_runs.submit(read)
             ticket, results = submitted.ticket, self._encoder.encode(submitted)
         else:
-            ticket, results = submitted_alone(runtime, *read)
+            ticket, results = submitted_alone(runtime, self._encoder, *read)
         taken.hold()
         self._unanswered_commits += results.commits
         self._unanswered.append(_Unanswered(ticket, results, taken))
@@ -256,7 +257,7 @@ class CommitStream:
 
 
 def submitted_alone(
-    runtime: Runtime, sequence: int, commit: CommitOffsets | InvalidField
+    runtime: Runtime, encoder: ResultEncoder, sequence: int, commit: CommitOffsets | InvalidField
 ) -> tuple[int, StreamResults]:
     """The ticket and the result of a commit that came by itself."""
     ticket, log_partition = 0, 0
@@ -268,7 +269,7 @@ def submitted_alone(
     except CoordinatorError as refusal:
         outcome = refusal.without_traces()
     assert isinstance(outcome, CommitReply | CoordinatorError), "what a commit may come to"
-    return ticket, stream_results.result(sequence, log_partition, outcome)
+    return ticket, encoder.encode_one(sequence, log_partition, outcome)
 
 
 def _let_go(answered: Iterable[_Unanswered]) -> None:

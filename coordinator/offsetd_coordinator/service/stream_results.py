@@ -5,24 +5,23 @@ Responses may be joined: what is repeated in protobuf goes on in the bytes that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from offsetd.v1 import offset_service_pb2
 
 from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE
-from offsetd_coordinator.kernels.commit_runs import ANSWER_SEQUENCE
+from offsetd_coordinator.kernels.commit_runs import ANSWER_COLUMNS, ANSWER_SEQUENCE
 from offsetd_coordinator.kernels.result_wire import RESULT_BYTES_MAX, put_results
 from offsetd_coordinator.requests import CommitReply
 from offsetd_coordinator.service import statuses
-from offsetd_coordinator.service.offsets import committed
 
 if TYPE_CHECKING:
     from offsetd_coordinator.commit_runs import SubmittedCommits
     from offsetd_coordinator.errors import CoordinatorError
     from offsetd_coordinator.kernels.columns import Int64s
 
-_UINT64_MASK = (1 << 64) - 1
+_UINT64_MASK: Final = (1 << 64) - 1
 
 
 class StreamResults(NamedTuple):
@@ -38,6 +37,7 @@ class ResultEncoder:
 
     def __init__(self) -> None:
         self._out = np.empty(COMMITS_AT_ONCE * RESULT_BYTES_MAX, np.uint8)
+        self._answer = np.empty((1, ANSWER_COLUMNS), np.int64)
 
     def encode(self, submitted: SubmittedCommits) -> StreamResults:
         """In the order of the commits."""
@@ -57,6 +57,16 @@ class ResultEncoder:
         parts.append(self._committed(answers, first, len(answers)))
         return StreamResults(b"".join(parts), len(answers), tuple(codes))
 
+    def encode_one(
+        self, sequence: int, log_partition: int, outcome: CommitReply | CoordinatorError
+    ) -> StreamResults:
+        """Of one commit."""
+        if not isinstance(outcome, CommitReply):
+            return refused_result(sequence, outcome)
+        bits = sequence - (1 << 64) if sequence >> 63 else sequence
+        self._answer[0] = bits, log_partition, outcome.last_offset
+        return StreamResults(self._committed(self._answer, 0, 1), 1)
+
     def _committed(self, answers: Int64s, first: int, end: int) -> bytes:
         return self._out[: put_results(answers, first, end, self._out)].tobytes()
 
@@ -65,20 +75,5 @@ def refused_result(sequence: int, refusal: CoordinatorError) -> StreamResults:
     """That of one commit that was refused."""
     status = statuses.status_of(refusal)
     result = offset_service_pb2.CommitResult(sequence=sequence, error=status)
-    return StreamResults(_response(result), 1, (int(status.code),))
-
-
-def result(
-    sequence: int, log_partition: int, outcome: CommitReply | CoordinatorError
-) -> StreamResults:
-    """That of one commit."""
-    if not isinstance(outcome, CommitReply):
-        return refused_result(sequence, outcome)
-    answer = committed(log_partition, outcome)
-    return StreamResults(
-        _response(offset_service_pb2.CommitResult(sequence=sequence, committed=answer)), 1
-    )
-
-
-def _response(of_one: offset_service_pb2.CommitResult) -> bytes:
-    return offset_service_pb2.StreamCommitsResponse(results=[of_one]).SerializeToString()
+    response = offset_service_pb2.StreamCommitsResponse(results=[result])
+    return StreamResults(response.SerializeToString(), 1, (int(status.code),))

@@ -20,8 +20,10 @@ from offsetd_coordinator.kernels.commit_runs import (
     ANSWER_SEQUENCE,
 )
 from offsetd_coordinator.requests import AcquireGroup, CommitReply
+from offsetd_coordinator.service.offsets import committed
+from offsetd_coordinator.service.statuses import status_of
 from offsetd_coordinator.service.stream import submitted_alone
-from offsetd_coordinator.service.stream_results import ResultEncoder, result
+from offsetd_coordinator.service.stream_results import ResultEncoder
 from offsetd_storage.errors import StorageFull
 from serving_nodes import PARTITIONS, ServingNode, commit_request, serving_node
 from shards import state_of
@@ -106,23 +108,27 @@ def by_runs(serving: ServingNode, message: bytes, commits_max: int) -> Iterator[
             submitted = serving.runtime.commit_runs.submit(read)
             yield submitted.ticket, encoder.encode(submitted).response
         else:
-            ticket, results = submitted_alone(serving.runtime, *read)
+            ticket, results = submitted_alone(serving.runtime, encoder, *read)
             yield ticket, results.response
 
 
 def one_by_one(serving: ServingNode, requests: Sequence[CommitOffsetsRequest]) -> bytes:
-    """The response that the same commits get by themselves."""
-    responses = []
+    """The response that the same commits get by themselves, as protobuf writes it."""
+    response = StreamCommitsResponse()
     for sequence, request in enumerate(requests):
         commit = serving.parser.parse(request.SerializeToString())
-        partition = serving.runtime.partition_of(commit.group_id)
+        result = response.results.add(sequence=sequence)
         try:
             _, outcome = serving.runtime.submit(commit)
         except CoordinatorError as refusal:
             outcome = refusal
-        assert isinstance(outcome, CommitReply | CoordinatorError)
-        responses.append(result(sequence, partition, outcome).response)
-    return b"".join(responses)
+        if isinstance(outcome, CommitReply):
+            partition = serving.runtime.partition_of(commit.group_id)
+            result.committed.CopyFrom(committed(partition, outcome))
+        else:
+            assert isinstance(outcome, CoordinatorError)
+            result.error.CopyFrom(status_of(outcome))
+    return response.SerializeToString()
 
 
 def logs_of(serving: ServingNode) -> dict[str, bytes]:
@@ -240,3 +246,12 @@ async def test_answers_name_sequence_partition_and_offset() -> None:
             assert answer[ANSWER_SEQUENCE] == place
             assert answer[ANSWER_LOG_PARTITION] == partition
             assert answer[ANSWER_LAST_OFFSET] == ends[partition] - 1
+
+
+@pytest.mark.parametrize("sequence", [0, 1, 2**63 - 1, 2**63, 2**64 - 1])
+def test_a_result_alone_is_as_protobuf_writes_it(sequence: int) -> None:
+    reply = CommitReply(2**40)
+    expected = StreamCommitsResponse()
+    expected.results.add(sequence=sequence).committed.CopyFrom(committed(0, reply))
+    encoded = ResultEncoder().encode_one(sequence, 0, reply)
+    assert encoded.response == expected.SerializeToString()

@@ -56,10 +56,10 @@ def read_stream(message: bytes, by: CommitReader | None = None) -> list[ReadComm
 
 
 def commits_of(read: ReadCommits) -> list[ReadCommit]:
-    if not read.is_plain:
-        assert len(read.commits) == 1
-        sequence, encoded = read.first
-        return [ReadCommit(sequence, None, encoded)]
+    if len(read.commits) == 1:
+        sequence, commit = read.alone
+        if isinstance(commit, bytes):
+            return [ReadCommit(sequence, None, commit)]
     return [
         ReadCommit(
             row[kernels.SEQUENCE] & (2**64 - 1),

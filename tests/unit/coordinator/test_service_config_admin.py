@@ -319,6 +319,23 @@ async def test_a_low_disk_takes_no_commits_and_settings_all_the_same() -> None:
             await serving.commit("g", 1)
 
 
+async def test_the_reserve_follows_the_segments_unless_it_is_set() -> None:
+    async with serving_node() as serving:
+        disk = serving.upkeep.disk
+        for change, shown, reserve_mib in (
+            ({"topic": OFFSETS_TOPIC, "set": {"segment.bytes": "1048576"}}, "", 4),
+            ({"topic": OFFSETS_TOPIC, "set": {"segment.bytes": "10485760"}}, "", 13),
+            ({"set": {"disk.reserve.bytes": "2097152"}}, "2097152", 2),
+            ({"topic": OFFSETS_TOPIC, "set": {"segment.bytes": "1048576"}}, "2097152", 2),
+            ({"remove": ["disk.reserve.bytes"]}, "", 4),
+        ):
+            await update(serving, **change)
+            disk.check()
+            assert disk.status.reserve_bytes_held == reserve_mib << 20
+            found = (await describe(serving, "", "disk.reserve.bytes"))["disk.reserve.bytes"]
+            assert (found.value, found.default_value) == (shown, "")
+
+
 async def test_what_is_not_known_is_kept_shown_and_taken_back() -> None:
     files = SimulatedFiles()
     stored = {
