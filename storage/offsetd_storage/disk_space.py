@@ -36,6 +36,10 @@ RESERVE_NAME: Final = "offsetd-reserve"
 # On a small file system, what it has divided by these is all that the settings get.
 RESERVE_SHARE: Final = 16
 FREE_SHARE: Final = 32
+# Beside a segment's copy: its indexes, and deletions. With small segments, of which a round rolls
+# one in each of 50 logs, some 60 KiB a log: the blocks of new indexes, and 400 tombstones.
+_MORE_PERCENT: Final = 28
+_MORE_BYTES_MIN: Final = 3 << 20
 _ZERO_CHUNK_BYTES: Final = 1 << 20
 
 
@@ -54,10 +58,16 @@ class DiskMarks:
     free_bytes_min: int
 
     @classmethod
-    def of(cls, config: DiskConfig, *, total_bytes: int) -> DiskMarks:
-        """At most a sixteenth of the file system for the reserve, and half of that for the mark."""
+    def of(cls, config: DiskConfig, *, total_bytes: int, segment_bytes_most: int) -> DiskMarks:
+        """At most a sixteenth of the file system for the reserve, and half of that for the mark.
+
+        `segment_bytes_most`: of the largest segment that may have to be copied.
+        """
+        reserve_bytes = config.reserve_bytes
+        if reserve_bytes is None:
+            reserve_bytes = reserve_bytes_for(segment_bytes_most)
         return cls(
-            reserve_bytes=min(config.reserve_bytes, total_bytes // RESERVE_SHARE),
+            reserve_bytes=min(reserve_bytes, total_bytes // RESERVE_SHARE),
             free_bytes_min=min(config.free_bytes_min, total_bytes // FREE_SHARE),
         )
 
@@ -65,6 +75,12 @@ class DiskMarks:
     def room_bytes_enough(self) -> int:
         """What has to be free, the reserve included, for commits to be taken again."""
         return self.reserve_bytes + 2 * self.free_bytes_min
+
+
+def reserve_bytes_for(segment_bytes_most: int) -> int:
+    """The reserve where none is set: the copy of such a segment, and room for deletions."""
+    more_bytes = max(segment_bytes_most * _MORE_PERCENT // 100, _MORE_BYTES_MIN)
+    return segment_bytes_most + more_bytes
 
 
 def next_state(
@@ -113,14 +129,19 @@ class DiskSpace:
         config: DiskConfig,
         *,
         clock: Clock,
+        segment_bytes_most: Callable[[], int],
         on_low: Callable[[], object] = lambda: None,
     ) -> None:
-        """`on_low` is called when an append found no room: a `check` is due."""
+        """`segment_bytes_most` says how large a segment the cleaner may have to copy.
+
+        `on_low` is called when an append found no room: a `check` is due.
+        """
         self.is_low = False
         self._files = files
         self._folder = folder
         self._config = config
         self._clock = clock
+        self._segment_bytes_most = segment_bytes_most
         self._on_low = on_low
         self._path = folder / RESERVE_NAME
         self._lock = threading.Lock()  # Of the three that follow, and `is_low`.
@@ -198,18 +219,25 @@ class DiskSpace:
         return True
 
     def _marks_now(self) -> DiskMarks:
-        return DiskMarks.of(self._config, total_bytes=self._files.total_bytes(self._folder))
+        return DiskMarks.of(
+            self._config,
+            total_bytes=self._files.total_bytes(self._folder),
+            segment_bytes_most=self._segment_bytes_most(),
+        )
 
     # The reserve.
 
     def _has_reserve(self) -> bool:
         """Whether the reserve is there, after it was made or changed as far as there is room."""
         wanted_bytes = self._marks.reserve_bytes
-        if self._held_bytes != wanted_bytes:
+        if self._held_bytes < wanted_bytes:
             if self._free_bytes + self._held_bytes < self._marks.room_bytes_enough:
                 return False
-            self._give_back()
             self._is_sure = False
+        elif self._held_bytes > wanted_bytes:
+            self._is_sure = False
+            if not wanted_bytes:
+                self._give_back()
         if not self._is_sure:
             try:
                 make_reserve(self._files, self._path, wanted_bytes)
@@ -231,6 +259,7 @@ class DiskSpace:
 def make_reserve(files: Files, path: Path, size_bytes: int) -> None:
     """Makes a file of so many bytes, the blocks of which are its own; raises OSError.
 
+    One that is there grows or shrinks in its place: the smaller of both sizes is held meanwhile.
     Where the file system cannot reserve blocks, zeros are written. (Where it packs those, there is
     no reserve, and only the mark is left.) A power cut may take the name: then it is made again.
     """

@@ -235,16 +235,16 @@ class BackgroundConfig:
 class DiskConfig:
     """What is kept free, so that a full disk can be left again."""
 
-    reserve_bytes: int = whole(
-        # The largest segment of the offsets topic and its indexes: what stays of a group is
-        # written before the group goes. The rest is for deletions.
-        134_217_728,
+    reserve_bytes: int | None = whole(
+        None,
         "disk.reserve.bytes",
         unit="bytes",
         least=0,
         is_ours=True,
         reason="Room held back for cleaning and deletions when the disk is full; at most a"
-        " sixteenth of the file system. 0: none.",
+        " sixteenth of the file system. 0: none. Unless it is set: the offsets topic's"
+        " segment.bytes, or the largest segment if that is more, and 28 % of it, but 3 MiB at"
+        " least.",
     )
     free_bytes_min: int = whole(
         # More than commits write from one check to the next.

@@ -26,6 +26,7 @@ from offsetd_storage.delayed_deletion import FileDeleter
 from offsetd_storage.disk_relief import DiskRelief
 from offsetd_storage.disk_space import DiskSpace
 from offsetd_storage.errors import StorageError, StorageFailed, StorageFull
+from offsetd_storage.log_config import OFFSETS_TOPIC
 from offsetd_storage.scheduler import (
     DELETE_LOGS,
     LOG_FLUSHER,
@@ -111,11 +112,16 @@ class Upkeep:
             on_blocked=on_blocked,
         )
         self.retention = self.cleaner.retention
+        self._store = store
         self.disk = DiskSpace(
-            files, folder, config.disk, clock=clock, on_low=lambda: self.run_soon(DISK_SPACE)
+            files,
+            folder,
+            config.disk,
+            clock=clock,
+            segment_bytes_most=self._segment_bytes_most,
+            on_low=lambda: self.run_soon(DISK_SPACE),
         )
         self.relief = DiskRelief(self.disk, self._begin_relief, clock=clock)
-        self._store = store
         self._clock = clock
         self._on_failed = on_failed
         self._life_lock = threading.Lock()
@@ -261,6 +267,20 @@ class Upkeep:
         if any(rolled):
             self._store.settle_points()
             self.cleaner.wake()
+
+    def _segment_bytes_most(self) -> int:
+        """Of the largest segment that there is to clean, or will be in the offsets topic.
+
+        Those of before `segment.bytes` was made less stay as large until they are cleaned; topics
+        beside that one hardly fill a segment, whatever theirs is.
+        """
+        most = 0
+        for log in list(self._store.logs.values()):
+            if log.config.is_compacted:
+                most = max(most, *(segment.size_bytes for segment in log.segments))
+                if log.topic_partition.topic == OFFSETS_TOPIC:
+                    most = max(most, log.config.segment_bytes_max)
+        return most
 
     def _begin_relief(self) -> Iterable[Future[Any]]:
         """All that frees room: files that wait, retention, and a round over every log."""

@@ -23,17 +23,17 @@ MIB = 1 << 20
 DISK_BYTES = 64 * MIB
 WAIT_SECONDS = 60
 PARTITIONS = 20
+SEGMENT_BYTES = 65_536
 METADATA = "m" * 1000
 # Overwriting leaves garbage behind: only want of room is a reason to clean.
 SETTINGS = {
-    "internal.offsets.topic.segment.bytes": 65_536,
+    "internal.offsets.topic.segment.bytes": SEGMENT_BYTES,
     "min.cleanable.dirty.ratio": 1,
     "journal.file.bytes": 2 * MIB,
     "request.id.window.ms": 100,
     "log.cleaner.dedupe.buffer.size": 4 * MIB,
     "log.initial.task.delay.ms": 100,
     "metrics.address": "",
-    "disk.reserve.bytes": 128 * MIB,  # As ever: it gets what the file system can spare.
 }
 
 
@@ -170,10 +170,11 @@ def test_a_small_disk_gets_full_and_is_left_without_an_operator(tmp_path: Path) 
             client = Client(server.wait_until_serving(), history)
             reserve = folder / "offsetd-reserve"
             poll(lambda: reserve.exists() and reserve.stat().st_size, WAIT_SECONDS, server)
-            assert reserve.stat().st_size in range(3 * MIB, 4 * MIB)
+            # It is not set: a segment, and 3 MiB. A sixteenth of this disk is a little more.
+            assert reserve.stat().st_size == SEGMENT_BYTES + 3 * MIB
             client.overwrite(700)  # 14 MiB.
             before_bytes = log_bytes(folder)
-            assert before_bytes > 14 * MIB
+            assert before_bytes > 10 * MIB  # The rest, 4 MiB at most, is not written yet.
             fill(disk / "foreign")
             client.wait_for_refusal()
             client.wait_until_taken()  # What was overwritten went; nobody did anything.

@@ -34,6 +34,27 @@ FULL_DISK_MUTANTS = (
         caught_by=_SPACE_TESTS,
     ),
     Mutant(
+        name="a reserve that changes its size is given back before",
+        file=f"{_STORAGE}/disk_space.py",
+        replace="            if not wanted_bytes:\n                self._give_back()\n",
+        by="            self._give_back()\n",
+        caught_by=_SPACE_TESTS,
+    ),
+    Mutant(
+        name="a reserve for small segments has no room for deletions",
+        file=f"{_STORAGE}/disk_space.py",
+        replace=" = max(segment_bytes_most * _MORE_PERCENT // 100, _MORE_BYTES_MIN)\n",
+        by=" = segment_bytes_most * _MORE_PERCENT // 100\n",
+        caught_by=_SPACE_TESTS,
+    ),
+    Mutant(
+        name="the reserve forgets the segments of before segment.bytes was made less",
+        file=f"{_STORAGE}/upkeep.py",
+        replace="max(most, *(segment.size_bytes for segment in log.segments))\n",
+        by="most\n",
+        caught_by="tests/unit/storage/test_upkeep.py",
+    ),
+    Mutant(
         name="a low disk takes commits",
         file="coordinator/offsetd_coordinator/runtime.py",
         replace="            if self._disk.is_low:\n                refuse",

@@ -26,7 +26,9 @@ class Relief:
         self.files = SimulatedFiles(clock=self.clock)
         self.files.put_durable(Path("/other"), bytes(CAPACITY))
         self.files.capacity_bytes = CAPACITY
-        self.disk = DiskSpace(self.files, FOLDER, DiskConfig(), clock=self.clock)
+        self.disk = DiskSpace(
+            self.files, FOLDER, DiskConfig(), clock=self.clock, segment_bytes_most=lambda: 100 << 20
+        )
         self.begun: list[Future[object]] = []
         self.relief = DiskRelief(self.disk, self._begin, clock=self.clock)
 

@@ -91,9 +91,33 @@ def test_what_is_enough_to_leave_the_state_does_not_lead_back_into_it(
 def test_a_small_file_system_gives_a_share_of_itself(
     total_bytes: int, reserve_bytes: int, free_bytes_min: int
 ) -> None:
-    assert DiskMarks.of(DiskConfig(), total_bytes=total_bytes) == DiskMarks(
-        reserve_bytes=reserve_bytes, free_bytes_min=free_bytes_min
+    marks = DiskMarks.of(DiskConfig(), total_bytes=total_bytes, segment_bytes_most=100 * MIB)
+    assert marks == DiskMarks(reserve_bytes=reserve_bytes, free_bytes_min=free_bytes_min)
+
+
+@pytest.mark.parametrize(
+    ("said_bytes", "segment_bytes", "reserve_bytes"),
+    [
+        (None, 100 * MIB, 128 * MIB),
+        (None, 1 * MIB, 4 * MIB),
+        (None, 65_536, 3 * MIB + 65_536),
+        (None, 50 * MIB, 64 * MIB),
+        (None, 10 * MIB, 13 * MIB),  # From some 10.7 MiB on, 28 % are more.
+        (None, 2**31 - 1, 2_748_779_068),
+        (128 * MIB, 1 * MIB, 128 * MIB),
+        (2 * MIB, 100 * MIB, 2 * MIB),
+        (0, 100 * MIB, 0),
+    ],
+)
+def test_where_it_is_not_set_the_reserve_takes_the_largest_segment_and_deletions(
+    said_bytes: int | None, segment_bytes: int, reserve_bytes: int
+) -> None:
+    marks = DiskMarks.of(
+        DiskConfig(reserve_bytes=said_bytes),
+        total_bytes=1 << 40,
+        segment_bytes_most=segment_bytes,
     )
+    assert marks.reserve_bytes == reserve_bytes
 
 
 class Disk:
@@ -107,10 +131,18 @@ class Disk:
         self.files.capacity_bytes = CAPACITY
         self.take(taken_blocks)
         self.low_calls = 0
+        self.segment_bytes = 0
         self.space = self.opened(config)
 
     def opened(self, config: DiskConfig = CONFIG) -> DiskSpace:
-        return DiskSpace(self.files, FOLDER, config, clock=self.clock, on_low=self._note_low)
+        return DiskSpace(
+            self.files,
+            FOLDER,
+            config,
+            clock=self.clock,
+            segment_bytes_most=lambda: self.segment_bytes,
+            on_low=self._note_low,
+        )
 
     def _note_low(self) -> None:
         self.low_calls += 1
@@ -286,6 +318,51 @@ def test_a_reserve_follows_its_setting(blocks: int) -> None:
     disk.space.check()
     assert disk.reserve_blocks == min(blocks, 64)  # A sixteenth of the disk at most.
     assert not disk.space.is_low
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("blocks", [10, 64, 60])
+def test_a_reserve_changes_its_size_and_never_is_less_than_the_smaller_one(
+    blocks: int, is_restarted: bool
+) -> None:
+    disk = Disk(config=attrs.evolve(CONFIG, reserve_bytes=50 * BLOCK_BYTES))
+    disk.space.check()
+    held = []
+    disk.files.before_operation = lambda _, __: held.append(
+        disk.files.exists(RESERVE) and disk.files.size(RESERVE) // BLOCK_BYTES
+    )
+    config = attrs.evolve(CONFIG, reserve_bytes=blocks * BLOCK_BYTES)
+    if is_restarted:
+        disk.space = disk.opened(config)
+    else:
+        disk.space.configure(config)
+    disk.space.check()
+    disk.files.before_operation = None
+    assert held, "it changes"
+    assert min(held) >= min(blocks, 50)
+    assert disk.reserve_blocks == blocks
+
+
+def test_a_smaller_reserve_needs_no_room_and_a_larger_one_waits_for_it() -> None:
+    disk = Disk()
+    disk.space.check()
+    disk.take(1024 - 64 - 16)
+    for blocks, expected in ((10, 10), (64, 10), (0, 0)):
+        disk.space.configure(attrs.evolve(CONFIG, reserve_bytes=blocks * BLOCK_BYTES))
+        disk.take(1024 - 16 - disk.reserve_blocks)
+        disk.space.check()
+        assert (disk.space.is_low, disk.reserve_blocks) == (False, expected)
+
+
+def test_a_reserve_that_is_not_set_follows_the_segments_at_the_next_look() -> None:
+    disk = Disk()
+    disk.files.capacity_bytes = 1 << 30
+    disk.space.configure(attrs.evolve(CONFIG, reserve_bytes=None))
+    for segment_mib, reserve_mib in ((1, 4), (10, 13), (1, 4)):
+        disk.segment_bytes = segment_mib * MIB
+        disk.space.check()
+        assert disk.space.status.reserve_bytes_held == reserve_mib * MIB
+        assert disk.reserve_blocks * BLOCK_BYTES == reserve_mib * MIB
 
 
 def test_without_a_reserve_and_a_mark_the_disk_is_low_while_nothing_finds_room() -> None:

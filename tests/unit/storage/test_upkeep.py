@@ -18,10 +18,12 @@ from kept_stores import (
     P1,
     UPKEEP,
     KeptStore,
+    compacted,
     with_events,
 )
 from log_stores import FOLDER
 from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
+from offsetd_storage.disk_space import reserve_bytes_for
 from offsetd_storage.errors import OffsetOutOfRange, PolicyViolation, StorageFailed
 from offsetd_storage.log_config import COMPACT, DELETE, LogConfig
 from offsetd_storage.scheduler import (
@@ -31,7 +33,7 @@ from offsetd_storage.scheduler import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from offsetd_storage.server_config import BackgroundConfig
+from offsetd_storage.server_config import BackgroundConfig, DiskConfig
 from offsetd_storage.simulated_faults import Fault, OperationKind
 from offsetd_storage.topic_partition import TopicPartition
 from offsetd_storage.upkeep import DISK_SPACE
@@ -312,6 +314,34 @@ def test_settings_are_exchanged_while_it_runs() -> None:
         kept.store.flush()
         kept.advance(HOUR_MS + 1000)
         kept.until(lambda: len(kept.bases(P0)) == 2)
+
+
+def test_the_reserve_stays_large_while_a_segment_is_there_that_needs_it() -> None:
+    disk = DiskConfig(free_bytes_min=0)
+    most, less = 40_000, 500
+    big = attrs.evolve(CONFIG, log=attrs.evolve(LOG, segment_bytes_max=most))
+    with KeptStore(big, attrs.evolve(UPKEEP, disk=disk)) as kept:
+        kept.run(DISK_SPACE)
+        assert kept.upkeep.disk.status.reserve_bytes_held == reserve_bytes_for(most)
+        kept.overwrite(P0, times=200)
+        large = kept.store.logs[P0].segments[0].size_bytes
+        assert large in range(10_000, most)
+        for log in kept.store.logs.values():
+            log.config = attrs.evolve(log.config, segment_bytes_max=less)
+        kept.run(DISK_SPACE)
+        assert kept.upkeep.disk.status.reserve_bytes_held == reserve_bytes_for(large)
+        assert compacted(kept, P0, rolls_active=True) is not None
+        kept.run(DISK_SPACE)
+        assert kept.upkeep.disk.status.reserve_bytes_held == reserve_bytes_for(less)
+
+
+def test_only_what_is_copied_counts_for_the_reserve() -> None:
+    disk = DiskConfig(free_bytes_min=0)
+    config = with_events(attrs.evolve(LOG, cleanup_policy=DELETE, segment_bytes_max=1 << 30))
+    with KeptStore(config, attrs.evolve(UPKEEP, disk=disk)) as kept:
+        kept.overwrite(EVENTS, times=200)
+        kept.run(DISK_SPACE)
+        assert kept.upkeep.disk.status.reserve_bytes_held == reserve_bytes_for(900)
 
 
 def test_settings_that_change_again_and_again_keep_no_task_from_its_run() -> None:
