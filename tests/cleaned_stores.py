@@ -11,7 +11,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Self
 
 import attrs
-from log_stores import FOLDER, log_bytes
+from log_stores import FOLDER
 from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
 from offsetd_storage.cleaner.clean import CleanerTools, clean_and_checkpoint, read_history
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
@@ -21,6 +21,7 @@ from offsetd_storage.log_config import COMPACT, LogConfig
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
 from offsetd_storage.record_batch import decode_batches
 from offsetd_storage.topic_partition import TopicPartition
+from partition_logs import everything
 
 if TYPE_CHECKING:
     from random import Random
@@ -203,7 +204,7 @@ class CleanedStore:
         """What is left has the order, the offsets and the contents that it was written with."""
         log = self.log(partition)
         written = self.appended[partition].records(log.offset_next_written)
-        left = [each for batch in decode_batches(log_bytes(log)) for each in batch.records]
+        left = [each for batch in decode_batches(everything(log)) for each in batch.records]
         offsets = [record.offset for record in left]
         assert offsets == sorted(set(offsets))
         assert left == [written[offset] for offset in offsets]

@@ -21,11 +21,10 @@ from cleaned_logs import record_batch, replayed
 from cleaned_stores import CONFIG, DELETE_RETENTION_MS, LOG, CleanedStore
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from log_stores import log_bytes
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.record_batch import Record, decode_batches, encode_batch
 from offsetd_storage.simulated_files import SimulatedFiles
-from partition_logs import NOW_MS
+from partition_logs import NOW_MS, everything
 from sim.crash_explorer import Killed, crashed
 
 if TYPE_CHECKING:
@@ -254,7 +253,7 @@ class CleanedLog(RuleBasedStateMachine):
         for partition in self.node.partitions:
             log = self.node.log(partition)
             batches = self.node.appended[partition].before(log.offset_next_written)
-            assert replayed(log_bytes(log)) == replayed(b"".join(batches))
+            assert replayed(everything(log)) == replayed(b"".join(batches))
 
     @invariant()
     def what_is_left_is_as_it_was_written(self) -> None:

@@ -7,6 +7,7 @@ import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.record_batch import batch_header
+from offsetd_storage.runs import read_run
 from offsetd_storage.simulated_files import SimulatedFiles
 from partition_logs import FOLDER, NOW_MS, batch_of, created, opened, scans_of
 
@@ -125,6 +126,34 @@ class PartitionLogMachine(RuleBasedStateMachine):
         self.offset_next = batch.last_offset + 1
         self.appended_since_open = True
 
+    @rule(
+        sizes_bytes=st.lists(SIZES, min_size=1, max_size=4),
+        timestamps_ms=st.lists(TIMESTAMPS, min_size=4, max_size=4),
+    )
+    def append_run(self, sizes_bytes: list[int], timestamps_ms: list[int]) -> None:
+        batches = [
+            batch_of(self.offset_next + number, size_bytes=size_bytes, timestamp_ms=timestamp_ms)
+            for number, (size_bytes, timestamp_ms) in enumerate(
+                zip(sizes_bytes, timestamps_ms, strict=False)
+            )
+        ]
+        run = read_run(b"".join(batches), offset_next=self.offset_next, leader_epoch=0)
+        if not self.log.append_run(run):
+            for size_bytes, timestamp_ms in zip(sizes_bytes, timestamps_ms, strict=False):
+                self.append(size_bytes, timestamp_ms, count=1, gap=0)
+            return
+        for raw, (_, _, last_offset, timestamp_ms) in zip(batches, run.batches, strict=True):
+            batch = Batch(
+                raw=raw,
+                base_offset=last_offset,
+                last_offset=last_offset,
+                max_timestamp_ms=timestamp_ms,
+            )
+            assert not self.segments[-1].must_roll(self.config, batch)
+            self.segments[-1].batches.append(batch)
+        self.offset_next = run.last_offset + 1
+        self.appended_since_open = True
+
     @rule()
     def write(self) -> None:
         self.log.write()
@@ -214,6 +243,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
     @rule(bytes_max=st.integers(0, 3000), at=st.integers(-3, 60))
     def read(self, bytes_max: int, at: int) -> None:
         offset = max(0, self.segments[0].base_offset + at)
+        self.written = self.offset_next
         written = self.written_batches()
         found = next((each for each in written if each.last_offset >= offset), None)
         if found is None:
@@ -232,6 +262,8 @@ class PartitionLogMachine(RuleBasedStateMachine):
     def read_chunks(self, chunk_bytes: int, at: int, span: int) -> None:
         offset = self.segments[0].base_offset + at
         limit = offset + span
+        if limit > self.written:
+            self.written = self.offset_next
         found = b""
         for buffer, end in self.log.read_chunks(chunk_bytes, offset=offset, offset_limit=limit):
             chunk = buffer[:end].tobytes()
@@ -249,6 +281,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
 
     @rule(timestamp_ms=st.integers(-1, 3001))
     def find_a_time(self, timestamp_ms: int) -> None:
+        self.written = self.offset_next
         expected = [
             each.base_offset
             for each in self.written_batches()
