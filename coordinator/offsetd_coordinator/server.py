@@ -114,6 +114,7 @@ class Server:
         self.admission = Admission(settings.queued_max_request_bytes)
         self.visibility = Visibility(settings, self.node, self.admission, clock=clock)
         self.listening = asyncio.Event()
+        self.serving = asyncio.Event()
         self._files = files
         self._clock = clock
         self._random = random
@@ -158,6 +159,7 @@ class Server:
         self.node.expirer = loaded.expirer
         loaded.expirer.start()
         _log.info("serving", address=self.node.address, folder=self.settings.data_dir)
+        self.serving.set()
         await self._stopping.wait()
         await loaded.expirer.stop()
         await self._end(runtime)

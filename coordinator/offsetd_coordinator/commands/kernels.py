@@ -1,5 +1,8 @@
 """`offsetd kernels warm`: compiles the kernels, or finds them in the cache."""
 
+import asyncio
+import gc
+import time
 from collections.abc import Callable, Collection
 from typing import Final
 
@@ -9,11 +12,24 @@ from offsetd_coordinator.commands.terminal import Terminal
 
 KERNEL_PACKAGES = ("offsetd_storage.kernels", "offsetd_coordinator.kernels")
 
-# A start need not wait for these: they are loaded by the first round.
+# A start does not wait for these. The cleaner's are loaded by its first round, in its thread.
 CLEANER_KERNELS: Final = frozenset(
     f"offsetd_storage.kernels.{name}"
     for name in ("bitmap", "judge", "keep", "offset_map", "producers")
 )
+# These are loaded as soon as the server serves. A commit, a fetch, and a start after any end of the
+# server before, usually need none of them; who needs one before it is loaded, loads it.
+LATER_KERNELS: Final = frozenset(
+    {
+        "offsetd_storage.kernels.decode",
+        "offsetd_storage.kernels.utf8",
+        *(
+            f"offsetd_coordinator.kernels.{name}"
+            for name in ("changes", "entries", "expiry", "names", "puts", "slots", "tombstones")
+        ),
+    }
+)
+_PAUSE_SECONDS: Final = 0.02
 
 
 def register(app: typer.Typer, terminal: Terminal) -> None:
@@ -53,8 +69,23 @@ def warm_kernels(terminal: Terminal, *, later: Collection[str] = ()) -> int:
     if registry.is_warm_on_disk():
         return registry.warm(later=later)
     terminal.note("compiling kernels for this machine, once (about half a minute)")
+    gc.enable()  # Of what a compiler leaves behind, a start that collects nothing would keep all.
     with terminal.progress("kernels") as report:
         return registry.warm(_by_short_name(report))
+
+
+async def load_later_kernels(serving: asyncio.Event) -> None:
+    """Load all but the cleaner's when `serving` is set: in a thread, one now and then.
+
+    One takes some milliseconds of the interpreter's time, which a call may have to wait for.
+    """
+    from offsetd_storage.kernels import registry  # noqa: PLC0415
+
+    def pause(_done: int, _total: int, _name: str) -> None:
+        time.sleep(_PAUSE_SECONDS)
+
+    await serving.wait()
+    await asyncio.to_thread(registry.warm, pause, later=CLEANER_KERNELS)
 
 
 def _by_short_name(report: Callable[[int, int, str], None]) -> Callable[[int, int, str], None]:

@@ -108,6 +108,8 @@ def _run(settings: Settings, terminal: Terminal) -> None:
 
         from offsetd_coordinator.commands.kernels import (  # noqa: PLC0415
             CLEANER_KERNELS,
+            LATER_KERNELS,
+            load_later_kernels,
             warm_kernels,
         )
         from offsetd_coordinator.flusher import FlushDefect  # noqa: PLC0415
@@ -115,13 +117,14 @@ def _run(settings: Settings, terminal: Terminal) -> None:
         from offsetd_coordinator.server import Server, StartFailed  # noqa: PLC0415
 
         set_up_logging(level=settings.logging_level, log_format=settings.logging_format)
-        warm_kernels(terminal, later=CLEANER_KERNELS)
+        warm_kernels(terminal, later=CLEANER_KERNELS | LATER_KERNELS)
 
     async def run() -> None:
         server = Server(
             settings, files=OsFiles(), clock=SystemClock(), random=random.SystemRandom()
         )
         _stop_on_signals(server)
+        loading = asyncio.create_task(load_later_kernels(server.serving))
         code = 1
         try:
             await server.run()
@@ -140,6 +143,7 @@ def _run(settings: Settings, terminal: Terminal) -> None:
             )
         except Exception:  # noqa: BLE001  Nothing above this prints it.
             _log.exception("the server ends for a defect")
+        loading.cancel()
         # From here, not by returning: that would cancel the calls that are being refused.
         _exit_now(code)
 

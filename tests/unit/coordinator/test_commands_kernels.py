@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import asyncio
+import gc
+import threading
 from contextlib import contextmanager
 
 import pytest
@@ -76,7 +79,71 @@ def test_warm_imports_the_kernels_of_storage_and_coordinator(few_kernels):
     assert set(few_kernels) == {"offsetd_storage.kernels", "offsetd_coordinator.kernels"}
 
 
+def test_what_compiling_leaves_is_collected_though_a_start_collects_nothing(few_kernels):
+    declare()
+    gc.disable()
+    try:
+        assert kernels.warm_kernels(Terminal()) == 1
+        assert gc.isenabled()
+        declare()
+        gc.disable()
+        assert kernels.warm_kernels(Terminal()) == 0
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
 def test_what_a_start_leaves_for_later_are_modules_of_kernels():
     registry.import_kernels(*kernels.KERNEL_PACKAGES)
     modules = {each.name.rpartition(".")[0] for each in registry.registered_kernels()}
-    assert modules >= kernels.CLEANER_KERNELS
+    assert modules >= kernels.CLEANER_KERNELS | kernels.LATER_KERNELS
+    assert not kernels.CLEANER_KERNELS & kernels.LATER_KERNELS
+
+
+def test_later_kernels_are_loaded_when_the_server_serves_and_not_by_the_loops_thread(
+    few_kernels, monkeypatch
+):
+    declare()
+    kernels.warm_kernels(Terminal())
+    declare()
+    kernels.warm_kernels(Terminal(), later={__name__})
+    [kernel] = registry.registered_kernels()
+    threads = []
+
+    def load_overload(*arguments):
+        threads.append(threading.current_thread())
+        return load(*arguments)
+
+    load = kernel.cache.load_overload
+    monkeypatch.setattr(kernel.cache, "load_overload", load_overload)
+
+    async def serve() -> None:
+        serving = asyncio.Event()
+        loading = asyncio.create_task(kernels.load_later_kernels(serving))
+        await asyncio.sleep(0)
+        assert not kernel.dispatcher.overloads
+        serving.set()
+        await loading
+
+    asyncio.run(serve())
+    assert kernel.dispatcher.overloads
+    assert kernel.cache.compiled == 0
+    assert threading.main_thread() not in threads
+    assert len(threads) == 1
+
+
+def test_the_cleaners_kernels_are_left_to_the_cleaner(few_kernels, monkeypatch):
+    declare()
+    kernels.warm_kernels(Terminal())
+    declare()
+    monkeypatch.setattr(kernels, "CLEANER_KERNELS", frozenset({__name__}))
+    kernels.warm_kernels(Terminal(), later=kernels.CLEANER_KERNELS)
+    [kernel] = registry.registered_kernels()
+
+    async def serve() -> None:
+        serving = asyncio.Event()
+        serving.set()
+        await kernels.load_later_kernels(serving)
+
+    asyncio.run(serve())
+    assert not kernel.dispatcher.overloads
