@@ -15,6 +15,8 @@ from typing import IO, TYPE_CHECKING
 
 import attrs
 
+from benchmarks.bytecode import BYTECODE, with_bytecode
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -47,7 +49,9 @@ def serving(folder: Path, *settings: str) -> Iterator[Serving]:
     for setting in ("metrics.address=", *settings):
         command += ["--set", setting]
     started = time.monotonic()
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=with_bytecode(BYTECODE)
+    )
     assert process.stderr is not None
     try:
         events: dict[str, dict[str, str]] = {}

@@ -19,7 +19,6 @@ from ports import free_ports
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-BYTECODE = Path(__file__).parents[2] / ".cache" / "bytecode"  # Stays for the next run.
 START_S_MAX = 120
 STOP_S_MAX = 120
 _TRY_S = 0.005
@@ -207,16 +206,6 @@ def pinned(core: int | None) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
-
-
-def with_bytecode(folder: Path) -> dict[str, str]:
-    """Our environment, in which a checkout finds its bytecode as an installed package does.
-
-    Else each start would compile all sources wherever Python is told to write nothing beside them.
-    """
-    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder)}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    return environment
 
 
 def program(name: str, package: str, *, folders: tuple[str, ...] = ()) -> str:

@@ -11,7 +11,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.peers.server import BYTECODE, Server, with_bytecode
+from benchmarks.bytecode import BYTECODE, with_bytecode
+from benchmarks.peers.server import Server
 
 _PROGRAM = Path(__file__).parents[1] / "bare_server.py"
 

@@ -12,9 +12,10 @@ import sys
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Self
 
+from benchmarks.bytecode import BYTECODE, with_bytecode
 from benchmarks.our_server import COMMAND
 from benchmarks.peers.python_client import TOPIC, PythonClient
-from benchmarks.peers.server import BYTECODE, Server, with_bytecode
+from benchmarks.peers.server import Server
 
 if TYPE_CHECKING:
     from offsetd_clients import AsyncOffsetClient

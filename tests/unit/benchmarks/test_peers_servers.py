@@ -21,7 +21,6 @@ from benchmarks.peers.server import (
     pinned,
     program,
     version_of,
-    with_bytecode,
 )
 
 LISTENER = """
@@ -104,21 +103,6 @@ def test_a_program_that_is_not_there_names_its_package() -> None:
 def test_a_programs_version_is_its_number_alone() -> None:
     said = "the server v=7.0.15 sha=00000000:0 bits=64 build=ae4d7c971a948f0"
     assert version_of(sys.executable, "-c", f"print('{said}')") == "7.0.15"
-
-
-def test_a_checkout_has_bytecode_where_python_writes_none_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    (tmp_path / "module.py").write_text("")
-    subprocess.run(
-        [sys.executable, "-c", "import module"],
-        check=True,
-        cwd=tmp_path,
-        env=with_bytecode(tmp_path / "bytecode"),
-    )
-    assert list((tmp_path / "bytecode").rglob("module.*.pyc"))
-    assert not (tmp_path / "__pycache__").exists()
 
 
 def test_what_is_started_within_is_pinned_and_nothing_after() -> None:
