@@ -7,6 +7,7 @@ docstring may end with `Examples:` and indented lines, which are printed below t
 """
 
 import functools
+import gc
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping
@@ -220,9 +221,17 @@ def _epilog(examples: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
+def _collect_from_here() -> None:
+    """Enables collections that `main` has disabled, of what is made from now on."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
+
+
 def _with_output_option(callback: Callable[..., Any], terminal: Terminal) -> Callable[..., Any]:
     @functools.wraps(callback)
     def command(*args: Any, called: typer.Context, output: OutputFormat, **kwargs: Any) -> Any:
+        _collect_from_here()
         terminal.called, terminal.output_format = called, output
         return callback(*args, **kwargs)
 

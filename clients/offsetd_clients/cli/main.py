@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 failed, 2 wrong use, 3 partly done.
 """
 
+import gc
 import sys
 
 OURS = ("offsetd", "offsetd_storage", "offsetd_coordinator", "offsetd_clients", "offsetd_pipeline")
@@ -10,11 +11,19 @@ OURS = ("offsetd", "offsetd_storage", "offsetd_coordinator", "offsetd_clients", 
 
 def main() -> None:
     """Runs the command line on `sys.argv` and exits. A missing extra is one line, not a trace."""
+    gc.disable()  # Imports leave no garbage worth a look. A command begins with it enabled.
+    try:
+        sys.exit(_exit_code())
+    finally:
+        gc.enable()
+
+
+def _exit_code() -> int:
     try:
         from offsetd_clients.cli.application import run  # noqa: PLC0415  # the extra may be missing
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in OURS:
             raise
         sys.stderr.write(f"error: {error.name} is not installed: pip install 'offsetd[cli]'\n")
-        sys.exit(1)
-    sys.exit(run())
+        return 1
+    return run()

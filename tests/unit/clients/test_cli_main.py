@@ -190,3 +190,40 @@ def test_the_clients_commands_need_no_server_libraries(tmp_path: Path) -> None:
     environment = without(tmp_path, "numba", "numpy", "structlog", "uvloop", "cramjam")
     assert offsetd("fetch", "--help", **environment).returncode == 0
     assert offsetd("--help", **environment).returncode == 0
+
+
+COLLECTED = """
+import gc, sys
+from offsetd_clients.cli import application, main, offsets
+
+def register_fetch(app, terminal):
+    told.append(gc.isenabled())
+
+    @app.command("fetch")
+    def fetch() -> None:
+        told.extend((gc.isenabled(), gc.get_freeze_count() > 0))
+
+told = []
+offsets.register_fetch = register_fetch
+try:
+    main.main()
+except SystemExit as ended:
+    print(*told, ended.code, gc.isenabled())
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["fetch"], "False True True 0 True"),
+        (["fetch", "--wrong"], "False 2 True"),
+        (["no-such-command"], "2 True"),
+    ],
+)
+def test_no_garbage_is_looked_for_until_a_command_begins(
+    arguments: list[str], expected: str
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", COLLECTED, *arguments], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout == f"{expected}\n"
