@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from offsetd_coordinator.commit_wire import ReadCommits
     from offsetd_coordinator.kernels.columns import Int64s
     from offsetd_coordinator.runtime import Runtime
+
+# Commits that were looked at for each that a run got. Beyond, the run was not worth it.
+_LOOKED_AT_MAX: Final = 32
 
 
 class SubmittedCommits(NamedTuple):
@@ -66,17 +69,22 @@ class CommitRuns:
         answers: Int64s,
         refusals: dict[int, CoordinatorError],
     ) -> int:
-        """The commits to one log partition; their ticket."""
-        ticket = 0
+        """The commits to one log partition; their ticket.
+
+        All that are left are looked at for a run. Where it gets few of them, more and more go
+        alone before the next one, so that the work grows no faster than the commits.
+        """
+        ticket, alone = 0, 1
         while run.size:
             written = 0
             if run.size > 1:  # One is cheaper alone.
                 run_ticket, written = self._runtime.submit_run(partition, read, run, answers)
                 ticket = max(ticket, run_ticket)
-            if written < run.size:
-                place = int(run[written])
+            is_worth_it = written > 1 and run.size <= written * _LOOKED_AT_MAX
+            alone = 1 if is_worth_it else 2 * alone
+            for place in run[written : written + alone].tolist():
                 ticket = max(ticket, self._submit_alone(read, place, answers, refusals))
-            run = run[written + 1 :]
+            run = run[written + alone :]
         return ticket
 
     def _submit_alone(

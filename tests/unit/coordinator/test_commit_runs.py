@@ -31,6 +31,7 @@ from shards import state_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from offsetd_coordinator.kernels.columns import Int64s
     from offsetd_coordinator.requests import CommittedOffset
     from offsetd_storage.runs import AppendedRun
 
@@ -246,6 +247,29 @@ async def test_answers_name_sequence_partition_and_offset() -> None:
             assert answer[ANSWER_SEQUENCE] == place
             assert answer[ANSWER_LOG_PARTITION] == partition
             assert answer[ANSWER_LAST_OFFSET] == ends[partition] - 1
+
+
+@pytest.mark.parametrize(("groups", "request_ids"), [(1, 512), (2, 512), (1, 1), (512, 1)])
+async def test_commits_that_get_no_runs_are_not_looked_at_again_and_again(
+    groups: int, request_ids: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving_node(flushing=False, partitions=1) as serving:
+        submit_run, looked_at = serving.runtime.submit_run, []
+
+        def counted(
+            partition: int, read: ReadCommits, run: Int64s, answers: Int64s
+        ) -> tuple[int, int]:
+            looked_at.append(run.size)
+            return submit_run(partition, read, run, answers)
+
+        monkeypatch.setattr(serving.runtime, "submit_run", counted)
+        requests = [commit_request(f"g{number % groups}", number) for number in range(512)]
+        for number, each in enumerate(requests):
+            each.request_id = str(number % request_ids)
+        message = stream_message(requests)
+        for _ in range(2):  # The second time they are all known.
+            list(by_runs(serving, message, COMMITS_AT_ONCE))
+        assert 512 <= sum(looked_at) < 16 * 512
 
 
 @pytest.mark.parametrize("sequence", [0, 1, 2**63 - 1, 2**63, 2**64 - 1])
