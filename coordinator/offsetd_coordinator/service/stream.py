@@ -23,6 +23,7 @@ from offsetd_coordinator.metrics.figures import CANCELLED, OK
 from offsetd_coordinator.requests import CommitReply
 from offsetd_coordinator.service import calls, statuses
 from offsetd_coordinator.service.stream_results import ResultEncoder
+from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,6 +42,9 @@ _log = structlog.get_logger(__name__)
 
 _END_OF_STREAM: object = grpc.aio.EOF
 _RESULTS_PER_MESSAGE_MAX = 1024
+# What commits cost, in the terms of `Turns`: several together, each, and one alone.
+_ITEMS_PER_COMMIT = 2
+_ITEMS_ALONE = 16
 
 
 class _Taken:
@@ -192,20 +196,21 @@ class CommitStream:
         await self._admission.take_in_turn(len(message))
         taken = _Taken(self._admission, len(message), self._figures, begun_seconds)
         try:
-            rest = self._parser.open_stream(message)
+            rest, turns = self._parser.open_stream(message), Turns()
             while not rest.is_read:
                 room = self._unanswered_max - self._unanswered_commits
-                self._submit(rest.read(min(room, COMMITS_AT_ONCE)), taken)
+                commits = self._submit(rest.read(min(room, COMMITS_AT_ONCE)), taken)
                 if not rest.is_read:
-                    await asyncio.sleep(0)  # Others have their turn.
+                    await turns.spend(max(commits * _ITEMS_PER_COMMIT, _ITEMS_ALONE))
                 while self._unanswered_commits >= self._unanswered_max:
                     self._room = self._loop.create_future()
                     await self._room
         finally:
             taken.let_go()
 
-    def _submit(self, read: ReadCommits | SequencedOutcome, taken: _Taken) -> None:
-        """Decides on commits. A refusal is a result; only a failed server ends the call."""
+    def _submit(self, read: ReadCommits | SequencedOutcome, taken: _Taken) -> int:
+        """Decides on commits; how many. A refusal is a result; only a failed server ends the call.
+        """
         runtime = self._node.serving()
         if isinstance(read, ReadCommits):
             submitted = runtime.commit_runs.submit(read)
@@ -216,6 +221,7 @@ class CommitStream:
         self._unanswered_commits += results.commits
         self._unanswered.append(_Unanswered(ticket, results, taken))
         _wake(self._taken)
+        return results.commits
 
     async def _write(self) -> None:
         unanswered = self._unanswered

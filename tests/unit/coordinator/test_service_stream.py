@@ -319,6 +319,26 @@ async def test_others_have_their_turn_while_a_message_of_many_commits_is_read() 
         await stream.end()
 
 
+async def test_commits_that_are_not_plain_share_turns() -> None:
+    async with serving_node(flushing=False) as serving:
+        stream = OpenStream(serving)
+        commits = [(value, commit_request("g", value)) for value in range(600)]
+        for _, commit in commits:
+            commit.retention.seconds = 60
+        stream.context.send(*commits)
+        shard = serving.runtime.shards[serving.runtime.partition_of(b"g")]
+        steps = []
+        while shard.offset_next < len(commits):
+            before = shard.offset_next
+            await asyncio.sleep(0)
+            steps.append(shard.offset_next - before)
+        assert 10 < max(steps) < 100
+        assert len(steps) < 60
+        serving.runtime.start()
+        stream.context.half_close()
+        await stream.end()
+
+
 async def test_refusals_that_wait_hold_nothing_of_what_was_called() -> None:
     async with serving_node(flushing=False) as serving:
         stream = OpenStream(serving)
