@@ -41,7 +41,10 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _END_OF_STREAM: object = grpc.aio.EOF
+# Of a message of results, but for the last ones that go in: at most 512, of some 4 KiB if they are
+# refusals. gRPC's clients take 4 MiB unless told.
 _RESULTS_PER_MESSAGE_MAX = 1024
+_RESULT_BYTES_PER_MESSAGE_MAX = 1024 * 1024
 # What commits cost, in the terms of `Turns`: several together, each, and one alone.
 _ITEMS_PER_COMMIT = 2
 _ITEMS_ALONE = 16
@@ -209,8 +212,7 @@ class CommitStream:
             taken.let_go()
 
     def _submit(self, read: ReadCommits | SequencedOutcome, taken: _Taken) -> int:
-        """Decides on commits; how many. A refusal is a result; only a failed server ends the call.
-        """
+        """Decides on commits; how many. A refusal is a result; a failed server ends the call."""
         runtime = self._node.serving()
         if isinstance(read, ReadCommits):
             submitted = runtime.commit_runs.submit(read)
@@ -248,13 +250,18 @@ class CommitStream:
     def _pop_durable(self, runtime: Runtime) -> list[_Unanswered]:
         unanswered = self._unanswered
         durable: list[_Unanswered] = []
-        commits = 0
-        while unanswered and commits < _RESULTS_PER_MESSAGE_MAX:
+        commits = size = 0
+        while (
+            unanswered
+            and commits < _RESULTS_PER_MESSAGE_MAX
+            and size < _RESULT_BYTES_PER_MESSAGE_MAX
+        ):
             if not runtime.is_durable(unanswered[0].ticket):
                 break
             durable.append(unanswered.popleft())
             results = durable[-1].results
             commits += results.commits
+            size += len(results.response)
             self._figures.result_codes[OK] += results.commits - len(results.refusal_codes)
             for code in results.refusal_codes:
                 self._figures.result_codes[code] += 1

@@ -31,6 +31,7 @@ class StreamContext:
         self._results: list[offset_service_pb2.CommitResult] = []
         self.reads = 0
         self.writes = 0
+        self.bytes_written = self.largest_write = 0
         self.writable = asyncio.Event()
         self.writable.set()
         self.remaining_seconds: float | None = None
@@ -70,6 +71,8 @@ class StreamContext:
     async def write(self, message: bytes) -> None:
         await self.writable.wait()
         self.writes += 1
+        self.bytes_written += len(message)
+        self.largest_write = max(self.largest_write, len(message))
         self._outgoing.put_nowait(message)
 
     def time_remaining(self) -> float | None:
@@ -337,6 +340,27 @@ async def test_commits_that_are_not_plain_share_turns() -> None:
         serving.runtime.start()
         stream.context.half_close()
         await stream.end()
+
+
+async def test_long_refusals_leave_in_several_messages() -> None:
+    async with serving_node(flushing=False) as serving:
+        stream = OpenStream(
+            serving, unanswered_max=10_000, bytes_max=1 << 24, request_bytes_max=1 << 24
+        )
+        conditions = [
+            offset_service_pb2.OffsetCommit(topic="t" * 249, partition=each, expected_offset=1)
+            for each in range(8)
+        ]
+        refused = offset_service_pb2.CommitOffsetsRequest(group_id="g", offsets=conditions)
+        # The first one holds the others up, so that all may leave at once.
+        commits = [(0, commit_request("g", 1)), *((value, refused) for value in range(1, 1200))]
+        stream.context.send(*commits)
+        stream.context.half_close()
+        await settled()
+        serving.runtime.start()
+        await stream.end()
+        assert stream.context.bytes_written > 2 << 20
+        assert stream.context.largest_write < 2 << 20
 
 
 async def test_refusals_that_wait_hold_nothing_of_what_was_called() -> None:
