@@ -47,7 +47,7 @@ class Unflushed:
 
     def __bool__(self) -> bool:
         """Whether there is anything."""
-        return bool(self._contents)
+        return bool(self._contents or self._full)
 
     def make_room(self, size_bytes: int) -> None:
         """Ends the frame if batches of that size might not go in; before they are in their log."""

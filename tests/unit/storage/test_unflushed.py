@@ -67,3 +67,14 @@ def test_batches_larger_than_what_is_left_begin_a_frame() -> None:
         unflushed.make_room(size_bytes)
         unflushed.add(log, bytes(size_bytes))
     assert [len(run.batches) for frame in unflushed.take() for run in frame.runs] == [900, 10, 900]
+
+
+def test_a_frame_that_has_ended_waits_for_a_flush_though_nothing_follows_it() -> None:
+    log = opened(SimulatedFiles()).logs[P0]
+    unflushed = Unflushed(1000)
+    unflushed.add(log, bytes(900))
+    unflushed.make_room(900)  # What this was for found no room on the disk.
+    assert unflushed
+    [frame] = unflushed.take()
+    assert [len(run.batches) for run in frame.runs] == [900]
+    assert not unflushed
