@@ -380,9 +380,15 @@ class PartitionLog(ReadableLog):
         self.abandon()
 
     def abandon(self) -> None:
-        """Gives the descriptors back and leaves the files as they are."""
-        for segment in self.segments:
-            segment.close()
+        """Gives the descriptors back and leaves the files as they are.
+
+        From now on `write` refuses: the folder may be another process's, and a reader be late.
+        """
+        with self._write_lock:
+            if self._write_failed is None:
+                self._write_failed = StorageFailed("the log is closed")
+            for segment in self.segments:
+                segment.close()
 
     # Cleaning and deleting. What happens to files is for the caller (`cleaner.swap`).
 

@@ -87,10 +87,10 @@ class ReadableLog(ABC):
         At most `bytes_max` bytes, but at least one batch; empty at the log's end. Nothing below
         `log_start_offset` is asked for. Raises CorruptBatch, OSError, StorageFailed.
         """
-        self.write()
-        for reader, start_offset in self._readers_from(max(offset, self.log_start_offset)):
-            start = reader.position_of(start_offset)
-            end = reader.batches_end(start, bytes_max)
+        # What is written meanwhile may come to a segment that was looked at, and to the next one.
+        limit = self._written_up_to(None)
+        for reader, start, limit_at in self._parts(max(offset, self.log_start_offset), limit):
+            end = min(limit_at, reader.batches_end(start, bytes_max))
             if end > start:
                 return reader.file.pread(end - start, start)
         return b""

@@ -16,17 +16,19 @@ from offsetd_storage.errors import StorageFailed
 from offsetd_storage.files import OsFiles
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import LogStoreConfig
+from offsetd_storage.record_batch import batch_header
 from offsetd_storage.retention import plan_of_log
 from offsetd_storage.simulated_faults import Fault, Operation, OperationKind
 from offsetd_storage.simulated_files import SimulatedFiles
-from partition_logs import NOW_MS, bases, batch_of
+from partition_logs import NOW_MS, bases, batch_of, segment_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from offsetd_storage.log_store import LogStore
     from offsetd_storage.partition_log import PartitionLog
+    from offsetd_storage.segment_reader import SegmentReader
     from offsetd_storage.topic_partition import TopicPartition
 
 LARGE = attrs.evolve(SMALL, journal_file_bytes=1 << 16)
@@ -177,6 +179,28 @@ def test_a_segment_ages_from_its_first_append_written_or_not() -> None:
     assert store.roll(P0, only_if_due=True)
 
 
+def test_a_read_leaves_nothing_out_that_another_thread_writes_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = opened(SimulatedFiles(), LARGE)
+    log = store.logs[P0]
+    commit(store, P0)
+    readers_from = log._readers_from
+
+    def slowly(offset: int) -> Iterator[tuple[SegmentReader, int]]:
+        commit(store, P0)
+        assert store.roll(P0)
+        commit(store, P0)
+        for found in readers_from(offset):
+            yield found
+            log.write()  # Another thread's, between one segment and the next.
+
+    monkeypatch.setattr(log, "_readers_from", slowly)
+    assert log.read(1, bytes_max=1000) == b"", "it had ended there, when the call was made"
+    monkeypatch.undo()
+    assert batch_header(log.read(1, bytes_max=1000)).base_offset == 1
+
+
 # Memory ----------------------------------------------------------------------------------------
 
 
@@ -253,6 +277,44 @@ def test_after_a_failed_write_a_log_is_not_written_any_more() -> None:
             log.write()
     assert files.operations == operations
     assert log.offset_next_written == 0
+
+
+def test_whoever_still_reads_writes_nothing_once_a_failed_close_has_unlocked_the_folder() -> None:
+    files = SimulatedFiles()
+    store = opened(files, LARGE)
+    batch = commit(store, P0)
+    append(store, P0)
+    files.faults.append(Fault(errno=errno.EIO, kind=OperationKind.SYNC, path="*journal*"))
+    with pytest.raises(StorageFailed):
+        store.close()
+    files.faults.clear()
+    next_one = opened(files, LARGE)  # As another process would.
+    expected = contents(next_one)
+    assert expected[P0].startswith(batch)
+    operations = files.operations
+    with pytest.raises(StorageFailed, match="closed"):
+        store.logs[P0].read(0, bytes_max=1000)
+    assert files.operations == operations
+    assert contents(next_one) == expected
+
+
+def test_a_log_is_not_closed_while_somebody_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened(SimulatedFiles(), LARGE)
+    log = store.logs[P0]
+    batch = append(store, P0)
+    other = threading.Thread(target=store.abandon)
+    write = log._write
+
+    def slowly() -> None:
+        other.start()
+        other.join(0.2)  # It cannot end yet.
+        assert log.segments[0]._file is not None
+        write()
+
+    monkeypatch.setattr(log, "_write", slowly)
+    log.write()
+    other.join()
+    assert segment_bytes(log.segments[0]) == batch
 
 
 # Threads ---------------------------------------------------------------------------------------
