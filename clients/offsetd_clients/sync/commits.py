@@ -204,8 +204,8 @@ class Commits:
                 self._failures = 0
                 with self._guard:
                     outcomes = self._queue.take_results(response)
-                for portion in portions(outcomes):
-                    self._conclude(portion)
+                for portion in portions(self._final(outcomes)):
+                    self._settle(portion)
                     others_go_on()  # They make their next commits.
         except OffsetdError as raised:
             error = raised
@@ -292,13 +292,16 @@ class Commits:
                 wake.set()
             self._sweep_wake.wait(None if wait_s is None else max(wait_s, _SWEEP_S_MIN))
 
-    def _conclude(self, outcomes: Iterable[Outcome]) -> None:
-        """Settles what the server says, unless it may go better elsewhere, or later."""
-        self._settle(
+    def _final(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
+        """What the server says, but for what may go better elsewhere, or later.
+
+        That has its new place before anybody who hears of the others commits again.
+        """
+        return [
             (commit, outcome)
             for commit, outcome in outcomes
             if isinstance(outcome, Revision) or not self._goes_on(commit, outcome)
-        )
+        ]
 
     def _goes_on(self, commit: HandedIn, error: OffsetdError) -> bool:
         if isinstance(error, NotCoordinator) and self._hand_on(

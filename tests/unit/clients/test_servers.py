@@ -11,12 +11,14 @@ from fake_server import FakeServer, outcome, serving
 from google.rpc.status_pb2 import Status
 from offsetd.v1 import offset_service_pb2, types_pb2
 from offsetd_clients import (
+    AsyncOffsetClient,
     ForkedClient,
     Membership,
     NotCoordinator,
     RetryPolicy,
     Revision,
     TopicPartition,
+    commit_queue,
 )
 from offsetd_clients.errors import Failure
 from offsetd_clients.owners import HOPS_MAX, Owners, group_of
@@ -73,6 +75,41 @@ async def test_a_commit_goes_to_the_groups_owner_and_the_next_ones_at_once(
     told = commits_in(other_server)
     assert [each.offsets[0].offset for each in told] == [*range(6)]
     assert asked == told[0], "by the same request id"
+
+
+async def test_commits_that_move_with_their_group_come_before_those_of_who_heard_meanwhile(
+    fake_server: FakeServer,
+    other_server: FakeServer,
+    failed: Failed,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def answer(messages: Iterator[Any], _context: Any) -> Iterator[Any]:
+        for message in messages:
+            response = offset_service_pb2.StreamCommitsResponse()
+            for each in message.commits:
+                result = response.results.add(sequence=each.sequence)
+                if each.commit.group_id == "g":
+                    result.error.CopyFrom(not_here(failed, other_server.address))
+                else:
+                    result.committed.CopyFrom(COMMITTED)
+            yield response
+
+    monkeypatch.setattr(commit_queue, "_PORTION_BYTES", 1)
+    fake_server.answer_stream = answer
+    answers(other_server, lambda _: None)
+    async with AsyncOffsetClient(fake_server.address, retry=policy()) as client:
+        groups = ["g", "other", "g", "g", "g"]
+        futures = [
+            await client.commit_soon(group_id, {WHERE: offset})
+            for offset, group_id in enumerate(groups)
+        ]
+        await futures[1]
+        await client.commit("g", {WHERE: 5})
+        for future in futures:
+            assert await future == Revision(7, 1)
+    assert len(fake_server.messages) == 1
+    told = commits_in(other_server)
+    assert [each.offsets[0].offset for each in told] == [0, 2, 3, 4, 5]
 
 
 async def test_other_groups_stay_where_they_are(
