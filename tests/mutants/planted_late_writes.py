@@ -52,8 +52,17 @@ LATE_WRITE_MUTANTS = (
     Mutant(
         name="two threads write a log at the same position",
         file=f"{_STORAGE}/partition_log.py",
-        replace="        with self._write_lock:\n",
-        by="        if True:\n",
+        replace=(
+            "        with self._write_lock:\n            if self._write_failed is not None:\n"
+        ),
+        by="        if True:\n            if self._write_failed is not None:\n",
+        caught_by=_WRITES,
+    ),
+    Mutant(
+        name="a late reader writes a log that was closed",
+        file=f"{_STORAGE}/partition_log.py",
+        replace='                self._write_failed = StorageFailed("the log is closed")\n',
+        by="                pass\n",
         caught_by=_WRITES,
     ),
     Mutant(
