@@ -7,7 +7,7 @@ offsets that clients report are kept beside it, in memory.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import attrs
 import numpy as np
@@ -73,8 +73,6 @@ if TYPE_CHECKING:
         GroupChange,
         Request,
     )
-
-_NO_EXPIRY: Final = 3  # A version of OffsetCommitValue that cannot hold any.
 
 
 @attrs.frozen(kw_only=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
 
 RESULT_BYTES_MAX: Final = 48
-"""Of one result: three numbers of at most ten bytes, and eight bytes around them."""
+"""Of one result: three numbers of at most ten bytes, and nine bytes around them."""
 
 # Keys of fields.
 _RESULTS: Final = 1 << 3 | LENGTH
