@@ -40,7 +40,10 @@ UPKEEP_MUTANTS = (
         file=f"{_STORAGE}/retention.py",
         replace="files.modified_ms(segment.path) if whole else NOT_YET_MS",
         by="files.modified_ms(segment.path)",
-        caught_by=f"{_UPKEEP}::test_a_record_that_comes_while_its_log_is_deleted_stays",
+        caught_by=(
+            "tests/unit/storage/test_retention.py"
+            "::test_a_segment_that_waits_to_be_written_has_no_age_by_its_file"
+        ),
     ),
     Mutant(
         name="the recovery point stays when the clock has rolled an idle log",

@@ -6,6 +6,7 @@ import attrs
 import pytest
 from offsetd_storage.log_config import COMPACT, DELETE, LogConfig
 from offsetd_storage.retention import (
+    NOT_YET_MS,
     Breach,
     FutureTimestamp,
     RetentionPlan,
@@ -276,3 +277,14 @@ def test_figures_are_those_of_the_log() -> None:
     assert [each.largest_timestamp_ms for each in found] == [1000, 3000, 2000, -1]
     assert [each.size_bytes for each in found] == [each.size_bytes for each in log.segments]
     assert found[0].modified_ms == 77
+
+
+def test_a_segment_that_waits_to_be_written_has_no_age_by_its_file() -> None:
+    files = SimulatedFiles()
+    log = created(files)
+    append(log, count=1, size_bytes=200, timestamp_ms=1000)
+    log.write()
+    files.set_modified_ms(log.segments[0].path, 77)
+    append(log, count=1, size_bytes=200, timestamp_ms=2000)
+    [waiting] = segment_figures(files, log)
+    assert waiting.modified_ms == NOT_YET_MS
