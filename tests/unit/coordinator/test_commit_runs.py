@@ -73,6 +73,13 @@ class Guards:
     has_lease: bool
 
 
+def new_only(group_id: str) -> CommitOffsetsRequest:
+    """A commit that comes to nothing where its partition is committed."""
+    request = commit_request(group_id, 3)
+    request.offsets[0].must_not_exist = True
+    return request
+
+
 GUARDS = st.builds(
     Guards,
     unchanged_ms=st.sampled_from([0, 0, 1000]),
@@ -154,6 +161,16 @@ def stored_in(serving: ServingNode) -> list[list[CommittedOffset]]:
     requests=[commit_request("a", 1), commit_request("held", 1), commit_request("a", 2)],
     commits_max=9,
     guards=Guards(unchanged_ms=0, rate_max=0, has_lease=True),
+)
+@example(
+    requests=[commit_request("a", 1), commit_request("a", 2)],
+    commits_max=9,
+    guards=Guards(unchanged_ms=0, rate_max=0, has_lease=False),
+)
+@example(
+    requests=[commit_request("a", 1), commit_request("held", 2), new_only("a"), new_only("held")],
+    commits_max=9,
+    guards=Guards(unchanged_ms=0, rate_max=0, has_lease=False),
 )
 @given(
     requests=st.lists(commits(), min_size=1, max_size=25),
