@@ -200,6 +200,8 @@ class Run:
             return
         if store is None or store._pending_lock.locked() or store._journal_lock.locked():
             return
+        if any(log._write_lock.locked() or log._lock.locked() for log in store.logs.values()):
+            return
         journal = store._journal
         if not store._flush_lock.locked():
             if journal.other_file_is_free or journal._fits(_FLUSH_BYTES, keep=2):
