@@ -82,17 +82,15 @@ class ReadCommits(NamedTuple):
         return self._commit(self.commits[place].tolist())
 
     def _commit(self, row: list[int]) -> CommitOffsets:
-        first_row, group_start, request_id_start = (
-            row[FIRST_ROW],
-            row[GROUP_START],
-            row[REQUEST_ID_START],
-        )
+        first_row = row[FIRST_ROW]
+        group_start, request_id_start = row[GROUP_START], row[REQUEST_ID_START]
         return CommitOffsets(
             group_id=self.message[group_start : group_start + row[GROUP_SIZE]],
             group_start=group_start,
             request_id=self.message[request_id_start : request_id_start + row[REQUEST_ID_SIZE]],
             request_id_start=request_id_start,
             names=self.names,
+            # A copy: the next message is read into the same columns.
             columns=self.columns[first_row : first_row + row[ROWS]].copy(),
             reports_end_offsets=bool(row[REPORTS_END_OFFSETS]),
         )

@@ -12,11 +12,7 @@ import functools
 from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
-from offsetd_storage.errors import (
-    StorageError,
-    StorageFailed,
-    StorageFull,
-)
+from offsetd_storage.errors import StorageError, StorageFailed, StorageFull
 from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.topic_partition import TopicPartition
@@ -201,8 +197,10 @@ class Runtime:
             return 0, 0
         group_ids = read.group_ids(run)
         decision = shard.decide_run(read, run, group_ids, self._clock.now_ms(), answers)
-        count = 0 if decision is None else self._append_run(partition, decision)
-        if decision is not None and count > 0:
+        if decision is None:
+            return self._tickets[partition], 0
+        count = self._append_run(partition, decision)
+        if count > 0:
             self._replay(lambda: shard.apply_run(decision, count, read, run))
             self.commit_guards.note(group_ids[:count], self._clock.monotonic_ms())
             self._tickets[partition] = self._count_append(commits=count)

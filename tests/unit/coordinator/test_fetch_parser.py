@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from damaged_messages import damaged
 from hypothesis import example, given
 from hypothesis import strategies as st
 from offsetd.v1 import offset_service_pb2, types_pb2
@@ -172,15 +173,9 @@ def test_the_kernel_reads_a_message_exactly_if_the_validation_takes_it(
     assert by_kernel(encoded) == by_protobuf(encoded)
 
 
-@given(requests, st.data())
-def test_the_kernel_never_contradicts_protobuf_on_damaged_messages(
-    message: offset_service_pb2.FetchOffsetsRequest, data: st.DataObject
-) -> None:
-    encoded = bytearray(message.SerializeToString())
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(0, len(encoded)))
-        encoded[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
-    assert_no_contradiction(bytes(encoded))
+@given(damaged(requests))
+def test_the_kernel_never_contradicts_protobuf_on_damaged_messages(encoded: bytes) -> None:
+    assert_no_contradiction(encoded)
 
 
 @given(st.binary(max_size=60))
