@@ -41,6 +41,7 @@ LOG = LogConfig(
     index_interval_bytes=150,
     preallocate_step_bytes=512,
     segment_ms=HOUR_MS,
+    segment_idle_ms=-1,
 )
 CONFIG = LogStoreConfig(
     partitions=3, log=LOG, journal_file_bytes=16384, journal_header_bytes=512, recovery_threads=1

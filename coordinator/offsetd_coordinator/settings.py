@@ -100,7 +100,8 @@ class Settings:
         least=65_536,
         most=2**32,
         is_ours=True,
-        reason="Size of each of the two journal files. Larger: segments are synced less often.",
+        reason="Size of each of the two journal files under load. Larger: segments are synced less"
+        " often. After a minute without an append they only take the largest batch.",
     )
     num_recovery_threads_per_data_dir: int | None = whole(
         None,

@@ -67,6 +67,7 @@ def prepared_run(run: Run, config: LogConfig, *, now_ms: int) -> Run:
             content=b"".join(with_append_time(batch, now_ms) for batch, *_ in run.pieces()),
             batches=[(*each[:3], now_ms) for each in run.batches],
             timestamps_ms=[now_ms],
+            max_timestamp_ms=now_ms,
         )
     check_timestamps(run.timestamps_ms, config, now_ms=now_ms)
     return run

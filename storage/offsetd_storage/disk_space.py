@@ -36,10 +36,12 @@ RESERVE_NAME: Final = "offsetd-reserve"
 # On a small file system, what it has divided by these is all that the settings get.
 RESERVE_SHARE: Final = 16
 FREE_SHARE: Final = 32
-# Beside a segment's copy: its indexes, and deletions. With small segments, of which a round rolls
-# one in each of 50 logs, some 60 KiB a log: the blocks of new indexes, and 400 tombstones.
+# Beside a segment's copy: its indexes, and deletions.
 _MORE_PERCENT: Final = 28
-_MORE_BYTES_MIN: Final = 3 << 20
+_MORE_BYTES_MIN: Final = 1 << 20
+# With small segments, for each log: a block of an old segment's index when it is rolled, of each of
+# the new one's three files, and one more for tombstones, some 60 with what the first has.
+_LOG_BYTES: Final = 5 * 4096
 _ZERO_CHUNK_BYTES: Final = 1 << 20
 
 
@@ -58,14 +60,14 @@ class DiskMarks:
     free_bytes_min: int
 
     @classmethod
-    def of(cls, config: DiskConfig, *, total_bytes: int, segment_bytes_most: int) -> DiskMarks:
+    def of(cls, config: DiskConfig, *, total_bytes: int, reserve_bytes_needed: int) -> DiskMarks:
         """At most a sixteenth of the file system for the reserve, and half of that for the mark.
 
-        `segment_bytes_most`: of the largest segment that may have to be copied.
+        `reserve_bytes_needed`: where none is set.
         """
         reserve_bytes = config.reserve_bytes
         if reserve_bytes is None:
-            reserve_bytes = reserve_bytes_for(segment_bytes_most)
+            reserve_bytes = reserve_bytes_needed
         return cls(
             reserve_bytes=min(reserve_bytes, total_bytes // RESERVE_SHARE),
             free_bytes_min=min(config.free_bytes_min, total_bytes // FREE_SHARE),
@@ -77,9 +79,12 @@ class DiskMarks:
         return self.reserve_bytes + 2 * self.free_bytes_min
 
 
-def reserve_bytes_for(segment_bytes_most: int) -> int:
-    """The reserve where none is set: the copy of such a segment, and room for deletions."""
-    more_bytes = max(segment_bytes_most * _MORE_PERCENT // 100, _MORE_BYTES_MIN)
+def reserve_bytes_for(*, segment_bytes_most: int, logs: int) -> int:
+    """The reserve where none is set: to clean that many logs, one after the other, and deletions.
+
+    `segment_bytes_most`: of the largest segment that may have to be copied.
+    """
+    more_bytes = max(segment_bytes_most * _MORE_PERCENT // 100, logs * _LOG_BYTES, _MORE_BYTES_MIN)
     return segment_bytes_most + more_bytes
 
 
@@ -129,10 +134,10 @@ class DiskSpace:
         config: DiskConfig,
         *,
         clock: Clock,
-        segment_bytes_most: Callable[[], int],
+        reserve_bytes_needed: Callable[[], int],
         on_low: Callable[[], object] = lambda: None,
     ) -> None:
-        """`segment_bytes_most` says how large a segment the cleaner may have to copy.
+        """`reserve_bytes_needed` says how large the reserve is where no setting does.
 
         `on_low` is called when an append found no room: a `check` is due.
         """
@@ -141,7 +146,7 @@ class DiskSpace:
         self._folder = folder
         self._config = config
         self._clock = clock
-        self._segment_bytes_most = segment_bytes_most
+        self._reserve_bytes_needed = reserve_bytes_needed
         self._on_low = on_low
         self._path = folder / RESERVE_NAME
         self._lock = threading.Lock()  # Of the three that follow, and `is_low`.
@@ -222,7 +227,7 @@ class DiskSpace:
         return DiskMarks.of(
             self._config,
             total_bytes=self._files.total_bytes(self._folder),
-            segment_bytes_most=self._segment_bytes_most(),
+            reserve_bytes_needed=self._reserve_bytes_needed(),
         )
 
     # The reserve.

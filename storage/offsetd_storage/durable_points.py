@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from offsetd_storage.topic_partition import TopicPartition
 
 _WINDOW_BYTES: Final = 256 << 10
+_LOOKS: Final = 10  # Where no file has a header: a server exchanges one, and then the other.
 
 
 class _Turn(NamedTuple):
@@ -42,29 +43,37 @@ class DurablePoints:
         self._is_closed = False
         self._points: dict[TopicPartition, RecoveryPoint] = {}
 
-    def read(self) -> dict[TopicPartition, RecoveryPoint] | None:
-        """The recovery points; None if no life began or the journal was closed.
+    def read(self, *, begun: bool) -> dict[TopicPartition, RecoveryPoint] | None:
+        """The recovery points; None if no life began or the journal was closed. None are known,
+        and nothing is settled, where neither file has a whole header, which is damage.
 
-        They may be older than the newest, which is what a reader beside a server has to expect
-        anyway. Raises JournalDamaged, NewerFormat, OSError.
+        `begun` says that one did. The points may be older than the newest, which is what a reader
+        beside a server has to expect anyway. Raises JournalDamaged, NewerFormat, OSError.
         """
-        with ExitStack() as stack:
-            newest: tuple[JournalReader, JournalHeader] | None = None
-            for name in JOURNAL_NAMES:
-                if not self._files.exists(self._folder / name):
-                    continue
-                file = self._files.open(self._folder / name, read_only=True)
-                stack.callback(file.close)
-                reader = JournalReader(
-                    file, mark=self.identity.frame_mark, window_bytes=_WINDOW_BYTES
-                )
-                header = read_header(reader, self.identity, name)
-                if header and (newest is None or header.file_number > newest[1].file_number):
-                    newest = reader, header
-            if newest is None:
+        for _ in range(_LOOKS):
+            with ExitStack() as stack:
+                newest = self._newest(stack)
+                if newest is not None:
+                    self._follow(*newest)
+                    return None if self._is_closed else dict(self._points)
+            if not begun:
                 return None
-            self._follow(*newest)
-        return None if self._is_closed else dict(self._points)
+            # One has been exchanged before the look at it, and the other one behind its.
+        return {}
+
+    def _newest(self, stack: ExitStack) -> tuple[JournalReader, JournalHeader] | None:
+        """The file whose turn it is, and its header; None if neither has one."""
+        newest: tuple[JournalReader, JournalHeader] | None = None
+        for name in JOURNAL_NAMES:
+            if not self._files.exists(self._folder / name):
+                continue
+            file = self._files.open(self._folder / name, read_only=True)
+            stack.callback(file.close)
+            reader = JournalReader(file, mark=self.identity.frame_mark, window_bytes=_WINDOW_BYTES)
+            header = read_header(reader, self.identity, name)
+            if header and (newest is None or header.file_number > newest[1].file_number):
+                newest = reader, header
+        return newest
 
     def _follow(self, reader: JournalReader, header: JournalHeader) -> None:
         turn = _Turn(header.file_number, header.life)

@@ -6,6 +6,7 @@ import errno
 from typing import ClassVar, Final
 
 _NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
+_NO_FILE: Final = frozenset((errno.EFBIG, errno.EMFILE, errno.ENFILE))
 # A sector, or what a file system keeps in one, that does not come back as it was written.
 _UNREADABLE: Final = frozenset((errno.EIO, errno.ENODATA, errno.EBADMSG, errno.EUCLEAN))
 
@@ -13,6 +14,11 @@ _UNREADABLE: Final = frozenset((errno.EIO, errno.ENODATA, errno.EBADMSG, errno.E
 def is_no_room(error: OSError) -> bool:
     """Whether the disk, or a quota on it, is full."""
     return error.errno in _NO_ROOM
+
+
+def may_pass(error: OSError) -> bool:
+    """Whether it was room, file size or descriptors that lacked; else the disk is broken."""
+    return is_no_room(error) or error.errno in _NO_FILE
 
 
 def is_unreadable(error: OSError) -> bool:

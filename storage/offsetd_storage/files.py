@@ -120,6 +120,14 @@ class Files(Protocol):
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
         """Says when a file was last written; durable with the file's next `sync`."""
 
+    def stamp(self, path: Path) -> tuple[int, ...]:
+        """What a file or folder has in common with no other, nor with itself once it has changed.
+
+        Of a folder that is a change of its names. It says nothing of what is durable. A power cut
+        may leave newer content with an old stamp, where only the times had not been written. That
+        is harmless to who asks whether what it reads may be in memory alone: then nothing is.
+        """
+
     def free_bytes(self, path: Path) -> int:
         """Room left on the file system that holds `path`."""
 
@@ -312,6 +320,11 @@ class OsFiles:
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
         """Says when a file was last written; durable with the file's next `sync`."""
         os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def stamp(self, path: Path) -> tuple[int, ...]:
+        """Its inode, its length, and when it changed: the last of these nobody can set."""
+        status = os.stat(path)
+        return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
     def free_bytes(self, path: Path) -> int:
         """Room left, for a user without privileges, on the file system that holds `path`."""

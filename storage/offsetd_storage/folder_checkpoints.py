@@ -30,7 +30,7 @@ class FolderCheckpoints:
 
     def __init__(self, files: Files, folder: Path) -> None:
         self._files = files
-        self._folder = folder
+        self.folder = folder
         self.warnings: list[str] = []
         self._damaged: set[str] = set()
         self._written = {
@@ -51,20 +51,20 @@ class FolderCheckpoints:
         if log_start <= offset_next:
             return log_start
         self.warnings.append(
-            f"{self._folder / LOG_START_CHECKPOINT}: {topic_partition} cannot start at {log_start},"
+            f"{self.folder / LOG_START_CHECKPOINT}: {topic_partition} cannot start at {log_start},"
             f" as it ends at {offset_next}; the entry is written anew"
         )
         return 0
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
         try:
-            return read_offset_checkpoint(self._files, self._folder / name)
+            return read_offset_checkpoint(self._files, self.folder / name)
         except CorruptCheckpoint as error:
             problem = str(error)
         except OSError as error:
             if not is_unreadable(error):
                 raise
-            problem = f"{self._folder / name} cannot be read: {error}"
+            problem = f"{self.folder / name} cannot be read: {error}"
         self._damaged.add(name)
         self.warnings.append(f"{problem}; it is written anew")
         return {}
@@ -88,7 +88,7 @@ class FolderCheckpoints:
         if offsets == self._written[name] and name not in self._damaged:
             return
         try:
-            write_offset_checkpoint(self._files, self._folder / name, offsets)
+            write_offset_checkpoint(self._files, self.folder / name, offsets)
         except OSError as error:
             if not is_no_room(error):
                 raise

@@ -93,7 +93,7 @@ def _read_folder(files: Files, folder: Path, journal: DurablePoints | None) -> F
     else:
         if journal is None or journal.identity != properties.identity:
             journal = DurablePoints(files, folder, properties.identity)
-        points = journal.read()
+        points = journal.read(begun=properties.journal_begun)
     return FolderView(
         folder=folder,
         logs=tuple(_log_view(folder, each, points or {}) for each in partitions),

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from offsetd_storage.durations import Durations
-from offsetd_storage.errors import FolderMismatch
+from offsetd_storage.errors import FolderMismatch, is_no_room
+from offsetd_storage.journal_files import JOURNAL_NAMES, JournalFiles
 from offsetd_storage.journal_format import (
     COUNT,
     FRAME,
@@ -34,24 +35,37 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from offsetd_storage.files import File, Files
+    import numpy as np
+    import numpy.typing as npt
+
+    from offsetd_storage.files import Files
     from offsetd_storage.folder_format import FolderIdentity
     from offsetd_storage.journal_format import JournaledRun
     from offsetd_storage.topic_partition import TopicPartition
 
-JOURNAL_NAMES: Final = ("offsetd-journal-0", "offsetd-journal-1")
+__all__ = [
+    "FILE_BYTES_MIN",
+    "JOURNAL_NAMES",
+    "SECTOR_BYTES",
+    "Journal",
+    "JournalEnd",
+    "JournalSizes",
+]
+
 SECTOR_BYTES: Final = 512
 FILE_BYTES_MIN: Final = 1024
-_ZERO_CHUNK_BYTES: Final = 1 << 20
 
 
 @attrs.frozen(kw_only=True)
 class JournalSizes:
-    """How large the files of a new life are, in bytes."""
+    """How large files and frames are, in bytes."""
 
     file_bytes: int = attrs.field(validator=attrs.validators.ge(FILE_BYTES_MIN))
     header_bytes: int
     frame_bytes_max: int
+    # A file that was made small while nothing was written is taken as it is, if one such batch
+    # goes in. None: all files have `file_bytes`.
+    batch_bytes_max: int | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -84,6 +98,11 @@ def nothing_needed_before(
     )
 
 
+def _in_sectors(size_bytes: int) -> int:
+    """As many bytes of whole sectors."""
+    return -(-size_bytes // SECTOR_BYTES) * SECTOR_BYTES
+
+
 class Journal:
     """Appends frames to the current file, and turns over to the other one when it is full.
 
@@ -94,12 +113,10 @@ class Journal:
     def __init__(
         self, files: Files, folder: Path, identity: FolderIdentity, sizes: JournalSizes
     ) -> None:
-        self._files = files
-        self._paths = tuple(folder / name for name in JOURNAL_NAMES)
-        self._folder = folder
+        self._files = JournalFiles(files, folder)
         self._identity = identity
         self._sizes = sizes
-        self._open_files: dict[int, File] = {}
+        self._bytes = [sizes.file_bytes, sizes.file_bytes]  # Of the files, by place.
         self._end: JournalEnd | None = None
         self._life = 0
         self._place = 1  # So that the very first turn is file 0's.
@@ -111,7 +128,7 @@ class Journal:
         self._points: dict[TopicPartition, RecoveryPoint] = {}
         self._journal_ends: dict[TopicPartition, int] = {}
         self._points_frame_bytes = 0
-        self.capacity_bytes = 0  # Of one file, for frames of batches.
+        self.capacity_bytes = 0  # Of either file, for frames of batches.
         self.sync_durations = Durations()  # Of each frame's fdatasync.
         self._buffer = padded_buffer(1 << 16)
 
@@ -135,24 +152,40 @@ class Journal:
     @property
     def frame_payload_bytes_max(self) -> int:
         """The largest payload of a BATCHES frame."""
-        return min(self.capacity_bytes, self._sizes.frame_bytes_max) - FRAME.size
+        return self.frame_payload_bytes_of(min(self._bytes))
 
     @property
     def batch_bytes_max(self) -> int:
         """The largest batch that a frame can take, of any partition."""
+        return self.batch_bytes_of(self.frame_payload_bytes_max)
+
+    def frame_payload_bytes_of(self, file_bytes: int) -> int:
+        """The same with files of that size."""
+        return min(file_bytes - self._kept_bytes(), self._sizes.frame_bytes_max) - FRAME.size
+
+    def batch_bytes_of(self, payload_bytes: int) -> int:
+        """The largest batch, of any partition, in such a payload."""
+        return payload_bytes - self._entry_bytes()
+
+    def _entry_bytes(self) -> int:
+        """What a frame of one batch holds beside that, at most."""
         names = [batch_entry_bytes(topic_partition, 0) for topic_partition in self._points]
-        return self.frame_payload_bytes_max - COUNT.size - max(names, default=0)
+        return COUNT.size + max(names, default=0)
+
+    def _kept_bytes(self) -> int:
+        """What of a file is not for batches."""
+        frames_start = self._frames_start(self._points.values())
+        return frames_start + 2 * self._points_frame_bytes + frame_bytes(0)
 
     def _frames_start(self, points: Iterable[RecoveryPoint]) -> int:
-        wanted = max(self._sizes.header_bytes, header_bytes(points))
-        return -(-wanted // SECTOR_BYTES) * SECTOR_BYTES
+        return _in_sectors(max(self._sizes.header_bytes, header_bytes(points)))
 
     # Lives and turns -------------------------------------------------------------------------
 
     def refuse_if_too_small(self, partitions: Iterable[TopicPartition]) -> None:
         """Raises FolderMismatch if a file cannot hold the recovery points of these, and batches."""
         self._set_points(RecoveryPoint.of_held(each) for each in partitions)
-        self._set_sizes()
+        self._set_capacity()
 
     def resume(self, end: JournalEnd) -> None:
         """Continues a journal that was recovered, so as to put an end to it."""
@@ -179,52 +212,52 @@ class Journal:
             point.topic_partition: point.journal_offset_next for point in points if not point.held
         }
         self._set_points(points)
-        self._set_sizes()
+        self._set_capacity()
         self._prepare(1 - self._place)
         self._turn_over(points, old_life)
         self._prepare(1 - self._place)
+        self._set_capacity()
 
     def _set_points(self, points: Iterable[RecoveryPoint]) -> None:
         self._points = {point.topic_partition: point for point in points}
         self._points_frame_bytes = frame_bytes(len(encode_points(self._points.values())))
 
-    def _set_sizes(self) -> None:
-        self._file_bytes = self._sizes.file_bytes
-        frames_start = self._frames_start(self._points.values())
-        kept_bytes = 2 * self._points_frame_bytes + frame_bytes(0)
-        self.capacity_bytes = self._file_bytes - frames_start - kept_bytes
+    def _set_capacity(self) -> None:
+        """What fits in the smaller file fits in both."""
+        file_bytes = min(self._bytes)
+        self.capacity_bytes = file_bytes - self._kept_bytes()
         if self.batch_bytes_max < SECTOR_BYTES:
             raise FolderMismatch(
-                f"a journal file of {self._file_bytes} bytes is too small for the recovery points"
+                f"a journal file of {file_bytes} bytes is too small for the recovery points"
                 f" of {len(self._points)} partitions"
             )
 
     def _prepare(self, place: int) -> None:
-        """Puts a file of zeros there, unless there is one of the right size.
-
-        Its blocks are written, not just reserved: later writes then change no metadata, cannot
-        find the disk full, and need only an fdatasync. It gets its name when it is whole, so that
-        a journal file that is missing or short has been damaged.
-        """
-        path = self._paths[place]
-        if self._files.exists(path) and self._file(place).size() == self._sizes.file_bytes:
-            # A copy of a folder may have lost the blocks of zeros.
-            self._file(place).allocate(0, self._sizes.file_bytes)
+        """Puts a file of zeros there, unless there is one that will do."""
+        size = self._files.size(place)
+        if size is not None and self._will_do(size):
+            self._files.reserve(place)
+            self._bytes[place] = size
             return
-        if place in self._open_files:
-            self._open_files.pop(place).close()
-        temporary = path.with_name(path.name + ".tmp")
-        file = self._files.open(temporary, create=True)
+        full, least = self._sizes.file_bytes, self._least_file_bytes()
         try:
-            file.truncate(0)
-            zeros = bytes(_ZERO_CHUNK_BYTES)
-            for position in range(0, self._sizes.file_bytes, _ZERO_CHUNK_BYTES):
-                file.pwrite([zeros[: self._sizes.file_bytes - position]], position)
-            file.sync()
-        finally:
-            file.close()
-        self._files.rename(temporary, path)
-        self._files.sync_folder(self._folder)
+            self._files.make_spare(full)
+            made = full
+        except OSError as error:
+            if not (is_no_room(error) and least < full):
+                raise
+            self._files.drop_spare()
+            self._files.make_spare(least)
+            made = least
+        self._put_spare(place, made)
+
+    def _will_do(self, size: int) -> bool:
+        return self._least_file_bytes() <= size <= self._sizes.file_bytes
+
+    def _least_file_bytes(self) -> int:
+        """What a file has to have, so that every batch goes in that there may be."""
+        batch_bytes, full = self._sizes.batch_bytes_max, self._sizes.file_bytes
+        return full if batch_bytes is None else min(self.least_file_bytes(batch_bytes), full)
 
     def _turn_over(self, points: Iterable[RecoveryPoint], old_life: int) -> None:
         """Begins the other file, and ends the turn of this one.
@@ -238,7 +271,7 @@ class Journal:
             life=self._life,
             file_number=self._file_number + 1,
             first_sequence=self._next_sequence + 1,  # One is for the end of this turn.
-            file_bytes=self._sizes.file_bytes,
+            file_bytes=self._bytes[1 - self._place],
             frames_start=self._frames_start(points),
             points=tuple(
                 point
@@ -249,7 +282,7 @@ class Journal:
                 for point in points
             ),
         )
-        file = self._file(1 - self._place)
+        file = self._files[1 - self._place]
         file.pwrite([encode_header(header)], 0)
         file.datasync()
         if self._file_number > 0:
@@ -261,6 +294,65 @@ class Journal:
         self._position = header.frames_start
         self._begun_at = dict(self._journal_ends)
         self._set_points(header.points)
+
+    # How large the files are -------------------------------------------------------------------
+
+    @property
+    def full_file_bytes(self) -> int:
+        """The size of a file under load."""
+        return self._sizes.file_bytes
+
+    @property
+    def sizes_bytes(self) -> tuple[int, int]:
+        """How large the current file is, and the other one."""
+        return self._bytes[self._place], self._bytes[1 - self._place]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the recovery points have reached the end: nothing in either file is needed."""
+        return nothing_needed_before(self._journal_ends, self._points)
+
+    def least_file_bytes(self, batch_bytes_max: int) -> int:
+        """The least that a file takes which has room for any such batch."""
+        payload_bytes = self._entry_bytes() + max(batch_bytes_max, SECTOR_BYTES)
+        return _in_sectors(self._kept_bytes() + frame_bytes(payload_bytes))
+
+    def rest_file_bytes(self, batch_bytes_max: int) -> int:
+        """The same with what more partitions would take, so that another start can do with it."""
+        more_bytes = 2 * self._points_frame_bytes
+        return _in_sectors(self.least_file_bytes(batch_bytes_max) + more_bytes)
+
+    def make_spare(self, size_bytes: int) -> None:
+        """Makes a file for `exchange_other`, beside whatever else goes on."""
+        self._files.make_spare(size_bytes)
+
+    def drop_spare(self) -> bool:
+        """Removes it again, or what a process that died left of one; whether there was one."""
+        return self._files.drop_spare()
+
+    def exchange_other(self, size_bytes: int) -> None:
+        """Puts the spare, of that size, in the place of the other file, which is free."""
+        assert self.other_file_is_free, "the other file still holds what recovery needs"
+        self._put_spare(1 - self._place, size_bytes)
+        self._set_capacity()
+
+    def _put_spare(self, place: int, size_bytes: int) -> None:
+        """Puts the spare, of that size, in the place of a file that is not needed.
+
+        The frames in that go. One is left that has the number of the last: so a current file that
+        is replaced by an older copy of itself is missed, by its sequence.
+        """
+        turned = self._encoded(
+            FrameKind.TURNED, [], life=self._life, sequence=self._next_sequence - 1
+        )
+        is_first = self._file_number == 0  # There is nothing yet that could be missed.
+        position = self._frames_start(self._points.values())
+        self._files.put_spare(place, b"" if is_first else turned, position)
+        self._bytes[place] = size_bytes
+
+    def turn(self) -> None:
+        """Goes on in the other file, which is free."""
+        self._turn_over(self._points.values(), self._life)
 
     # Frames ----------------------------------------------------------------------------------
 
@@ -324,9 +416,7 @@ class Journal:
 
     def close(self) -> None:
         """Closes the files; writes nothing."""
-        for file in self._open_files.values():
-            file.close()
-        self._open_files.clear()
+        self._files.close()
 
     def _append_points(
         self, kind: FrameKind, points: Mapping[TopicPartition, RecoveryPoint], *, keep: int
@@ -348,6 +438,17 @@ class Journal:
         self._next_sequence += 1
 
     def _put_frame(self, kind: FrameKind, chunks: Sequence[bytes], life: int) -> None:
+        frame = self._encoded(kind, chunks, life=life, sequence=self._next_sequence)
+        file = self._files[self._place]
+        file.pwrite([frame], self._position)
+        begun_seconds = time.perf_counter()
+        file.datasync()
+        self.sync_durations.note(time.perf_counter() - begun_seconds)
+
+    def _encoded(
+        self, kind: FrameKind, chunks: Sequence[bytes], *, life: int, sequence: int
+    ) -> npt.NDArray[np.uint8]:
+        """A frame; good until the next one is."""
         size = frame_bytes(sum(map(len, chunks)))
         if len(self._buffer) < size:
             self._buffer = padded_buffer(2 * size)
@@ -356,14 +457,10 @@ class Journal:
             mark=self._identity.frame_mark,
             kind=kind,
             life=life,
-            sequence=self._next_sequence,
+            sequence=sequence,
             chunks=chunks,
         )
-        file = self._file(self._place)
-        file.pwrite([self._buffer[:size]], self._position)
-        begun_seconds = time.perf_counter()
-        file.datasync()
-        self.sync_durations.note(time.perf_counter() - begun_seconds)
+        return self._buffer[:size]
 
     def _fits(self, size: int, *, keep: int) -> bool:
         """Whether a frame fits in front of room for `keep` frames of recovery points.
@@ -372,8 +469,3 @@ class Journal:
         """
         kept_bytes = keep * self._points_frame_bytes + frame_bytes(0)
         return self._position + size + kept_bytes <= self._file_bytes
-
-    def _file(self, place: int) -> File:
-        if place not in self._open_files:
-            self._open_files[place] = self._files.open(self._paths[place])
-        return self._open_files[place]

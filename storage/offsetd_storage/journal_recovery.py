@@ -6,7 +6,7 @@ Reads only; the steps are those of `docs/formats/journal.md`.
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -26,7 +26,7 @@ from offsetd_storage.journal_format import (
     decode_batches,
     decode_points,
 )
-from offsetd_storage.journal_reader import JournalReader
+from offsetd_storage.journal_reader import WINDOW_BYTES, JournalReader
 from offsetd_storage.record_batch import batch_header
 from offsetd_storage.runs import split_run
 
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from offsetd_storage.files import Files
     from offsetd_storage.folder_format import FolderIdentity
     from offsetd_storage.topic_partition import TopicPartition
+
+_CLOSED_WINDOW_BYTES: Final = 1 << 16  # The pages behind the last frame are not in the cache.
 
 
 @attrs.frozen(kw_only=True)
@@ -108,23 +110,41 @@ class _Turn:
 
 
 def recover_journal(
-    files: Files, folder: Path, identity: FolderIdentity, *, begun: bool, settle: bool = True
+    files: Files,
+    folder: Path,
+    identity: FolderIdentity,
+    *,
+    begun: bool,
+    settle: bool = True,
+    as_closed: bool = False,
 ) -> RecoveredJournal | None:
     """Follows the journal of a folder; None if its first life never began.
 
-    `begun` says that it did; a mere reader does not `settle` the files first. Raises JournalDamaged
-    where something that was durable is broken, and NewerFormat; then nothing was changed.
+    `begun` says that it did; a mere reader does not `settle` the files first. `as_closed`: they are
+    those that the last life closed, so they are durable and nothing follows its last frame; this
+    returns None if that frame is not to be found. Raises JournalDamaged where something that was
+    durable is broken, and NewerFormat; then nothing was changed.
     """
-    with _opened_files(files, folder, identity, settle=settle) as journal_files:
+    settle = settle and not as_closed
+    window_bytes = _CLOSED_WINDOW_BYTES if as_closed else WINDOW_BYTES
+    with _opened_files(
+        files, folder, identity, settle=settle, window_bytes=window_bytes
+    ) as journal_files:
         if begun:
             _refuse_missing_file(journal_files)
-        return _followed(journal_files, begun=begun)
+        current = _current_turn(journal_files)
+        if as_closed:
+            if current is None or not current.is_closed:
+                return None
+        else:
+            sequence_min = 0 if current is None else current.next_sequence
+            _refuse_lost_frames(journal_files, sequence_min=sequence_min)
+        return _followed(current, journal_files, begun=begun)
 
 
-def _followed(journal_files: Sequence[_JournalFile], *, begun: bool) -> RecoveredJournal | None:
-    current = _current_turn(journal_files)
-    sequence_min = 0 if current is None else current.next_sequence
-    _refuse_lost_frames(journal_files, sequence_min=sequence_min)
+def _followed(
+    current: _Turn | None, journal_files: Sequence[_JournalFile], *, begun: bool
+) -> RecoveredJournal | None:
     if current is None:
         if begun:
             raise JournalDamaged("neither file of the journal has a whole header")
@@ -158,7 +178,7 @@ def _followed(journal_files: Sequence[_JournalFile], *, begun: bool) -> Recovere
 
 @contextmanager
 def _opened_files(
-    files: Files, folder: Path, identity: FolderIdentity, *, settle: bool
+    files: Files, folder: Path, identity: FolderIdentity, *, settle: bool, window_bytes: int
 ) -> Iterator[list[_JournalFile]]:
     """Step 1: both files, as long as they are read.
 
@@ -175,7 +195,7 @@ def _opened_files(
                 if settle:
                     file.sync()
                     file.drop_cache()
-                reader = JournalReader(file, mark=identity.frame_mark)
+                reader = JournalReader(file, mark=identity.frame_mark, window_bytes=window_bytes)
             header = None if reader is None else read_header(reader, identity, name)
             opened.append(_JournalFile(place=place, reader=reader, header=header))
         yield opened

@@ -60,6 +60,15 @@ class LogConfig:
         "segment.jitter.ms",
         reason="Spreads the closing of segments over time.",
     )
+    segment_idle_ms: int = milliseconds(
+        30_000,
+        "segment.idle.ms",
+        least=-1,
+        is_ours=True,
+        reason="A segment of a compacted log is closed, and the log cleaned, when nothing was"
+        " appended for so long and the log is half as dirty as min.cleanable.dirty.ratio says, all"
+        " of it older than min.compaction.lag.ms. -1: not before segment.ms.",
+    )
     segment_index_bytes_max: int = whole(
         10_485_760,
         "segment.index.bytes",
@@ -201,6 +210,11 @@ class LogConfig:
         if self.is_compacted:
             return min(self.segment_ms, self.compaction_lag_ms_max)
         return self.segment_ms
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """How large a new batch may be."""
+        return min(self.message_bytes_max, self.segment_bytes_max)
 
     @property
     def is_compacted(self) -> bool:

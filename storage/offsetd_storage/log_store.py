@@ -16,6 +16,7 @@ import attrs
 
 from offsetd_storage.append_timestamps import prepared_at_append, prepared_run
 from offsetd_storage.cleaner.swap import delete_oldest
+from offsetd_storage.closed_mark import write_closed_mark
 from offsetd_storage.errors import (
     OffsetOutOfRange,
     PartitionQuarantined,
@@ -26,6 +27,7 @@ from offsetd_storage.errors import (
 )
 from offsetd_storage.failure_latch import FailureLatch
 from offsetd_storage.journal_format import frame_bytes
+from offsetd_storage.journal_room import JournalRoom, StoreLocks
 from offsetd_storage.producing import produced_batch
 from offsetd_storage.record_batch import batch_header
 from offsetd_storage.recovery import RecoveredFolder, recover_folder
@@ -87,13 +89,21 @@ class LogStore:
         self._cleanup = cleanup
         self._checkpoints = recovered.checkpoints
         self._journal = recovered.journal
-        self._batch_bytes_max = self._journal.batch_bytes_max
         # Taken in this order where more than one is held.
         self._flush_lock = threading.Lock()
         self._advance_lock = threading.Lock()
         self._journal_lock = threading.Lock()
         self._pending_lock = threading.Lock()
         self._unflushed = Unflushed(self._journal.frame_payload_bytes_max)
+        locks = self._flush_lock, self._advance_lock, self._journal_lock, self._pending_lock
+        self.journal_room = JournalRoom(
+            self._journal,
+            self._unflushed,
+            self.logs,
+            StoreLocks(*locks),
+            self._latch,
+            advance_points=self.advance_recovery_points,
+        )
         self._unwritten_bytes_max = config.unwritten_bytes_max // max(1, len(self.logs))
         # Up to where each partition is durable in the journal in this life, behind the journal's
         # lock: so far the recovery point may move.
@@ -201,7 +211,7 @@ class LogStore:
             self._refuse_large(log, run.batch_bytes_max)
             now_ms = self._clock.now_ms()
             prepared = prepared_run(run, log.config, now_ms=now_ms)
-            fits_a_frame = len(batches) <= self._batch_bytes_max
+            fits_a_frame = len(batches) <= self.journal_room.batch_bytes_max
             if prepared is run and fits_a_frame and self._put_run(log, run):
                 return AppendedRun(batches, len(run.batches), None)
             count = 0
@@ -226,7 +236,7 @@ class LogStore:
         return True
 
     def _refuse_large(self, log: PartitionLog, batch_bytes: int) -> None:
-        bytes_max = min(log.batch_bytes_max, self._batch_bytes_max)
+        bytes_max = min(log.batch_bytes_max, self.journal_room.batch_bytes_max)
         if batch_bytes > bytes_max:
             raise RecordTooLarge(
                 f"{log.topic_partition}: a batch of {batch_bytes} bytes is above the bound of"
@@ -483,6 +493,7 @@ class LogStore:
                     log.close()
                 self._journal.append_closed(self._points_to_reach())
                 self._checkpoints.write(self._durable_offsets(), self.logs.values())
+                write_closed_mark(self._files, self._checkpoints.folder, self.logs.values())
 
     def abandon(self) -> None:
         """Drops everything without a write, as a crash would; for tests."""

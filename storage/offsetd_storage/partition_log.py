@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from bisect import bisect_left
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from offsetd_storage.checkpoints import write_leader_epochs
-from offsetd_storage.errors import FolderMismatch, StorageFailed, StorageFull, is_no_room
+from offsetd_storage.errors import FolderMismatch, StorageFailed, StorageFull, may_pass
 from offsetd_storage.journal_format import LogEnd
 from offsetd_storage.leader_epochs import LEADER_EPOCHS_FILE, found_leader_epochs
 from offsetd_storage.readable_log import ReadableLog
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from offsetd_storage.runs import Run
     from offsetd_storage.segment_scan import SegmentScan
     from offsetd_storage.topic_partition import TopicPartition
-
-_NO_FILE: Final = frozenset((errno.EFBIG, errno.EMFILE, errno.ENFILE))
 
 
 class PartitionLog(ReadableLog):
@@ -190,7 +187,7 @@ class PartitionLog(ReadableLog):
     @property
     def batch_bytes_max(self) -> int:
         """How large a new batch may be."""
-        return min(self._config.message_bytes_max, self._config.segment_bytes_max)
+        return self._config.batch_bytes_max
 
     def append(self, batch: bytes, *, last_offset: int, max_timestamp_ms: int, now_ms: int) -> None:
         """Queues a record batch whose base offset is at or above `offset_next`.
@@ -252,7 +249,7 @@ class PartitionLog(ReadableLog):
         return self._active
 
     def _no_room(self, error: OSError) -> StorageFull | StorageFailed:
-        failure = StorageFull if _may_pass(error) else StorageFailed
+        failure = StorageFull if may_pass(error) else StorageFailed
         return failure(f"{self.topic_partition}: no room for a batch: {error}")
 
     def roll(self) -> bool:
@@ -465,17 +462,12 @@ class PartitionLog(ReadableLog):
             self._leader_epochs_changed = True
 
 
-def _may_pass(error: OSError) -> bool:
-    """Whether it was room, file size or descriptors that lacked; else the disk is broken."""
-    return is_no_room(error) or error.errno in _NO_FILE
-
-
 @contextmanager
 def _passing_without_room() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if not _may_pass(error):
+        if not may_pass(error):
             raise
 
 

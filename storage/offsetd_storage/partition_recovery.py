@@ -404,7 +404,7 @@ def _opened(
         plan.scans,
         log_start_offset=log_start_offset,
         leader_epoch=None if plan.point is None else plan.point.leader_epoch,
-        synced=True,  # Recovery syncs what it is going to read.
+        synced=True,  # Recovery syncs what it is going to read, unless it knows that it is.
         random=random,
     )
     try:

@@ -98,6 +98,8 @@ def recover_folder(
     if survey.journal is not None:
         journal.resume(survey.journal.end)
 
+    if journal.drop_spare():  # First, as what follows may need its room.
+        files.sync_folder(path)
     follow_broker(folder, survey, journal)
     if survey.properties is None:
         write_properties(files, path, properties)
@@ -120,10 +122,12 @@ def recover_folder(
 
 
 def _sizes(config: LogStoreConfig) -> JournalSizes:
+    logs = [config.log, *(spec.log for spec in config.other_topics)]
     return JournalSizes(
         file_bytes=config.journal_file_bytes,
         header_bytes=config.journal_header_bytes,
         frame_bytes_max=config.frame_bytes_max,
+        batch_bytes_max=max(log.batch_bytes_max for log in logs),
     )
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from offsetd_storage.begun_anew import find_begun_anew, plan_anew, start_warnings
+from offsetd_storage.closed_mark import ClosedMark, read_closed_mark
 from offsetd_storage.errors import FolderMismatch, ForeignWriter
 from offsetd_storage.folder_checkpoints import FolderCheckpoints
 from offsetd_storage.folder_format import FolderProperties, read_properties
@@ -111,7 +113,8 @@ def _survey(
     on_progress: Callable[[RecoveryProgress], None] | None,
 ) -> Survey:
     """The steps behind the first."""
-    journal = follow_journal(folder, properties)
+    mark = read_closed_mark(folder.files, folder.path)
+    journal = follow_journal(folder, properties, mark)
     claims = collect_claims(folder, journal)
     checkpoints = FolderCheckpoints(folder.files, folder.path)
     anew = find_begun_anew(folder, claims, checkpoints)
@@ -123,7 +126,7 @@ def _survey(
     broker = broker_that_closed(folder)
     if broker is not None:
         claims = claims_after_broker(claims, broker)
-    sync_logs(folder, partitions, claims, keep_cache=broker is not None)
+    sync_logs(folder, partitions, claims, mark, keep_cache=broker is not None)
     plans, damaged = plan_all(folder, partitions, claims, on_progress)
     if broker is None:
         broker = broker_that_was_killed(plans, checkpoints)
@@ -192,14 +195,23 @@ def sync_names(files: Files, path: Path) -> None:
 
 
 def follow_journal(
-    folder: RecoveryScope, properties: FolderProperties | None
+    folder: RecoveryScope, properties: FolderProperties | None, mark: ClosedMark
 ) -> RecoveredJournal | None:
-    """2. What the journal says; None if no life of it ever began."""
+    """2. What the journal says; None if no life of it ever began.
+
+    If it is the one that was closed, that is its last frame, and there is nothing to look for.
+    """
     if properties is None:
         return None
-    return recover_journal(
-        folder.files, folder.path, properties.identity, begun=properties.journal_begun
+    follow = partial(
+        recover_journal,
+        folder.files,
+        folder.path,
+        properties.identity,
+        begun=properties.journal_begun,
     )
+    closed = follow(as_closed=True) if mark.has_journal(folder.files, folder.path) else None
+    return closed or follow()
 
 
 # Step 3 --------------------------------------------------------------------------------------
@@ -281,11 +293,13 @@ def sync_logs(
     folder: RecoveryScope,
     partitions: Iterable[TopicPartition],
     claims: Mapping[TopicPartition, Claim | Damage],
+    mark: ClosedMark,
     *,
     keep_cache: bool,
 ) -> None:
     """5. What is going to be read is on disk: it will count as durable.
 
+    That it is already is known of a log that is as it was closed, by its mark.
     The cache is dropped, as it may show what a failed sync gave up; not where whoever wrote last
     ended in order. Then every sync had succeeded, and the start need not read the disk.
     """
@@ -299,6 +313,8 @@ def sync_logs(
             and claim.closed_clean
             and is_as_closed(folder.files, path, claim.point)
         )
+        if is_ours and mark.has_log(folder.files, path):
+            continue
         sync_segments(folder.files, path, drop_cache=not (keep_cache or is_ours))
 
 

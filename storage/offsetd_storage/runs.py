@@ -41,16 +41,8 @@ class Run(NamedTuple):
     batches: list[RunBatch]  # At least one.
     batch_bytes_max: int
     timestamps_ms: list[int]  # The largest ones of the batches; where neighbours agree, once.
-
-    @property
-    def last_offset(self) -> int:
-        """Of the last batch."""
-        return self.batches[-1][2]
-
-    @property
-    def max_timestamp_ms(self) -> int:
-        """Of all batches."""
-        return max(self.timestamps_ms)
+    max_timestamp_ms: int
+    last_offset: int
 
     def first(self, count: int) -> bytes:
         """The first few batches, in one piece."""
@@ -104,7 +96,9 @@ def read_run(content: bytes, *, offset_next: int, leader_epoch: int) -> Run:
         offset_next, position = last_offset + 1, end
     if not batches:
         raise CorruptBatch("a run without a batch", position=0)
-    return Run(content, batches, batch_bytes_max, timestamps_ms)
+    return Run(
+        content, batches, batch_bytes_max, timestamps_ms, max(timestamps_ms), offset_next - 1
+    )
 
 
 def split_run(content: bytes) -> Iterator[bytes]:

@@ -225,7 +225,7 @@ class Segment(SegmentFiles):
         return (
             self.size_bytes > self._config.segment_bytes_max - batch_bytes
             or waited_ms > self._config.roll_ms - self._jitter_ms
-            or self._index_is_full()
+            or not self._has_slots_for(0)
         )
 
     def is_overdue(self, now_ms: int) -> bool:
@@ -240,14 +240,6 @@ class Segment(SegmentFiles):
         if self._filled_ms is None:
             self._filled_ms = min(now_ms, self._files.modified_ms(self.path))
         return now_ms - self._filled_ms > self._config.roll_ms - self._jitter_ms
-
-    def _index_is_full(self) -> bool:
-        # A time index keeps one slot free, for the entry that it gets at rest.
-        bytes_max = self._config.segment_index_bytes_max
-        return (
-            len(self.offset_index) >= bytes_max // OFFSET_ENTRY.size
-            or len(self.time_index) >= bytes_max // TIME_ENTRY.size - 1
-        )
 
     def make_room(self, *, batch_bytes: int, max_timestamp_ms: int, now_ms: int) -> None:
         """Readies the segment for a batch. Raises OSError where no blocks are to be had for it."""
@@ -299,13 +291,20 @@ class Segment(SegmentFiles):
 
     def takes(self, run: Run) -> bool:
         """Whether the batches of a run all go in without a further look."""
-        bytes_max = self._config.segment_index_bytes_max
-        entries = len(run.batches)  # At most.
         return (
             self.size_bytes + len(run.content) <= self.room_bytes
             and run.max_timestamp_ms <= self.roll_after_ms
             and run.last_offset <= self.last_offset_max
-            and len(self.offset_index) + entries < bytes_max // OFFSET_ENTRY.size
+            # For one batch more there is a slot as long as there is room at all.
+            and (len(run.batches) == 1 or self._has_slots_for(len(run.batches)))
+        )
+
+    def _has_slots_for(self, entries: int) -> bool:
+        """Whether an index is not full, nor would be with so many entries more."""
+        # A time index keeps one slot free, for the entry that it gets at rest.
+        bytes_max = self._config.segment_index_bytes_max
+        return (
+            len(self.offset_index) + entries < bytes_max // OFFSET_ENTRY.size
             and len(self.time_index) + entries < bytes_max // TIME_ENTRY.size - 1
         )
 
@@ -325,7 +324,7 @@ class Segment(SegmentFiles):
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self.largest_timestamp_ms, self.largest_timestamp_offset)
             self._index_after_bytes = position + self._config.index_interval_bytes
-            if self._index_is_full():
+            if not self._has_slots_for(0):
                 self.room_bytes = 0
 
     def _queue(self, batches: bytes, last_offset: int) -> bool:

@@ -243,8 +243,8 @@ class DiskConfig:
         is_ours=True,
         reason="Room held back for cleaning and deletions when the disk is full; at most a"
         " sixteenth of the file system. 0: none. Unless it is set: the offsets topic's"
-        " segment.bytes, or the largest segment if that is more, and 28 % of it, but 3 MiB at"
-        " least.",
+        " segment.bytes, or the largest segment if that is more, and the largest of 28 % of it,"
+        " 20 KiB for each log, and 1 MiB.",
     )
     free_bytes_min: int = whole(
         # More than commits write from one check to the next.

@@ -127,14 +127,19 @@ def settle(files: Files, folder: Path, settling: Settling) -> None:
         files.sync_folder(folder)
 
 
+def segment_file_names(names: Iterable[str]) -> list[str]:
+    """Of the names in a partition's folder those of segments, in whatever state."""
+    return [each.name for each in _segment_files(names)]
+
+
 def sync_segments(files: Files, partition_folder: Path, *, drop_cache: bool) -> None:
     """Makes a folder's segments durable as they are, and, if told to, forgets what cannot be.
 
     The page cache outlives a killed process, and shows writes whose sync failed as if they were
     there.
     """
-    for each in _segment_files(files.list_folder(partition_folder)):
-        file = files.open(partition_folder / each.name)
+    for name in segment_file_names(files.list_folder(partition_folder)):
+        file = files.open(partition_folder / name)
         try:
             file.sync()
             if drop_cache:

@@ -162,10 +162,10 @@ def _crashed_folder(folder: FolderNode, survivors: Survivors) -> tuple[FolderNod
         else:
             content = _crashed_content(node, survivors.get(id(node), ()))
             signature = content.digest()
-            crashed[name] = FileNode(content, node.modified_ms)
+            crashed[name] = FileNode(content, node.modified_ms, stamp=node.stamp)
         signatures.append((name, signature))
     signatures.sort(key=lambda one: one[0])
-    return FolderNode(crashed), hash(tuple(signatures))
+    return FolderNode(crashed, stamp=folder.stamp), hash(tuple(signatures))
 
 
 def _crashed_content(file: FileNode, kept: Sequence[Change]) -> Content:

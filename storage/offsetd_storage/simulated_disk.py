@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from itertools import chain, pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from random import Random
 
 BLOCK_BYTES = 4096  # Room is taken in blocks of this size.
+_NEVER_OPENED = Path()
 
 
 class Content:
@@ -149,16 +151,28 @@ FileChange: TypeAlias = Write | SetSize | Extend
 class FileNode:
     """A file, whatever it is called."""
 
-    __slots__ = ("blocks", "cached", "durable", "lost", "modified_ms", "open_count", "pending")
+    __slots__ = (
+        "blocks",
+        "cached",
+        "durable",
+        "lost",
+        "modified_ms",
+        "open_count",
+        "path",
+        "pending",
+        "stamp",
+    )
 
-    def __init__(self, durable: Content, modified_ms: int) -> None:
+    def __init__(self, durable: Content, modified_ms: int, *, stamp: int) -> None:
         self.durable = durable
         self.cached = durable.share()
         self.pending: list[tuple[int, FileChange]] = []  # With their place among all changes.
         self.lost = False  # Whether reads see bytes that no sync will write any more.
         self.blocks = blocks_of(0, len(durable))  # A bit for each block that the file holds.
         self.modified_ms = modified_ms
+        self.stamp = stamp  # Another one after each change; a power cut does not bring it back.
         self.open_count = 0
+        self.path = _NEVER_OPENED  # Where it was opened, or renamed to since.
 
     def change(self, number: int, change: FileChange, now_ms: int) -> None:
         """Makes a change that reads see and that is not durable."""
@@ -200,7 +214,7 @@ class FileNode:
 
     def copy(self) -> FileNode:
         """The same file on another disk, opened by nobody."""
-        copied = FileNode(self.durable.share(), self.modified_ms)
+        copied = FileNode(self.durable.share(), self.modified_ms, stamp=self.stamp)
         copied.cached = self.cached.share()
         copied.pending = self.pending.copy()
         copied.lost = self.lost
@@ -211,10 +225,11 @@ class FileNode:
 class FolderNode:
     """A folder: names, and what they name."""
 
-    __slots__ = ("durable", "entries", "pending")
+    __slots__ = ("durable", "entries", "pending", "stamp")
 
-    def __init__(self, entries: dict[str, Node]) -> None:
+    def __init__(self, entries: dict[str, Node], *, stamp: int = 0) -> None:
         self.durable = entries
+        self.stamp = stamp
         self.entries = entries.copy()
         self.pending: list[tuple[int, NameChange]] = []
 
@@ -327,7 +342,9 @@ def copied_root(root: FolderNode) -> FolderNode:
     """An independent copy of everything, with what is pending."""
     copies: dict[int, Node] = {}
     for node in all_nodes(root):
-        copies[id(node)] = node.copy() if isinstance(node, FileNode) else FolderNode({})
+        copies[id(node)] = (
+            node.copy() if isinstance(node, FileNode) else FolderNode({}, stamp=node.stamp)
+        )
     for node in all_nodes(root):
         copied = copies[id(node)]
         if isinstance(node, FolderNode) and isinstance(copied, FolderNode):

@@ -8,6 +8,7 @@ sync that failed. Explorers look at it before each operation (`before_operation`
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import threading
 from contextlib import suppress
@@ -23,6 +24,7 @@ from offsetd_storage.simulated_disk import (
     FileNode,
     FolderNode,
     MoveName,
+    NameChange,
     Node,
     RemoveName,
     SetSize,
@@ -60,6 +62,7 @@ class SimulatedFiles:
         self.faults: list[Fault] = []
         self.capacity_bytes: int | None = None  # For contents, in blocks; names cost nothing.
         self._root = FolderNode({})
+        self._stamps = itertools.count(1)
         self._turn = threading.RLock()
         self._open: dict[int, FileNode] = {}
         self._locked: set[int] = set()
@@ -106,11 +109,12 @@ class SimulatedFiles:
         with self._turn:
             folder = self._root
             for name in _names(path)[:-1]:
-                child = folder.entries.get(name) or FolderNode({})
+                child = folder.entries.get(name) or FolderNode({}, stamp=next(self._stamps))
                 assert isinstance(child, FolderNode), f"{name} in {path} is a file"
                 folder.durable[name] = folder.entries[name] = child
                 folder = child
-            file = FileNode(Content(content), self.clock.now_ms())
+            file = FileNode(Content(content), self.clock.now_ms(), stamp=next(self._stamps))
+            folder.stamp = next(self._stamps)
             folder.durable[path.name] = folder.entries[path.name] = file
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> SimulatedFile:
@@ -144,7 +148,8 @@ class SimulatedFiles:
             if self._find(path) is not None:
                 raise _error(errno.EEXIST, path)
             self._begin(OperationKind.MAKE_FOLDER, path)
-            parent.change(self.operations, AddName(path.name, FolderNode({})))
+            made = FolderNode({}, stamp=next(self._stamps))
+            self._change_names(parent, AddName(path.name, made))
 
     def rename(self, source: Path, target: Path) -> None:
         """Renames within a folder, at once; a file that was at `target` is gone."""
@@ -158,14 +163,17 @@ class SimulatedFiles:
             if isinstance(node, FolderNode) and isinstance(replaced, FileNode):
                 raise _error(errno.ENOTDIR, target)
             self._begin(OperationKind.RENAME, source, target=target)
-            folder.change(self.operations, MoveName(source.name, target.name, node))
+            self._change_names(folder, MoveName(source.name, target.name, node))
+            node.stamp = next(self._stamps)
+            if isinstance(node, FileNode):
+                node.path = target
 
     def unlink(self, path: Path) -> None:
         """Removes a file's name. Whoever has it open keeps it."""
         with self._turn:
             file = self._file(path)
             self._begin(OperationKind.UNLINK, path)
-            self._folder(path.parent).change(self.operations, RemoveName(path.name, file))
+            self._change_names(self._folder(path.parent), RemoveName(path.name, file))
 
     def sync_folder(self, path: Path) -> None:
         """Puts the names inside a folder on stable storage.
@@ -191,7 +199,13 @@ class SimulatedFiles:
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
         """Says when a file was last written: not an operation, and never lost."""
         with self._turn:
-            self._file(path).modified_ms = modified_ms
+            file = self._file(path)
+            file.modified_ms, file.stamp = modified_ms, next(self._stamps)
+
+    def stamp(self, path: Path) -> tuple[int, ...]:
+        """A number that no other file has, nor this one after its next change."""
+        with self._turn:
+            return (self._existing(path).stamp,)
 
     def free_bytes(self, path: Path) -> int:
         """Room left."""
@@ -269,8 +283,12 @@ class SimulatedFiles:
     def _create(self, path: Path) -> None:
         folder = self._folder(path.parent)
         self._begin(OperationKind.CREATE, path)
-        file = FileNode(Content(), self.clock.now_ms())
-        folder.change(self.operations, AddName(path.name, file))
+        file = FileNode(Content(), self.clock.now_ms(), stamp=next(self._stamps))
+        self._change_names(folder, AddName(path.name, file))
+
+    def _change_names(self, folder: FolderNode, change: NameChange) -> None:
+        folder.change(self.operations, change)
+        folder.stamp = next(self._stamps)
 
     def _find(self, path: Path) -> Node | None:
         node: Node = self._root
@@ -316,6 +334,7 @@ class SimulatedFiles:
         files = SimulatedFiles(sector_bytes=self.sector_bytes, clock=self.clock)
         files.capacity_bytes = self.capacity_bytes
         files._root = root
+        files._stamps = itertools.count(next(self._stamps))
         return files
 
 
@@ -327,11 +346,15 @@ class SimulatedFile:
     ) -> None:
         self._files = files
         self._node = node
-        self._path = path
         self._read_only = read_only
         self._closed = False
         node.open_count += 1
+        node.path = path
         files._open[id(node)] = node
+
+    @property
+    def _path(self) -> Path:
+        return self._node.path
 
     def pread(self, size: int, position: int) -> bytes:
         """`size` bytes from `position`; fewer only where the file ends."""
@@ -368,6 +391,7 @@ class SimulatedFile:
                 node.blocks |= blocks_of(position, written)
                 change = Write(position, chunk[:written])
                 node.change(files.operations, change, files.clock.now_ms())
+                node.stamp = next(files._stamps)
             if fault is not None:
                 raise _error(fault.errno, self._path)
             if written < len(chunk):
@@ -389,6 +413,7 @@ class SimulatedFile:
             files._begin(OperationKind.TRUNCATE, self._path, size=size)
             node.blocks &= blocks_of(0, size)
             node.change(files.operations, SetSize(size), files.clock.now_ms())
+            node.stamp = next(files._stamps)
 
     def allocate(self, position: int, size: int) -> bool:
         """Reserves blocks without changing the length: all, or none and ENOSPC.

@@ -37,10 +37,13 @@ class UnflushedFrame(NamedTuple):
 
 
 class Unflushed:
-    """For one thread at a time; nothing is appended to a log meanwhile."""
+    """For one thread at a time; nothing is appended to a log meanwhile.
+
+    `payload_bytes_max` may be changed: it holds for what is appended from then on.
+    """
 
     def __init__(self, payload_bytes_max: int) -> None:
-        self._payload_bytes_max = payload_bytes_max
+        self.payload_bytes_max = payload_bytes_max
         self._full: list[UnflushedFrame] = []
         self._contents: dict[PartitionLog, list[bytes]] = {}
         self._payload_bytes = COUNT.size
@@ -52,7 +55,7 @@ class Unflushed:
     def make_room(self, size_bytes: int) -> None:
         """Ends the frame if batches of that size might not go in; before they are in their log."""
         payload_bytes = self._payload_bytes + _ENTRY_HEAD_BYTES_MAX + size_bytes
-        if payload_bytes > self._payload_bytes_max and self._contents:
+        if payload_bytes > self.payload_bytes_max and self._contents:
             self._full = self.frames()
             self._contents, self._payload_bytes = {}, COUNT.size
 

@@ -170,8 +170,8 @@ def test_a_small_disk_gets_full_and_is_left_without_an_operator(tmp_path: Path) 
             client = Client(server.wait_until_serving(), history)
             reserve = folder / "offsetd-reserve"
             poll(lambda: reserve.exists() and reserve.stat().st_size, WAIT_SECONDS, server)
-            # It is not set: a segment, and 3 MiB. A sixteenth of this disk is a little more.
-            assert reserve.stat().st_size == SEGMENT_BYTES + 3 * MIB
+            # It is not set: a segment, and 1 MiB.
+            assert reserve.stat().st_size == SEGMENT_BYTES + MIB
             client.overwrite(700)  # 14 MiB.
             before_bytes = log_bytes(folder)
             assert before_bytes > 10 * MIB  # The rest, 4 MiB at most, is not written yet.

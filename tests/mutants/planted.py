@@ -49,6 +49,40 @@ MUTANTS = (
         caught_by="tests/unit/coordinator/test_flusher.py",
     ),
     Mutant(
+        name="what is appended while the flusher begins to wait is not seen",
+        file=f"{_COORDINATOR}/flusher.py",
+        replace=(
+            "            elif not self._is_waiting:\n"
+            "                # From here on it is kicked. What came just before is seen now.\n"
+            "                self._is_waiting = True\n"
+            "            else:\n"
+            "                self._kicks.get()\n"
+        ),
+        by=(
+            "            else:\n"
+            "                self._is_waiting = True\n"
+            "                self._kicks.get()\n"
+        ),
+        caught_by=(
+            "tests/unit/coordinator/test_flusher.py"
+            "::test_what_is_appended_while_the_thread_begins_to_wait_is_flushed"
+        ),
+    ),
+    Mutant(
+        name="an idle server lets callers wait for a flush as if it were busy",
+        file=f"{_COORDINATOR}/flush_pace.py",
+        replace="            and used - used_then >= (now - looked) * _BUSY_RATIO\n",
+        by="            and used - used_then >= (now - looked) * 0\n",
+        caught_by="tests/unit/coordinator/test_flush_pace.py",
+    ),
+    Mutant(
+        name="callers whose commits came in one message wait for others that do not come",
+        file=f"{_COORDINATOR}/flush_pace.py",
+        replace="(rounds - rounds_then) * _COMMITS_PER_ROUND_MAX\n",
+        by="(rounds - rounds_then) * 1000\n",
+        caught_by="tests/unit/coordinator/test_flush_pace.py",
+    ),
+    Mutant(
         name="a failed fsync is tried again",
         file=f"{_STORAGE}/journal.py",
         replace=("        begun_seconds = time.perf_counter()\n        file.datasync()\n"),

@@ -43,8 +43,8 @@ FULL_DISK_MUTANTS = (
     Mutant(
         name="a reserve for small segments has no room for deletions",
         file=f"{_STORAGE}/disk_space.py",
-        replace=" = max(segment_bytes_most * _MORE_PERCENT // 100, _MORE_BYTES_MIN)\n",
-        by=" = segment_bytes_most * _MORE_PERCENT // 100\n",
+        replace=", logs * _LOG_BYTES, _MORE_BYTES_MIN)",
+        by=", 0)",
         caught_by=_SPACE_TESTS,
     ),
     Mutant(

@@ -5,39 +5,74 @@ from __future__ import annotations
 from mutants.planted import Mutant
 
 _COORDINATOR = "coordinator/offsetd_coordinator"
+_BATCH_CUTS = "tests/property/test_batch_cuts.py"
 _RUNS = "tests/unit/coordinator/test_commit_runs.py"
 
 RUN_MUTANTS = (
     Mutant(
         name="results of a run before it is durable",
-        file=f"{_COORDINATOR}/runtime.py",
-        replace="        return self._tickets[partition], count\n",
-        by="        return 0, count\n",
+        file=f"{_COORDINATOR}/commit_runs.py",
+        replace="        return ticket, written.size\n",
+        by="        return 0, written.size\n",
         caught_by=f"{_RUNS}::test_commits_come_to_the_same_as_one_after_the_other",
     ),
     Mutant(
         name="a condition is judged by what was stored before the run",
         file=f"{_COORDINATOR}/kernels/commit_runs.py",
         replace=(
-            "        if _looks(commit, unchanged_ms)"
-            " and _is_group_in(names, commits, run[:place], commit):\n"
-            "            return place\n"
+            "            if _looks(commit, unchanged_ms)"
+            " and _is_group_in(names, commits, run[:written], commit):\n"
+            "                break\n"
         ),
         by="",
         caught_by=f"{_RUNS}::test_commits_come_to_the_same_as_one_after_the_other",
     ),
     Mutant(
         name="a run takes commits of groups that are leased",
-        file=f"{_COORDINATOR}/commit_decisions.py",
-        replace="                return place\n        return len(group_ids)\n",
-        by="                pass\n        return len(group_ids)\n",
+        file=f"{_COORDINATOR}/run_decisions.py",
+        replace="            return place\n    return int(run.size)\n",
+        by="            pass\n    return int(run.size)\n",
         caught_by=f"{_RUNS}::test_commits_come_to_the_same_as_one_after_the_other",
     ),
     Mutant(
         name="a run on a full disk is said to be committed whole",
         file=f"{_COORDINATOR}/runtime.py",
         replace="        return appended.batch_count\n",
-        by="        return len(decision.ends)\n",
+        by="        return appended.batch_count + 1\n",
         caught_by=f"{_RUNS}::test_a_full_disk_refuses_what_is_behind_and_keeps_what_went_in",
+    ),
+    Mutant(
+        name="a run whose table has no room is not replayed to its end",
+        file=f"{_COORDINATOR}/run_decisions.py",
+        replace="            shard.replay_on(self._batches, int(ends[at]), self._cursors[at])\n",
+        by="            pass\n",
+        caught_by=f"{_RUNS}::test_tables_grow_while_runs_are_replayed",
+    ),
+    Mutant(
+        name="a replay remembers names that a tombstone took away",
+        file=f"{_COORDINATOR}/kernels/replay.py",
+        replace="        remove_offset(table, buffer, key)\n        cursor[LAST_GROUP_SIZE] = -1\n",
+        by="        remove_offset(table, buffer, key)\n",
+        caught_by=_BATCH_CUTS,
+    ),
+    Mutant(
+        name="a replay remembers names that may have gone while it stopped",
+        file=f"{_COORDINATOR}/kernels/replay.py",
+        replace='it may have names go."""\n    cursor[LAST_GROUP_SIZE] = -1\n',
+        by='it may have names go."""\n',
+        caught_by=_BATCH_CUTS,
+    ),
+    Mutant(
+        name="a directory has the arrays of a table from before it grew",
+        file=f"{_COORDINATOR}/offset_table.py",
+        replace="        self.directory_row: Int64s = directory_row(arrays)\n",
+        by=(
+            "        if not hasattr(self, 'directory_row'):\n"
+            "            self.directory_row: Int64s = directory_row(arrays)\n"
+        ),
+        caught_by=(
+            "tests/unit/coordinator/test_table_directory.py::"
+            "test_a_row_is_that_of_the_arrays_that_a_table_has_now"
+        ),
     ),
 )

@@ -8,6 +8,7 @@ _STORAGE = "storage/offsetd_storage"
 _RETENTION = f"{_STORAGE}/log_retention.py"
 _CLEANER = f"{_STORAGE}/cleaner/cleaning_steps.py"
 _UPKEEP = "tests/unit/storage/test_upkeep.py"
+_IDLE = "tests/unit/storage/test_idle_rolls.py"
 _STEPS = "tests/unit/storage/cleaner/test_cleaning_steps.py"
 
 UPKEEP_MUTANTS = (
@@ -48,9 +49,49 @@ UPKEEP_MUTANTS = (
     Mutant(
         name="the recovery point stays when the clock has rolled an idle log",
         file=f"{_STORAGE}/upkeep.py",
-        replace="        if any(rolled):\n            self._store.settle_points()\n",
-        by="        if any(rolled):\n",
+        replace="        if rolled:\n            self._store.settle_points()\n",
+        by="        if rolled:\n",
         caught_by=f"{_UPKEEP}::test_an_idle_log_loses_its_deleted_keys_without_another_append",
+    ),
+    Mutant(
+        name="an idle log is rolled though what it holds is too young to be cleaned",
+        file=f"{_STORAGE}/cleaner/candidates.py",
+        replace="return is_dirty and found.first_uncleanable >= end",
+        by="return log.size_bytes > 0",
+        caught_by=f"{_IDLE}::test_a_log_waits_until_all_of_it_is_old_enough_to_be_cleaned",
+    ),
+    Mutant(
+        name="an idle log is judged by what its closed segments hold",
+        file=f"{_STORAGE}/cleaner/candidates.py",
+        replace="log_to_clean(as_rolled(summary, log), log.config",
+        by="log_to_clean(summary, log.config",
+        caught_by=f"{_IDLE}::test_an_idle_dirty_log_is_rolled_cleaned_and_then_at_rest",
+    ),
+    Mutant(
+        name="an idle log is rolled, and waits for as much dirt as one that is appended to",
+        file=f"{_STORAGE}/upkeep.py",
+        replace="        self.cleaner.compact([*self._roll(rolling), *dirty])\n",
+        by="        self._roll(rolling)\n",
+        caught_by=f"{_IDLE}::test_an_idle_log_is_cleaned_at_half_the_ratio",
+    ),
+    Mutant(
+        name="an idle log whose round did not come when it was rolled stays as it is",
+        file=f"{_STORAGE}/upkeep.py",
+        replace="[*self._roll(rolling), *dirty]",
+        by="self._roll(rolling)",
+        caught_by=(
+            f"{_IDLE}::test_an_idle_log_is_cleaned_though_its_round_did_not_come_when_it_was_rolled"
+        ),
+    ),
+    Mutant(
+        name="every look finds a log idle since the start",
+        file=f"{_STORAGE}/idle_logs.py",
+        replace="known if known and is_idle else (end, now_ms)",
+        by="(end, known[1]) if known else (end, now_ms)",
+        caught_by=(
+            "tests/unit/storage/test_idle_logs.py"
+            "::test_a_log_is_idle_from_the_first_look_that_found_its_end"
+        ),
     ),
     Mutant(
         name="a delete horizon is forgotten at a restart",

@@ -30,6 +30,7 @@ from mutants.planted_full_disk import FULL_DISK_MUTANTS
 from mutants.planted_guarantees import GUARANTEE_MUTANTS
 from mutants.planted_guards import GUARD_MUTANTS
 from mutants.planted_history import HISTORY_MUTANTS
+from mutants.planted_journal_room import JOURNAL_ROOM_MUTANTS
 from mutants.planted_kafka import KAFKA_MUTANTS
 from mutants.planted_late_writes import LATE_WRITE_MUTANTS
 from mutants.planted_leases import LEASE_MUTANTS
@@ -40,6 +41,7 @@ from mutants.planted_pipeline import PIPELINE_MUTANTS
 from mutants.planted_queries import QUERY_MUTANTS
 from mutants.planted_runs import RUN_MUTANTS
 from mutants.planted_spark_writes import SPARK_WRITE_MUTANTS
+from mutants.planted_starts import START_MUTANTS
 from mutants.planted_streams import STREAM_MUTANTS
 from mutants.planted_swaps import SWAP_MUTANTS
 from mutants.planted_upkeep import UPKEEP_MUTANTS
@@ -50,6 +52,7 @@ MUTANTS = (
     *SWAP_MUTANTS,
     *FULL_DISK_MUTANTS,
     *UPKEEP_MUTANTS,
+    *JOURNAL_ROOM_MUTANTS,
     *GUARANTEE_MUTANTS,
     *EXPIRY_MUTANTS,
     *ADMINISTRATION_MUTANTS,
@@ -73,6 +76,7 @@ MUTANTS = (
     *QUERY_MUTANTS,
     *FETCH_MUTANTS,
     *LATE_WRITE_MUTANTS,
+    *START_MUTANTS,
 )
 
 ROOT = Path(__file__).parents[2]

@@ -188,6 +188,15 @@ class Run:
         assert self.store is not None
         self.store.advance_recovery_points()
 
+    def resize_journal(self) -> None:
+        """Makes the journal small, as where nothing is appended, or large again."""
+        assert self.store is not None
+        if self.random.random() < 0.4:
+            self.store.journal_room.grow()
+        elif not self.model.pending:
+            self.advance()
+            self.store.journal_room.rest()
+
     def interleave(self) -> None:
         """What another thread may do while this one is about to touch the disk.
 
@@ -204,7 +213,8 @@ class Run:
             return
         journal = store._journal
         if not store._flush_lock.locked():
-            if journal.other_file_is_free or journal._fits(_FLUSH_BYTES, keep=2):
+            other_fits = journal.other_file_is_free and journal.capacity_bytes > _FLUSH_BYTES
+            if other_fits or journal._fits(_FLUSH_BYTES, keep=2):
                 self.append_some(sorted(store.logs))
                 self.flush()
         elif not store._advance_lock.locked():

@@ -30,6 +30,8 @@ def play(run: Run, explorer: Explorer | None, *, steps: int, commits_chance: flo
 
     begin()
     for _ in range(steps):
+        if random.random() < 0.1:
+            run.resize_journal()
         what = random.random()
         if what < commits_chance:
             assert run.store is not None

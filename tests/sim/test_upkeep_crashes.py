@@ -10,6 +10,7 @@ from cleaned_logs import replayed
 from kept_stores import CLEANER, CONFIG, LOG, P0, P1, P2, UPKEEP, KeptStore
 from log_stores import log_bytes, seeded
 from offsetd_storage.scheduler import LOG_RETENTION, RECOVERY_POINT_CHECKPOINT
+from offsetd_storage.upkeep import IDLE_LOGS
 
 if TYPE_CHECKING:
     from random import Random
@@ -20,8 +21,12 @@ STEPS = 800
 CUTS = 160
 OUTCOMES = 2  # Of each power cut: all that was not synced is lost, nothing is, others by chance.
 STORE = attrs.evolve(
-    CONFIG, log=attrs.evolve(LOG, segment_bytes_max=500, segment_ms=2000, delete_retention_ms=3000)
+    CONFIG,
+    log=attrs.evolve(
+        LOG, segment_bytes_max=500, segment_ms=2000, segment_idle_ms=100, delete_retention_ms=3000
+    ),
 )
+TASKS = LOG_RETENTION, RECOVERY_POINT_CHECKPOINT, IDLE_LOGS
 HASTY = attrs.evolve(
     UPKEEP,
     cleaner=attrs.evolve(CLEANER, threads=2, dedupe_buffer_bytes=4 << 20, backoff_ms=50),
@@ -62,7 +67,7 @@ def test_a_crash_under_upkeep_keeps_what_was_acknowledged(is_killed: bool) -> No
                 acknowledged = {each: len(said[each]) - 1 for each in partitions}
             if random.random() < 0.3:
                 kept.advance(random.randrange(1000))
-            kept.upkeep.run_soon(random.choice((LOG_RETENTION, RECOVERY_POINT_CHECKPOINT)))
+            kept.upkeep.run_soon(random.choice(TASKS))
             if step % (STEPS // CUTS) == 0:
                 disks = crashed(kept.files, random, is_killed=is_killed)
                 for disk in disks:

@@ -20,7 +20,7 @@ import typer
 import typer.core
 import typer.main
 
-from offsetd_clients.cli.main import OURS
+from offsetd_clients.cli.endings import OURS, exit_code
 from offsetd_clients.cli.terminal import OutputFormat, Terminal, standard_terminal
 
 EXTRA_OF_PACKAGE = {
@@ -82,28 +82,11 @@ OutputOption = Annotated[
 def run(terminal: Terminal | None = None, program: Program = OFFSETD) -> int:
     """Runs `sys.argv`; returns the exit code. Wrong use is 2, told on stderr."""
     terminal = terminal or standard_terminal()
-    try:
-        try:
-            _run(program, terminal)
-        finally:
-            terminal.flush()
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    return 0
 
-
-def _run(program: Program, terminal: Terminal) -> None:
-    try:
+    def command() -> None:
         application(terminal, program)(prog_name=program.name)
-    except ModuleNotFoundError as error:
-        # A command may import its libraries only when it runs.
-        if (error.name or "").partition(".")[0] in OURS:
-            raise
-        terminal.fail(f"{error.name} is not installed: pip install 'offsetd[{program.extra}]'")
-    except OSError as error:
-        if error.filename is not None:
-            raise
-        terminal.output_failed(error)  # Of click, which prints the help.
+
+    return exit_code(command, terminal, extra=program.extra)
 
 
 def application(terminal: Terminal, program: Program = OFFSETD) -> typer.Typer:

@@ -6,7 +6,8 @@ Exit codes: 0 done, 1 failed, 2 wrong use, 3 partly done.
 import gc
 import sys
 
-OURS = ("offsetd", "offsetd_storage", "offsetd_coordinator", "offsetd_clients", "offsetd_pipeline")
+from offsetd_clients.cli.at_once import run_at_once
+from offsetd_clients.cli.endings import OURS
 
 
 def main() -> None:
@@ -19,6 +20,9 @@ def main() -> None:
 
 
 def _exit_code() -> int:
+    code = run_at_once(sys.argv[1:])
+    if code is not None:
+        return code
     try:
         from offsetd_clients.cli.application import run  # noqa: PLC0415  # the extra may be missing
     except ModuleNotFoundError as error:

@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from offsetd_clients.cli.main import OURS
+from offsetd_clients.cli.endings import OURS
 from offsetd_clients.cli.terminal import Terminal
 
 

@@ -16,36 +16,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from rich.cells import cell_len
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-)
-from rich.table import Table
-from rich.text import Text
-
 EXIT_FAILED = 1
 EXIT_WRONG_USE = 2
 EXIT_PARTLY = 3
-BOLD, PLAIN_AGAIN = "\x1b[1m", "\x1b[0m"
-# So narrow may a column of text be folded, or as its name.
-TEXT_CELLS_MIN = 12
 
 # Called with how much is done, how much there is (0: not known), and what is being done.
 ProgressReport = Callable[[int, int, str], None]
 Row = Mapping[str, object]
-
-
-class _Count(MofNCompleteColumn):
-    """How much of how much, where that is known."""
-
-    def render(self, task: Task) -> Text:
-        return Text() if task.total is None else super().render(task)
 
 
 class OutputFormat(StrEnum):
@@ -105,9 +82,9 @@ class Terminal:
         message = printable(text, keep="\n")
         self._flush_before_complaint()
         if _is_terminal(self._stderr):
-            Console(file=self._stderr, highlight=False, soft_wrap=True).print(
-                Text.assemble(("error: ", "bold red"), message)
-            )
+            from offsetd_clients.cli import drawing  # noqa: PLC0415
+
+            drawing.print_error(self._stderr, message)
         else:
             self._complain(f"error: {message}")
         raise SystemExit(code)
@@ -121,19 +98,12 @@ class Terminal:
         if not _is_terminal(self._stderr):
             yield lambda _done, _total, _what: None
             return
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            _Count(),
-            TimeElapsedColumn(),
-        )
-        console = Console(file=self._stderr)
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task(printable(title), total=None)
+        from offsetd_clients.cli import drawing  # noqa: PLC0415
+
+        with drawing.progress_bar(self._stderr, printable(title)) as move:
 
             def report(done: int, total: int, what: str) -> None:
-                description = printable(f"{title}: {what}" if what else title)
-                bar.update(task, completed=done, total=total or None, description=description)
+                move(done, total or None, printable(f"{title}: {what}" if what else title))
 
             yield report
 
@@ -182,6 +152,8 @@ class Terminal:
         self.fail(f"cannot print the output: {error.strerror or error}")
 
     def _table(self, columns: Sequence[str], rows: Sequence[Row], title: str) -> None:
+        from offsetd_clients.cli import drawing  # noqa: PLC0415
+
         header = [column.upper().replace("_", "-") for column in columns]
         cells = [
             [printable(_cell(row.get(column), absent="-")) for column in columns] for row in rows
@@ -189,52 +161,15 @@ class Terminal:
         values = [[row.get(column) for row in rows] for column in columns]
         is_number = [_is_column_of(each, int, float) for each in values]
         if not _is_terminal(self._stdout):
-            plain = _aligned([header, *cells], is_number)
+            plain = drawing.aligned([header, *cells], is_number)
             self._write_all(
                 line + "\n" for line in chain([printable(title)] if title else [], plain)
             )
             return
         is_whole = [_is_column_of(each, int, float, datetime, type(None)) for each in values]
-        self._write(self._drawn(title, header, cells, is_number, is_whole))
-
-    def _drawn(
-        self,
-        title: str,
-        header: Sequence[str],
-        cells: Sequence[Sequence[str]],
-        is_number: Sequence[bool],
-        is_whole: Sequence[bool],
-    ) -> str:
-        """A table for a terminal, as wide as that is, where text is folded into its columns.
-
-        Numbers and times stay whole: where they need more, lines are longer.
-        """
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        least = 0
-        for name, right, whole, column in zip(
-            header, is_number, is_whole, zip(header, *cells, strict=True), strict=True
-        ):
-            width = max(map(cell_len, column))
-            width_min = width if whole else min(width, max(cell_len(name), TEXT_CELLS_MIN))
-            least += width_min + 2
-            table.add_column(
-                name,
-                justify="right" if right else "left",
-                overflow="fold",
-                no_wrap=whole,
-                min_width=width_min,
-            )
-        for line in cells:
-            table.add_row(*(Text(cell) for cell in line))
-        console = Console(file=self._stdout, highlight=False)
-        if console.width < least:
-            console = Console(file=self._stdout, highlight=False, width=least)
-        with console.capture() as printed:
-            if title:
-                console.print(Text(printable(title), style="bold"))
-            console.print(table)
-        lines = printed.get().replace(f"{PLAIN_AGAIN}{BOLD}", "").splitlines()
-        return "".join(f"{line.rstrip()}\n" for line in lines)
+        self._write(
+            drawing.drawn_table(self._stdout, printable(title), header, cells, is_number, is_whole)
+        )
 
     def _write_all(self, pieces: Iterable[str], *, flush: bool = False) -> None:
         for piece in pieces:
@@ -337,16 +272,6 @@ def _cell(value: object, *, absent: str) -> str:
 def time_text(value: datetime) -> str:
     """A time as all results have it: UTC, to the millisecond."""
     return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _aligned(lines: Sequence[Sequence[str]], is_number: Sequence[bool]) -> Iterator[str]:
-    widths = [max(cell_len(cell) for cell in column) for column in zip(*lines, strict=True)]
-    for line in lines:
-        parts = []
-        for cell, width, right in zip(line, widths, is_number, strict=True):
-            gap = " " * (width - cell_len(cell))
-            parts.append(gap + cell if right else cell + gap)
-        yield "  ".join(parts).rstrip()
 
 
 def _json(columns: Sequence[str], row: Row, *, indent: int | None) -> str:

@@ -4,11 +4,12 @@ import asyncio
 import gc
 import time
 from collections.abc import Callable, Collection
-from typing import Final
-
-import typer
+from typing import TYPE_CHECKING, Final
 
 from offsetd_coordinator.commands.terminal import Terminal
+
+if TYPE_CHECKING:
+    import typer
 
 KERNEL_PACKAGES = ("offsetd_storage.kernels", "offsetd_coordinator.kernels")
 
@@ -32,8 +33,10 @@ LATER_KERNELS: Final = frozenset(
 _PAUSE_SECONDS: Final = 0.02
 
 
-def register(app: typer.Typer, terminal: Terminal) -> None:
+def register(app: "typer.Typer", terminal: Terminal) -> None:
     """Add the group `kernels`."""
+    import typer  # noqa: PLC0415  A server's start, which warms too, needs none.
+
     group = typer.Typer(help="The compiled loops of the server.", no_args_is_help=True)
     app.add_typer(group, name="kernels")
     group.callback()(_group)

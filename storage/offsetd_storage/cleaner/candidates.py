@@ -14,7 +14,7 @@ import attrs
 
 from offsetd_storage.cleaner.clean import read_history
 from offsetd_storage.cleaner.plan import LogSummary, LogToClean, log_to_clean
-from offsetd_storage.cleaner.summaries import log_summary
+from offsetd_storage.cleaner.summaries import as_rolled, log_summary
 from offsetd_storage.cleaner.transactions import ProducerHistory
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from offsetd_storage.topic_partition import TopicPartition
 
 _NO_HISTORY: Final = ProducerHistory()
+_IDLE_SHARE: Final = 0.5  # Of the ratio from which on a log is cleaned that takes no appends.
 
 
 @attrs.frozen(kw_only=True)
@@ -103,6 +104,32 @@ class Candidates:
     def find(self, log: PartitionLog, *, now_ms: int) -> LogToClean:
         """What there is to clean in a log now."""
         return log_to_clean(self._summary(log), log.config, now_ms=now_ms)
+
+    def gains_if_idle(self, log: PartitionLog, *, is_rolled: bool, now_ms: int) -> bool:
+        """Whether an idle log is worth a round over its closed segments, to the last of them.
+
+        `is_rolled`: were its active segment closed, too. So it is where it is half as dirty as a
+        log that takes appends has to be, and all of it old enough. Never before its headers were
+        read. Raises OSError.
+        """
+        if self.needs_survey(log):
+            return False
+        end = log.offset_next if is_rolled else log.segments[-1].base_offset
+        found = self._find_rolled(log, now_ms) if is_rolled else self.find(log, now_ms=now_ms)
+        ratio_min = log.config.dirty_ratio_min
+        is_dirty = ratio_min < 1 and found.cleanable_ratio > _IDLE_SHARE * ratio_min
+        return is_dirty and found.first_uncleanable >= end
+
+    def _find_rolled(self, log: PartitionLog, now_ms: int) -> LogToClean:
+        topic_partition = log.topic_partition
+        summary = log_summary(
+            self._files,
+            log,
+            recovery_point=self._store.recovery_point(topic_partition),
+            history=self.history(topic_partition),
+            checkpoint=self._checkpoint.first_dirty(topic_partition),
+        )
+        return log_to_clean(as_rolled(summary, log), log.config, now_ms=now_ms)
 
     def next_due_ms(self, log: PartitionLog, found: LogToClean) -> int | None:
         """When a log that is not due comes due by the clock alone: a horizon, or its oldest

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from offsetd_storage.delayed_deletion import FileDeleter
     from offsetd_storage.files import Files
     from offsetd_storage.log_store import LogStore
+    from offsetd_storage.partition_log import PartitionLog
     from offsetd_storage.retention import FutureTimestamp
     from offsetd_storage.server_config import CleanerConfig
     from offsetd_storage.topic_partition import TopicPartition
@@ -146,6 +147,23 @@ class LogCleaner:
         """Looks for work again; the clock may have been moved."""
         for thread in self._threads:
             thread.wake()
+
+    def gains_if_idle(self, log: PartitionLog, *, is_rolled: bool) -> bool:
+        """Whether an idle log is worth a round, if `is_rolled` with its active segment closed.
+
+        That one is not if it holds less than is reserved ahead of it anyway; nor is a log of which
+        a round failed. Raises OSError.
+        """
+        config, active = log.config, log.segments[-1]
+        return (
+            self.config.is_enabled
+            and config.is_compacted
+            and not (is_rolled and active.size_bytes < config.preallocate_step_bytes)
+            and self._failure(log.topic_partition) is None
+            and self.steps.candidates.gains_if_idle(
+                log, is_rolled=is_rolled, now_ms=self._clock.now_ms()
+            )
+        )
 
     def _start_threads(self) -> None:
         config = self.config
@@ -263,15 +281,17 @@ class LogCleaner:
     def log_status(self, topic_partition: TopicPartition) -> LogCleaningStatus:
         """Where cleaning stands with a log. Raises PartitionQuarantined."""
         log = self._store.log(topic_partition)
-        monotonic_ms = self._clock.monotonic_ms()
         return log_cleaning_status(
             log,
             self.steps.candidates,
             now_ms=self._clock.now_ms(),
             state=self.states.state(topic_partition),
-            uncleanable=self.steps.failures.failure(topic_partition, monotonic_ms=monotonic_ms),
+            uncleanable=self._failure(topic_partition),
             last=self.steps.last_rounds.get(topic_partition),
         )
+
+    def _failure(self, topic_partition: TopicPartition) -> UncleanablePartition | None:
+        return self.steps.failures.failure(topic_partition, monotonic_ms=self._clock.monotonic_ms())
 
 
 def _made_with(config: CleanerConfig) -> tuple[object, ...]:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
-
 from offsetd_storage.cleaner.clean import CleanerTools, clean_log, read_history
-from offsetd_storage.cleaner.plan import LogSummary, SegmentSummary, log_to_clean
-from offsetd_storage.cleaner.summaries import goes_over_any, log_summary
-from offsetd_storage.record_batch import NO_TIMESTAMP
+from offsetd_storage.cleaner.plan import log_to_clean
+from offsetd_storage.cleaner.summaries import as_rolled, goes_over_any, log_summary
 
 if TYPE_CHECKING:
     from offsetd_storage.cleaner.clean import CleanReport
@@ -36,7 +33,7 @@ def preview_round(
         tools.files, log, recovery_point=recovery_point, history=history, checkpoint=first_dirty
     )
     if rolls_active and log.segments[-1].size_bytes > 0:
-        summary = _as_rolled(summary, log)
+        summary = as_rolled(summary, log)
     found = log_to_clean(summary, log.config, now_ms=tools.clock.now_ms())
     if not goes_over_any(found, log):
         return None
@@ -47,22 +44,4 @@ def preview_round(
         first_uncleanable=found.first_uncleanable,
         history=history,
         dry_run=True,
-    )
-
-
-def _as_rolled(summary: LogSummary, log: PartitionLog) -> LogSummary:
-    """The summary with a new active segment, and the recovery point at its start."""
-    active = SegmentSummary(
-        base_offset=log.offset_next,
-        size_bytes=0,
-        index_bytes=0,
-        time_index_bytes=0,
-        first_timestamp_ms=NO_TIMESTAMP,
-        largest_timestamp_ms=NO_TIMESTAMP,
-    )
-    return attrs.evolve(
-        summary,
-        segments=[*summary.segments, active],
-        recovery_point=log.offset_next,
-        recovery_segment_base_offset=log.offset_next,
     )

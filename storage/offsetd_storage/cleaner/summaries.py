@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from offsetd_storage.cleaner.plan import LogSummary, SegmentSummary
 from offsetd_storage.record_batch import NO_TIMESTAMP
 
@@ -58,6 +60,24 @@ def log_summary(
         last_stable_offset=history.last_stable_offset(log.offset_next),
         checkpoint=checkpoint,
         delete_horizon_ms=delete_horizon_ms,
+    )
+
+
+def as_rolled(summary: LogSummary, log: PartitionLog) -> LogSummary:
+    """The summary with a new active segment, and the recovery point at its start."""
+    active = SegmentSummary(
+        base_offset=log.offset_next,
+        size_bytes=0,
+        index_bytes=0,
+        time_index_bytes=0,
+        first_timestamp_ms=NO_TIMESTAMP,
+        largest_timestamp_ms=NO_TIMESTAMP,
+    )
+    return attrs.evolve(
+        summary,
+        segments=[*summary.segments, active],
+        recovery_point=log.offset_next,
+        recovery_segment_base_offset=log.offset_next,
     )
 
 

@@ -85,7 +85,8 @@ class KernelCache(_Cache):
             return None
         content, self._found = self._found, None
         assert content is not None, "it is held"
-        target_context.refresh()
+        # Numba would first make ready to compile (`target_context.refresh()`), which takes longer
+        # than loading all kernels; whoever does compile one makes ready all the same.
         # The checksum says that these are the bytes we wrote, into a folder only we can write to.
         return _compile_result._rebuild(target_context, *pickle.loads(content))  # noqa: S301
 

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+import typer.main
+from hypothesis import given
+from hypothesis import strategies as st
+from offsetd_coordinator.commands import serve
 from offsetd_coordinator.commands.serve import _nothing_collected
+from typer.testing import CliRunner
 
 FAILING_START = """
 import gc
@@ -33,6 +42,59 @@ def test_garbage_is_looked_for_again_when_a_start_has_failed() -> None:
     assert ended.stdout == "False\nno kernels True 0\n"
 
 
+TOLD_START = """
+import os
+from offsetd_coordinator.commands import kernels, serve
+from offsetd_coordinator.settings_sources import load_settings
+
+def warm_kernels(terminal, **later):
+    raise SystemExit(os.environ["GRPC_EXPERIMENTS"])
+
+kernels.warm_kernels = warm_kernels
+serve._run(load_settings(), None)
+"""
+USED_GRPC = """
+import asyncio
+import grpc.aio
+
+async def use():
+    await grpc.aio.server().stop(None)
+
+asyncio.run(use())
+"""
+
+
+@pytest.mark.parametrize("operators", [None, "", "tcp_rcv_lowat"])
+def test_grpc_is_told_to_read_itself_before_it_is_used_unless_an_operator_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, operators: str | None
+) -> None:
+    name, ours = serve.GRPC_READS_ITSELF
+    monkeypatch.delenv(name, raising=False)
+    if operators is not None:
+        monkeypatch.setenv(name, operators)
+    ended = subprocess.run(
+        [sys.executable, "-c", TOLD_START], capture_output=True, text=True, check=False
+    )
+    assert ended.stderr.strip() == (ours if operators is None else operators)
+
+
+def test_grpc_knows_what_it_is_told() -> None:
+    """A version that does not would say so in every start, and take no notice."""
+    name, ours = serve.GRPC_READS_ITSELF
+    known, unknown = (
+        subprocess.run(
+            [sys.executable, "-c", USED_GRPC],
+            env={**os.environ, name: value},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stderr
+        for value in (ours, f"{ours}_s")
+    )
+    assert "Unknown experiment" in unknown, "or the one below says nothing"
+    assert "Unknown experiment" not in known
+
+
 def test_what_was_made_while_nothing_was_collected_is_passed_over_later() -> None:
     try:
         with _nothing_collected():
@@ -48,3 +110,96 @@ def test_an_error_leaves_nothing_frozen_and_collections_as_they_were() -> None:
         raise OSError("no disk")
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
+
+
+class Calls:
+    """Stands where the server is run, and remembers with what."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[Any] = []
+        monkeypatch.setattr(serve, "_serve", self._note)
+        app = typer.Typer()
+        app.callback()(lambda: None)
+        serve.register(app, None)  # type: ignore[arg-type]
+        self._command = app
+
+    def _note(self, _terminal: Any, config: Any, assignments: Any, given: Any) -> None:
+        given = {option: value for option, value in given.items() if value is not None}
+        self.calls.append((config, list(assignments), given))
+
+    def by_typer(self, arguments: list[str]) -> Any:
+        """What typer runs the server with; None if it does not."""
+        CliRunner().invoke(self._command, ["serve", *arguments])
+        return self.calls.pop() if self.calls else None
+
+    def plain(self, arguments: list[str]) -> Any:
+        """What the plain reading runs it with; None if it leaves that to typer."""
+        command = serve.read_plain(arguments)
+        if command is None:
+            return None
+        command(None)  # type: ignore[arg-type]
+        return self.calls.pop()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], (None, [], {})),
+        (["--data-dir", "a b"], (None, [], {"--data-dir": "a b"})),
+        (["--listen=:1", "--listen", ":2"], (None, [], {"--listen": ":2"})),
+        (["--set", "a=1", "--set=b=2", "--set", "a=3"], (None, ["a=1", "b=2", "a=3"], {})),
+        (["--config", "x.toml", "--config=y.toml"], (Path("y.toml"), [], {})),
+    ],
+)
+def test_settings_are_read_plainly_as_typer_reads_them(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], expected: Any
+) -> None:
+    calls = Calls(monkeypatch)
+    assert calls.plain(arguments) == expected
+    assert calls.by_typer(arguments) == expected
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["-h"],
+        ["--list-settings"],
+        ["-o", "json"],
+        ["--data-dir"],
+        ["--data-dir="],
+        ["--data-dir", ""],
+        ["--data-dir", "--listen", ":1"],
+        ["--data-dir", "-x"],
+        ["--data", "a"],
+        ["--data-dir", "a", "b"],
+        ["--", "--data-dir", "a"],
+        ["--set", "node.id=\udcff"],
+        ["serve"],
+        [""],
+    ],
+)
+def test_what_is_more_than_settings_is_left_to_typer(arguments: list[str]) -> None:
+    assert serve.read_plain(arguments) is None
+
+
+WORDS = ("--data-dir", "--listen", "--config", "--set", "--list-settings", "--help", "--", "-o")
+VALUES = ("", "a=1", "b", "-", "-1", "--", "=", "\udcff", " ", "--set", "json")
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from(WORDS),
+            st.sampled_from(VALUES),
+            st.tuples(st.sampled_from(WORDS), st.sampled_from(VALUES)).map("=".join),
+        ),
+        max_size=6,
+    )
+)
+def test_whatever_is_read_plainly_typer_reads_alike(arguments: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        calls = Calls(monkeypatch)
+        plain = calls.plain(arguments)
+        if plain is not None:
+            assert calls.by_typer(arguments) == plain

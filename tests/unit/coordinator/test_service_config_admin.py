@@ -323,11 +323,11 @@ async def test_the_reserve_follows_the_segments_unless_it_is_set() -> None:
     async with serving_node() as serving:
         disk = serving.upkeep.disk
         for change, shown, reserve_mib in (
-            ({"topic": OFFSETS_TOPIC, "set": {"segment.bytes": "1048576"}}, "", 4),
-            ({"topic": OFFSETS_TOPIC, "set": {"segment.bytes": "10485760"}}, "", 13),
-            ({"set": {"disk.reserve.bytes": "2097152"}}, "2097152", 2),
-            ({"topic": OFFSETS_TOPIC, "set": {"segment.bytes": "1048576"}}, "2097152", 2),
-            ({"remove": ["disk.reserve.bytes"]}, "", 4),
+            ({"topic": OFFSETS_TOPIC, "set": {"segment.bytes": "1048576"}}, "", 2),
+            ({"topic": OFFSETS_TOPIC, "set": {"segment.bytes": "104857600"}}, "", 128),
+            ({"set": {"disk.reserve.bytes": "5242880"}}, "5242880", 5),
+            ({"topic": OFFSETS_TOPIC, "set": {"segment.bytes": "1048576"}}, "5242880", 5),
+            ({"remove": ["disk.reserve.bytes"]}, "", 2),
         ):
             await update(serving, **change)
             disk.check()

@@ -27,7 +27,11 @@ class Relief:
         self.files.put_durable(Path("/other"), bytes(CAPACITY))
         self.files.capacity_bytes = CAPACITY
         self.disk = DiskSpace(
-            self.files, FOLDER, DiskConfig(), clock=self.clock, segment_bytes_most=lambda: 100 << 20
+            self.files,
+            FOLDER,
+            DiskConfig(),
+            clock=self.clock,
+            reserve_bytes_needed=lambda: 128 << 20,
         )
         self.begun: list[Future[object]] = []
         self.relief = DiskRelief(self.disk, self._begin, clock=self.clock)

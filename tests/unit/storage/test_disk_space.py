@@ -17,6 +17,7 @@ from offsetd_storage.disk_space import (
     make_reserve,
     next_state,
     opened_with_reserve,
+    reserve_bytes_for,
 )
 from offsetd_storage.errors import StorageFailed, StorageFull
 from offsetd_storage.files import OsFiles
@@ -91,33 +92,40 @@ def test_what_is_enough_to_leave_the_state_does_not_lead_back_into_it(
 def test_a_small_file_system_gives_a_share_of_itself(
     total_bytes: int, reserve_bytes: int, free_bytes_min: int
 ) -> None:
-    marks = DiskMarks.of(DiskConfig(), total_bytes=total_bytes, segment_bytes_most=100 * MIB)
+    marks = DiskMarks.of(DiskConfig(), total_bytes=total_bytes, reserve_bytes_needed=128 * MIB)
     assert marks == DiskMarks(reserve_bytes=reserve_bytes, free_bytes_min=free_bytes_min)
 
 
 @pytest.mark.parametrize(
-    ("said_bytes", "segment_bytes", "reserve_bytes"),
-    [
-        (None, 100 * MIB, 128 * MIB),
-        (None, 1 * MIB, 4 * MIB),
-        (None, 65_536, 3 * MIB + 65_536),
-        (None, 50 * MIB, 64 * MIB),
-        (None, 10 * MIB, 13 * MIB),  # From some 10.7 MiB on, 28 % are more.
-        (None, 2**31 - 1, 2_748_779_068),
-        (128 * MIB, 1 * MIB, 128 * MIB),
-        (2 * MIB, 100 * MIB, 2 * MIB),
-        (0, 100 * MIB, 0),
-    ],
+    ("said_bytes", "reserve_bytes"), [(None, 7 * MIB), (128 * MIB, 128 * MIB), (0, 0)]
 )
-def test_where_it_is_not_set_the_reserve_takes_the_largest_segment_and_deletions(
-    said_bytes: int | None, segment_bytes: int, reserve_bytes: int
+def test_a_reserve_is_as_large_as_is_said_or_else_as_needed(
+    said_bytes: int | None, reserve_bytes: int
 ) -> None:
     marks = DiskMarks.of(
-        DiskConfig(reserve_bytes=said_bytes),
-        total_bytes=1 << 40,
-        segment_bytes_most=segment_bytes,
+        DiskConfig(reserve_bytes=said_bytes), total_bytes=1 << 40, reserve_bytes_needed=7 * MIB
     )
     assert marks.reserve_bytes == reserve_bytes
+
+
+@pytest.mark.parametrize(
+    ("segment_bytes", "logs", "reserve_bytes"),
+    [
+        (100 * MIB, 51, 128 * MIB),
+        (50 * MIB, 51, 64 * MIB),
+        (2**31 - 1, 51, 2_748_779_068),
+        (1 * MIB, 1, 2 * MIB),
+        (1 * MIB, 51, 2 * MIB),
+        (1 * MIB, 501, 1 * MIB + 501 * 20_480),  # Each is rolled, and may get tombstones.
+        (65_536, 51, 1 * MIB + 65_536),
+        (3 * MIB, 51, 4 * MIB),
+        (10 * MIB, 51, 10 * MIB + 2_936_012),  # From some 3.6 MiB on, 28 % are more.
+    ],
+)
+def test_what_is_needed_is_the_largest_segment_and_room_for_deletions_in_each_log(
+    segment_bytes: int, logs: int, reserve_bytes: int
+) -> None:
+    assert reserve_bytes_for(segment_bytes_most=segment_bytes, logs=logs) == reserve_bytes
 
 
 class Disk:
@@ -131,7 +139,7 @@ class Disk:
         self.files.capacity_bytes = CAPACITY
         self.take(taken_blocks)
         self.low_calls = 0
-        self.segment_bytes = 0
+        self.reserve_bytes = 0
         self.space = self.opened(config)
 
     def opened(self, config: DiskConfig = CONFIG) -> DiskSpace:
@@ -140,7 +148,7 @@ class Disk:
             FOLDER,
             config,
             clock=self.clock,
-            segment_bytes_most=lambda: self.segment_bytes,
+            reserve_bytes_needed=lambda: self.reserve_bytes,
             on_low=self._note_low,
         )
 
@@ -354,12 +362,12 @@ def test_a_smaller_reserve_needs_no_room_and_a_larger_one_waits_for_it() -> None
         assert (disk.space.is_low, disk.reserve_blocks) == (False, expected)
 
 
-def test_a_reserve_that_is_not_set_follows_the_segments_at_the_next_look() -> None:
+def test_a_reserve_that_is_not_set_follows_what_is_needed_at_the_next_look() -> None:
     disk = Disk()
     disk.files.capacity_bytes = 1 << 30
     disk.space.configure(attrs.evolve(CONFIG, reserve_bytes=None))
-    for segment_mib, reserve_mib in ((1, 4), (10, 13), (1, 4)):
-        disk.segment_bytes = segment_mib * MIB
+    for reserve_mib in (2, 13, 2):
+        disk.reserve_bytes = reserve_mib * MIB
         disk.space.check()
         assert disk.space.status.reserve_bytes_held == reserve_mib * MIB
         assert disk.reserve_blocks * BLOCK_BYTES == reserve_mib * MIB

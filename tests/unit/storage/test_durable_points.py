@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from journals import FOLDER, IDENTITY, Writer
+from journals import FOLDER, IDENTITY, PATHS, Writer
 from log_stores import seeded
 from offsetd_storage import durable_points
 from offsetd_storage.durable_points import DurablePoints
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.simulated_files import SimulatedFile, SimulatedFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,19 +33,23 @@ def test_a_look_that_follows_says_what_a_new_one_says_over_turns_and_lives() -> 
             writer.journal.append_recovery_points(writer.points())
         if chance.random() < 0.02 and writer.journal.other_file_is_free:
             writer.journal.begin_life(1000 + number, writer.points().values())
-        known.append(follower.read())
-        assert known[-1] == DurablePoints(files, FOLDER, IDENTITY).read() == writer.journal.points
+        known.append(follower.read(begun=True))
+        assert (
+            known[-1]
+            == DurablePoints(files, FOLDER, IDENTITY).read(begun=True)
+            == writer.journal.points
+        )
     assert len({str(points) for points in known}) > LOOKS // 10
 
 
 def test_of_a_journal_that_was_closed_or_is_not_there_it_knows_nothing() -> None:
     files = SimulatedFiles()
     follower = DurablePoints(files, FOLDER, IDENTITY)
-    assert follower.read() is None
+    assert follower.read(begun=False) is None
     writer = Writer(files)
-    assert follower.read() == writer.journal.points
+    assert follower.read(begun=True) == writer.journal.points
     writer.journal.append_closed(writer.points())
-    assert follower.read() is None
+    assert follower.read(begun=True) is None
 
 
 class TurnedOver:
@@ -77,6 +81,41 @@ class TurnedOverFile:
         return read
 
 
+class Exchanging(SimulatedFiles):
+    """Files of a journal that is made small while the first look is between its two files."""
+
+    writer: Writer | None = None
+
+    def open(self, path: Path, **how: bool) -> SimulatedFile:
+        file = super().open(path, **how)
+        if self.writer is not None and path == PATHS[0]:
+            writer, self.writer = self.writer, None
+            for _ in PATHS:
+                writer.journal.make_spare(2048)
+                writer.journal.exchange_other(2048)
+                writer.journal.turn()
+        return file
+
+
+def test_a_look_while_both_files_are_exchanged_looks_again() -> None:
+    files = Exchanging()
+    writer = Writer(files)
+    writer.journal.turn()
+    writer.journal.make_spare(2048)
+    writer.journal.exchange_other(2048)  # The first file has no header.
+    files.writer = writer
+    assert DurablePoints(files, FOLDER, IDENTITY).read(begun=True) == writer.journal.points
+    assert files.writer is None
+
+
+def test_of_a_journal_that_has_lost_its_headers_nothing_is_known_and_nothing_is_settled() -> None:
+    files = SimulatedFiles()
+    Writer(files)
+    for path in PATHS:
+        files.put_durable(path, bytes(files.size(path)))
+    assert DurablePoints(files, FOLDER, IDENTITY).read(begun=True) == {}
+
+
 def test_points_are_those_of_the_frame_that_was_seen_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durable_points, "_WINDOW_BYTES", 512)
     files = SimulatedFiles()
@@ -87,4 +126,4 @@ def test_points_are_those_of_the_frame_that_was_seen_whole(monkeypatch: pytest.M
     writer.journal.append_recovery_points(points)
     for _ in range(5):
         writer.append(size_bytes=200)
-    assert follower.read() == writer.journal.points
+    assert follower.read(begun=True) == writer.journal.points

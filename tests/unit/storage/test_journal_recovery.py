@@ -311,7 +311,7 @@ def test_a_frame_that_was_never_synced_is_made_durable_before_it_is_followed() -
 def test_a_reader_sees_durable_points_and_changes_nothing() -> None:
     writer = settled()
     operations = writer.files.operations
-    points = DurablePoints(writer.files, FOLDER, IDENTITY).read()
+    points = DurablePoints(writer.files, FOLDER, IDENTITY).read(begun=True)
     assert points == writer.journal.points
     assert recover_journal(writer.files, FOLDER, IDENTITY, begun=True, settle=False) is not None
     assert writer.files.operations == operations

@@ -159,7 +159,7 @@ def test_a_batch_too_large_for_topic_or_journal_is_refused() -> None:
     store = opened(SimulatedFiles(), attrs.evolve(SMALL, log=LogConfig()))
     with pytest.raises(RecordTooLarge):
         append(store, P0, size_bytes=4000)
-    commit(store, P0, size_bytes=store._batch_bytes_max)
+    commit(store, P0, size_bytes=store.journal_room.batch_bytes_max)
 
 
 def test_a_partition_that_is_not_there_is_refused() -> None:
@@ -276,7 +276,7 @@ def test_closing_flushes_and_leaves_a_clean_folder() -> None:
     assert again.report.closed_clean
     assert again.report.batches_appended_again == 0
     assert contents(again)[P0] == batch
-    assert not store._journal._open_files
+    assert not store._journal._files._open
     opened(files)
 
 

@@ -298,6 +298,33 @@ def test_a_change_in_a_module_that_a_kernel_calls_is_noticed(tmp_path):
     assert results == ["1 6", "0 6", "1 15"]
 
 
+def test_what_only_compiling_needs_is_not_imported_to_load_kernels(tmp_path):
+    script = f"{WARM_CRC32C}import sys\nprint('numba.np.arraymath' in sys.modules)\n"
+    outputs = [output(run(script, folder=tmp_path)) for _ in range(2)]
+    assert outputs == [f"2 {0xE3069283}\nTrue", f"0 {0xE3069283}\nFalse"]
+
+
+def test_a_kernel_is_compiled_after_the_one_that_it_calls_was_loaded(tmp_path):
+    (tmp_path / "calling.py").write_text(
+        "from offsetd_storage.kernels.registry import kernel\n"
+        "@kernel('int64(int64)')\n"
+        "def inner(number):\n    return number * 2\n"
+        "@kernel('int64(uint8[::1], int64)')\n"
+        "def outer(buffer, number):\n    return inner(number) + len(buffer)\n"
+    )
+    script = (
+        "import numpy as np\n"
+        "from calling import inner, outer\n"
+        "from offsetd_storage.kernels import registry\n"
+        "print(inner(5), registry.warm(), outer(np.zeros(3, dtype=np.uint8), 5))\n"
+    )
+    assert output(run(script, folder=tmp_path)) == "10 1 13"
+    [cached] = [each for each in cached_files(tmp_path / "cache") if "outer" in each.name]
+    cached.unlink()
+    assert output(run(script, folder=tmp_path)) == "10 1 13"
+    assert output(run(script, folder=tmp_path)) == "10 0 13"
+
+
 def test_with_numbas_bounds_check_a_load_outside_of_the_buffer_raises_from_another_folder():
     script = """
 import numpy as np

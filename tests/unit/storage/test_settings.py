@@ -33,6 +33,7 @@ KAFKA_DEFAULTS = {
     "segment.index.bytes": "10485760",
     "segment.jitter.ms": "0",
     "segment.ms": "604800000",
+    "segment.idle.ms": "30000",
     "preallocate.step.bytes": "65536",
     "retention.age.from.roll": "true",
 }

@@ -36,7 +36,7 @@ from offsetd_storage.scheduler import (
 from offsetd_storage.server_config import BackgroundConfig, DiskConfig
 from offsetd_storage.simulated_faults import Fault, OperationKind
 from offsetd_storage.topic_partition import TopicPartition
-from offsetd_storage.upkeep import DISK_SPACE
+from offsetd_storage.upkeep import DISK_SPACE, IDLE_LOGS, JOURNAL_GROWTH
 
 DAY_MS = 24 * HOUR_MS
 # Recovery points are moved by their own task once, and then only by others that need it.
@@ -54,6 +54,8 @@ def test_the_tasks_have_kafkas_names() -> None:
             RECOVERY_POINT_CHECKPOINT,
             LOG_START_OFFSET_CHECKPOINT,
             DELETE_LOGS,
+            IDLE_LOGS,
+            JOURNAL_GROWTH,
             DISK_SPACE,
         }
 
@@ -316,23 +318,27 @@ def test_settings_are_exchanged_while_it_runs() -> None:
         kept.until(lambda: len(kept.bases(P0)) == 2)
 
 
+def reserve_for(segment_bytes: int) -> int:
+    return reserve_bytes_for(segment_bytes_most=segment_bytes, logs=CONFIG.partitions or 0)
+
+
 def test_the_reserve_stays_large_while_a_segment_is_there_that_needs_it() -> None:
     disk = DiskConfig(free_bytes_min=0)
     most, less = 40_000, 500
     big = attrs.evolve(CONFIG, log=attrs.evolve(LOG, segment_bytes_max=most))
     with KeptStore(big, attrs.evolve(UPKEEP, disk=disk)) as kept:
         kept.run(DISK_SPACE)
-        assert kept.upkeep.disk.status.reserve_bytes_held == reserve_bytes_for(most)
+        assert kept.upkeep.disk.status.reserve_bytes_held == reserve_for(most)
         kept.overwrite(P0, times=200)
         large = kept.store.logs[P0].segments[0].size_bytes
         assert large in range(10_000, most)
         for log in kept.store.logs.values():
             log.config = attrs.evolve(log.config, segment_bytes_max=less)
         kept.run(DISK_SPACE)
-        assert kept.upkeep.disk.status.reserve_bytes_held == reserve_bytes_for(large)
+        assert kept.upkeep.disk.status.reserve_bytes_held == reserve_for(large)
         assert compacted(kept, P0, rolls_active=True) is not None
         kept.run(DISK_SPACE)
-        assert kept.upkeep.disk.status.reserve_bytes_held == reserve_bytes_for(less)
+        assert kept.upkeep.disk.status.reserve_bytes_held == reserve_for(less)
 
 
 def test_only_what_is_copied_counts_for_the_reserve() -> None:
@@ -341,7 +347,7 @@ def test_only_what_is_copied_counts_for_the_reserve() -> None:
     with KeptStore(config, attrs.evolve(UPKEEP, disk=disk)) as kept:
         kept.overwrite(EVENTS, times=200)
         kept.run(DISK_SPACE)
-        assert kept.upkeep.disk.status.reserve_bytes_held == reserve_bytes_for(900)
+        assert kept.upkeep.disk.status.reserve_bytes_held == reserve_for(900)
 
 
 def test_settings_that_change_again_and_again_keep_no_task_from_its_run() -> None:

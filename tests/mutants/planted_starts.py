@@ -1,0 +1,64 @@
+"""Planted bugs of what a start leaves out."""
+
+from __future__ import annotations
+
+from mutants.planted import Mutant
+
+_SERVE = "coordinator/offsetd_coordinator/commands/serve.py"
+_SERVE_TESTS = "tests/unit/coordinator/test_commands_serve.py"
+_MARK = "storage/offsetd_storage/closed_mark.py"
+_SURVEY = "storage/offsetd_storage/recovery_survey.py"
+_MARK_TESTS = "tests/unit/storage/test_closed_mark.py"
+_MARK_CRASHES = "tests/sim/test_closed_marks.py"
+
+START_MUTANTS = (
+    Mutant(
+        name="a kernel is loaded with all that compiling one needs",
+        file="storage/offsetd_storage/kernels/cache.py",
+        replace="        # Numba would first make ready to compile",
+        by="        target_context.refresh()\n        # Numba would first make ready to compile",
+        caught_by="tests/unit/storage/test_registry.py",
+    ),
+    Mutant(
+        name="a start passes over an option that it does not know",
+        file=_SERVE,
+        replace="            given[name] = value\n        else:\n            return None\n",
+        by="            given[name] = value\n",
+        caught_by=_SERVE_TESTS,
+    ),
+    Mutant(
+        name="an option takes the next one for its value",
+        file=_SERVE,
+        replace='value.startswith("-") or ',
+        by="",
+        caught_by=_SERVE_TESTS,
+    ),
+    Mutant(
+        name="whatever has a mark counts as it was closed",
+        file=_MARK,
+        replace="            return self.digests.get(name) == _digest(files, paths)\n",
+        by="            return name in self.digests\n",
+        caught_by=_MARK_CRASHES,
+    ),
+    Mutant(
+        name="a log that is as long as it was closed counts as durable",
+        file=_SURVEY,
+        replace="        if is_ours and mark.has_log(folder.files, path):\n",
+        by="        if is_ours:\n",
+        caught_by=_MARK_CRASHES,
+    ),
+    Mutant(
+        name="what lies beside a log is taken for durable with it",
+        file=_MARK,
+        replace='(path for segment in log.segments for path in segment.paths(""))',
+        by="[log.folder / each for each in segment_file_names(files.list_folder(log.folder))]",
+        caught_by=_MARK_TESTS,
+    ),
+    Mutant(
+        name="a journal is not read to its end though it was written since",
+        file=_SURVEY,
+        replace="if mark.has_journal(folder.files, folder.path) else None",
+        by="if mark.digests else None",
+        caught_by=_MARK_TESTS,
+    ),
+)
