@@ -29,5 +29,6 @@ def zeros(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 def grown(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
     """A copy with `rows` rows, the new ones zero."""
     copy = zeros((rows, *array.shape[1:]), array.dtype)
-    copy[: len(array)] = array
+    if array.any():  # Zeros would take pages once they are written.
+        copy[: len(array)] = array
     return copy

@@ -1,4 +1,4 @@
-"""Decides on commits to one log partition: one by one, or a run of them at once."""
+"""Decides on a commit to one log partition."""
 
 from __future__ import annotations
 
@@ -15,14 +15,10 @@ from offsetd_coordinator.commit_rules import (
 from offsetd_coordinator.errors import CoordinatorError, InvalidRetention
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.commit import decide_commit
-from offsetd_coordinator.kernels.commit_runs import decide_run
-from offsetd_coordinator.requests import CommitOffsets, CommitReply, DecidedRun, Decision
+from offsetd_coordinator.requests import CommitOffsets, CommitReply, Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from offsetd_coordinator.commit_wire import ReadCommits
-    from offsetd_coordinator.kernels.columns import Bytes, Int64s
+    from offsetd_coordinator.kernels.columns import Bytes
     from offsetd_coordinator.leases import Leases
     from offsetd_coordinator.membership.calls import Moment
     from offsetd_coordinator.membership.membership import Membership
@@ -100,52 +96,6 @@ class CommitDecisions:
         last_offset = terms.base_offset + len(commit.columns) - 1
         batch = self._out[:size].tobytes()
         return Decision(commit, CommitReply(last_offset), None, batch, last_offset, now_ms)
-
-    def decide_run(
-        self,
-        read: ReadCommits,
-        run: Int64s,
-        group_ids: Sequence[bytes],
-        terms: CommitTerms,
-        answers: Int64s,
-    ) -> DecidedRun | None:
-        """What to write of the first commits of a run, as many as are simply written; None: none.
-
-        `run` are their places in `read`, `group_ids` their groups; `answers` gets their last
-        offsets.
-        """
-        ends = np.empty(len(run), np.int64)
-        count = decide_run(
-            self._state.offsets.arrays,
-            read.names,
-            read.commits,
-            read.columns,
-            run[: self._count_free(group_ids)],
-            terms.now.wall_ms,
-            terms.unchanged_ms,
-            terms.base_offset,
-            terms.leader_epoch,
-            self._value_version,
-            self._batch_bytes_max,
-            self._out,
-            self._verdict,
-            self._conflicts,
-            answers,
-            ends,
-        )
-        if count == 0:
-            return None
-        return DecidedRun(self._out[: ends[count - 1]].tobytes(), ends[:count])
-
-    def _count_free(self, group_ids: Sequence[bytes]) -> int:
-        """How many groups, up to the first that has members, or records of its own."""
-        for place, group_id in enumerate(group_ids):
-            if (
-                self._state.known_group_records(group_id) is not None
-                or self._membership.live(group_id) is not None
-            ):
-                return place
-        return len(group_ids)
 
     def _unchanged_ms(self, group_id: bytes, terms: CommitTerms) -> int:
         return unchanged_ms_of(terms.unchanged_ms, self._state.known_group_records(group_id))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -12,9 +13,14 @@ from offsetd_coordinator.kernels.commit_runs import (
     ANSWER_COLUMNS,
     ANSWER_LAST_OFFSET,
     RUN_COLUMNS,
+    RUN_END,
+    RUN_FIRST,
+    RUN_LOG_PARTITION,
+    RUN_WRITTEN,
     sort_commits,
 )
 from offsetd_coordinator.requests import CommitReply
+from offsetd_coordinator.run_decisions import RunDecisions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,44 +54,94 @@ class CommitRuns:
         self._runs = np.empty((runtime.partitions, RUN_COLUMNS), np.int64)
 
     def submit(self, read: ReadCommits) -> SubmittedCommits:
-        """Each commit as `Runtime.submit` would, in the order of their groups' commits."""
+        """Each commit as `Runtime.submit` would, in the order of their groups' commits.
+
+        All that are left are looked at for runs. Where that brings few, more and more of each run
+        go alone before the next look, so that the work grows no faster than the commits.
+        """
         count = len(read.commits)
         answers = np.empty((count, ANSWER_COLUMNS), np.int64)
         refusals: dict[int, CoordinatorError] = {}
-        runs = sort_commits(
+        found = sort_commits(
             read.names, read.commits, self._runtime.partitions, answers, self._order, self._runs
         )
-        ticket = 0
-        for partition, first, end in self._runs[:runs].tolist():
-            run = self._order[first:end]
-            ticket = max(ticket, self._submit_run(partition, read, run, answers, refusals))
+        runs, ticket, alone = self._runs[:found], 0, 1
+        while runs.size:
+            run_ticket, written = self._submit_together(runs, read, answers)
+            ticket = max(ticket, run_ticket)
+            if written == count:
+                break
+            is_worth_it = written > len(runs) and count <= written * _LOOKED_AT_MAX
+            alone = 1 if is_worth_it else 2 * alone
+            alone_ticket, runs = self._submit_next(runs, alone, read, answers, refusals)
+            ticket = max(ticket, alone_ticket)
+            count = int((runs[:, RUN_END] - runs[:, RUN_FIRST]).sum())
         return SubmittedCommits(ticket, answers, refusals)
 
-    def _submit_run(
+    def _submit_together(self, runs: Int64s, read: ReadCommits, answers: Int64s) -> tuple[int, int]:
+        """Writes the first commits of each run, as many as are simply written.
+
+        Their ticket, and how many they are.
+        """
+        runtime = self._runtime
+        if not runtime.takes_runs:
+            runs[:, RUN_WRITTEN] = 0
+            return 0, 0
+        now = runtime.moment()
+        self._decisions.decide(
+            read,
+            self._order,
+            runs,
+            answers,
+            now_ms=now.wall_ms,
+            unchanged_ms=runtime.expiry_config.unchanged_commit_ms,
+            may_write=runtime.is_serving,
+        )
+        written = runtime.stop_unless_done(lambda: self._append_and_replay(runs, read))
+        if not written.size:
+            return 0, 0
+        ticket = runtime.count_runs(runs)
+        runtime.commit_guards.note(read.group_ids(written), now.monotonic_ms)
+        return ticket, written.size
+
+    def _append_and_replay(self, runs: Int64s, read: ReadCommits) -> Int64s:
+        """The places of the commits that went into the log."""
+        decisions, written = self._decisions, [self._order[:0]]
+        for at, run in enumerate(runs.tolist()):
+            count, first = run[RUN_WRITTEN], run[RUN_FIRST]
+            if count > 0:
+                appended = self._runtime.append_run(run[RUN_LOG_PARTITION], decisions.batches(run))
+                if appended < count:
+                    decisions.keep_first(at, runs, appended)
+                written.append(self._order[first : first + appended])
+        decisions.replay(read, self._order, runs)
+        return np.concatenate(written)
+
+    @functools.cached_property
+    def _decisions(self) -> RunDecisions:
+        shards = self._runtime.shards
+        config = next(iter(shards.values())).config  # All have the same.
+        return RunDecisions(shards, config, self._runtime.partitions)
+
+    def _submit_next(
         self,
-        partition: int,
+        runs: Int64s,
+        alone: int,
         read: ReadCommits,
-        run: Int64s,
         answers: Int64s,
         refusals: dict[int, CoordinatorError],
-    ) -> int:
-        """The commits to one log partition; their ticket.
-
-        All that are left are looked at for a run. Where it gets few of them, more and more go
-        alone before the next one, so that the work grows no faster than the commits.
-        """
-        ticket, alone = 0, 1
-        while run.size:
-            written = 0
-            if run.size > 1:  # One is cheaper alone.
-                run_ticket, written = self._runtime.submit_run(partition, read, run, answers)
-                ticket = max(ticket, run_ticket)
-            is_worth_it = written > 1 and run.size <= written * _LOOKED_AT_MAX
-            alone = 1 if is_worth_it else 2 * alone
-            for place in run[written : written + alone].tolist():
+    ) -> tuple[int, Int64s]:
+        """Submits so many commits of each run alone; their ticket, and what is left of the runs."""
+        ticket, left = 0, []
+        for run in runs.tolist():
+            first = run[RUN_FIRST] + run[RUN_WRITTEN]
+            end = min(first + alone, run[RUN_END])
+            for place in self._order[first:end].tolist():
                 ticket = max(ticket, self._submit_alone(read, place, answers, refusals))
-            run = run[written + alone :]
-        return ticket
+            if end < run[RUN_END]:
+                run[RUN_FIRST] = end
+                left.append(run)
+        return ticket, np.array(left, np.int64).reshape(len(left), RUN_COLUMNS)
 
     def _submit_alone(
         self,

@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, Protocol
 from offsetd_storage.durations import Durations
 from offsetd_storage.errors import StorageFailed
 
+from offsetd_coordinator.flush_pace import FlushPace
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Beyond this, recovery points move without waiting for their time: a full journal holds up flushes.
 _JOURNAL_USED_RATIO_MAX = 0.5
-# From the start of one flush to that of the next. A call with one commit costs about a third of a
-# millisecond, so the loop has work in the meantime (measured: benchmarks/commit_path).
-_DISTANCE_SECONDS_PER_COMMIT = 0.0006
-_DISTANCE_SECONDS_MAX = 0.002
 
 
 class FlushedStore(Protocol):
@@ -57,12 +55,15 @@ class Flusher:
         on_durable: Callable[[int], object],
         on_failed: Callable[[BaseException], object],
         on_journal_filling: Callable[[], object] = lambda: None,
+        pace: FlushPace | None = None,
     ) -> None:
         self._store = store
         self._on_durable = on_durable
         self._on_failed = on_failed
         self._on_journal_filling = on_journal_filling
         self._stopping = False
+        self._is_waiting = False  # For a kick: one costs the loop a switch of threads.
+        self._pace = FlushPace() if pace is None else pace
         self._kicks: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._guard, name="flush", daemon=True)
         self.flush_durations = Durations()
@@ -85,8 +86,10 @@ class Flusher:
         return self.appended
 
     def kick(self) -> None:
-        """Something was appended. One kick a round is enough."""
-        self._kicks.put(None)
+        """Something was appended, in this round of the event loop. One kick a round is enough."""
+        self._pace.note_round(self.appended - self._appended_beside)
+        if self._is_waiting:
+            self._kicks.put(None)
 
     def stop(self) -> None:
         """Flushes what is pending, reports it, and ends the thread. Blocks."""
@@ -103,36 +106,32 @@ class Flusher:
 
     def _flush(self) -> None:
         durable = calls_durable = 0
-        earliest_seconds = 0.0
         while True:
             if self.appended > durable:
-                self._sleep_until(earliest_seconds)
+                self._pace.wait()
                 # Read before the flush: whoever got a ticket up to here appended before it began.
                 ticket = self.appended
                 calls = ticket - self._appended_beside
                 covered, calls_durable = calls - calls_durable, calls
-                begun_seconds = time.perf_counter()
+                begun_seconds = self._pace.note_begun()
                 self._store.flush()
                 if self._store.failed is not None:
                     raise self._store.failed  # Beside this flush: it is the last all the same.
                 self.flush_durations.note(time.perf_counter() - begun_seconds)
                 durable = ticket
                 self._on_durable(ticket)
-                if covered > 1 or self.appended - self._appended_beside > calls:
-                    distance_seconds = covered * _DISTANCE_SECONDS_PER_COMMIT
-                    earliest_seconds = begun_seconds + min(distance_seconds, _DISTANCE_SECONDS_MAX)
+                came_more = self.appended - self._appended_beside > calls
+                self._pace.note_covered(covered, came_more=came_more)
                 if self._store.journal_used_ratio > _JOURNAL_USED_RATIO_MAX:
                     self._on_journal_filling()
             elif self._stopping:
                 return
+            elif not self._is_waiting:
+                # From here on it is kicked. What came just before is seen now.
+                self._is_waiting = True
             else:
                 self._kicks.get()
-
-    @staticmethod
-    def _sleep_until(seconds: float) -> None:
-        remaining_seconds = seconds - time.perf_counter()
-        if remaining_seconds > 0:
-            time.sleep(remaining_seconds)
+                self._is_waiting = False
 
 
 class FlushDefect(StorageFailed):

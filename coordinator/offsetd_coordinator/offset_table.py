@@ -28,6 +28,7 @@ from offsetd_coordinator.kernels.offsets import (
 )
 from offsetd_coordinator.kernels.request_ids import move_requests
 from offsetd_coordinator.kernels.slots import refill_slots
+from offsetd_coordinator.kernels.table_directory import directory_row
 from offsetd_coordinator.kernels.tombstones import OFFSET_KEY_FIXED_BYTES, put_offset_keys
 from offsetd_coordinator.requests import CommittedColumns, CommittedOffset
 
@@ -38,11 +39,13 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
 
-# Each array starts with about a page, and grows by half.
+# Each array starts with about a page, and grows by half; or to four times as many rows, where they
+# are taken in order: those ahead are free, and half of a load went into so many small steps.
 _ENTRIES_MIN: Final = PAGE_BYTES // (8 * columns.ENTRY_COLUMNS)
 _NAMES_MIN: Final = PAGE_BYTES // (8 * columns.NAME_COLUMNS)
 _REQUESTS_MIN: Final = PAGE_BYTES // (8 * columns.REQUEST_COLUMNS)
 _SLOTS_MIN: Final = PAGE_BYTES // 8
+_TIMES_ROWS: Final = 4
 _LOCATE_COLUMNS: Final = 3
 _NAME_SIZE_MASK: Final = (1 << columns.NAME_SIZE_BITS) - 1
 
@@ -55,7 +58,8 @@ def fresh_hash_seeds() -> tuple[int, int, int, int]:
 class OffsetTable:
     """Offsets by group, topic and partition, with the request ids seen lately.
 
-    `arrays` is what kernels take; it changes when room is made.
+    `arrays` is what kernels take, and `directory_row` those that take several tables; they change
+    when room is made.
     """
 
     def __init__(
@@ -83,7 +87,7 @@ class OffsetTable:
             requests=zeros((requests, columns.REQUEST_COLUMNS), np.int64),
             end_offsets=zeros((_ENTRIES_MIN,), np.int64),
         )
-        self.arrays: TableArrays = self._as_arrays()
+        self._publish()
 
     @property
     def size(self) -> int:
@@ -292,13 +296,13 @@ class OffsetTable:
         table = self._table
         entry_count = int(counters[columns.ENTRY_COUNT]) + 1
         if entry_count > len(table.entries):
-            rows = len(table.entries) * 3 // 2
+            rows = len(table.entries) * _TIMES_ROWS
             table = table._replace(
                 entries=grown(table.entries, rows), end_offsets=grown(table.end_offsets, rows)
             )
         name_count = int(counters[columns.NAME_COUNT]) + 2
         if name_count > len(table.names):
-            table = table._replace(names=grown(table.names, len(table.names) * 3 // 2))
+            table = table._replace(names=grown(table.names, len(table.names) * _TIMES_ROWS))
         table = table._replace(
             slots=_with_free_slots(table.slots, entry_count),
             name_slots=_with_free_slots(table.name_slots, name_count),
@@ -306,10 +310,12 @@ class OffsetTable:
         self._table = table
         self._make_room_for_bytes(name_bytes, metadata_bytes)
         self._make_room_for_request()
-        self.arrays = self._as_arrays()
+        self._publish()
 
-    def _as_arrays(self) -> TableArrays:
-        return cast("TableArrays", tuple(self._table))
+    def _publish(self) -> None:
+        arrays = cast("TableArrays", tuple(self._table))
+        self.directory_row: Int64s = directory_row(arrays)
+        self.arrays: TableArrays = arrays
 
     def _make_room_for_bytes(self, name_bytes: int, metadata_bytes: int) -> None:
         counters = self.counters

@@ -110,6 +110,11 @@ class ReplayedState:
         """The leader epoch of the last batch replayed."""
         return int(self.offsets.counters[columns.LEADER_EPOCH])
 
+    def end_load(self, *, offset_next: int, leader_epoch: int) -> None:
+        """Goes on where the log ends: compaction may have taken away the last batches."""
+        self.offsets.counters[columns.OFFSET_NEXT] = offset_next
+        self.offsets.counters[columns.LEADER_EPOCH] = leader_epoch
+
     def replay(self, buffer: Bytes, start: int, end: int) -> None:
         """Replays whole batches of a padded buffer; see `Shard.replay`."""
         self._replay(buffer, start, end, self._cursor)
@@ -117,6 +122,11 @@ class ReplayedState:
     def known_group_records(self, group_id: bytes) -> GroupRecords | None:
         """A group's records, or None if it has none."""
         return self._groups.get(group_id)
+
+    @property
+    def has_group_records(self) -> bool:
+        """Whether any group has records of its own."""
+        return bool(self._groups)
 
     def all_group_records(self) -> Iterator[GroupRecords]:
         """The records of each group that has any, in no order."""
@@ -175,6 +185,13 @@ class ReplayedState:
     def _replay(self, buffer: Bytes, start: int, end: int, cursor: Int64s) -> None:
         cursor[columns.BATCH_AT] = start
         cursor[columns.RECORD_AT] = 0
+        self.replay_on(buffer, end, cursor)
+
+    def replay_on(self, buffer: Bytes, end: int, cursor: Int64s) -> None:
+        """Replays from where a cursor stands, which a kernel may have brought there.
+
+        Not into a batch that is not plain: of that, the kernel's reason to stop is wanted.
+        """
         while True:
             stop = replay_batches(self.offsets.arrays, buffer, end, cursor)
             if stop == columns.DONE:

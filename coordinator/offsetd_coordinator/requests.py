@@ -327,13 +327,6 @@ class Decision(NamedTuple):
             yield self._replace(batch=batch, last_offset=last_offset, batches=())
 
 
-class DecidedRun(NamedTuple):
-    """Several commits to be written: their batches one behind the other, and where each ends."""
-
-    batches: bytes
-    ends: npt.NDArray[np.int64]
-
-
 class CommittedOffset(NamedTuple):
     """One stored offset. `leader_epoch`, `expire_timestamp_ms` and `end_offset`: -1 is none.
 

@@ -29,6 +29,7 @@ from offsetd_coordinator.errors import (
     StorageUnavailable,
 )
 from offsetd_coordinator.flusher import Flusher, as_storage_failed
+from offsetd_coordinator.kernels.commit_runs import RUN_LOG_PARTITION, RUN_WRITTEN
 from offsetd_coordinator.member_calls import MemberCalls
 from offsetd_coordinator.membership.calls import Moment
 from offsetd_coordinator.requests import CommitOffsets
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from offsetd_storage.quarantine import Damage
     from offsetd_storage.upkeep import Upkeep
 
-    from offsetd_coordinator.commit_wire import ReadCommits
     from offsetd_coordinator.disk_room import DiskRoom
     from offsetd_coordinator.dynamic_settings import CommitGuardConfig
     from offsetd_coordinator.fetch_answer import FetchAnswer
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from offsetd_coordinator.requests import (
         CommittedColumns,
         CommittedOffset,
-        DecidedRun,
         Decision,
         ExpireOffsets,
         LeaseReply,
@@ -181,40 +180,40 @@ class Runtime:
             self._note_life(shard, request)
         return self._tickets[partition], _outcome(decision)
 
-    def submit_run(
-        self, partition: int, read: ReadCommits, run: Int64s, answers: Int64s
-    ) -> tuple[int, int]:
-        """Writes the first of some commits to one log partition, as many as are simply written.
+    @property
+    def takes_runs(self) -> bool:
+        """Whether commits may go together; else each is judged by itself."""
+        return (
+            self.failed is None
+            and bool(self._shards)
+            and not self._disk.is_low
+            and not self.commit_guards.quota.is_on
+        )
 
-        `run` are their places in `read`; `answers` gets where they were written. Returns the
-        ticket, and how many. The next one has to be submitted alone.
-        """
-        try:
-            shard = self._shard_of(partition)
-        except CoordinatorError:
-            return 0, 0  # Each is refused by itself.
-        if self._disk.is_low or self.commit_guards.quota.is_on:
-            return 0, 0
-        group_ids = read.group_ids(run)
-        decision = shard.decide_run(read, run, group_ids, self._clock.now_ms(), answers)
-        if decision is None:
-            return self._tickets[partition], 0
-        count = self._append_run(partition, decision)
-        if count > 0:
-            self._replay(lambda: shard.apply_run(decision, count, read, run))
-            self.commit_guards.note(group_ids[:count], self._clock.monotonic_ms())
-            self._tickets[partition] = self._count_append(commits=count)
-        return self._tickets[partition], count
+    def is_serving(self, partition: int) -> bool:
+        """Whether a log partition's shard serves."""
+        quarantined = self.store.quarantined
+        return partition in self._shards and (
+            not quarantined or self._topic_partitions[partition] not in quarantined
+        )
 
-    def _append_run(self, partition: int, decision: DecidedRun) -> int:
-        """How many of its batches are in the log now."""
+    def append_run(self, partition: int, batches: bytes) -> int:
+        """How many of a run's batches are in the log now; each of the others is to go alone."""
         try:
-            appended = self.store.append_run(self._topic_partitions[partition], decision.batches)
+            appended = self.store.append_run(self._topic_partitions[partition], batches)
         except StorageError:
             return 0  # Each is refused by itself.
         if appended.full is not None:
             self._disk.note_full(appended.full)
         return appended.batch_count
+
+    def count_runs(self, runs: Int64s) -> int:
+        """Counts the commits of runs that were appended and replayed; returns their ticket."""
+        ticket = self._count_append(commits=int(runs[:, RUN_WRITTEN].sum()))
+        for run in runs.tolist():
+            if run[RUN_WRITTEN] > 0:
+                self._tickets[run[RUN_LOG_PARTITION]] = ticket
+        return ticket
 
     def _note_life(self, shard: Shard, request: Request) -> None:
         if isinstance(request, CommitOffsets) and request.member is not None:
@@ -381,17 +380,17 @@ class Runtime:
             last_offset=decision.last_offset,
             max_timestamp_ms=decision.max_timestamp_ms,
         )
-        self._replay(lambda: shard.apply(decision))
+        self.stop_unless_done(lambda: shard.apply(decision))
         self._tickets[partition] = self._count_append(is_beside=is_beside)
 
-    def _replay(self, replay: Callable[[], None]) -> None:
-        """Of what was just appended. Raises StorageUnavailable for whatever goes wrong."""
+    def stop_unless_done(self, work: Callable[[], Answer]) -> Answer:
+        """What appends and replays. Raises StorageUnavailable for whatever goes wrong there."""
         try:
-            replay()
+            return work()
         except BaseException as error:
-            # Appended but not replayed: memory no longer equals the log.
+            # Appended, perhaps, but not replayed: memory no longer equals the log.
             self._note_failed(error)
-            raise StorageUnavailable("a batch was appended but not replayed") from error
+            raise StorageUnavailable("what was appended may not be replayed") from error
 
     def append(
         self,
@@ -411,7 +410,7 @@ class Runtime:
         self._append_or_refuse(
             topic_partition, batch, last_offset=last_offset, max_timestamp_ms=max_timestamp_ms
         )
-        self._replay(lambda: replay(batch))
+        self.stop_unless_done(lambda: replay(batch))
         return self._count_append(is_beside=True)
 
     def _append_or_refuse(

@@ -42,7 +42,6 @@ from offsetd_coordinator.replayed_state import ReplayedState
 from offsetd_coordinator.requests import (
     AcquireGroup,
     CommitOffsets,
-    DecidedRun,
     Decision,
     DeleteGroup,
     DeleteGroupReply,
@@ -56,11 +55,10 @@ from offsetd_coordinator.requests import (
 from offsetd_coordinator.tombstones import encode_tombstones
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from offsetd_storage.offsets_topic.groups import Group, GroupListing, GroupState
 
-    from offsetd_coordinator.commit_wire import ReadCommits
     from offsetd_coordinator.expiry import ExpiryTerms
     from offsetd_coordinator.fetch_answer import FetchAnswer
     from offsetd_coordinator.group_selections import GroupSelection
@@ -107,15 +105,12 @@ class ShardCounters:
 class Shard:
     """The groups and offsets of one partition. Used by one thread at a time.
 
-    `offset_next` is the log offset of the next record, `leader_epoch` what new batches carry. A
-    commit of what is stored since less than `unchanged_ms` is answered, and not written.
+    A commit of what is stored since less than `unchanged_ms` is answered, and not written.
     """
 
     def __init__(self, partition: int, config: ShardConfig) -> None:
         self.partition = partition
         self.config = config
-        self.offset_next = 0
-        self.leader_epoch = 0
         self.unchanged_ms = 0
         self._state = ReplayedState(
             request_window_ms=config.request_id_window_ms,
@@ -141,6 +136,16 @@ class Shard:
             out=self._batch,
         )
 
+    @property
+    def offset_next(self) -> int:
+        """The log offset of the next record."""
+        return self._state.offset_next
+
+    @property
+    def leader_epoch(self) -> int:
+        """What new batches carry."""
+        return self._state.leader_epoch
+
     def decide(self, request: Request, now_ms: int, monotonic_ms: int = 0) -> Decision:
         """What to write and what to answer. Changes nothing; a refusal is part of the decision."""
         now = Moment(now_ms, monotonic_ms)
@@ -160,8 +165,8 @@ class Shard:
     def apply(self, decision: Decision) -> None:
         """Replays what a decision writes, once it is appended; notes reported end offsets."""
         if decision.batch is None:
-            if decision.is_unchanged:
-                self._note_end_offsets(decision.request)
+            if decision.is_unchanged and isinstance(decision.request, CommitOffsets):
+                self.note_end_offsets(decision.request)
             for step in decision.steps():
                 self.apply(step)
             return
@@ -170,7 +175,7 @@ class Shard:
         self.replay(self._batch, 0, size)
         request = decision.request
         if isinstance(request, CommitOffsets):
-            self._note_end_offsets(request)
+            self.note_end_offsets(request)
         elif isinstance(request, DeleteGroup):
             self.membership.forget(request.group_id)
         elif isinstance(request, AcquireGroup) and isinstance(decision.reply, LeaseReply):
@@ -179,33 +184,34 @@ class Shard:
             for group_id in request.gone:
                 self.membership.forget(group_id)
 
-    def decide_run(
-        self,
-        read: ReadCommits,
-        run: Int64s,
-        group_ids: Sequence[bytes],
-        now_ms: int,
-        answers: Int64s,
-    ) -> DecidedRun | None:
-        """As `CommitDecisions.decide_run`."""
-        terms = self._commit_terms(Moment(now_ms, 0))
-        return self._commits.decide_run(read, run, group_ids, terms, answers)
-
     def _commit_terms(self, now: Moment) -> CommitTerms:
         return CommitTerms(now, self.offset_next, self.leader_epoch, self.unchanged_ms)
 
-    def apply_run(self, decision: DecidedRun, count: int, read: ReadCommits, run: Int64s) -> None:
-        """Replays the first commits of a run, once they are appended."""
-        size = int(decision.ends[count - 1])
-        self._batch[:size] = np.frombuffer(decision.batches, np.uint8, size)
-        self.replay(self._batch, 0, size)
-        if read.report_end_offsets:
-            for place in run[:count].tolist():
-                self._note_end_offsets(read.commit(place))
+    @property
+    def directory_row(self) -> Int64s:
+        """The shard's table in a `kernels.table_directory`, until the next change."""
+        return self._state.offsets.directory_row
 
-    def _note_end_offsets(self, request: Request | ExpireOffsets) -> None:
-        if isinstance(request, CommitOffsets) and request.reports_end_offsets:
-            note_end_offsets(self._state.offsets.arrays, *as_arguments(request))
+    @property
+    def has_guarded_groups(self) -> bool:
+        """Whether there may be groups to which not everybody may commit."""
+        return self._state.has_group_records or bool(self.membership.groups)
+
+    def is_guarded(self, group_id: bytes) -> bool:
+        """Whether a group has members, or records of its own: then its commits go one by one."""
+        return (
+            self._state.known_group_records(group_id) is not None
+            or self.membership.live(group_id) is not None
+        )
+
+    def replay_on(self, buffer: Bytes, end: int, cursor: Int64s) -> None:
+        """Replays as `replay` does, from where a kernel has brought the cursor."""
+        self._state.replay_on(buffer, end, cursor)
+
+    def note_end_offsets(self, commit: CommitOffsets) -> None:
+        """Keeps the end offsets that a replayed commit reports."""
+        if commit.reports_end_offsets:
+            note_end_offsets(self._state.offsets.arrays, *as_arguments(commit))
 
     def restore_members(self, now: Moment) -> list[Step]:
         """Has the groups live that have members by their records. Once, after the load.
@@ -229,17 +235,13 @@ class Shard:
         CorruptBatch if there is something else than whole batches.
         """
         self._state.replay(buffer, start, end)
-        if start < end:
-            self.offset_next = self._state.offset_next
-            self.leader_epoch = self._state.leader_epoch
 
     def end_load(self, *, offset_next: int, leader_epoch: int) -> None:
         """Notes that the whole log is replayed: from here on the shard writes.
 
         Compaction may have taken away the last batches: `offset_next` is the log's.
         """
-        self.offset_next = offset_next
-        self.leader_epoch = leader_epoch
+        self._state.end_load(offset_next=offset_next, leader_epoch=leader_epoch)
         # Requests go where the hash puts their group, so none can come to be here later.
         self._misplaced = frozenset(self.misplaced_groups())
 

@@ -105,6 +105,7 @@ COUNTERS: Final = 22
 # when the kernel stops at a record. MERGING is the caller's: 1 if the batches are those of a
 # transaction that is now committed, whose offsets take no place from what was written later. So is
 # SETTLED: where the batch has the name of a group for which no transaction is open; 0 if nowhere.
+# LAST: the names of the record before, and their rows, as long as no name has gone.
 BATCH_AT: Final = 0
 BATCH_END: Final = 1
 RECORD_AT: Final = 2
@@ -121,7 +122,13 @@ HEADER_COUNT: Final = 12
 MERGING: Final = 13
 SETTLED_START: Final = 14
 SETTLED_END: Final = 15
-CURSOR_COLUMNS: Final = 16
+LAST_GROUP_START: Final = 16
+LAST_GROUP_SIZE: Final = 17  # -1: there is no record before
+LAST_GROUP: Final = 18
+LAST_TOPIC_START: Final = 19
+LAST_TOPIC_SIZE: Final = 20
+LAST_TOPIC: Final = 21
+CURSOR_COLUMNS: Final = 22
 
 # Why a replay stopped.
 DONE: Final = 0

@@ -15,12 +15,14 @@ from offsetd_storage.kernels.registry import inline_kernel, kernel
 from offsetd_storage.kernels.utf8 import java_hash
 
 from offsetd_coordinator.kernels.columns import (
+    BATCH_AT,
+    LEADER_EPOCH,
     MONOTONIC,
     NO_PRECONDITION,
+    OFFSET_NEXT,
     PRECONDITION,
-    TABLE,
+    RECORD_AT,
     Commit,
-    Table,
 )
 from offsetd_coordinator.kernels.commit import CommitTimes, judge_commit, put_commit
 from offsetd_coordinator.kernels.commit_wire import (
@@ -32,9 +34,11 @@ from offsetd_coordinator.kernels.commit_wire import (
     ROWS,
     SEQUENCE,
 )
+from offsetd_coordinator.kernels.replay import replay_into
+from offsetd_coordinator.kernels.table_directory import table_at
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
 
 # Columns of what becomes of a commit.
 ANSWER_SEQUENCE: Final = 0  # the bits of the uint64
@@ -42,11 +46,15 @@ ANSWER_LOG_PARTITION: Final = 1
 ANSWER_LAST_OFFSET: Final = 2
 ANSWER_COLUMNS: Final = 3
 
-# Columns of a run.
+# Columns of a run. The caller says up to where its commits may be written together.
 RUN_LOG_PARTITION: Final = 0
 RUN_FIRST: Final = 1  # where it begins in the order
 RUN_END: Final = 2
-RUN_COLUMNS: Final = 3
+RUN_FREE_END: Final = 3
+RUN_WRITTEN: Final = 4  # how many of its commits are in the batches
+RUN_BYTES_START: Final = 5
+RUN_BYTES_END: Final = 6
+RUN_COLUMNS: Final = 7
 
 _INT32_MIN: Final = -(1 << 31)
 _NO_EXPIRY: Final = -1
@@ -100,51 +108,77 @@ def _without_empty(runs: Int64s, partitions: int) -> int:
 
 
 @kernel(
-    f"int64({TABLE}, uint8[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64, int64, int64, "
-    "int64, int64, int64, uint8[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[::1])"
+    "void(int64[:, ::1], uint8[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64, int64, "
+    "int64, int64, uint8[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])"
 )
-def decide_run(
-    arrays: TableArrays,
+def decide_runs(
+    directory: Int64s,
     names: Bytes,
     commits: Int64s,
     all_columns: Int64s,
-    run: Int64s,
+    order: Int64s,
     now_ms: int,
     unchanged_ms: int,
-    base_offset: int,
-    leader_epoch: int,
     value_version: int,
     bytes_max: int,
     out: Bytes,
     verdict: Int64s,
     conflicts: Int64s,
     answers: Int64s,
+    runs: Int64s,
     ends: Int64s,
-) -> int:
-    """Write the batches of a run, one behind the other, to `out`; for how many of its commits.
+) -> None:
+    """Write the batches of each run to `out`: of its first commits, as far as they come to that.
 
-    `run` are rows of `commits` and `answers`; `out` has room for `bytes_max`, which bounds all
-    together, and some padding. `ends` are where each batch ends; `verdict` and `conflicts` are
-    scratch.
+    `directory` has the tables of the runs; `out` has room for `bytes_max`, which bounds all
+    together, and some padding. `ends` are where the batch of each commit in `order` ends; `verdict`
+    and `conflicts` are scratch.
     """
-    table = Table(*arrays)
     times = CommitTimes(now_ms, _NO_EXPIRY)
     position = 0
-    for place in range(run.size):
-        commit = _commit_at(names, commits, all_columns, run[place])
-        if _looks(commit, unchanged_ms) and _is_group_in(names, commits, run[:place], commit):
-            return place
-        if judge_commit(table, commit, times, unchanged_ms, verdict, conflicts) != 0:
-            return place
-        position = put_commit(
-            commit, times, base_offset, leader_epoch, value_version, out, position, bytes_max
-        )
-        if position < 0:
-            return place
-        base_offset += commit.columns.shape[0]
-        ends[place] = position
-        answers[run[place], ANSWER_LAST_OFFSET] = base_offset - 1
-    return int(run.size)
+    for at in range(runs.shape[0]):
+        runs[at, RUN_WRITTEN] = 0
+        if runs[at, RUN_FIRST] == runs[at, RUN_FREE_END]:
+            continue  # Then there may be no table.
+        table = table_at(directory, at)
+        run = order[runs[at, RUN_FIRST] : runs[at, RUN_FREE_END]]
+        run_ends = ends[runs[at, RUN_FIRST] : runs[at, RUN_FREE_END]]
+        base_offset = table.counters[OFFSET_NEXT]
+        leader_epoch = table.counters[LEADER_EPOCH]
+        written = 0
+        runs[at, RUN_BYTES_START] = position
+        for row in run:
+            commit = _commit_at(names, commits, all_columns, row)
+            if _looks(commit, unchanged_ms) and _is_group_in(names, commits, run[:written], commit):
+                break
+            if judge_commit(table, commit, times, unchanged_ms, verdict, conflicts) != 0:
+                break
+            end = put_commit(
+                commit, times, base_offset, leader_epoch, value_version, out, position, bytes_max
+            )
+            if end < 0:
+                break
+            base_offset += commit.columns.shape[0]
+            answers[row, ANSWER_LAST_OFFSET] = base_offset - 1
+            run_ends[written] = position = end
+            written += 1
+        runs[at, RUN_WRITTEN] = written
+        runs[at, RUN_BYTES_END] = position
+
+
+@kernel("void(int64[:, ::1], uint8[::1], int64[:, ::1], int64[:, ::1])")
+def replay_runs(directory: Int64s, batches: Bytes, runs: Int64s, cursors: Int64s) -> None:
+    """Replay the batches of each run, as far as `replay_into` goes without help.
+
+    The cursor of a run that needs help is where it stopped; of the others it is at the run's end.
+    """
+    for at in range(runs.shape[0]):
+        if runs[at, RUN_WRITTEN] == 0:
+            continue
+        cursor = cursors[at]
+        cursor[BATCH_AT] = runs[at, RUN_BYTES_START]
+        cursor[RECORD_AT] = 0
+        replay_into(table_at(directory, at), batches, runs[at, RUN_BYTES_END], cursor)
 
 
 @inline_kernel

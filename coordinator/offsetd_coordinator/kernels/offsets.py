@@ -90,8 +90,9 @@ def find_offset(table: Table, buffer: Bytes, key: OffsetKey) -> int:
 
 
 @inline_kernel
-def find_or_add_offset(table: Table, buffer: Bytes, key: OffsetKey) -> int:
-    """The entry of an offset, made if need be; -1, and nothing made, if a new name is not UTF-8.
+def find_or_add_names(table: Table, buffer: Bytes, key: OffsetKey) -> tuple[int, int]:
+    """The rows of group and topic, made if need be; -1, and nothing made, if a new name is not
+    UTF-8.
 
     The caller has made room.
     """
@@ -100,9 +101,9 @@ def find_or_add_offset(table: Table, buffer: Bytes, key: OffsetKey) -> int:
     topic_tag = name_tag(table, buffer, key.topic_start, key.topic_size)
     topic = find_name(table, buffer, key.topic_start, key.topic_size, topic_tag)
     if group < 0 and utf16_length(buffer, key.group_start, key.group_size) < 0:
-        return -1
+        return -1, -1
     if topic < 0 and utf16_length(buffer, key.topic_start, key.topic_size) < 0:
-        return -1
+        return -1, -1
     if group < 0:
         group = add_name(table, buffer, key.group_start, key.group_size, group_tag)
     if topic < 0:
@@ -110,10 +111,16 @@ def find_or_add_offset(table: Table, buffer: Bytes, key: OffsetKey) -> int:
         topic = find_name(table, buffer, key.topic_start, key.topic_size, topic_tag)
     if topic < 0:
         topic = add_name(table, buffer, key.topic_start, key.topic_size, topic_tag)
-    tag = entry_tag(table, group, topic, key.partition)
-    entry = find_entry(table, group, topic, key.partition, tag)
+    return group, topic
+
+
+@inline_kernel
+def find_or_add_offset(table: Table, group: int, topic: int, partition: int) -> int:
+    """The entry of an offset, made if need be; the caller has made room."""
+    tag = entry_tag(table, group, topic, partition)
+    entry = find_entry(table, group, topic, partition, tag)
     if entry < 0:
-        entry = add_entry(table, group, topic, key.partition, tag)
+        entry = add_entry(table, group, topic, partition, tag)
     return entry
 
 
@@ -200,7 +207,8 @@ def store(
         commit_timestamp,
         expire_timestamp,
     )
-    entry = find_or_add_offset(table, buffer, key)
+    group, topic = find_or_add_names(table, buffer, key)
+    entry = find_or_add_offset(table, group, topic, partition)
     set_offset(table, entry, buffer, key, value, revision)
     if metadata_size == UNDECODABLE:
         set_undecodable(table, entry)

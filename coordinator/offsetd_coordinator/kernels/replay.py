@@ -36,7 +36,13 @@ from offsetd_coordinator.kernels.columns import (
     HEADER_COUNT,
     KEY_SIZE,
     KEY_START,
+    LAST_GROUP,
+    LAST_GROUP_SIZE,
+    LAST_GROUP_START,
     LAST_OFFSET,
+    LAST_TOPIC,
+    LAST_TOPIC_SIZE,
+    LAST_TOPIC_START,
     LEADER_EPOCH,
     MALFORMED_BATCH,
     MERGING,
@@ -58,7 +64,12 @@ from offsetd_coordinator.kernels.columns import (
     Table,
 )
 from offsetd_coordinator.kernels.entries import has_room
-from offsetd_coordinator.kernels.offsets import find_or_add_offset, remove_offset, set_offset
+from offsetd_coordinator.kernels.offsets import (
+    find_or_add_names,
+    find_or_add_offset,
+    remove_offset,
+    set_offset,
+)
 from offsetd_coordinator.kernels.request_ids import (
     find_request_id_header,
     has_room_for_request,
@@ -78,7 +89,12 @@ def replay_batches(arrays: TableArrays, buffer: Bytes, end: int, cursor: Int64s)
 
     Returns DONE, or why it stopped at what the cursor then describes.
     """
-    table = Table(*arrays)
+    return replay_into(Table(*arrays), buffer, end, cursor)
+
+
+@inline_kernel
+def replay_into(table: Table, buffer: Bytes, end: int, cursor: Int64s) -> int:
+    """The same with the table itself."""
     while cursor[BATCH_AT] < end:
         if cursor[RECORD_AT] == 0:
             if not _open_batch(buffer, end, cursor):
@@ -108,6 +124,7 @@ def _open_batch(buffer: Bytes, end: int, cursor: Int64s) -> bool:
     base_offset = load_i64(buffer, at + BASE_OFFSET_AT)
     cursor[BATCH_END] = at + batch_bytes
     cursor[SETTLED_END] = 0
+    cursor[LAST_GROUP_SIZE] = -1
     cursor[RECORD_AT] = at + BATCH_HEADER_BYTES
     cursor[RECORDS_LEFT] = load_i32(buffer, at + COUNT_AT)
     cursor[BASE_OFFSET] = base_offset
@@ -139,7 +156,8 @@ def _replay_records(table: Table, buffer: Bytes, cursor: Int64s) -> int:
 def _describe_record(
     cursor: Int64s, record: tuple[int, int, int, int, int, int, int, int, int]
 ) -> None:
-    """Tell the caller about the record that the kernel stops at."""
+    """Tell the caller about the record that the kernel stops at; it may have names go."""
+    cursor[LAST_GROUP_SIZE] = -1
     record_end, _, offset_delta, key_start, key_size, value_start, value_size, _, headers = record
     cursor[RECORD_OFFSET] = cursor[BASE_OFFSET] + offset_delta
     cursor[RECORD_END] = record_end
@@ -168,6 +186,7 @@ def _replay_record(
         if table.counters[OPEN_TRANSACTIONS] != 0 and not _is_settled(buffer, cursor, key):
             return NOT_PLAIN_RECORD
         remove_offset(table, buffer, key)
+        cursor[LAST_GROUP_SIZE] = -1
         return DONE
     is_plain, value = load_offset_value(buffer, start, size)
     if not is_plain:
@@ -178,9 +197,12 @@ def _replay_record(
     timestamp = load_i64(buffer, cursor[BATCH_AT] + BASE_TIMESTAMP_AT) + delta
     if id_size > 0 and not has_room_for_request(table, timestamp):
         return NEEDS_ROOM
-    entry = find_or_add_offset(table, buffer, key)
-    if entry < 0:
-        return NOT_PLAIN_RECORD
+    if not _has_last_names(buffer, cursor, key):
+        group, topic = find_or_add_names(table, buffer, key)
+        if group < 0:
+            return NOT_PLAIN_RECORD
+        _note_names(cursor, key, group, topic)
+    entry = find_or_add_offset(table, cursor[LAST_GROUP], cursor[LAST_TOPIC], key.partition)
     revision = cursor[BASE_OFFSET] + offset_delta
     if cursor[MERGING] != 0 and table.entries[entry, REVISION] > revision:
         return DONE  # Written after it, while its transaction was open.
@@ -191,6 +213,27 @@ def _replay_record(
         )
         remember_request(table, hashed, hashed_2, cursor[LAST_OFFSET], timestamp)
     return DONE
+
+
+@inline_kernel
+def _has_last_names(buffer: Bytes, cursor: Int64s, key: OffsetKey) -> bool:
+    """Whether group and topic are those of the record before: most are, and need no look."""
+    return bool(
+        cursor[LAST_GROUP_SIZE] == key.group_size
+        and cursor[LAST_TOPIC_SIZE] == key.topic_size
+        and equal_bytes(buffer, cursor[LAST_GROUP_START], buffer, key.group_start, key.group_size)
+        and equal_bytes(buffer, cursor[LAST_TOPIC_START], buffer, key.topic_start, key.topic_size)
+    )
+
+
+@inline_kernel
+def _note_names(cursor: Int64s, key: OffsetKey, group: int, topic: int) -> None:
+    cursor[LAST_GROUP_START] = key.group_start
+    cursor[LAST_GROUP_SIZE] = key.group_size
+    cursor[LAST_GROUP] = group
+    cursor[LAST_TOPIC_START] = key.topic_start
+    cursor[LAST_TOPIC_SIZE] = key.topic_size
+    cursor[LAST_TOPIC] = topic
 
 
 @inline_kernel

@@ -18,6 +18,8 @@ from offsetd_coordinator.kernels.commit_runs import (
     ANSWER_LAST_OFFSET,
     ANSWER_LOG_PARTITION,
     ANSWER_SEQUENCE,
+    RUN_END,
+    RUN_FIRST,
 )
 from offsetd_coordinator.requests import AcquireGroup, CommitReply
 from offsetd_coordinator.service.offsets import committed
@@ -210,6 +212,38 @@ def test_commits_come_to_the_same_as_one_after_the_other(
     asyncio.run(both())
 
 
+async def test_tables_grow_while_runs_are_replayed() -> None:
+    requests = [
+        commit_request(f"group-{number % 300}", number, partitions=5) for number in range(900)
+    ]
+    async with (
+        serving_node(flushing=False) as together,
+        serving_node(flushing=False) as alone,
+    ):
+        response = b"".join(
+            part for _, part in by_runs(together, stream_message(requests), COMMITS_AT_ONCE)
+        )
+        assert response == one_by_one(alone, requests)
+        for partition in range(PARTITIONS):
+            shards = [each.runtime.shards[partition] for each in (together, alone)]
+            first, second = map(state_of, shards)
+            assert first == second
+
+
+async def test_commits_to_a_quarantined_log_partition_are_refused_beside_others() -> None:
+    async with serving_node(flushing=False) as serving:
+        requests = [commit_request(each, 1) for each in ("a", "b", "c", "d", "a", "b")]
+        lost = serving.runtime.partition_of(b"a")
+        del serving.runtime.shards[lost]  # type: ignore[attr-defined]
+        expected = [
+            serving.runtime.partition_of(each.group_id.encode()) != lost for each in requests
+        ]
+        [(_, response)] = by_runs(serving, stream_message(requests), COMMITS_AT_ONCE)
+        results = StreamCommitsResponse.FromString(response).results
+        assert [each.HasField("committed") for each in results] == expected
+        assert True in expected
+
+
 async def test_a_full_disk_refuses_what_is_behind_and_keeps_what_went_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -238,8 +272,7 @@ async def test_a_full_disk_refuses_what_is_behind_and_keeps_what_went_in(
 
 async def test_a_defect_in_the_replay_stops_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving_node(flushing=False) as serving:
-        partition = serving.runtime.partition_of(b"g")
-        monkeypatch.setattr(serving.runtime.shards[partition], "replay", None)
+        monkeypatch.setattr(serving.runtime.commit_runs._decisions, "replay", None)
         requests = [commit_request("g", value) for value in range(2)]
         with pytest.raises(CoordinatorError):
             list(by_runs(serving, stream_message(requests), COMMITS_AT_ONCE))
@@ -271,15 +304,14 @@ async def test_commits_that_get_no_runs_are_not_looked_at_again_and_again(
     groups: int, request_ids: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving_node(flushing=False, partitions=1) as serving:
-        submit_run, looked_at = serving.runtime.submit_run, []
+        commit_runs, looked_at = serving.runtime.commit_runs, []
+        submit_together = commit_runs._submit_together
 
-        def counted(
-            partition: int, read: ReadCommits, run: Int64s, answers: Int64s
-        ) -> tuple[int, int]:
-            looked_at.append(run.size)
-            return submit_run(partition, read, run, answers)
+        def counted(runs: Int64s, read: ReadCommits, answers: Int64s) -> tuple[int, int]:
+            looked_at.append(int((runs[:, RUN_END] - runs[:, RUN_FIRST]).sum()))
+            return submit_together(runs, read, answers)
 
-        monkeypatch.setattr(serving.runtime, "submit_run", counted)
+        monkeypatch.setattr(commit_runs, "_submit_together", counted)
         requests = [commit_request(f"g{number % groups}", number) for number in range(512)]
         for number, each in enumerate(requests):
             each.request_id = str(number % request_ids)

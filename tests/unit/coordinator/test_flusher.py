@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import queue
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from offsetd_coordinator.flush_pace import FlushPace
 from offsetd_coordinator.flusher import FlushDefect, Flusher, as_storage_failed
 from offsetd_storage.errors import StorageFailed
 from patience import PATIENCE_SECONDS
@@ -37,16 +39,17 @@ class GatedStore:
 class Run:
     """A flusher over a gated store, with what it reported."""
 
-    def __init__(self) -> None:
+    def __init__(self, pace: FlushPace | None = None, *, make: type[Flusher] = Flusher) -> None:
         self.store = GatedStore()
         self.durable: queue.Queue[int] = queue.Queue()
         self.failed: queue.Queue[BaseException] = queue.Queue()
         self.fillings: queue.Queue[None] = queue.Queue()
-        self.flusher = Flusher(
+        self.flusher = make(
             self.store,
             on_durable=self.durable.put,
             on_failed=self.failed.put,
             on_journal_filling=lambda: self.fillings.put(None),
+            pace=pace,
         )
 
     def append(self, count: int = 1, *, is_beside: bool = False) -> None:
@@ -143,11 +146,10 @@ def test_a_journal_that_is_more_than_half_used_is_told_after_each_flush(run: Run
 
 @pytest.mark.parametrize("is_beside", [False, True])
 def test_the_next_flush_keeps_a_distance_from_one_of_calls_and_from_no_other(
-    monkeypatch: pytest.MonkeyPatch, is_beside: bool
+    is_beside: bool,
 ) -> None:
-    starts: list[float] = []
-    monkeypatch.setattr(Flusher, "_sleep_until", staticmethod(starts.append))
-    run = Run()
+    slept: list[float] = []
+    run = Run(FlushPace(now=lambda: 0.0, used=lambda: 0.0, sleep=slept.append))
     run.append(3, is_beside=is_beside)
     run.flusher.start()
     run.let_through()
@@ -156,7 +158,52 @@ def test_the_next_flush_keeps_a_distance_from_one_of_calls_and_from_no_other(
     run.let_through()
     assert run.durable.get(timeout=PATIENCE_SECONDS) == 4
     run.flusher.stop()
-    assert [each > 0 for each in starts] == [False, not is_beside]
+    assert bool(slept) is not is_beside
+
+
+def test_what_is_appended_beside_does_not_say_that_commits_keep_coming() -> None:
+    rounds: list[int] = []
+
+    class NotedPace(FlushPace):
+        def note_round(self, commits: int) -> None:
+            rounds.append(commits)
+
+    run = Run(NotedPace(used=lambda: 0.0))
+    run.append(7, is_beside=True)
+    run.append(2)
+    assert rounds == [0, 2]
+
+
+class LateFlusher(Flusher):
+    """Something is appended right behind the look that found nothing, before anybody waits."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        self.is_late = False
+        self._count = 0
+        super().__init__(*arguments, **named)
+
+    @property
+    def appended(self) -> int:
+        seen = self._count
+        if self.is_late and threading.current_thread().name == "flush":
+            self.is_late = False
+            self._count += 1
+            self.kick()
+        return seen
+
+    @appended.setter
+    def appended(self, count: int) -> None:
+        self._count = count
+
+
+def test_what_is_appended_while_the_thread_begins_to_wait_is_flushed() -> None:
+    run = Run(make=LateFlusher)
+    assert isinstance(run.flusher, LateFlusher)
+    run.flusher.is_late = True
+    run.flusher.start()
+    run.let_through()
+    assert run.durable.get(timeout=PATIENCE_SECONDS) == 1
+    run.flusher.stop()
 
 
 def test_stop_before_start_does_nothing() -> None:

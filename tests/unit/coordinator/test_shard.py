@@ -66,7 +66,7 @@ def classic_group(*member_ids: str, protocol_type: str = "consumer") -> bytes:
 @pytest.mark.parametrize("version", [1, 3, 4])
 def test_a_commit_is_written_as_kafka_writes_it(version: int) -> None:
     shard = new_shard(offset_commit_value_version=version)
-    shard.offset_next, shard.leader_epoch = 41, 6
+    shard.end_load(offset_next=41, leader_epoch=6)
     request = commit(
         "billing",
         entry("orders", 0, 10, leader_epoch=3, metadata="größe 🚀".encode()),

@@ -1,0 +1,118 @@
+"""How long a flush waits for more commits: soon is answered soon, seldom is cheap.
+
+A flush costs about a quarter of a millisecond of processor time, whatever it covers: two threads
+take turns. So while commits keep coming, flushes keep a distance. It is longer as long as calls or
+messages keep coming one by one and the event loop has no time to spare: then callers wait for the
+processor, of which each flush takes some, and not for the flush.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# From the start of one flush to that of the next. A call with one commit costs about a third of a
+# millisecond, so the loop has work in the meantime (measured: benchmarks/commit_path).
+_DISTANCE_SECONDS_PER_COMMIT: Final = 0.0006
+_DISTANCE_SECONDS_MAX: Final = 0.002
+# As long as the loop is busy with calls, or with messages of few commits. Where a message has
+# many, their callers all wait for the flush.
+_BUSY_DISTANCE_SECONDS_MAX: Final = 0.008
+_LOOK_SECONDS: Final = 0.002  # It ends where a look finds the loop idle.
+_BUSY_RATIO: Final = 0.8  # Of one core.
+_COMMITS_PER_ROUND_MAX: Final = 4  # Of the event loop.
+
+
+class FlushPace:
+    """For the thread that flushes. Clocks are in seconds."""
+
+    def __init__(
+        self,
+        *,
+        now: Callable[[], float] = time.perf_counter,
+        used: Callable[[], float] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`used` says how much processor time the event loop has had; None: by `loop_clock`."""
+        self._now = now
+        self._used = used
+        self._sleep = sleep
+        self._begun = self._earliest = now()
+        self._rounds = self._commits = 0
+        self._looked_at = (self._begun, 0.0, 0, 0)
+
+    def note_round(self, commits: int) -> None:
+        """The event loop made a round in which something was appended: so many commits in all.
+
+        On its thread.
+        """
+        if self._used is None:
+            self._used = loop_clock()
+        self._rounds += 1
+        self._commits = commits
+
+    def wait(self) -> None:
+        """Returns when what is pending is to be flushed."""
+        now = self._now()
+        if now < self._earliest:
+            self._sleep(self._earliest - now)
+            now = self._now()
+        if self._earliest < self._begun + _DISTANCE_SECONDS_MAX:
+            return
+        latest = self._begun + _BUSY_DISTANCE_SECONDS_MAX
+        while now < latest and self._is_busy(now):
+            self._sleep(min(_LOOK_SECONDS, latest - now))
+            now = self._now()
+
+    def note_begun(self) -> float:
+        """A flush begins; says when."""
+        self._begun = self._now()
+        return self._begun
+
+    def note_covered(self, commits: int, *, came_more: bool) -> None:
+        """That flush has covered so many; `came_more`: meanwhile others came.
+
+        A caller who is alone never waits.
+        """
+        if commits > 1 or came_more:
+            distance_seconds = min(commits * _DISTANCE_SECONDS_PER_COMMIT, _DISTANCE_SECONDS_MAX)
+            self._earliest = self._begun + distance_seconds
+            self._look(self._now())
+
+    def _is_busy(self, now: float) -> bool:
+        """Since the last look, or the end of the flush: with commits that came one by one."""
+        looked, used_then, rounds_then, commits_then = self._looked_at
+        self._look(now)
+        _, used, rounds, commits = self._looked_at
+        return (
+            0 < commits - commits_then <= (rounds - rounds_then) * _COMMITS_PER_ROUND_MAX
+            and used - used_then >= (now - looked) * _BUSY_RATIO
+        )
+
+    def _look(self, now: float) -> None:
+        used = 0.0 if self._used is None else self._used()
+        self._looked_at = (now, used, self._rounds, self._commits)
+
+
+def loop_clock() -> Callable[[], float]:
+    """What says how much processor time the calling thread has had, that of the event loop.
+
+    Where the process may use one core only, it is that of all threads: gRPC's take half of what
+    calls need, and the loop waits for them. Elsewhere others, such as the cleaner's, do not count.
+    """
+    if len(os.sched_getaffinity(0)) == 1:
+        return time.process_time
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+
+    def used() -> float:
+        try:
+            return time.clock_gettime(clock)
+        except OSError:
+            return 0.0  # The loop's thread has ended.
+
+    return used

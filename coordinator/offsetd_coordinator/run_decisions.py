@@ -1,0 +1,131 @@
+"""Decides on the runs of a message, each by the state of its shard, and replays them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from offsetd_storage.kernels import padded_buffer
+
+from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE
+from offsetd_coordinator.kernels import columns
+from offsetd_coordinator.kernels.commit_runs import (
+    RUN_BYTES_END,
+    RUN_BYTES_START,
+    RUN_END,
+    RUN_FIRST,
+    RUN_FREE_END,
+    RUN_LOG_PARTITION,
+    RUN_WRITTEN,
+    decide_runs,
+    replay_runs,
+)
+from offsetd_coordinator.kernels.table_directory import DIRECTORY_COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from offsetd_coordinator.commit_wire import ReadCommits
+    from offsetd_coordinator.kernels.columns import Int64s
+    from offsetd_coordinator.shard import Shard, ShardConfig
+
+
+class RunDecisions:
+    """For one thread, and for the runs of one message at a time: `decide`, then `replay`.
+
+    `runs` has a row each, as `kernels.commit_runs` lists them, and `order` their commits, as rows
+    of what was read.
+    """
+
+    def __init__(self, shards: Mapping[int, Shard], config: ShardConfig, partitions: int) -> None:
+        self._shards = shards
+        self._value_version = config.offset_commit_value_version
+        self._bytes_max = config.message_bytes_max
+        self._batches = padded_buffer(self._bytes_max)
+        self._directory = np.zeros((partitions, DIRECTORY_COLUMNS), np.int64)
+        self._cursors = np.zeros((partitions, columns.CURSOR_COLUMNS), np.int64)
+        self._ends = np.empty(COMMITS_AT_ONCE, np.int64)
+        self._verdict = np.zeros(columns.VERDICT_COLUMNS, np.int64)
+        self._conflicts = np.zeros((columns.CONFLICTS_MAX, columns.CONFLICT_COLUMNS), np.int64)
+
+    def decide(
+        self,
+        read: ReadCommits,
+        order: Int64s,
+        runs: Int64s,
+        answers: Int64s,
+        *,
+        now_ms: int,
+        unchanged_ms: int,
+        may_write: Callable[[int], bool],
+    ) -> None:
+        """Writes the batches of the first commits of each run, as many as are simply written.
+
+        `runs` gets how many, `answers` their last offsets. `may_write` is asked for each log
+        partition. What is stored since less than `unchanged_ms` is not simply written.
+        """
+        free_ends = []
+        for at, run in enumerate(runs.tolist()):
+            partition, first, end = run[RUN_LOG_PARTITION], run[RUN_FIRST], run[RUN_END]
+            if not may_write(partition):
+                free_ends.append(first)
+                continue
+            shard = self._shards[partition]
+            self._directory[at] = shard.directory_row
+            if shard.has_guarded_groups:
+                end = first + _count_free(shard, read, order[first:end])
+            free_ends.append(end)
+        runs[:, RUN_FREE_END] = free_ends
+        decide_runs(
+            self._directory,
+            read.names,
+            read.commits,
+            read.columns,
+            order,
+            now_ms,
+            unchanged_ms,
+            self._value_version,
+            self._bytes_max,
+            self._batches,
+            self._verdict,
+            self._conflicts,
+            answers,
+            runs,
+            self._ends,
+        )
+
+    def batches(self, run: list[int]) -> bytes:
+        """The batches that were decided of a run, one behind the other."""
+        return self._batches[run[RUN_BYTES_START] : run[RUN_BYTES_END]].tobytes()
+
+    def keep_first(self, at: int, runs: Int64s, written: int) -> None:
+        """Only the first few batches of a run went into the log."""
+        first = runs[at, RUN_FIRST]
+        runs[at, RUN_WRITTEN] = written
+        start = runs[at, RUN_BYTES_START]
+        runs[at, RUN_BYTES_END] = self._ends[first + written - 1] if written else start
+
+    def replay(self, read: ReadCommits, order: Int64s, runs: Int64s) -> None:
+        """Replays what was decided of each run, once it is appended."""
+        for at, run in enumerate(runs.tolist()):
+            if run[RUN_WRITTEN] > 0:
+                self._directory[at] = self._shards[run[RUN_LOG_PARTITION]].directory_row
+        replay_runs(self._directory, self._batches, runs, self._cursors)
+        ends = runs[:, RUN_BYTES_END]
+        needs_help = self._cursors[: len(runs), columns.BATCH_AT] < ends
+        for at in np.flatnonzero(needs_help & (runs[:, RUN_WRITTEN] > 0)).tolist():
+            shard = self._shards[int(runs[at, RUN_LOG_PARTITION])]
+            shard.replay_on(self._batches, int(ends[at]), self._cursors[at])
+        if read.report_end_offsets:
+            for run in runs.tolist():
+                first = run[RUN_FIRST]
+                for place in order[first : first + run[RUN_WRITTEN]].tolist():
+                    self._shards[run[RUN_LOG_PARTITION]].note_end_offsets(read.commit(place))
+
+
+def _count_free(shard: Shard, read: ReadCommits, run: Int64s) -> int:
+    """How many commits of a run, up to the first of a group to which not everybody may commit."""
+    for place, group_id in enumerate(read.group_ids(run)):
+        if shard.is_guarded(group_id):
+            return place
+    return int(run.size)
