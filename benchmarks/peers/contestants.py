@@ -28,6 +28,7 @@ SYSTEMS: dict[str, type[Server]] = {
     )
 }
 BARE = bare.BareServer.name
+TUNED_BARE = bare.TunedBareServer.name  # Of the part `transport` alone.
 # Clients of the native generator, where they are not called as the system is.
 NATIVE_CLIENTS = {
     BARE: ("bare-stream", "bare-unary"),
@@ -62,7 +63,7 @@ def serving(
     with contextlib.ExitStack() as stack:
         servers: dict[str, Server] = {}
         for name in names:
-            server = SYSTEMS[name](folder / name)
+            server = _server_type(name)(folder / name)
             try:
                 stack.enter_context(server.running(core=core))
             except RuntimeError as failure:
@@ -70,6 +71,10 @@ def serving(
             else:
                 servers[name] = server
         yield servers
+
+
+def _server_type(name: str) -> type[Server]:
+    return bare.TunedBareServer if name == TUNED_BARE else SYSTEMS[name]
 
 
 def leave_out(results: Results, name: str, failure: Exception) -> None:

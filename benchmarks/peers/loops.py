@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from benchmarks.peers import targets, works
-from benchmarks.peers.contestants import BARE, leave_out, native_clients, serving
+from benchmarks.peers.contestants import BARE, TUNED_BARE, leave_out, native_clients, serving
 from benchmarks.peers.generators import Native, Pace, Python
 from benchmarks.peers.python_load import CLIENTS
 
@@ -63,11 +63,15 @@ def run_side_by_side(
 
 
 def run_transport(plan: Plan, results: Results) -> None:
-    """The part `transport`: ours and bare, servers on one core and the generator on another."""
+    """The part `transport`: ours and bare, servers on one core and the generator on another.
+
+    Bare as it comes, and with the setting of gRPC that ours makes.
+    """
     cores = sorted(os.sched_getaffinity(0))
     folder = plan.folder / "pinned"
     folder.mkdir()
-    with serving(("offsetd", BARE), folder, results, core=cores[0]) as servers:
+    names = (BARE, TUNED_BARE, "offsetd")
+    with serving(names, folder, results, core=cores[0]) as servers:
         prepared({"offsetd": servers["offsetd"]}, results)
         for work, way in (
             (works.ONE, "unary"),
@@ -75,15 +79,15 @@ def run_transport(plan: Plan, results: Results) -> None:
             (works.STREAMED_ONES, "stream"),
             (works.STREAMED_MANY, "stream"),
         ):
-            pair = {
+            contestants = {
                 f"{name}-{way}": Contestant(
                     server=servers[name],
-                    generator=Native(client=f"{name}-{way}", core=cores[-1]),
+                    generator=Native(client=f"{client}-{way}", core=cores[-1]),
                 )
-                for name in (BARE, "offsetd")
+                for name, client in zip(names, (BARE, BARE, "offsetd"), strict=True)
             }
-            _warm(pair, work, plan, results)
-            interleave("transport", work, pair, plan, results)
+            _warm(contestants, work, plan, results)
+            interleave("transport", work, contestants, plan, results)
     syncs = [_sync_us(plan.folder) for _ in range(plan.rounds)]
     results.states[targets.SYNC] = {"disk": list(syncs)}
 

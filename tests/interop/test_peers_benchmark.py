@@ -78,11 +78,15 @@ def test_the_short_form_has_a_figure_for_everything(
         assert len(results.state(state, "offsetd")) == 1
     judged = [each.judged(results) for each in targets.TARGETS]
     assert [each.target.title for each in judged if each.found is not None] == [
-        "unary, 64 connections, pinned: offsetd over bare",
-        "the same: server CPU a commit, offsetd less bare, µs",
-        "a message a commit, pinned, 256 callers, 1 partition: offsetd over bare",
-        "a message a commit, pinned, 256 callers, 50 partitions: offsetd over bare",
-        "1 caller, p50: offsetd-unary over bare-unary and one fdatasync",
+        title
+        for bare in ("bare", "bare-tuned")
+        for title in (
+            f"unary, 64 connections, pinned: offsetd over {bare}",
+            f"the same: server CPU a commit, offsetd less {bare}, µs",
+            f"a message a commit, pinned, 256 callers, 1 partition: offsetd over {bare}",
+            f"a message a commit, pinned, 256 callers, 50 partitions: offsetd over {bare}",
+            f"1 caller, p50: offsetd-unary over {bare}-unary and one fdatasync",
+        )
     ]
     assert "What it is to show" in capsys.readouterr().out
     assert (page / "report.html").exists()

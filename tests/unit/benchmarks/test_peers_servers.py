@@ -25,8 +25,9 @@ from benchmarks.peers.server import (
 
 LISTENER = """
 import socket, subprocess, sys
+with open("kept", "wb") as kept:  # Before anybody can connect.
+    kept.write(bytes(1 << 20))
 listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
-open("kept", "wb").write(bytes(1 << 20))
 held = bytearray(b"x" * (8 << 20))
 child = subprocess.Popen([sys.executable, "-c", "held = bytearray(b'x' * (8 << 20)); input()"],
                          stdin=subprocess.PIPE)

@@ -128,6 +128,25 @@ def test_the_cpu_of_a_call_is_compared_by_its_difference() -> None:
     assert found.verdict == "not reached"
 
 
+def test_beside_a_tuned_transport_figures_are_told_and_not_judged() -> None:
+    work = str(works.MANY_CONNECTIONS)
+    found = results(
+        transport={
+            work: {
+                "offsetd-unary": [measured(commits_a_second=80.0, server_us=390.0)],
+                "bare-unary": [measured(commits_a_second=100.0, server_us=300.0)],
+                "bare-tuned-unary": [measured(commits_a_second=160.0, server_us=200.0)],
+            }
+        }
+    )
+    ratio = judged("unary, 64 connections, pinned: offsetd over bare-tuned", found)
+    more = judged("the same: server CPU a commit, offsetd less bare-tuned, µs", found)
+    assert ratio.found is not None
+    assert more.found is not None
+    assert (ratio.found.median, ratio.wanted, ratio.verdict) == (0.5, "", "")
+    assert (more.found.median, more.wanted, more.verdict) == (190.0, "", "")
+
+
 def test_one_callers_limit_is_a_call_and_a_sync() -> None:
     found = results(
         transport={
