@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 # millisecond, so the loop has work in the meantime (measured: benchmarks/commit_path).
 _DISTANCE_SECONDS_PER_COMMIT: Final = 0.0006
 _DISTANCE_SECONDS_MAX: Final = 0.002
-# As long as the loop is busy with calls, or with messages of few commits. Where a message has
-# many, their callers all wait for the flush.
+# Where a message has many commits, their callers all wait for the flush, and few others come.
+_DISTANCE_SECONDS_OF_MANY: Final = 0.0003
+_COMMITS_PER_ROUND_MAX: Final = 4  # Of the event loop: more are such messages.
+# As long as the loop is busy with calls, or with messages of few commits.
 _BUSY_DISTANCE_SECONDS_MAX: Final = 0.008
 _LOOK_SECONDS: Final = 0.002  # It ends where a look finds the loop idle.
 _BUSY_RATIO: Final = 0.8  # Of one core.
-_COMMITS_PER_ROUND_MAX: Final = 4  # Of the event loop.
 
 
 class FlushPace:
@@ -44,6 +45,7 @@ class FlushPace:
         self._sleep = sleep
         self._begun = self._earliest = now()
         self._rounds = self._commits = 0
+        self._rounds_covered = self._rounds_begun = 0
         self._looked_at = (self._begun, 0.0, 0, 0)
 
     def note_round(self, commits: int) -> None:
@@ -71,6 +73,8 @@ class FlushPace:
 
     def note_begun(self) -> float:
         """A flush begins; says when."""
+        rounds = self._rounds
+        self._rounds_covered, self._rounds_begun = rounds - self._rounds_begun, rounds
         self._begun = self._now()
         return self._begun
 
@@ -81,6 +85,8 @@ class FlushPace:
         """
         if commits > 1 or came_more:
             distance_seconds = min(commits * _DISTANCE_SECONDS_PER_COMMIT, _DISTANCE_SECONDS_MAX)
+            if commits > self._rounds_covered * _COMMITS_PER_ROUND_MAX:
+                distance_seconds = _DISTANCE_SECONDS_OF_MANY
             self._earliest = self._begun + distance_seconds
             self._look(self._now())
 

@@ -14,8 +14,9 @@ import (
 
 const (
 	callConnectionsMax = 64
-	// Streams have a connection each.
-	coalescingStreams = 2
+	// Streams have a connection each. Of one that coalesces, half of the commits are on their way
+	// while the others are answered.
+	coalescingStreams = 1
 	plainStreams      = 4
 	// bareSequence stands in the answers of the bare server.
 	bareSequence = 1<<20 - 1

@@ -1,7 +1,7 @@
 """offsetd, as it comes.
 
-From Go: grpc-go and what it generates of our .proto files. Callers share two streams, which take
-what waits into one message, as our clients do (`offsetd`); or four, with a message for each commit
+From Go: grpc-go and what it generates of our .proto files. Callers share a stream, which takes what
+waits into one message, as our clients do (`offsetd`); or four, with a message for each commit
 (`offsetd-stream`); or they make calls on up to 64 connections (`offsetd-unary`). Fetches are calls
 in each case. From Python: `AsyncOffsetClient`.
 """

@@ -41,6 +41,13 @@ class Run:
         self.pace = FlushPace(now=lambda: self.now, used=lambda: self.used, sleep=self.sleep)
         self.pace.note_begun()
 
+    def flush(self, commits: int, *, came_more: bool, rounds: int | None = None) -> None:
+        """Flushes so many commits, which came in so many rounds; one by one if not said."""
+        for _ in range(commits if rounds is None else rounds):
+            self.pace.note_round(0)
+        self.pace.note_begun()
+        self.pace.note_covered(commits, came_more=came_more)
+
     def sleep(self, seconds: float) -> None:
         self.sleeps.append(seconds)
         left_seconds = BEGUN_SECONDS + self.load.ends_seconds - self.now
@@ -57,27 +64,29 @@ class Run:
 
 
 @pytest.mark.parametrize(
-    ("commits", "came_more", "waited_ms"),
+    ("commits", "rounds", "came_more", "waited_ms"),
     [
-        pytest.param(1, False, 0.0, id="a caller who is alone"),
-        pytest.param(0, False, 0.0, id="no commit"),
-        pytest.param(1, True, 0.6, id="two who take turns"),
-        pytest.param(3, False, 1.8, id="some"),
-        pytest.param(4, False, 2.0, id="many"),
-        pytest.param(500, True, 2.0, id="very many"),
+        pytest.param(1, 1, False, 0.0, id="a caller who is alone"),
+        pytest.param(0, 0, False, 0.0, id="no commit"),
+        pytest.param(1, 1, True, 0.6, id="two who take turns"),
+        pytest.param(3, 3, False, 1.8, id="some"),
+        pytest.param(4, 2, False, 2.0, id="many"),
+        pytest.param(500, 125, True, 2.0, id="very many"),
+        pytest.param(5, 1, False, 0.3, id="a message of many"),
+        pytest.param(501, 125, True, 0.3, id="messages of many"),
     ],
 )
 def test_a_flush_keeps_a_distance_by_what_the_last_one_covered(
-    commits: int, came_more: bool, waited_ms: float
+    commits: int, rounds: int, came_more: bool, waited_ms: float
 ) -> None:
     run = Run()
-    run.pace.note_covered(commits, came_more=came_more)
+    run.flush(commits, came_more=came_more, rounds=rounds)
     assert run.waited_ms() == waited_ms
 
 
 def test_what_comes_later_than_the_distance_waits_no_more() -> None:
     run = Run()
-    run.pace.note_covered(4, came_more=True)
+    run.flush(4, came_more=True)
     run.now += 0.5
     assert run.waited_ms() == 500.0
     assert run.sleeps == []
@@ -85,10 +94,9 @@ def test_what_comes_later_than_the_distance_waits_no_more() -> None:
 
 def test_a_distance_counts_for_the_next_flush_alone() -> None:
     run = Run()
-    run.pace.note_covered(4, came_more=True)
+    run.flush(4, came_more=True)
     run.waited_ms()
-    run.pace.note_begun()
-    run.pace.note_covered(1, came_more=False)
+    run.flush(1, came_more=False)
     run.load = Load(rounds_per_ms=3, used_ratio=1.0)
     assert run.waited_ms() == 2.0, "no more than the one before has waited"
 
@@ -119,14 +127,14 @@ def test_flushes_get_rarer_while_calls_keep_a_busy_process_busy(
 ) -> None:
     run = Run()
     run.load = load
-    run.pace.note_covered(4, came_more=True)
+    run.flush(4, came_more=True)
     assert run.waited_ms() == waited_ms
 
 
 def test_a_few_callers_never_wait_for_more_than_their_distance() -> None:
     run = Run()
     run.load = Load(rounds_per_ms=3, used_ratio=1.0)
-    run.pace.note_covered(3, came_more=True)
+    run.flush(3, came_more=True)
     assert run.waited_ms() == 1.8
 
 
@@ -171,7 +179,7 @@ def burn(seconds: float) -> None:
 
 def test_a_long_flush_ends_all_waiting() -> None:
     run = Run()
-    run.pace.note_covered(4, came_more=True)
+    run.flush(4, came_more=True)
     run.now += 0.009
     run.used += 0.009
     run.pace.note_round(100)
