@@ -104,9 +104,9 @@ class LogConfig:
         operator_least=4096,
         most=2**30,
         is_ours=True,
-        reason="Blocks are reserved this far ahead of the log's end, so that a full disk"
-        " shows when a batch is taken, not when it is written; small, since 50 partitions each"
-        " hold that much.",
+        reason="Blocks are reserved this far ahead of the log's end, of a large segment up to 16"
+        " times as far, so that a full disk shows when a batch is taken, not when it is written;"
+        " small, since 50 partitions each hold that much.",
     )
 
     # What goes.

@@ -61,6 +61,10 @@ __all__ = [
 ]
 
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # What an index entry can hold.
+# Of what is reserved, so much more at a time, but no more than so many steps: a segment that grows
+# fast waits seldom for the file system, and a log holds little that it does not use.
+_AHEAD_RATIO: Final = 16
+_AHEAD_STEPS_MAX: Final = 16
 
 
 class SegmentSync(NamedTuple):
@@ -259,8 +263,10 @@ class Segment(SegmentFiles):
         config = self._config
         self.cut_tail()
         if end_bytes > self._reserved_bytes:
+            step_bytes = config.preallocate_step_bytes
+            more_bytes = min(self._reserved_bytes // _AHEAD_RATIO, step_bytes * _AHEAD_STEPS_MAX)
             ahead = min(
-                self._reserved_bytes + config.preallocate_step_bytes, config.segment_bytes_max
+                self._reserved_bytes + max(step_bytes, more_bytes), config.segment_bytes_max
             )
             try:
                 self._allocate_up_to(max(ahead, end_bytes))

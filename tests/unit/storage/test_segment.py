@@ -170,20 +170,39 @@ def test_a_full_index_makes_a_segment_roll(
     assert segment.room_bytes == 0
 
 
-def test_blocks_are_reserved_in_steps_ahead_of_the_appends() -> None:
-    files = disk()
+def reservations(files: SimulatedFiles) -> list[tuple[int, int]]:
+    """Fills with what is reserved for the log from now on: position and size."""
     reserved: list[tuple[int, int]] = []
     files.before_operation = lambda _, operation: (
         reserved.append((operation.position, operation.size))
         if operation.kind is OperationKind.ALLOCATE and operation.path.suffix == ".log"
         else None
     )
+    return reserved
+
+
+def test_blocks_are_reserved_in_steps_ahead_of_the_appends() -> None:
+    files = disk()
+    reserved = reservations(files)
     segment = made(files)
     for _ in range(41):
         put(segment, size_bytes=100)
     put(segment, size_bytes=10_000)
     assert reserved == [(0, 4096), (4096, 4096), (8192, 14_100 - 8192)]
     assert segment.room_bytes == 14_100
+
+
+def test_a_segment_that_grows_reserves_more_at_a_time() -> None:
+    files = disk()
+    reserved = reservations(files)
+    segment = made(files, attrs.evolve(CONFIG, segment_bytes_max=2_000_000))
+    while segment.size_bytes < 1_900_000:
+        put(segment, size_bytes=1000)
+    step, small, large = 4096, 16 * 4096, 16 * 16 * 4096
+    assert {size for position, size in reserved if position <= small} == {step}
+    assert all(size == at // 16 for at, size in reserved if small < at <= large)
+    assert {size for position, size in reserved if position > large} == {16 * step}
+    assert segment.room_bytes == sum(size for _, size in reserved) > 1_900_000
 
 
 @pytest.mark.parametrize("interval_bytes", [0, 100, 4096])
