@@ -13,7 +13,9 @@ holds nothing needed. That is a rename, so that a crash leaves one or the other.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+import attrs
 
 from offsetd_storage.errors import may_pass
 
@@ -29,13 +31,14 @@ if TYPE_CHECKING:
 _FILES: Final = 2
 
 
-class StoreLocks(NamedTuple):
+@attrs.frozen
+class StoreLocks:
     """Of a store, taken in this order where more than one is held."""
 
-    flush: threading.Lock
-    advance: threading.Lock
-    journal: threading.Lock
-    pending: threading.Lock
+    flush: threading.Lock = attrs.field(factory=threading.Lock)
+    advance: threading.Lock = attrs.field(factory=threading.Lock)
+    journal: threading.Lock = attrs.field(factory=threading.Lock)
+    pending: threading.Lock = attrs.field(factory=threading.Lock)
 
 
 class JournalRoom:

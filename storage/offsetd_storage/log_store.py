@@ -8,7 +8,6 @@ syncs the segments, so that the journal can be reused. What holds after a crash 
 
 from __future__ import annotations
 
-import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -89,18 +88,13 @@ class LogStore:
         self._cleanup = cleanup
         self._checkpoints = recovered.checkpoints
         self._journal = recovered.journal
-        # Taken in this order where more than one is held.
-        self._flush_lock = threading.Lock()
-        self._advance_lock = threading.Lock()
-        self._journal_lock = threading.Lock()
-        self._pending_lock = threading.Lock()
+        self._locks = StoreLocks()
         self._unflushed = Unflushed(self._journal.frame_payload_bytes_max)
-        locks = self._flush_lock, self._advance_lock, self._journal_lock, self._pending_lock
         self.journal_room = JournalRoom(
             self._journal,
             self._unflushed,
             self.logs,
-            StoreLocks(*locks),
+            self._locks,
             self._latch,
             advance_points=self.advance_recovery_points,
         )
@@ -166,7 +160,7 @@ class LogStore:
         `message.timestamp.type` says so. Raises PartitionQuarantined, RecordTooLarge,
         InvalidTimestamp, StorageFull (nothing was changed), or StorageFailed.
         """
-        with self._pending_lock:
+        with self._locks.pending:
             self._latch.refuse_if_failed()
             log = self.log(topic_partition)
             self._refuse_large(log, len(batch))
@@ -204,7 +198,7 @@ class LogStore:
         Where there is no room for all of them, the first few go in. Raises what `append` does, but
         for StorageFull, which is returned; and CorruptBatch (nothing was changed).
         """
-        with self._pending_lock:
+        with self._locks.pending:
             self._latch.refuse_if_failed()
             log = self.log(topic_partition)
             run = read_run(batches, offset_next=log.offset_next, leader_epoch=log.leader_epoch)
@@ -278,8 +272,8 @@ class LogStore:
 
         Raises StorageFailed; a failed flush is never tried again.
         """
-        with self._flush_lock, self._latch.fail_stop():
-            with self._pending_lock:
+        with self._locks.flush, self._latch.fail_stop():
+            with self._locks.pending:
                 frames = self._unflushed.take()
             for frame in frames:
                 self._flush_frame(frame)
@@ -291,7 +285,7 @@ class LogStore:
     def _flush_frame(self, frame: UnflushedFrame) -> None:
         runs = frame.runs
         while True:
-            with self._journal_lock:
+            with self._locks.journal:
                 if self._journal.make_room(frame.payload_bytes):
                     self._journal.append_batches(runs)
                     for run in runs:
@@ -308,7 +302,7 @@ class LogStore:
 
         Raises StorageFailed.
         """
-        with self._advance_lock, self._latch.fail_stop():
+        with self._locks.advance, self._latch.fail_stop():
             while not self._advance_once():
                 pass
 
@@ -322,19 +316,19 @@ class LogStore:
 
     def sync_segments(self, *topic_partitions: TopicPartition) -> None:
         """Writes and syncs these logs, or all of them; no point moves. Raises StorageFailed."""
-        with self._advance_lock, self._latch.fail_stop():
+        with self._locks.advance, self._latch.fail_stop():
             for topic_partition in topic_partitions or self.logs:
                 self.logs[topic_partition].write()
                 self.logs[topic_partition].sync()
 
     def checkpoint_log_starts(self) -> None:
         """Writes Kafka's text checkpoints where they changed. Raises StorageFailed."""
-        with self._advance_lock, self._latch.fail_stop():
+        with self._locks.advance, self._latch.fail_stop():
             self._checkpoints.write(self._durable_offsets(), self.logs.values())
 
     def _advance_once(self) -> bool:
         """False if the journal is so full that it wants newer points than these."""
-        with self._journal_lock:
+        with self._locks.journal:
             points = self._points_to_reach()
             journaled_bytes = self._journaled_bytes
         for topic_partition, point in points.items():
@@ -343,7 +337,7 @@ class LogStore:
             synced = log.sync()
             assert synced >= point.offset, "the journal runs ahead of the segment"
         if points:
-            with self._journal_lock:
+            with self._locks.journal:
                 if not self._journal.append_recovery_points(points):
                     return False
         self._released_bytes = journaled_bytes
@@ -414,7 +408,7 @@ class LogStore:
         moved the point to the new one. `only_if_due`: only if it is old enough by the clock.
         Raises StorageFull and StorageFailed.
         """
-        with self._pending_lock:
+        with self._locks.pending:
             self._latch.refuse_if_failed()
             log = self.log(topic_partition)
             with self._latch.latching():
@@ -488,7 +482,7 @@ class LogStore:
         """
         with self._cleanup:
             self.flush()
-            with self._advance_lock, self._journal_lock, self._latch.fail_stop():
+            with self._locks.advance, self._locks.journal, self._latch.fail_stop():
                 for log in self.logs.values():
                     log.close()
                 self._journal.append_closed(self._points_to_reach())

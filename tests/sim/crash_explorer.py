@@ -207,17 +207,17 @@ class Run:
         if store is not None and self.random.random() < 0.3:
             self.write()
             return
-        if store is None or store._pending_lock.locked() or store._journal_lock.locked():
+        if store is None or store._locks.pending.locked() or store._locks.journal.locked():
             return
         if any(log._write_lock.locked() or log._lock.locked() for log in store.logs.values()):
             return
         journal = store._journal
-        if not store._flush_lock.locked():
+        if not store._locks.flush.locked():
             other_fits = journal.other_file_is_free and journal.capacity_bytes > _FLUSH_BYTES
             if other_fits or journal._fits(_FLUSH_BYTES, keep=2):
                 self.append_some(sorted(store.logs))
                 self.flush()
-        elif not store._advance_lock.locked():
+        elif not store._locks.advance.locked():
             self.advance()
 
     def close(self) -> None:

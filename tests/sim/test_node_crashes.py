@@ -206,7 +206,12 @@ class UpkeptNode(CompactedNode):
     def interleave(self) -> None:
         """What another thread may do now, where it would not have to wait for a lock."""
         store = self.store
-        locks = [store._pending_lock, store._journal_lock, store._flush_lock, store._advance_lock]
+        locks = [
+            store._locks.pending,
+            store._locks.journal,
+            store._locks.flush,
+            store._locks.advance,
+        ]
         for log in store.logs.values():
             locks += [log._lock, *(each._name_lock for each in log.segments)]
         if self.is_open and not any(each.locked() for each in locks):

@@ -112,7 +112,7 @@ def test_a_journal_grows_while_commits_go_on() -> None:
     def commit_meanwhile(_: SimulatedFiles, operation: Operation) -> None:
         if operation.path.name == SPARE_NAME and operation.kind is OperationKind.SYNC:
             files.before_operation = None
-            assert store._journal_lock.locked() or not commit(store, 20)
+            assert store._locks.journal.locked() or not commit(store, 20)
 
     files.before_operation = commit_meanwhile
     assert room.grow()
