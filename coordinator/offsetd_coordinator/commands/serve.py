@@ -33,6 +33,9 @@ _SETTINGS: Final = {_DATA_DIR: "data.dir", _LISTEN: "listen.address"}
 # gRPC has threads of its own for its sockets, which hand what has come to the one that waits for
 # calls. Without them that one reads itself, and a call takes a third fewer switches of threads.
 GRPC_READS_ITSELF: Final = ("GRPC_EXPERIMENTS", "-event_engine_listener")
+# The algebra in NumPy, which is not used here, has a thread for each core. They turn idly while the
+# server starts, a tenth of all that it needs of the processor until then.
+ALGEBRA_IS_ALONE: Final = ("OPENBLAS_NUM_THREADS", "1")
 
 
 def register(app: "typer.Typer", terminal: Terminal) -> None:
@@ -111,6 +114,8 @@ def _serve(
     assignments: Sequence[str],
     given: Mapping[str, str | None],
 ) -> None:
+    for name, value in (GRPC_READS_ITSELF, ALGEBRA_IS_ALONE):
+        os.environ.setdefault(name, value)  # Read when the library is first used.
     assigned = [
         f"{_SETTINGS[option]}={value}" for option, value in given.items() if value is not None
     ]
@@ -149,7 +154,6 @@ def _read_settings(terminal: Terminal, config: Path | None, assignments: list[st
 
 
 def _run(settings: Settings, terminal: Terminal) -> None:
-    os.environ.setdefault(*GRPC_READS_ITSELF)  # Read when gRPC is first used.
     with _nothing_collected():
         # Loaded only now: the other uses of this command need none of it.
         import uvloop  # noqa: PLC0415

@@ -43,15 +43,15 @@ def test_garbage_is_looked_for_again_when_a_start_has_failed() -> None:
 
 
 TOLD_START = """
-import os
+import os, sys
 from offsetd_coordinator.commands import kernels, serve
-from offsetd_coordinator.settings_sources import load_settings
 
 def warm_kernels(terminal, **later):
-    raise SystemExit(os.environ["GRPC_EXPERIMENTS"])
+    threads = len(os.listdir("/proc/self/task"))
+    raise SystemExit(f"{os.environ[sys.argv[1]]} {threads} {'numpy' in sys.modules}")
 
 kernels.warm_kernels = warm_kernels
-serve._run(load_settings(), None)
+serve._serve(None, None, [], {})
 """
 USED_GRPC = """
 import asyncio
@@ -64,6 +64,14 @@ asyncio.run(use())
 """
 
 
+def told_at_the_start(name: str) -> list[str]:
+    """What a variable is once libraries are loaded; the process' threads; whether NumPy is."""
+    ended = subprocess.run(
+        [sys.executable, "-c", TOLD_START, name], capture_output=True, text=True, check=False
+    )
+    return ended.stderr.rstrip("\n").split(" ")
+
+
 @pytest.mark.parametrize("operators", [None, "", "tcp_rcv_lowat"])
 def test_grpc_is_told_to_read_itself_before_it_is_used_unless_an_operator_says_otherwise(
     monkeypatch: pytest.MonkeyPatch, operators: str | None
@@ -72,10 +80,17 @@ def test_grpc_is_told_to_read_itself_before_it_is_used_unless_an_operator_says_o
     monkeypatch.delenv(name, raising=False)
     if operators is not None:
         monkeypatch.setenv(name, operators)
-    ended = subprocess.run(
-        [sys.executable, "-c", TOLD_START], capture_output=True, text=True, check=False
-    )
-    assert ended.stderr.strip() == (ours if operators is None else operators)
+    assert told_at_the_start(name)[0] == (ours if operators is None else operators)
+
+
+def test_a_start_has_no_threads_that_turn_idly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless an operator wants them; with one core there are none either way."""
+    name, ours = serve.ALGEBRA_IS_ALONE
+    monkeypatch.delenv(name, raising=False)
+    assert told_at_the_start(name) == [ours, "1", "True"]
+    monkeypatch.setenv(name, "2")
+    cores = len(os.sched_getaffinity(0))
+    assert told_at_the_start(name) == ["2", str(min(cores, 2)), "True"]
 
 
 def test_grpc_knows_what_it_is_told() -> None:
