@@ -217,12 +217,19 @@ class SupervisedWorker:
     @property
     def is_alive(self) -> bool:
         """Whether it does its work: False from a failure until a step has succeeded again."""
-        return self._scheduler.threads_alive > 0 and self.status.failures_in_row == 0
+        return self.life[0]
 
     @property
     def status(self) -> RunStatus:
         """How the steps went so far."""
-        return self._scheduler.statuses[0]
+        return self.life[1]
+
+    @property
+    def life(self) -> tuple[bool, RunStatus]:
+        """`is_alive` and `status` that belong together: one that is dead says of what."""
+        # Threads first: a failure is noted before its thread dies.
+        has_thread, run = self._scheduler.threads_alive > 0, self._scheduler.statuses[0]
+        return has_thread and run.failures_in_row == 0, run
 
     @property
     def threads_replaced(self) -> int:

@@ -7,6 +7,8 @@ from mutants.planted import Mutant
 _STORAGE = "storage/offsetd_storage"
 _RETENTION = f"{_STORAGE}/log_retention.py"
 _CLEANER = f"{_STORAGE}/cleaner/cleaning_steps.py"
+_LOG_CLEANER = f"{_STORAGE}/cleaner/log_cleaner.py"
+_SCHEDULER = f"{_STORAGE}/scheduler.py"
 _UPKEEP = "tests/unit/storage/test_upkeep.py"
 _IDLE = "tests/unit/storage/test_idle_rolls.py"
 _STEPS = "tests/unit/storage/cleaner/test_cleaning_steps.py"
@@ -117,5 +119,25 @@ UPKEEP_MUTANTS = (
         replace="                self.requests.put_back(work.request)\n",
         by="                pass\n",
         caught_by=(f"{_STEPS}::test_a_thread_that_dies_is_replaced_and_the_request_is_not_lost"),
+    ),
+    Mutant(
+        name="a worker's failure is read after what it says of itself",
+        file=_SCHEDULER,
+        replace="has_thread, run = self._scheduler.threads_alive > 0, self._scheduler.statuses[0]",
+        by="run, has_thread = self._scheduler.statuses[0], self._scheduler.threads_alive > 0",
+        caught_by=(
+            "tests/unit/storage/test_scheduler.py"
+            "::test_a_worker_that_fails_while_it_is_asked_says_of_what"
+        ),
+    ),
+    Mutant(
+        name="the cleaner's threads count as dead while they are exchanged",
+        file=_LOG_CLEANER,
+        replace="threads, self._threads = self._threads, ()",
+        by="threads = self._threads",
+        caught_by=(
+            "tests/unit/storage/cleaner/test_log_cleaner.py"
+            "::test_threads_that_are_exchanged_are_none_that_died"
+        ),
     ),
 )

@@ -87,9 +87,10 @@ class CleanerThread:
     @property
     def status(self) -> CleanerThreadStatus:
         """As it is now."""
+        is_alive, run = self._worker.life
         return CleanerThreadStatus(
-            run=self._worker.status,
-            is_alive=self._worker.is_alive,
+            run=run,
+            is_alive=is_alive,
             replaced=self._worker.threads_replaced,
             cleans=self.cleans,
             last_progress_ms=self._progress_ms,

@@ -183,11 +183,11 @@ class LogCleaner:
             thread.start()
 
     def _stop_threads(self) -> None:
-        for thread in self._threads:
+        threads, self._threads = self._threads, ()  # First: one that has ended is none that died.
+        for thread in threads:
             thread.tell_to_stop()
-        for thread in self._threads:
+        for thread in threads:
             thread.stop()
-        self._threads = ()
 
     def _forget_missing_logs(self) -> None:
         for topic_partition in self.checkpoint.topic_partitions:

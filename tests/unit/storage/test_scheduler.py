@@ -379,6 +379,28 @@ def test_a_worker_is_not_alive_from_a_failure_until_it_works_again(error: BaseEx
         assert worker.status.last_error is not None
 
 
+def test_a_worker_that_fails_while_it_is_asked_says_of_what(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However the two are read, the step that ends between them counts in both or in neither."""
+    fails = threading.Event()
+
+    def step() -> int:
+        fails.wait()
+        raise MemoryError
+
+    def fail_meanwhile(scheduler: Scheduler) -> int:
+        fails.set()
+        await_(lambda: scheduler.statuses[0].failures == 1)
+        return 1
+
+    with working(step, ManualClock()) as worker:
+        monkeypatch.setattr(Scheduler, "threads_alive", property(fail_meanwhile))
+        is_alive, run = worker.life
+        assert not is_alive
+        assert run.last_error == "MemoryError: "
+
+
 def test_a_worker_whose_step_gives_no_rest_has_failed() -> None:
     with working(lambda: None, ManualClock()) as worker:  # type: ignore[arg-type, return-value]
         await_(lambda: worker.status.failures == 1)

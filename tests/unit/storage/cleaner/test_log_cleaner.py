@@ -22,6 +22,7 @@ from kept_stores import (
     compacted,
     with_events,
 )
+from offsetd_storage.cleaner.cleaner_thread import CleanerThread
 from offsetd_storage.cleaner.states import CleaningState
 from offsetd_storage.errors import (
     CleaningAborted,
@@ -182,6 +183,24 @@ def test_other_settings_exchange_the_threads_and_keep_what_was_asked_for(threads
         assert all(each.result(PATIENCE_SECONDS) is not None for each in answers.values())
         assert len(cleaner.status.threads) == threads
         assert cleaner.status.is_alive
+
+
+def test_threads_that_are_exchanged_are_none_that_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    stop = CleanerThread.stop
+
+    def stop_and_look(thread: CleanerThread) -> None:
+        stop(thread)
+        seen.append(cleaner.status.is_alive)
+
+    two = attrs.evolve(CLEANER, threads=2, dedupe_buffer_bytes=4 << 20)
+    with KeptStore(upkeep=attrs.evolve(UPKEEP, cleaner=two)) as kept:
+        cleaner = kept.upkeep.cleaner
+        with monkeypatch.context() as patched:
+            patched.setattr(CleanerThread, "stop", stop_and_look)
+            cleaner.configure(CLEANER)
+        assert seen == [True, True]
+        assert len(cleaner.status.threads) == 1
 
 
 def test_another_rate_and_backoff_count_at_once_and_end_no_round() -> None:
