@@ -66,9 +66,10 @@ def append(
 
 
 def commit(store: LogStore, topic_partition: TopicPartition, *, size_bytes: int = 100) -> bytes:
-    """Appends a batch and flushes it."""
+    """Appends a batch and flushes it, as the flusher does."""
     batch = append(store, topic_partition, size_bytes=size_bytes)
     store.flush()
+    store.bound_unwritten()
     return batch
 
 

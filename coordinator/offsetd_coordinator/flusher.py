@@ -35,6 +35,9 @@ class FlushedStore(Protocol):
     def flush(self) -> None:
         """Returns when all that was appended before the call is durable, or raises."""
 
+    def bound_unwritten(self) -> None:
+        """Writes what is durable, and waits for that in memory, where it is much; or raises."""
+
     @property
     def journal_used_ratio(self) -> float:
         """How much of the journal is used, 0 to 1."""
@@ -122,6 +125,7 @@ class Flusher:
                 self._on_durable(ticket)
                 came_more = self.appended - self._appended_beside > calls
                 self._pace.note_covered(covered, came_more=came_more)
+                self._store.bound_unwritten()  # Nobody waits for that.
                 if self._store.journal_used_ratio > _JOURNAL_USED_RATIO_MAX:
                     self._on_journal_filling()
             elif self._stopping:

@@ -277,10 +277,13 @@ class LogStore:
                 frames = self._unflushed.take()
             for frame in frames:
                 self._flush_frame(frame)
-                # The segments later, by whoever needs them, or here, so that memory is bounded.
-                for log in frame.contents:
-                    if log.unwritten_bytes > self._unwritten_bytes_max:
-                        log.write()
+
+    def bound_unwritten(self) -> None:
+        """Writes segments of logs with much to write, for memory's sake. Raises StorageFailed."""
+        with self._latch.fail_stop():
+            for log in self.logs.values():
+                if log.unwritten_bytes > self._unwritten_bytes_max:
+                    log.write()
 
     def _flush_frame(self, frame: UnflushedFrame) -> None:
         runs = frame.runs

@@ -82,9 +82,19 @@ LATE_WRITE_MUTANTS = (
     Mutant(
         name="what waits in memory grows until recovery points move",
         file=f"{_STORAGE}/log_store.py",
-        replace="                    if log.unwritten_bytes > self._unwritten_bytes_max:\n",
-        by="                    if False:\n",
+        replace="                if log.unwritten_bytes > self._unwritten_bytes_max:\n",
+        by="                if False:\n",
         caught_by=_WRITES,
+    ),
+    Mutant(
+        name="segments are written before who waits for a flush is told",
+        file="coordinator/offsetd_coordinator/flusher.py",
+        replace="                self._on_durable(ticket)\n",
+        by="                self._store.bound_unwritten(), self._on_durable(ticket)\n",
+        caught_by=(
+            "tests/unit/coordinator/test_flusher.py"
+            "::test_who_waits_is_told_before_segments_are_written"
+        ),
     ),
     Mutant(
         name="of a run only the first batch comes back",

@@ -182,6 +182,7 @@ class Run:
         self.store.flush()
         self.model.acknowledged = self.model.outcomes()[-1]
         self.model.in_flight = []
+        self.store.bound_unwritten()
 
     def advance(self) -> None:
         """Moves the recovery points."""

@@ -13,7 +13,7 @@ from offsetd_storage.errors import StorageFailed
 from patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 class GatedStore:
@@ -26,6 +26,7 @@ class GatedStore:
         self.gate: queue.Queue[BaseException | None] = queue.Queue()
         self.failed: StorageFailed | None = None
         self.journal_used_ratio = 0.0
+        self.on_bound: Callable[[], object] = lambda: None
 
     def flush(self) -> None:
         covered = self.appended
@@ -34,6 +35,9 @@ class GatedStore:
         if error is not None:
             raise error
         self.flushed.append(covered)
+
+    def bound_unwritten(self) -> None:
+        self.on_bound()
 
 
 class Run:
@@ -84,6 +88,34 @@ def test_a_ticket_is_durable_once_a_flush_that_began_after_it_has_returned(run: 
     assert run.durable.get(timeout=PATIENCE_SECONDS) == 1
     assert run.let_through() == 3
     assert run.durable.get(timeout=PATIENCE_SECONDS) == 3
+
+
+def test_who_waits_is_told_before_segments_are_written(run: Run) -> None:
+    told: list[int] = []
+    bounded = threading.Event()
+
+    def bound() -> None:
+        told.append(run.durable.get_nowait())
+        bounded.set()
+
+    run.store.on_bound = bound
+    run.append()
+    run.let_through()
+    assert bounded.wait(PATIENCE_SECONDS)
+    assert told == [1]
+
+
+def test_segments_that_cannot_be_written_are_a_failure(run: Run) -> None:
+    error = StorageFailed("gone")
+
+    def fail() -> None:
+        raise error
+
+    run.store.on_bound = fail
+    run.append()
+    run.let_through()
+    assert run.durable.get(timeout=PATIENCE_SECONDS) == 1
+    assert run.failed.get(timeout=PATIENCE_SECONDS) is error
 
 
 def test_many_appends_share_one_flush(run: Run) -> None:

@@ -84,6 +84,9 @@ class FakeStore:
         if self.flush_error is not None:
             raise self.flush_error
 
+    def bound_unwritten(self) -> None:
+        pass
+
     def advance_recovery_points(self) -> None:
         raise AssertionError("not in these tests")
 

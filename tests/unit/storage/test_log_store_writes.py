@@ -222,7 +222,7 @@ def test_what_waits_in_memory_is_bounded_and_written_behind_the_frame() -> None:
     assert 5 < seen.count(".log") < 15, "several batches are written at once"
 
 
-def test_without_any_bound_to_spare_each_flush_writes() -> None:
+def test_without_any_bound_to_spare_all_is_written_behind_each_flush() -> None:
     store = opened(SimulatedFiles(), attrs.evolve(LARGE, unwritten_bytes_max=0))
     commit(store, P0)
     assert not store.logs[P0].has_unwritten
@@ -378,6 +378,7 @@ def test_readers_writers_syncs_and_appends_go_on_side_by_side(tmp_path: Path) ->
 
     steps: list[Callable[[], object]] = [
         store.flush,
+        store.bound_unwritten,
         store.advance_recovery_points,
         lambda: read(P0),
         lambda: read(P1),
