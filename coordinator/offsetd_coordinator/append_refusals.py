@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from offsetd_storage.errors import (
     InvalidTimestamp,
+    JournalTooSmall,
     PartitionQuarantined,
     RecordTooLarge,
     StorageFull,
@@ -29,9 +30,9 @@ def append_refusal(error: StorageError, log_partition: int) -> CoordinatorError 
         return DiskFull("the disk is full: nothing was written")
     if isinstance(error, RecordTooLarge):
         return InvalidCommitSize("offsets", "{cause}", cause=error)
-    if isinstance(error, InvalidTimestamp):
-        # It was this clock's a moment ago, so only a bound next to nothing, or a clock that was
-        # set, gets here.
+    if isinstance(error, JournalTooSmall | InvalidTimestamp):
+        # A timestamp was this clock's a moment ago, so only a bound next to nothing, or a clock
+        # that was set, gets here.
         return CoordinatorNotAvailable("nothing was written: {cause}", cause=error)
     if isinstance(error, PartitionQuarantined):
         return LogPartitionQuarantined(

@@ -323,7 +323,7 @@ class Runtime:
 
     @property
     def flush_durations(self) -> Durations:
-        """How long flushes took: the journal's write and sync, and now and then segments'."""
+        """How long flushes took: the journal's write and sync."""
         return self._flusher.flush_durations
 
     def partition_of(self, group_id: bytes) -> int:

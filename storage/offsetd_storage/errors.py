@@ -103,6 +103,12 @@ class RecordTooLarge(StorageError):
     """A batch larger than `max.message.bytes`."""
 
 
+class JournalTooSmall(StorageError):
+    """A batch that the log takes, and the journal not yet: its files are about to grow."""
+
+    retriable = True
+
+
 class InvalidSetting(StorageError, ValueError):
     """A setting that does not exist, or a value that it cannot have."""
 

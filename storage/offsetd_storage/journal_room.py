@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from offsetd_storage.errors import may_pass
+from offsetd_storage.errors import JournalTooSmall, RecordTooLarge, may_pass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -94,6 +94,22 @@ class JournalRoom:
     def is_short(self) -> bool:
         """Whether a log may by now have batches that only files of full size take."""
         return self._largest_batch_bytes() > self.batch_bytes_max and self.growth_bytes > 0
+
+    @property
+    def size_bytes(self) -> int:
+        """What both files take."""
+        return sum(self._journal.sizes_bytes)
+
+    def refusal(self, log: PartitionLog, batch_bytes: int) -> RecordTooLarge | JournalTooSmall:
+        """Of a batch that is larger than the log takes, or the journal."""
+        bytes_max = min(log.batch_bytes_max, self.batch_bytes_max)
+        told = (
+            f"{log.topic_partition}: a batch of {batch_bytes} bytes is above the bound of"
+            f" {bytes_max}"
+        )
+        if batch_bytes <= log.batch_bytes_max and self.is_short:
+            return JournalTooSmall(f"{told}, until the journal has grown")
+        return RecordTooLarge(told)
 
     def _largest_batch_bytes(self) -> int:
         return max((log.batch_bytes_max for log in self._logs.values()), default=0)

@@ -19,7 +19,6 @@ from offsetd_storage.closed_mark import write_closed_mark
 from offsetd_storage.errors import (
     OffsetOutOfRange,
     PartitionQuarantined,
-    RecordTooLarge,
     StorageFailed,
     StorageFull,
     is_no_room,
@@ -158,7 +157,7 @@ class LogStore:
         timestamp, and keys where the log is compacted; a batch of which that is not known goes
         through `produce`. Returns the batch as it is in the log, with the append's time where
         `message.timestamp.type` says so. Raises PartitionQuarantined, RecordTooLarge,
-        InvalidTimestamp, StorageFull (nothing was changed), or StorageFailed.
+        JournalTooSmall, InvalidTimestamp, StorageFull (nothing was changed), or StorageFailed.
         """
         with self._locks.pending:
             self._latch.refuse_if_failed()
@@ -230,12 +229,8 @@ class LogStore:
         return True
 
     def _refuse_large(self, log: PartitionLog, batch_bytes: int) -> None:
-        bytes_max = min(log.batch_bytes_max, self.journal_room.batch_bytes_max)
-        if batch_bytes > bytes_max:
-            raise RecordTooLarge(
-                f"{log.topic_partition}: a batch of {batch_bytes} bytes is above the bound of"
-                f" {bytes_max}"
-            )
+        if batch_bytes > min(log.batch_bytes_max, self.journal_room.batch_bytes_max):
+            raise self.journal_room.refusal(log, batch_bytes)
 
     def produce(self, topic_partition: TopicPartition, batch: bytes) -> BatchHeader:
         """The same for a batch that anybody may have made, as a broker takes one from a client.

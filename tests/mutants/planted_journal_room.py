@@ -162,4 +162,11 @@ JOURNAL_ROOM_MUTANTS = (
             f"{_UPKEEP_TESTS}::test_a_small_journal_grows_when_it_fills_twice_within_a_minute"
         ),
     ),
+    Mutant(
+        name="a batch that the journal takes soon is refused for good",
+        file=_ROOM,
+        replace="if batch_bytes <= log.batch_bytes_max and self.is_short:",
+        by="if False:",
+        caught_by=f"{_TESTS}::test_a_batch_that_became_possible_waits_until_the_files_have_grown",
+    ),
 )

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -87,11 +86,15 @@ func (u *unaryClient) Fetch(ctx context.Context, caller int, group string, parti
 	if err != nil {
 		return nil, err
 	}
-	var offsets []int64
-	for _, stored := range answer.GetGroups()[0].GetOffsets() {
+	return offsetsOf(answer.GetGroups()[0]), nil
+}
+
+func offsetsOf(group *offsetdv1.GroupOffsets) []int64 {
+	offsets := make([]int64, 0, len(group.GetOffsets()))
+	for _, stored := range group.GetOffsets() {
 		offsets = append(offsets, stored.GetOffset())
 	}
-	return offsets, nil
+	return offsets
 }
 
 func (u *unaryClient) Close() {
@@ -100,11 +103,13 @@ func (u *unaryClient) Close() {
 	}
 }
 
-// streamsClient commits over streams, and fetches by calls beside them.
+// streamsClient commits over streams, and fetches by calls beside them; fetches share calls where
+// commits share messages.
 type streamsClient struct {
 	*unaryClient
 	streams []*stream
 	results []chan error // Of the callers.
+	fetches *sharedFetches
 }
 
 func openStreams(coalescing bool) opener {
@@ -118,11 +123,15 @@ func openStreams(coalescing bool) opener {
 			return nil, err
 		}
 		made := &streamsClient{unaryClient: calls, results: make([]chan error, callers)}
+		if coalescing {
+			made.fetches = shareFetches(ctx, calls.services[0])
+		}
 		for caller := range made.results {
 			made.results[caller] = make(chan error, 1)
 		}
 		for range min(callers, count) {
-			opened := &stream{results: made.results, coalescing: coalescing, wake: make(chan struct{}, 1)}
+			opened := &stream{results: made.results, coalescing: coalescing}
+			opened.commits = newGathering[*offsetdv1.SequencedCommit](coalescing)
 			if err := opened.open(ctx, address); err != nil {
 				return nil, err
 			}
@@ -134,13 +143,20 @@ func openStreams(coalescing bool) opener {
 
 func (s *streamsClient) Commit(ctx context.Context, caller int, group string, partitions int, offset int64) error {
 	commit := s.requests.next(caller, group, partitions, offset)
-	s.streams[caller%len(s.streams)].hand(&offsetdv1.SequencedCommit{Sequence: uint64(caller), Commit: commit})
+	s.streams[caller%len(s.streams)].commits.hand(&offsetdv1.SequencedCommit{Sequence: uint64(caller), Commit: commit})
 	select {
 	case err := <-s.results[caller]:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+func (s *streamsClient) Fetch(ctx context.Context, caller int, group string, partitions int) ([]int64, error) {
+	if s.fetches == nil {
+		return s.unaryClient.Fetch(ctx, caller, group, partitions)
+	}
+	return s.fetches.fetch(ctx, group)
 }
 
 func (s *streamsClient) Close() {
@@ -158,12 +174,10 @@ type stream struct {
 	call       grpc.BidiStreamingClient[offsetdv1.StreamCommitsRequest, offsetdv1.StreamCommitsResponse]
 	results    []chan error
 	coalescing bool
-	wake       chan struct{}
+	commits    *gathering[*offsetdv1.SequencedCommit]
 
-	lock       sync.Mutex
-	waiting    []*offsetdv1.SequencedCommit // To be sent.
-	unanswered int
-	sent       []*offsetdv1.SequencedCommit // Unanswered, unless it is coalescing.
+	lock sync.Mutex
+	sent []*offsetdv1.SequencedCommit // Unanswered, unless it is coalescing.
 }
 
 func (s *stream) open(ctx context.Context, address string) error {
@@ -179,54 +193,20 @@ func (s *stream) open(ctx context.Context, address string) error {
 	return nil
 }
 
-func (s *stream) hand(commit *offsetdv1.SequencedCommit) {
-	s.lock.Lock()
-	s.waiting = append(s.waiting, commit)
-	s.lock.Unlock()
-	s.wakeUp()
-}
-
-func (s *stream) wakeUp() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
 // send leaves errors to receive, which is told what the stream ended with.
 func (s *stream) send(ctx context.Context) {
-	for {
-		select {
-		case <-s.wake:
-		case <-ctx.Done():
-			return
-		}
-		runtime.Gosched() // Who was answered just now hands in the next one first.
-		commits := s.taken()
-		if s.coalescing && len(commits) > 0 {
+	for commits := s.commits.next(ctx); commits != nil; commits = s.commits.next(ctx) {
+		if s.coalescing {
 			_ = s.call.Send(&offsetdv1.StreamCommitsRequest{Commits: commits})
 			continue
 		}
+		s.lock.Lock()
+		s.sent = append(s.sent, commits...)
+		s.lock.Unlock()
 		for at := range commits {
 			_ = s.call.Send(&offsetdv1.StreamCommitsRequest{Commits: commits[at : at+1]})
 		}
 	}
-}
-
-// taken are the commits to be sent now, if any.
-func (s *stream) taken() []*offsetdv1.SequencedCommit {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	if s.coalescing && len(s.waiting) < s.unanswered {
-		return nil
-	}
-	commits := s.waiting
-	s.waiting = nil
-	s.unanswered += len(commits)
-	if !s.coalescing {
-		s.sent = append(s.sent, commits...)
-	}
-	return commits
 }
 
 func (s *stream) receive() {
@@ -244,10 +224,7 @@ func (s *stream) receive() {
 		for _, result := range answer.GetResults() {
 			s.settle(result)
 		}
-		s.lock.Lock()
-		s.unanswered -= len(answer.GetResults())
-		s.lock.Unlock()
-		s.wakeUp()
+		s.commits.answered(len(answer.GetResults()))
 	}
 }
 

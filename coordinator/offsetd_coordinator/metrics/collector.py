@@ -185,7 +185,7 @@ def runtime_families(runtime: Runtime) -> Iterator[Metric]:
     """The flushes, and what the shards hold."""
     yield histogram(
         "offsetd_flush_duration_seconds",
-        "Group commits: the journal's write and fdatasync, and segments of which much waits.",
+        "Group commits: the journal's write and fdatasync.",
         runtime.flush_durations,
     )
     yield gauge(
@@ -232,6 +232,11 @@ def store_families(store: LogStore) -> Iterator[Metric]:
         "What the journal took since the recovery points moved, of one of its files; above 1"
         " flushes wait.",
         store.journal_used_ratio,
+    )
+    yield gauge(
+        "offsetd_journal_size_bytes",
+        "What both files of the journal take: less while nothing is written.",
+        store.journal_room.size_bytes,
     )
     yield gauge(
         "offsetd_quarantined_partitions",

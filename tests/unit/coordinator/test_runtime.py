@@ -32,6 +32,7 @@ from offsetd_coordinator.runtime import OFFSETS_TOPIC, Runtime
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.errors import (
     InvalidTimestamp,
+    JournalTooSmall,
     PartitionQuarantined,
     RecordTooLarge,
     StorageError,
@@ -227,6 +228,7 @@ async def test_a_caller_that_goes_away_leaves_the_others_waiting_well(run: Run) 
         (StorageFull("no room"), DiskFull),
         (InvalidTimestamp("too old", timestamp_ms=1, record=0), CoordinatorNotAvailable),
         (RecordTooLarge("too large"), InvalidCommitSize),
+        (JournalTooSmall("not yet"), CoordinatorNotAvailable),
         (PartitionQuarantined("damaged"), LogPartitionQuarantined),
     ],
 )

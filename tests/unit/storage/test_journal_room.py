@@ -9,7 +9,12 @@ import attrs
 import pytest
 from journals import PATHS
 from log_stores import FOLDER, P0, P1, SMALL, append, contents, opened, seeded
-from offsetd_storage.errors import JournalDamaged, RecordTooLarge, StorageFailed
+from offsetd_storage.errors import (
+    JournalDamaged,
+    JournalTooSmall,
+    RecordTooLarge,
+    StorageFailed,
+)
 from offsetd_storage.journal_files import JOURNAL_NAMES, SPARE_NAME
 from offsetd_storage.journal_recovery import recover_journal
 from offsetd_storage.simulated_faults import Fault, OperationKind
@@ -235,8 +240,10 @@ def test_a_batch_that_became_possible_waits_until_the_files_have_grown() -> None
     assert not store.journal_room.is_short
     store.logs[P0].config = attrs.evolve(CONFIG.log, segment_bytes_max=6000)
     assert store.journal_room.is_short
-    with pytest.raises(RecordTooLarge):
+    with pytest.raises(JournalTooSmall, match="until the journal has grown"):
         append(store, P0, size_bytes=6000)
+    with pytest.raises(RecordTooLarge, match="above the bound"):
+        append(store, P0, size_bytes=6001)
     assert store.journal_room.grow()
     assert not store.journal_room.is_short
     append(store, P0, size_bytes=6000)
