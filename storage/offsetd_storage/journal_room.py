@@ -100,16 +100,18 @@ class JournalRoom:
         """What both files take."""
         return sum(self._journal.sizes_bytes)
 
-    def refusal(self, log: PartitionLog, batch_bytes: int) -> RecordTooLarge | JournalTooSmall:
-        """Of a batch that is larger than the log takes, or the journal."""
+    def refuse_large(self, log: PartitionLog, batch_bytes: int) -> None:
+        """Raises RecordTooLarge or JournalTooSmall for a batch above what log and journal take."""
         bytes_max = min(log.batch_bytes_max, self.batch_bytes_max)
+        if batch_bytes <= bytes_max:
+            return
         told = (
             f"{log.topic_partition}: a batch of {batch_bytes} bytes is above the bound of"
             f" {bytes_max}"
         )
         if batch_bytes <= log.batch_bytes_max and self.is_short:
-            return JournalTooSmall(f"{told}, until the journal has grown")
-        return RecordTooLarge(told)
+            raise JournalTooSmall(f"{told}, until the journal has grown")
+        raise RecordTooLarge(told)
 
     def _largest_batch_bytes(self) -> int:
         return max((log.batch_bytes_max for log in self._logs.values()), default=0)

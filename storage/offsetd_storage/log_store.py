@@ -162,7 +162,7 @@ class LogStore:
         with self._locks.pending:
             self._latch.refuse_if_failed()
             log = self.log(topic_partition)
-            self._refuse_large(log, len(batch))
+            self.journal_room.refuse_large(log, len(batch))
             # What is recovered rests on these two, so they hold without assertions, too.
             if int.from_bytes(batch[:8]) != log.offset_next:
                 raise ValueError(f"{topic_partition}: offsets leave no hole")
@@ -201,7 +201,7 @@ class LogStore:
             self._latch.refuse_if_failed()
             log = self.log(topic_partition)
             run = read_run(batches, offset_next=log.offset_next, leader_epoch=log.leader_epoch)
-            self._refuse_large(log, run.batch_bytes_max)
+            self.journal_room.refuse_large(log, run.batch_bytes_max)
             now_ms = self._clock.now_ms()
             prepared = prepared_run(run, log.config, now_ms=now_ms)
             fits_a_frame = len(batches) <= self.journal_room.batch_bytes_max
@@ -227,10 +227,6 @@ class LogStore:
             self._latch.latch(error)
             raise
         return True
-
-    def _refuse_large(self, log: PartitionLog, batch_bytes: int) -> None:
-        if batch_bytes > min(log.batch_bytes_max, self.journal_room.batch_bytes_max):
-            raise self.journal_room.refusal(log, batch_bytes)
 
     def produce(self, topic_partition: TopicPartition, batch: bytes) -> BatchHeader:
         """The same for a batch that anybody may have made, as a broker takes one from a client.

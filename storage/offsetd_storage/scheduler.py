@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
@@ -185,6 +185,13 @@ class Scheduler:
             self._changed.notify_all()
 
 
+class WorkerLife(NamedTuple):
+    """What goes together: a worker that is dead says in `run` of what."""
+
+    is_alive: bool  # Whether it does its work: not from a failure until a step has succeeded again.
+    run: RunStatus  # How the steps went so far.
+
+
 class SupervisedWorker:
     """A thread that takes one step after the other, as one of the cleaner's does."""
 
@@ -215,21 +222,11 @@ class SupervisedWorker:
         return self._scheduler.is_stopping
 
     @property
-    def is_alive(self) -> bool:
-        """Whether it does its work: False from a failure until a step has succeeded again."""
-        return self.life[0]
-
-    @property
-    def status(self) -> RunStatus:
-        """How the steps went so far."""
-        return self.life[1]
-
-    @property
-    def life(self) -> tuple[bool, RunStatus]:
-        """`is_alive` and `status` that belong together: one that is dead says of what."""
+    def life(self) -> WorkerLife:
+        """As it is now."""
         # Threads first: a failure is noted before its thread dies.
         has_thread, run = self._scheduler.threads_alive > 0, self._scheduler.statuses[0]
-        return has_thread and run.failures_in_row == 0, run
+        return WorkerLife(has_thread and run.failures_in_row == 0, run)
 
     @property
     def threads_replaced(self) -> int:

@@ -63,16 +63,26 @@ func distinctGroups(asked []*groupFetch) int {
 }
 
 func (s *sharedFetches) call(ctx context.Context, asked []*groupFetch) {
+	fetchGroups(ctx, s.service, asked)
+	for _, each := range asked {
+		close(each.done)
+	}
+	s.asked.answered(len(asked))
+}
+
+// fetchGroups asks for all in one call.
+func fetchGroups(ctx context.Context, service offsetdv1.OffsetServiceClient, asked []*groupFetch) {
 	request := &offsetdv1.FetchOffsetsRequest{Groups: make([]*offsetdv1.GroupSelection, len(asked))}
 	for at, each := range asked {
 		request.Groups[at] = &offsetdv1.GroupSelection{GroupId: each.group}
 	}
-	answer, err := s.service.FetchOffsets(ctx, request)
+	answer, err := service.FetchOffsets(ctx, request)
 	for at, each := range asked {
-		if each.err = err; err == nil {
-			each.found = offsetsOf(answer.GetGroups()[at]) // In the order in which they were asked for.
+		if each.err = err; err != nil {
+			continue
 		}
-		close(each.done)
+		for _, stored := range answer.GetGroups()[at].GetOffsets() { // In the order asked.
+			each.found = append(each.found, stored.GetOffset())
+		}
 	}
-	s.asked.answered(len(asked))
 }

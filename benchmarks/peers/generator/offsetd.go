@@ -79,22 +79,9 @@ func (u *unaryClient) Commit(ctx context.Context, caller int, group string, part
 }
 
 func (u *unaryClient) Fetch(ctx context.Context, caller int, group string, partitions int) ([]int64, error) {
-	service := u.services[caller%len(u.services)]
-	answer, err := service.FetchOffsets(ctx, &offsetdv1.FetchOffsetsRequest{
-		Groups: []*offsetdv1.GroupSelection{{GroupId: group}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return offsetsOf(answer.GetGroups()[0]), nil
-}
-
-func offsetsOf(group *offsetdv1.GroupOffsets) []int64 {
-	offsets := make([]int64, 0, len(group.GetOffsets()))
-	for _, stored := range group.GetOffsets() {
-		offsets = append(offsets, stored.GetOffset())
-	}
-	return offsets
+	asked := &groupFetch{group: group}
+	fetchGroups(ctx, u.services[caller%len(u.services)], []*groupFetch{asked})
+	return asked.found, asked.err
 }
 
 func (u *unaryClient) Close() {
@@ -130,8 +117,7 @@ func openStreams(coalescing bool) opener {
 			made.results[caller] = make(chan error, 1)
 		}
 		for range min(callers, count) {
-			opened := &stream{results: made.results, coalescing: coalescing}
-			opened.commits = newGathering[*offsetdv1.SequencedCommit](coalescing)
+			opened := &stream{results: made.results, commits: newGathering[*offsetdv1.SequencedCommit](coalescing)}
 			if err := opened.open(ctx, address); err != nil {
 				return nil, err
 			}
@@ -173,8 +159,7 @@ type stream struct {
 	connection *grpc.ClientConn
 	call       grpc.BidiStreamingClient[offsetdv1.StreamCommitsRequest, offsetdv1.StreamCommitsResponse]
 	results    []chan error
-	coalescing bool
-	commits    *gathering[*offsetdv1.SequencedCommit]
+	commits    *gathering[*offsetdv1.SequencedCommit] // Patient, if it is coalescing.
 
 	lock sync.Mutex
 	sent []*offsetdv1.SequencedCommit // Unanswered, unless it is coalescing.
@@ -196,7 +181,7 @@ func (s *stream) open(ctx context.Context, address string) error {
 // send leaves errors to receive, which is told what the stream ended with.
 func (s *stream) send(ctx context.Context) {
 	for commits := s.commits.next(ctx); commits != nil; commits = s.commits.next(ctx) {
-		if s.coalescing {
+		if s.commits.patient {
 			_ = s.call.Send(&offsetdv1.StreamCommitsRequest{Commits: commits})
 			continue
 		}
@@ -237,7 +222,7 @@ func (s *stream) settle(result *offsetdv1.CommitResult) {
 		caller = s.sent[0].GetSequence()
 		s.lock.Unlock()
 	}
-	if !s.coalescing {
+	if !s.commits.patient {
 		s.forget(caller)
 	}
 	var err error

@@ -87,10 +87,10 @@ class CleanerThread:
     @property
     def status(self) -> CleanerThreadStatus:
         """As it is now."""
-        is_alive, run = self._worker.life
+        life = self._worker.life
         return CleanerThreadStatus(
-            run=run,
-            is_alive=is_alive,
+            run=life.run,
+            is_alive=life.is_alive,
             replaced=self._worker.threads_replaced,
             cleans=self.cleans,
             last_progress_ms=self._progress_ms,

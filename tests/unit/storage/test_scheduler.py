@@ -354,29 +354,29 @@ def test_a_worker_rests_as_long_as_its_step_says() -> None:
     clock = ManualClock()
     rests = [0, 0, 10**9]
     with working(lambda: rests.pop(0), clock) as worker:
-        await_(lambda: worker.status.runs == 3)
-        assert worker.is_alive
+        await_(lambda: worker.life.run.runs == 3)
+        assert worker.life.is_alive
         rests.append(0)
         rests.append(10**9)
         worker.wake()
-        await_(lambda: worker.status.runs == 5)
+        await_(lambda: worker.life.run.runs == 5)
     assert worker.is_stopping
-    assert not worker.is_alive
+    assert not worker.life.is_alive
 
 
 @pytest.mark.parametrize("error", [ValueError("bad"), SystemExit(1)])
 def test_a_worker_is_not_alive_from_a_failure_until_it_works_again(error: BaseException) -> None:
     clock = ManualClock()
     with working(Failing(error), clock) as worker:
-        await_(lambda: worker.status.failures == 1)
-        assert not worker.is_alive
-        assert str(worker.status.last_error).startswith(type(error).__name__)
+        await_(lambda: worker.life.run.failures == 1)
+        assert not worker.life.is_alive
+        assert str(worker.life.run.last_error).startswith(type(error).__name__)
         await_(lambda: worker.threads_replaced == isinstance(error, SystemExit))
         clock.advance(1000)
         worker.wake()
-        await_(lambda: worker.status.runs == 2)
-        assert worker.is_alive
-        assert worker.status.last_error is not None
+        await_(lambda: worker.life.run.runs == 2)
+        assert worker.life.is_alive
+        assert worker.life.run.last_error is not None
 
 
 def test_a_worker_that_fails_while_it_is_asked_says_of_what(
@@ -396,14 +396,14 @@ def test_a_worker_that_fails_while_it_is_asked_says_of_what(
 
     with working(step, ManualClock()) as worker:
         monkeypatch.setattr(Scheduler, "threads_alive", property(fail_meanwhile))
-        is_alive, run = worker.life
-        assert not is_alive
-        assert run.last_error == "MemoryError: "
+        life = worker.life
+        assert not life.is_alive
+        assert life.run.last_error == "MemoryError: "
 
 
 def test_a_worker_whose_step_gives_no_rest_has_failed() -> None:
     with working(lambda: None, ManualClock()) as worker:  # type: ignore[arg-type, return-value]
-        await_(lambda: worker.status.failures == 1)
+        await_(lambda: worker.life.run.failures == 1)
 
 
 def test_threads_that_could_not_be_replaced_are_started_later(
