@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 MOMENTS_MAX = 100
+NUMBERS = count(1)
 NOWHERE = "127.0.0.1:1"
 
 
@@ -73,7 +74,7 @@ class Groups:
     """The groups of one test, at the cluster and here: their ids begin alike."""
 
     def __init__(self, broker: KafkaBroker, client: OffsetClient, topic: KafkaTopic) -> None:
-        self.prefix = f"{topic.name}-{id(self)}"
+        self.prefix = f"{topic.name}-{next(NUMBERS)}"
         self.pattern = f"{self.prefix}-.*"
         self.client = client
         self.topic = topic

@@ -106,4 +106,11 @@ CLIENT_MUTANTS = (
         by="                    pass\n",
         caught_by=f"{_TESTS}/test_commits.py",
     ),
+    Mutant(
+        name="a stream is opened though nothing is for it",
+        file=f"{_CLIENTS}/aio/commits.py",
+        replace="            if self._queue.streams and self._queue.has_work:\n",
+        by="            if self._queue.streams:\n",
+        caught_by=f"{_TESTS}/test_commits_alone.py",
+    ),
 )

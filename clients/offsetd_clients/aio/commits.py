@@ -176,7 +176,7 @@ class Commits:
     async def _send(self) -> None:
         while await self._has_work():
             await self._send_alone()
-            if self._queue.streams:
+            if self._queue.streams and self._queue.has_work:
                 await self._stream()
 
     async def _has_work(self) -> bool:

@@ -177,7 +177,7 @@ class Commits:
     def _send(self) -> None:
         while self._has_work():
             self._send_alone()
-            if self._queue.streams:
+            if self._queue.streams and self._queue.has_work:
                 self._stream()
 
     def _has_work(self) -> bool:

@@ -77,6 +77,24 @@ async def test_a_large_commit_is_a_call_of_its_own(
     assert offsets_in(fake_server) == [3]
 
 
+async def test_no_stream_is_opened_for_large_commits(
+    fake_server: FakeServer, connect: Connect
+) -> None:
+    opened: list[None] = []
+
+    def answer(messages: Iterator[Any], context: Any) -> Iterator[Any]:
+        opened.append(None)
+        yield from answer_all(messages, context)
+
+    fake_server.answer_stream = answer
+    fake_server.will_answer("CommitOffsets", *[offset_service_pb2.CommitOffsetsResponse()] * 3)
+    large = {TopicPartition("t" * 200, each): each for each in range(2000)}
+    async with connect(fake_server.address) as client:
+        for _ in range(3):  # What is opened behind one has ended before the next has its answer.
+            await outcome(await client.commit_soon("g", large))
+    assert opened == []
+
+
 async def test_a_large_commit_ends_the_stream_and_what_comes_behind_it_waits(
     fake_server: FakeServer, connect: Connect
 ) -> None:
