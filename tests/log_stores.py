@@ -7,13 +7,16 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+import numpy as np
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.kernels import padded_copy
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import NOW_MS, batch_of, segment_bytes
 
 if TYPE_CHECKING:
+    from offsetd_storage.errors import StorageError
     from offsetd_storage.files import Files
     from offsetd_storage.partition_log import PartitionLog
 
@@ -63,6 +66,15 @@ def append(
     batch = batch_of(offset, count=count, size_bytes=size_bytes, leader_epoch=leader_epoch)
     store.append(topic_partition, batch, last_offset=offset + count - 1, max_timestamp_ms=NOW_MS)
     return batch
+
+
+def append_run(
+    store: LogStore, topic_partition: TopicPartition, batches: bytes
+) -> tuple[int, StorageError | None]:
+    """Appends batches in one piece: how many went in, and why the others did not."""
+    spans = np.array([[0, len(batches)]])
+    [count], refusals = store.append_runs([topic_partition], padded_copy(batches), spans)
+    return count, refusals.get(0)
 
 
 def commit(store: LogStore, topic_partition: TopicPartition, *, size_bytes: int = 100) -> bytes:

@@ -12,6 +12,8 @@ from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.kernels.commit_runs import (
     ANSWER_COLUMNS,
     ANSWER_LAST_OFFSET,
+    RUN_BYTES_END,
+    RUN_BYTES_START,
     RUN_COLUMNS,
     RUN_END,
     RUN_FIRST,
@@ -23,7 +25,7 @@ from offsetd_coordinator.requests import CommitReply
 from offsetd_coordinator.run_decisions import RunDecisions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from offsetd_coordinator.commit_wire import ReadCommits
     from offsetd_coordinator.kernels.columns import Int64s
@@ -98,24 +100,32 @@ class CommitRuns:
             may_write=runtime.is_serving,
         )
         written = runtime.stop_unless_done(lambda: self._append_and_replay(runs, read))
-        if not written.size:
+        if not written:
             return 0, 0
         ticket = runtime.count_runs(runs)
-        runtime.commit_guards.note(read.group_ids(written), now.monotonic_ms)
-        return ticket, written.size
+        runtime.commit_guards.note(self._groups_written(runs, read), now.monotonic_ms)
+        return ticket, written
 
-    def _append_and_replay(self, runs: Int64s, read: ReadCommits) -> Int64s:
-        """The places of the commits that went into the log."""
-        decisions, written = self._decisions, [self._order[:0]]
-        for at, run in enumerate(runs.tolist()):
-            count, first = run[RUN_WRITTEN], run[RUN_FIRST]
-            if count > 0:
-                appended = self._runtime.append_run(run[RUN_LOG_PARTITION], decisions.batches(run))
-                if appended < count:
-                    decisions.keep_first(at, runs, appended)
-                written.append(self._order[first : first + appended])
+    def _append_and_replay(self, runs: Int64s, read: ReadCommits) -> int:
+        """How many commits went into the log."""
+        decisions, rows = self._decisions, np.flatnonzero(runs[:, RUN_WRITTEN])
+        appended = self._runtime.append_runs(
+            runs[rows, RUN_LOG_PARTITION].tolist(),
+            decisions.batches,
+            runs[rows, RUN_BYTES_START : RUN_BYTES_END + 1],
+        )
+        counts = runs[rows, RUN_WRITTEN].tolist()
+        for at, count, kept in zip(rows.tolist(), counts, appended, strict=True):
+            if kept < count:
+                decisions.keep_first(at, runs, kept)
         decisions.replay(read, self._order, runs)
-        return np.concatenate(written)
+        return sum(appended)
+
+    def _groups_written(self, runs: Int64s, read: ReadCommits) -> Iterator[bytes]:
+        """The group of each commit that went into the log."""
+        for run in runs.tolist():
+            first = run[RUN_FIRST]
+            yield from read.group_ids(self._order[first : first + run[RUN_WRITTEN]])
 
     @functools.cached_property
     def _decisions(self) -> RunDecisions:

@@ -34,6 +34,8 @@ from offsetd_coordinator.offset_table import fresh_hash_seeds
 from offsetd_coordinator.requests import CommitOffsets
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
 
 COMMITS_AT_ONCE: Final = 512
@@ -71,11 +73,11 @@ class ReadCommits(NamedTuple):
         """Where the message goes on."""
         return int(self.commits[-1, MESSAGE_NEXT])
 
-    def group_ids(self, places: Int64s) -> list[bytes]:
+    def group_ids(self, places: Int64s) -> Iterator[bytes]:
         """The groups of some."""
         message = self.message
-        spans = self.commits[places, GROUP_START : GROUP_SIZE + 1].tolist()
-        return [message[start : start + size] for start, size in spans]
+        for start, size in self.commits[places, GROUP_START : GROUP_SIZE + 1].tolist():
+            yield message[start : start + size]
 
     def commit(self, place: int) -> CommitOffsets:
         """One of them, which is plain, to be kept."""

@@ -41,8 +41,9 @@ class RunDecisions:
         self._shards = shards
         self._value_version = config.offset_commit_value_version
         self._bytes_max = config.message_bytes_max
-        self._batches = padded_buffer(self._bytes_max)
+        self.batches = padded_buffer(self._bytes_max)  # Of what was decided last.
         self._directory = np.zeros((partitions, DIRECTORY_COLUMNS), np.int64)
+        self._directory_rows: list[Int64s | None] = [None] * partitions  # What was copied there.
         self._cursors = np.zeros((partitions, columns.CURSOR_COLUMNS), np.int64)
         self._ends = np.empty(COMMITS_AT_ONCE, np.int64)
         self._verdict = np.zeros(columns.VERDICT_COLUMNS, np.int64)
@@ -65,13 +66,13 @@ class RunDecisions:
         partition. What is stored since less than `unchanged_ms` is not simply written.
         """
         free_ends = []
-        for at, run in enumerate(runs.tolist()):
+        for run in runs.tolist():
             partition, first, end = run[RUN_LOG_PARTITION], run[RUN_FIRST], run[RUN_END]
             if not may_write(partition):
                 free_ends.append(first)
                 continue
             shard = self._shards[partition]
-            self._directory[at] = shard.directory_row
+            self._note_table(partition, shard)
             if shard.has_guarded_groups:
                 end = first + _count_free(shard, read, order[first:end])
             free_ends.append(end)
@@ -86,17 +87,13 @@ class RunDecisions:
             unchanged_ms,
             self._value_version,
             self._bytes_max,
-            self._batches,
+            self.batches,
             self._verdict,
             self._conflicts,
             answers,
             runs,
             self._ends,
         )
-
-    def batches(self, run: list[int]) -> bytes:
-        """The batches that were decided of a run, one behind the other."""
-        return self._batches[run[RUN_BYTES_START] : run[RUN_BYTES_END]].tobytes()
 
     def keep_first(self, at: int, runs: Int64s, written: int) -> None:
         """Only the first few batches of a run went into the log."""
@@ -107,20 +104,25 @@ class RunDecisions:
 
     def replay(self, read: ReadCommits, order: Int64s, runs: Int64s) -> None:
         """Replays what was decided of each run, once it is appended."""
-        for at, run in enumerate(runs.tolist()):
-            if run[RUN_WRITTEN] > 0:
-                self._directory[at] = self._shards[run[RUN_LOG_PARTITION]].directory_row
-        replay_runs(self._directory, self._batches, runs, self._cursors)
+        for partition in runs[runs[:, RUN_WRITTEN] > 0, RUN_LOG_PARTITION].tolist():
+            self._note_table(partition, self._shards[partition])
+        replay_runs(self._directory, self.batches, runs, self._cursors)
         ends = runs[:, RUN_BYTES_END]
         needs_help = self._cursors[: len(runs), columns.BATCH_AT] < ends
         for at in np.flatnonzero(needs_help & (runs[:, RUN_WRITTEN] > 0)).tolist():
             shard = self._shards[int(runs[at, RUN_LOG_PARTITION])]
-            shard.replay_on(self._batches, int(ends[at]), self._cursors[at])
+            shard.replay_on(self.batches, int(ends[at]), self._cursors[at])
         if read.report_end_offsets:
             for run in runs.tolist():
                 first = run[RUN_FIRST]
                 for place in order[first : first + run[RUN_WRITTEN]].tolist():
                     self._shards[run[RUN_LOG_PARTITION]].note_end_offsets(read.commit(place))
+
+    def _note_table(self, partition: int, shard: Shard) -> None:
+        """Has the directory know where a shard's table is now, right before a kernel's call."""
+        row = shard.directory_row
+        if self._directory_rows[partition] is not row:
+            self._directory[partition] = self._directory_rows[partition] = row
 
 
 def _count_free(shard: Shard, read: ReadCommits, run: Int64s) -> int:

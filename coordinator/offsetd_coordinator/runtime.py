@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.dynamic_settings import CommitGuardConfig
     from offsetd_coordinator.fetch_answer import FetchAnswer
     from offsetd_coordinator.group_selections import GroupSelection
-    from offsetd_coordinator.kernels.columns import Int64s
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.membership.membership import Membership
     from offsetd_coordinator.requests import (
         CommittedColumns,
@@ -197,22 +197,26 @@ class Runtime:
             not quarantined or self._topic_partitions[partition] not in quarantined
         )
 
-    def append_run(self, partition: int, batches: bytes) -> int:
-        """How many of a run's batches are in the log now; each of the others is to go alone."""
+    def append_runs(self, partitions: list[int], content: Bytes, spans: Int64s) -> list[int]:
+        """How many batches of each run are in the log now; each of the others is to go alone.
+
+        As `LogStore.append_runs`, with a log partition for each run.
+        """
+        where = [self._topic_partitions[partition] for partition in partitions]
         try:
-            appended = self.store.append_run(self._topic_partitions[partition], batches)
+            appended = self.store.append_runs(where, content, spans)
         except StorageError:
-            return 0  # Each is refused by itself.
-        if appended.full is not None:
-            self._disk.note_full(appended.full)
-        return appended.batch_count
+            return [0] * len(where)  # Each is refused by itself.
+        for refusal in appended.refusals.values():
+            if isinstance(refusal, StorageFull):
+                self._disk.note_full(refusal)
+        return appended.batch_counts
 
     def count_runs(self, runs: Int64s) -> int:
         """Counts the commits of runs that were appended and replayed; returns their ticket."""
         ticket = self._count_append(commits=int(runs[:, RUN_WRITTEN].sum()))
-        for run in runs.tolist():
-            if run[RUN_WRITTEN] > 0:
-                self._tickets[run[RUN_LOG_PARTITION]] = ticket
+        written = runs[runs[:, RUN_WRITTEN] > 0]
+        self._tickets.update(dict.fromkeys(written[:, RUN_LOG_PARTITION].tolist(), ticket))
         return ticket
 
     def _note_life(self, shard: Shard, request: Request) -> None:

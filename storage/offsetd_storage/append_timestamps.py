@@ -19,6 +19,7 @@ from offsetd_storage.record_batch import (
     computed_crc,
     decode_batch,
 )
+from offsetd_storage.runs import split_run
 from offsetd_storage.timestamp_type import TimestampType
 
 if TYPE_CHECKING:
@@ -57,20 +58,23 @@ def prepared_at_append(
     return batch, max_timestamp_ms
 
 
-def prepared_run(run: Run, config: LogConfig, *, now_ms: int) -> Run:
-    """The same with several batches; the same run where nothing has changed.
+def is_run_in_time(run: Run, config: LogConfig, *, now_ms: int) -> bool:
+    """Whether the batches of a run go in as they are, as far as it can be told at once."""
+    return (
+        config.timestamp_type is TimestampType.CREATE_TIME
+        and run.timestamp_ms_min >= now_ms - config.timestamp_before_ms_max
+        and run.timestamp_ms_max <= now_ms + config.timestamp_after_ms_max
+    )
+
+
+def check_run(run: Run, config: LogConfig, *, now_ms: int) -> None:
+    """Looks at each batch of a run, where the writers' timestamps count.
 
     Raises InvalidTimestamp, with the place of a batch for that of a record.
     """
-    if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        return run._replace(
-            content=b"".join(with_append_time(batch, now_ms) for batch, *_ in run.pieces()),
-            batches=[(*each[:3], now_ms) for each in run.batches],
-            timestamps_ms=[now_ms],
-            max_timestamp_ms=now_ms,
-        )
-    check_timestamps(run.timestamps_ms, config, now_ms=now_ms)
-    return run
+    if config.timestamp_type is TimestampType.CREATE_TIME:
+        headers = map(batch_header, split_run(run.content))
+        check_timestamps((each.max_timestamp_ms for each in headers), config, now_ms=now_ms)
 
 
 def with_append_time(batch: bytes, now_ms: int) -> bytes:

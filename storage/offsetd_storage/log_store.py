@@ -11,14 +11,13 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-import attrs
-
-from offsetd_storage.append_timestamps import prepared_at_append, prepared_run
+from offsetd_storage.append_timestamps import check_run, prepared_at_append
 from offsetd_storage.cleaner.swap import delete_oldest
 from offsetd_storage.closed_mark import write_closed_mark
 from offsetd_storage.errors import (
     OffsetOutOfRange,
     PartitionQuarantined,
+    StorageError,
     StorageFailed,
     StorageFull,
     is_no_room,
@@ -29,7 +28,8 @@ from offsetd_storage.journal_room import JournalRoom, StoreLocks
 from offsetd_storage.producing import produced_batch
 from offsetd_storage.record_batch import batch_header
 from offsetd_storage.recovery import RecoveredFolder, recover_folder
-from offsetd_storage.runs import AppendedRun, read_run
+from offsetd_storage.recovery_points import points_to_reach
+from offsetd_storage.runs import AppendedRuns, read_runs, split_run
 from offsetd_storage.store_config import OFFSETS_TOPIC, LogStoreConfig, TopicSpec
 from offsetd_storage.unflushed import Unflushed
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from offsetd_storage.durations import Durations
     from offsetd_storage.files import Files
     from offsetd_storage.journal_format import LogEnd, RecoveryPoint
+    from offsetd_storage.kernels.scan import Bytes, Numbers
     from offsetd_storage.partition_log import PartitionLog
     from offsetd_storage.record_batch import BatchHeader
     from offsetd_storage.recovery_report import RecoveryProgress
@@ -162,23 +163,29 @@ class LogStore:
         with self._locks.pending:
             self._latch.refuse_if_failed()
             log = self.log(topic_partition)
-            self.journal_room.refuse_large(log, len(batch))
-            # What is recovered rests on these two, so they hold without assertions, too.
-            if int.from_bytes(batch[:8]) != log.offset_next:
-                raise ValueError(f"{topic_partition}: offsets leave no hole")
-            if int.from_bytes(batch[12:16]) > log.leader_epoch:
-                raise ValueError(f"{topic_partition}: only brokers raise leader epochs")
-            now_ms = self._clock.now_ms()
-            batch, max_timestamp_ms = prepared_at_append(
-                batch, log.config, max_timestamp_ms=max_timestamp_ms, now_ms=now_ms
+            self._refuse_misplaced(
+                log, int.from_bytes(batch[:8]), int.from_bytes(batch[12:16]), len(batch)
             )
-            self._put(log, batch, last_offset, max_timestamp_ms, now_ms)
-            return batch
+            now_ms = self._clock.now_ms()
+            return self._put(log, batch, last_offset, max_timestamp_ms, now_ms)
+
+    def _refuse_misplaced(
+        self, log: PartitionLog, base_offset: int, leader_epoch: int, batch_bytes: int
+    ) -> None:
+        self.journal_room.refuse_large(log, batch_bytes)
+        # What is recovered rests on these two, so they hold without assertions, too.
+        if base_offset != log.offset_next:
+            raise ValueError(f"{log.topic_partition}: offsets leave no hole")
+        if leader_epoch > log.leader_epoch:
+            raise ValueError(f"{log.topic_partition}: only brokers raise leader epochs")
 
     def _put(
         self, log: PartitionLog, batch: bytes, last_offset: int, max_timestamp_ms: int, now_ms: int
-    ) -> None:
-        """Behind the lock of what is pending."""
+    ) -> bytes:
+        """Behind the lock of what is pending; the batch as it is in the log."""
+        batch, max_timestamp_ms = prepared_at_append(
+            batch, log.config, max_timestamp_ms=max_timestamp_ms, now_ms=now_ms
+        )
         self._unflushed.make_room(len(batch))
         try:
             log.append(
@@ -190,43 +197,66 @@ class LogStore:
         except BaseException as error:
             self._latch.latch(error)
             raise
+        return batch
 
-    def append_run(self, topic_partition: TopicPartition, batches: bytes) -> AppendedRun:
-        """The same for several batches, one after the other, each as `append` takes it.
+    def append_runs(
+        self, topic_partitions: Sequence[TopicPartition], content: Bytes, spans: Numbers
+    ) -> AppendedRuns:
+        """The same for several batches of each of several logs.
 
-        Where there is no room for all of them, the first few go in. Raises what `append` does, but
-        for StorageFull, which is returned; and CorruptBatch (nothing was changed).
+        `spans` has a row for each log: from where in `content` to where its batches lie, one
+        after the other. Where not all of them can go in, the first few do, or none, and what
+        `append` would raise is among the refusals. Raises PartitionQuarantined, StorageFailed, and
+        CorruptBatch (nothing was changed).
         """
+        counts: list[int] = []
+        refusals: dict[int, StorageError] = {}
         with self._locks.pending:
             self._latch.refuse_if_failed()
-            log = self.log(topic_partition)
-            run = read_run(batches, offset_next=log.offset_next, leader_epoch=log.leader_epoch)
-            self.journal_room.refuse_large(log, run.batch_bytes_max)
+            logs = [self.log(each) for each in topic_partitions]
             now_ms = self._clock.now_ms()
-            prepared = prepared_run(run, log.config, now_ms=now_ms)
-            fits_a_frame = len(batches) <= self.journal_room.batch_bytes_max
-            if prepared is run and fits_a_frame and self._put_run(log, run):
-                return AppendedRun(batches, len(run.batches), None)
-            count = 0
-            try:
-                for batch, last_offset, max_timestamp_ms in prepared.pieces():
-                    self._put(log, batch, last_offset, max_timestamp_ms, now_ms)
-                    count += 1
-            except StorageFull as error:
-                return AppendedRun(prepared.first(count), count, error)
-            return AppendedRun(prepared.content, count, None)
+            for place, (log, run) in enumerate(zip(logs, read_runs(content, spans), strict=True)):
+                if self._put_run(log, run, now_ms):
+                    counts.append(run.batch_count)
+                    continue
+                count, refusal = self._put_one_by_one(log, run, now_ms)
+                counts.append(count)
+                if refusal is not None:
+                    refusals[place] = refusal
+        return AppendedRuns(counts, refusals)
 
-    def _put_run(self, log: PartitionLog, run: Run) -> bool:
-        """False where its batches have to go in one by one."""
-        self._unflushed.make_room(len(run.content))
+    def _put_run(self, log: PartitionLog, run: Run, now_ms: int) -> bool:
+        """False where its batches have to go in one by one, or not at all."""
+        size_bytes = len(run.content)
+        if size_bytes > self.journal_room.batch_bytes_max:
+            return False
+        self._unflushed.make_room(size_bytes)
         try:
-            if not log.append_run(run):
+            if not log.append_run(run, now_ms=now_ms):
                 return False
             self._unflushed.add(log, run.content)
         except BaseException as error:
             self._latch.latch(error)
             raise
         return True
+
+    def _put_one_by_one(
+        self, log: PartitionLog, run: Run, now_ms: int
+    ) -> tuple[int, StorageError | None]:
+        """How many batches of a run went in, none if one may not; and why no more did."""
+        count = 0
+        try:
+            self._refuse_misplaced(log, run.base_offset, run.leader_epoch_max, run.batch_bytes_max)
+            check_run(run, log.config, now_ms=now_ms)
+            for batch in split_run(run.content):
+                header = batch_header(batch)
+                self._put(log, batch, header.last_offset, header.max_timestamp_ms, now_ms)
+                count += 1
+        except StorageFailed:
+            raise
+        except StorageError as error:
+            return count, error
+        return count, None
 
     def produce(self, topic_partition: TopicPartition, batch: bytes) -> BatchHeader:
         """The same for a batch that anybody may have made, as a broker takes one from a client.
@@ -340,28 +370,7 @@ class LogStore:
         return True
 
     def _points_to_reach(self) -> dict[TopicPartition, RecoveryPoint]:
-        """Recovery points where the journal ends now, of the partitions that are not there yet.
-
-        One that cannot move still says anew where its log starts. If its log has rolled right
-        there, it leaves the old segment, which can be cleaned then.
-        """
-        points = {}
-        for topic_partition, log in self.logs.items():
-            durable = self._journal.points[topic_partition]
-            last = self._journaled.get(topic_partition)
-            point = attrs.evolve(durable, log_start_offset=log.log_start_offset)
-            if last is not None and last.offset_next > durable.offset:
-                point = attrs.evolve(
-                    point,
-                    offset=last.offset_next,
-                    segment_base_offset=last.segment_base_offset,
-                    segment_bytes=last.segment_bytes,
-                )
-            if log.segments_from(point.offset)[0].base_offset == point.offset:
-                point = attrs.evolve(point, segment_base_offset=point.offset, segment_bytes=0)
-            if point != durable:
-                points[topic_partition] = point
-        return points
+        return points_to_reach(self.logs, self._journal.points, self._journaled)
 
     def _durable_offsets(self) -> dict[TopicPartition, int]:
         points = self._journal.points.values()

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from offsetd_storage.append_timestamps import is_run_in_time
 from offsetd_storage.checkpoints import write_leader_epochs
 from offsetd_storage.errors import FolderMismatch, StorageFailed, StorageFull, may_pass
 from offsetd_storage.journal_format import LogEnd
@@ -196,35 +197,49 @@ class PartitionLog(ReadableLog):
         bounds are now. Raises StorageFull (no blocks, or no file, to be had) and StorageFailed
         (the disk is broken); then nothing has changed.
         """
-        batch_bytes = len(batch)
         assert self.offset_next <= int.from_bytes(batch[:8], "big") <= last_offset
         with self._lock:
             active = self._active
-            if (
-                active.size_bytes + batch_bytes > active.room_bytes
-                or max_timestamp_ms > active.roll_after_ms
-                or last_offset > active.last_offset_max
-            ):
+            if not active.takes(len(batch), last_offset, max_timestamp_ms):
                 active = self._make_room(batch, last_offset, max_timestamp_ms, now_ms)
-            if active.append(batch, last_offset=last_offset, max_timestamp_ms=max_timestamp_ms):
-                self._unwritten.append(active)
-            self.unwritten_bytes += batch_bytes
-            self.offset_next = last_offset + 1
+            self._queue(active, batch, last_offset, max_timestamp_ms, last_offset)
 
-    def append_run(self, run: Run) -> bool:
-        """Queues the batches of a run that continues the log, where all go into the active segment.
+    def append_run(self, run: Run, *, now_ms: int) -> bool:
+        """Queues the batches of a run, where all go in as they are, and into the active segment.
 
-        False where they are to be appended one by one; nothing has changed then.
+        False where they are to be appended one by one, if they are to be; nothing has changed then.
         """
         with self._lock:
             active = self._active
-            if not active.takes(run):
+            if not (
+                run.base_offset == self.offset_next
+                and run.leader_epoch_max <= self.leader_epoch
+                and run.batch_bytes_max <= self._config.batch_bytes_max
+                and is_run_in_time(run, self._config, now_ms=now_ms)
+                and active.takes(len(run.content), run.last_offset, run.timestamp_ms_max)
+            ):
                 return False
-            if active.append_run(run):
-                self._unwritten.append(active)
-            self.unwritten_bytes += len(run.content)
-            self.offset_next = run.last_offset + 1
+            self._queue(
+                active,
+                run.content,
+                run.last_offset,
+                run.timestamp_ms_max,
+                run.timestamp_ms_max_offset,
+            )
             return True
+
+    def _queue(
+        self,
+        active: Segment,
+        batches: bytes,
+        last_offset: int,
+        max_timestamp_ms: int,
+        max_timestamp_offset: int,
+    ) -> None:
+        if active.append(batches, last_offset, max_timestamp_ms, max_timestamp_offset):
+            self._unwritten.append(active)
+        self.unwritten_bytes += len(batches)
+        self.offset_next = last_offset + 1
 
     def _make_room(
         self, batch: bytes, last_offset: int, max_timestamp_ms: int, now_ms: int
@@ -331,10 +346,8 @@ class PartitionLog(ReadableLog):
             self._unwritten = []
         ends = []
         for segment, batches in taken:
-            # One copy is cheaper than handing thousands of small batches to the call.
-            joined = b"".join(batches)
-            segment.file.pwrite([joined], segment.written_bytes)
-            ends.append(segment.written_bytes + len(joined))
+            segment.file.pwrite([batches], segment.written_bytes)
+            ends.append(segment.written_bytes + len(batches))
         with self._lock:
             for (segment, _), end in zip(taken, ends, strict=True):
                 segment.written_bytes = end

@@ -17,7 +17,6 @@ from offsetd_storage.indexes import (
     offset_index_problem,
     time_index_problem,
 )
-from offsetd_storage.kernels.encode import BATCH_HEADER_BYTES
 from offsetd_storage.record_batch import NO_TIMESTAMP
 from offsetd_storage.segment_files import (
     CLEANED_STATE,
@@ -34,6 +33,7 @@ from offsetd_storage.segment_files import (
     segment_path,
 )
 from offsetd_storage.segment_reader import SegmentReader
+from offsetd_storage.segment_scan import index_entries_max, index_rows, index_step_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from offsetd_storage.files import File, Files
     from offsetd_storage.log_config import LogConfig
-    from offsetd_storage.runs import Run
     from offsetd_storage.segment_scan import SegmentScan
 
 __all__ = [
@@ -90,7 +89,9 @@ class Segment(SegmentFiles):
     __slots__ = (
         "_config",
         "_filled_ms",
-        "_index_after_bytes",
+        "_indexed_pieces",
+        "_indexed_timestamp_ms",
+        "_indexed_timestamp_offset",
         "_jitter_ms",
         "_reserved_bytes",
         "_tail_found",
@@ -148,13 +149,13 @@ class Segment(SegmentFiles):
 
         self._config = config
         self._jitter_ms = jitter_ms
-        self._unwritten: list[bytes] = []
+        self._unwritten: list[bytes | bytearray] = []
         self._reserved_bytes = 0  # Blocks that we know of.
         self._tail_found = files.size(self.path) > 0  # Bytes that are none of the log's.
         self._waking_bytes: int | None = None  # Of the time index before it rested; None awake.
         self._timeless_since_ms = sys.maxsize  # When it was first asked for room without one.
         self._filled_ms: int | None = None  # Since when it holds batches, by the clock.
-        self._index_after_bytes = config.index_interval_bytes
+        self._note_indexed()
 
     def take_scan(self, scan: SegmentScan) -> None:
         """Takes the batches that `scan` found valid for the segment's; changes nothing on disk."""
@@ -167,6 +168,7 @@ class Segment(SegmentFiles):
         self.largest_timestamp_offset = scan.largest_timestamp_offset
         self.offset_index = OffsetIndex(self.base_offset, scan.offset_index.tobytes())
         self.time_index = TimeIndex(self.base_offset, scan.time_index.tobytes())
+        self._note_indexed()
         self.configure(self._config)
         self.rest()
         # One entry more than there should be shows whether anything but zeros follows.
@@ -207,9 +209,9 @@ class Segment(SegmentFiles):
 
     def configure(self, config: LogConfig) -> None:
         """Appends follow `config` from now on."""
+        self.index_queued()
         self._config = config
         self.room_bytes = 0
-        self._index_after_bytes = self.offset_index.last.position + config.index_interval_bytes
 
     def must_roll(
         self, *, batch_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int
@@ -222,6 +224,7 @@ class Segment(SegmentFiles):
             return True
         if self.size_bytes == 0:
             return False
+        self.index_queued()
         if self.first_timestamp_ms >= 0:
             waited_ms = max_timestamp_ms - self.first_timestamp_ms
         else:
@@ -229,7 +232,17 @@ class Segment(SegmentFiles):
         return (
             self.size_bytes > self._config.segment_bytes_max - batch_bytes
             or waited_ms > self._config.roll_ms - self._jitter_ms
-            or not self._has_slots_for(0)
+            or self._free_slots <= 0
+        )
+
+    @property
+    def _free_slots(self) -> int:
+        """How many more entries each index takes for what is queued next."""
+        # A time index keeps one slot free, for the entry that it gets at rest.
+        bytes_max = self._config.segment_index_bytes_max
+        return min(
+            bytes_max // OFFSET_ENTRY.size - len(self.offset_index),
+            bytes_max // TIME_ENTRY.size - 1 - len(self.time_index),
         )
 
     def is_overdue(self, now_ms: int) -> bool:
@@ -247,16 +260,21 @@ class Segment(SegmentFiles):
 
     def make_room(self, *, batch_bytes: int, max_timestamp_ms: int, now_ms: int) -> None:
         """Readies the segment for a batch. Raises OSError where no blocks are to be had for it."""
+        config = self._config
         self.reserve(self.size_bytes + batch_bytes)
         if self.size_bytes == 0:
             self.first_timestamp_ms = max_timestamp_ms
             self._filled_ms = now_ms
         if self.first_timestamp_ms >= 0:
-            self.roll_after_ms = self.first_timestamp_ms + self._config.roll_ms - self._jitter_ms
+            self.roll_after_ms = self.first_timestamp_ms + config.roll_ms - self._jitter_ms
         else:
             self.roll_after_ms = NO_TIMESTAMP - 1  # Every batch takes another look at the clock.
             self._timeless_since_ms = min(self._timeless_since_ms, now_ms)
-        self.room_bytes = min(self._reserved_bytes, self._config.segment_bytes_max)
+        # Before an index can be full, another look is due.
+        until_full_bytes = (self._free_slots - 2) * index_step_bytes(config.index_interval_bytes)
+        self.room_bytes = min(
+            self._reserved_bytes, config.segment_bytes_max, self.size_bytes + until_full_bytes
+        )
 
     def reserve(self, end_bytes: int) -> None:
         """Blocks for the log up to `end_bytes` or somewhat more, and for its index entries."""
@@ -275,8 +293,9 @@ class Segment(SegmentFiles):
                 if not is_no_room(error) or ahead <= end_bytes:
                     raise
                 self._allocate_up_to(end_bytes)
-        interval = max(config.index_interval_bytes, BATCH_HEADER_BYTES)
-        entries = (self._reserved_bytes - self.size_bytes) // interval + 1
+        self.index_queued()
+        unused_bytes = self._reserved_bytes - self.size_bytes
+        entries = index_entries_max(unused_bytes, config.index_interval_bytes)
         self._offset_file.reserve((len(self.offset_index) + entries) * OFFSET_ENTRY.size)
         self._time_file.reserve((len(self.time_index) + entries + 1) * TIME_ENTRY.size)
 
@@ -290,58 +309,62 @@ class Segment(SegmentFiles):
             self.file.truncate(self.size_bytes)
             self._tail_found = False
 
-    def append(self, batch: bytes, *, last_offset: int, max_timestamp_ms: int) -> bool:
-        """Queues a batch for which there is room; returns whether nothing else is queued."""
-        self._note(self.size_bytes, last_offset, max_timestamp_ms)
-        return self._queue(batch, last_offset)
-
-    def takes(self, run: Run) -> bool:
-        """Whether the batches of a run all go in without a further look."""
+    def takes(self, size_bytes: int, last_offset: int, max_timestamp_ms: int) -> bool:
+        """Whether batches go in without a further look."""
         return (
-            self.size_bytes + len(run.content) <= self.room_bytes
-            and run.max_timestamp_ms <= self.roll_after_ms
-            and run.last_offset <= self.last_offset_max
-            # For one batch more there is a slot as long as there is room at all.
-            and (len(run.batches) == 1 or self._has_slots_for(len(run.batches)))
+            self.size_bytes + size_bytes <= self.room_bytes
+            and max_timestamp_ms <= self.roll_after_ms
+            and last_offset <= self.last_offset_max
         )
 
-    def _has_slots_for(self, entries: int) -> bool:
-        """Whether an index is not full, nor would be with so many entries more."""
-        # A time index keeps one slot free, for the entry that it gets at rest.
-        bytes_max = self._config.segment_index_bytes_max
-        return (
-            len(self.offset_index) + entries < bytes_max // OFFSET_ENTRY.size
-            and len(self.time_index) + entries < bytes_max // TIME_ENTRY.size - 1
-        )
+    def append(
+        self, batches: bytes, last_offset: int, max_timestamp_ms: int, max_timestamp_offset: int
+    ) -> bool:
+        """Queues batches for which there is room; returns whether nothing else is queued.
 
-    def append_run(self, run: Run) -> bool:
-        """The same with the batches of a run that it takes, in one piece."""
-        start = self.size_bytes
-        for position, _, last_offset, max_timestamp_ms in run.batches:
-            self._note(start + position, last_offset, max_timestamp_ms)
-        return self._queue(run.content, run.last_offset)
-
-    def _note(self, position: int, last_offset: int, max_timestamp_ms: int) -> None:
-        """Keeps the bounds and the indexes for a batch at `position`."""
+        `max_timestamp_offset`: the last offset of the first batch that has that timestamp.
+        """
         if max_timestamp_ms > self.largest_timestamp_ms:
             self.largest_timestamp_ms = max_timestamp_ms
-            self.largest_timestamp_offset = last_offset
-        if position > self._index_after_bytes:
-            self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(self.largest_timestamp_ms, self.largest_timestamp_offset)
-            self._index_after_bytes = position + self._config.index_interval_bytes
-            if not self._has_slots_for(0):
-                self.room_bytes = 0
-
-    def _queue(self, batches: bytes, last_offset: int) -> bool:
+            self.largest_timestamp_offset = max_timestamp_offset
         self._unwritten.append(batches)
         self.size_bytes += len(batches)
         self.offset_next = last_offset + 1
         return len(self._unwritten) == 1
 
+    def index_queued(self) -> None:
+        """Brings the indexes to the end of what is queued.
+
+        That is late, and for many batches at once: nobody looks anything up in what is not written.
+        """
+        queued = self._unwritten[self._indexed_pieces :]
+        if not queued:
+            return
+        batches = bytearray().join(queued)
+        rows = index_rows(
+            batches,
+            file_position=self.size_bytes - len(batches),
+            indexed_position=self.offset_index.last.position,
+            index_interval_bytes=self._config.index_interval_bytes,
+            largest_timestamp_ms=self._indexed_timestamp_ms,
+            largest_timestamp_offset=self._indexed_timestamp_offset,
+        )
+        for last_offset, position, timestamp_ms, timestamp_offset in rows:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(timestamp_ms, timestamp_offset)
+        self._unwritten[self._indexed_pieces :] = [batches]
+        self._note_indexed()
+
+    def _note_indexed(self) -> None:
+        """The indexes are at the end of what is queued."""
+        self._indexed_pieces = len(self._unwritten)
+        self._indexed_timestamp_ms = self.largest_timestamp_ms
+        self._indexed_timestamp_offset = self.largest_timestamp_offset
+
     def make_room_to_rest(self) -> None:
         """Readies it for `rest`. Raises OSError where no blocks are to be had for that."""
         if self._waking_bytes is None:
+            self.index_queued()
             self._offset_file.reserve(len(self.offset_index) * OFFSET_ENTRY.size)
             self._time_file.reserve((len(self.time_index) + 1) * TIME_ENTRY.size)
 
@@ -350,6 +373,7 @@ class Segment(SegmentFiles):
 
         Returns False where it was at rest already.
         """
+        self.index_queued()
         if self._waking_bytes is not None:
             return False
         self._waking_bytes = len(self.time_index.entries)
@@ -366,10 +390,11 @@ class Segment(SegmentFiles):
 
     # Writing and syncing: called under the log's lock, except for `sync`.
 
-    def take_unwritten(self) -> list[bytes]:
-        """The queued batches, which go into the file at `written_bytes`."""
-        taken, self._unwritten = self._unwritten, []
-        return taken
+    def take_unwritten(self) -> bytes | bytearray:
+        """The queued batches, which go into the file at `written_bytes`, in one piece."""
+        self.index_queued()
+        queued, self._unwritten, self._indexed_pieces = self._unwritten, [], 0
+        return queued[0] if len(queued) == 1 else b"".join(queued)
 
     def take_unsynced(self, offset_next_written: int, *, is_active: bool = True) -> SegmentSync:
         """What `sync` has to do for the batches in the file, which end at `offset_next_written`."""
@@ -456,4 +481,5 @@ class Segment(SegmentFiles):
         self.size_bytes = self.written_bytes = self._reserved_bytes = end
         self.plain_bytes = min(self.plain_bytes, end)
         self._tail_found = False
+        self._note_indexed()
         self.configure(self._config)

@@ -158,6 +158,44 @@ def scan_file(
         file.close()
 
 
+def index_rows(
+    batches: bytearray,
+    *,
+    file_position: int,
+    indexed_position: int,
+    index_interval_bytes: int,
+    largest_timestamp_ms: int,
+    largest_timestamp_offset: int,
+) -> list[list[int]]:
+    """What a scan adds to the indexes for batches that are known to be valid.
+
+    They lie at `file_position`, and the last one that has an index entry at `indexed_position`;
+    `largest_timestamp_ms` is that of all before. A row has the last offset of a batch, its
+    position in the file, and the largest timestamp up to there with its offset.
+    """
+    state = np.zeros(scan.STATE_SLOTS, dtype=np.int64)
+    state[scan.FILE_POSITION] = file_position
+    state[scan.INDEXED_POSITION] = indexed_position
+    state[scan.INDEX_INTERVAL_BYTES] = index_interval_bytes
+    state[scan.LARGEST_TIMESTAMP] = largest_timestamp_ms
+    state[scan.LARGEST_TIMESTAMP_OFFSET] = largest_timestamp_offset
+    rows_max = index_entries_max(len(batches), index_interval_bytes)
+    index = np.empty((rows_max, scan.INDEX_COLUMNS), dtype=np.int64)
+    scan.index_batches(np.frombuffer(batches, np.uint8), 0, len(batches), state, index)
+    rows: list[list[int]] = index[: state[scan.INDEX_ROWS]].tolist()
+    return rows
+
+
+def index_entries_max(size_bytes: int, index_interval_bytes: int) -> int:
+    """How many entries either index may get for so many bytes of batches."""
+    return size_bytes // index_step_bytes(index_interval_bytes) + 1
+
+
+def index_step_bytes(index_interval_bytes: int) -> int:
+    """How far a batch that has index entries lies behind the one before it that has, at least."""
+    return max(index_interval_bytes, BATCH_HEADER_BYTES)
+
+
 def _usable(buffer: npt.NDArray[np.uint8] | None) -> npt.NDArray[np.uint8]:
     if buffer is None or buffer.size < BATCH_HEADER_BYTES + PADDING_BYTES:
         return padded_buffer(BUFFER_BYTES)

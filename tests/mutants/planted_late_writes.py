@@ -6,6 +6,7 @@ from mutants.planted import Mutant
 
 _STORAGE = "storage/offsetd_storage"
 _WRITES = "tests/unit/storage/test_log_store_writes.py"
+_SEGMENT = "tests/unit/storage/test_segment.py"
 _RUNS = "tests/unit/storage/test_runs.py"
 _CRASHES = "tests/sim/test_crashes.py"
 
@@ -127,15 +128,53 @@ LATE_WRITE_MUTANTS = (
     Mutant(
         name="a run fills the index beyond its bound",
         file=f"{_STORAGE}/segment.py",
-        replace="len(self.offset_index) + entries < bytes_max // OFFSET_ENTRY.size",
-        by="True",
+        replace="(self._free_slots - 2) * index_step_bytes(config.index_interval_bytes)",
+        by="1 << 40",
         caught_by=_RUNS,
     ),
     Mutant(
-        name="a run is indexed as if it were one batch",
+        name="all that is queued is looked at again for each entry",
         file=f"{_STORAGE}/segment.py",
-        replace="            self._note(start + position, last_offset, max_timestamp_ms)\n",
-        by="            self._note(start, last_offset, max_timestamp_ms)\n",
+        replace="        queued = self._unwritten[self._indexed_pieces :]\n",
+        by="        queued, self._indexed_pieces = list(self._unwritten), 0\n",
+        caught_by=f"{_SEGMENT}::test_each_batch_is_looked_at_once_for_the_indexes",
+    ),
+    Mutant(
+        name="batches are written without index entries",
+        file=f"{_STORAGE}/segment.py",
+        replace="        self.index_queued()\n        queued, self._unwritten",
+        by="        queued, self._unwritten",
+        caught_by=f"{_SEGMENT}::test_what_is_queued_is_indexed_when_it_is_written",
+    ),
+    Mutant(
+        name="another index interval counts for what came before, too",
+        file=f"{_STORAGE}/segment.py",
+        replace="        self.index_queued()\n        self._config = config\n",
+        by="        self._config = config\n",
+        caught_by=(
+            "tests/unit/storage/test_log_store_appends.py"
+            "::test_a_changed_index_interval_counts_from_the_next_append_on"
+        ),
+    ),
+    Mutant(
+        name="the largest timestamp of a run is said to be its last batch's",
+        file=f"{_STORAGE}/partition_log.py",
+        replace="                run.timestamp_ms_max_offset,\n",
+        by="                run.last_offset,\n",
+        caught_by=_RUNS,
+    ),
+    Mutant(
+        name="a run goes in wherever its log ends",
+        file=f"{_STORAGE}/partition_log.py",
+        replace="                run.base_offset == self.offset_next\n",
+        by="                run.base_offset >= self.offset_next\n",
+        caught_by=_RUNS,
+    ),
+    Mutant(
+        name="nobody looks at the times of a run",
+        file=f"{_STORAGE}/append_timestamps.py",
+        replace="        and run.timestamp_ms_max <= now_ms + config.timestamp_after_ms_max\n",
+        by="",
         caught_by=_RUNS,
     ),
 )

@@ -12,8 +12,8 @@ RUN_MUTANTS = (
     Mutant(
         name="results of a run before it is durable",
         file=f"{_COORDINATOR}/commit_runs.py",
-        replace="        return ticket, written.size\n",
-        by="        return 0, written.size\n",
+        replace="        return ticket, written\n",
+        by="        return 0, written\n",
         caught_by=f"{_RUNS}::test_commits_come_to_the_same_as_one_after_the_other",
     ),
     Mutant(
@@ -37,14 +37,14 @@ RUN_MUTANTS = (
     Mutant(
         name="a run on a full disk is said to be committed whole",
         file=f"{_COORDINATOR}/runtime.py",
-        replace="        return appended.batch_count\n",
-        by="        return appended.batch_count + 1\n",
+        replace="        return appended.batch_counts\n",
+        by="        return [count + 1 for count in appended.batch_counts]\n",
         caught_by=f"{_RUNS}::test_a_full_disk_refuses_what_is_behind_and_keeps_what_went_in",
     ),
     Mutant(
         name="a run whose table has no room is not replayed to its end",
         file=f"{_COORDINATOR}/run_decisions.py",
-        replace="            shard.replay_on(self._batches, int(ends[at]), self._cursors[at])\n",
+        replace="            shard.replay_on(self.batches, int(ends[at]), self._cursors[at])\n",
         by="            pass\n",
         caught_by=f"{_RUNS}::test_tables_grow_while_runs_are_replayed",
     ),

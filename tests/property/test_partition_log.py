@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import attrs
 import hypothesis.strategies as st
+import numpy as np
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from offsetd_storage.kernels import padded_copy
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.record_batch import batch_header
-from offsetd_storage.runs import read_run
+from offsetd_storage.runs import read_runs
 from offsetd_storage.simulated_files import SimulatedFiles
 from partition_logs import FOLDER, NOW_MS, batch_of, created, opened, scans_of
 
@@ -59,9 +61,11 @@ class ModelSegment:
                 entries.append((batch.last_offset, position))
         return entries
 
-    def time_entries(self, interval_bytes: int, *, at_rest: bool) -> list[tuple[int, int]]:
+    def time_entries(
+        self, offset_entries: list[tuple[int, int]], *, at_rest: bool
+    ) -> list[tuple[int, int]]:
         entries: list[tuple[int, int]] = []
-        indexed = {offset for offset, _ in self.offset_entries(interval_bytes)}
+        indexed = {offset for offset, _ in offset_entries}
         largest = (-1, self.base_offset)
         for place, batch in enumerate(self.batches):
             if batch.max_timestamp_ms > largest[0]:
@@ -79,7 +83,7 @@ class ModelSegment:
         first_ms = self.batches[0].max_timestamp_ms
         waited_ms = batch.max_timestamp_ms - first_ms if first_ms >= 0 else 0  # The clock stands.
         offset_entries = self.offset_entries(config.index_interval_bytes)
-        time_entries = self.time_entries(config.index_interval_bytes, at_rest=False)
+        time_entries = self.time_entries(offset_entries, at_rest=False)
         return (
             self.size_bytes + len(batch.raw) > config.segment_bytes_max
             or waited_ms > config.segment_ms
@@ -137,16 +141,17 @@ class PartitionLogMachine(RuleBasedStateMachine):
                 zip(sizes_bytes, timestamps_ms, strict=False)
             )
         ]
-        run = read_run(b"".join(batches), offset_next=self.offset_next, leader_epoch=0)
-        if not self.log.append_run(run):
+        content = padded_copy(b"".join(batches))
+        [run] = read_runs(content, np.array([[0, sum(map(len, batches))]]))
+        if not self.log.append_run(run, now_ms=NOW_MS):
             for size_bytes, timestamp_ms in zip(sizes_bytes, timestamps_ms, strict=False):
                 self.append(size_bytes, timestamp_ms, count=1, gap=0)
             return
-        for raw, (_, _, last_offset, timestamp_ms) in zip(batches, run.batches, strict=True):
+        for number, (raw, timestamp_ms) in enumerate(zip(batches, timestamps_ms, strict=False)):
             batch = Batch(
                 raw=raw,
-                base_offset=last_offset,
-                last_offset=last_offset,
+                base_offset=self.offset_next + number,
+                last_offset=self.offset_next + number,
                 max_timestamp_ms=timestamp_ms,
             )
             assert not self.segments[-1].must_roll(self.config, batch)
@@ -230,15 +235,19 @@ class PartitionLogMachine(RuleBasedStateMachine):
         for place, (segment, model) in enumerate(
             zip(self.log.segments, self.segments, strict=True)
         ):
-            assert list(segment.offset_index) == model.offset_entries(interval)
+            expected = model.offset_entries(interval)
+            offsets = [(each.offset, each.position) for each in segment.offset_index]
+            written = [each for each in expected if each[1] < segment.written_bytes]
+            # What is queued is indexed when it is written, if not before.
+            assert expected[: len(offsets)] == offsets
+            assert offsets[: len(written)] == written
+            at_rest = model.time_entries(expected, at_rest=True)
             is_active = place == len(self.segments) - 1
             if not (is_active and self.appended_since_open):
-                assert list(segment.time_index) == model.time_entries(interval, at_rest=True)
+                assert (offsets, list(segment.time_index)) == (expected, at_rest)
             else:
-                assert list(segment.time_index) in (
-                    model.time_entries(interval, at_rest=False),
-                    model.time_entries(interval, at_rest=True),
-                )
+                awake = model.time_entries(offsets, at_rest=False)
+                assert list(segment.time_index) in (awake, at_rest)
 
     @rule(bytes_max=st.integers(0, 3000), at=st.integers(-3, 60))
     def read(self, bytes_max: int, at: int) -> None:

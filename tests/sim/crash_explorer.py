@@ -11,7 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import attrs
-from log_stores import SMALL, SMALL_LOG, append, contents, opened
+from log_stores import SMALL, SMALL_LOG, append, append_run, contents, opened
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import TopicSpec
 from partition_logs import batch_of
@@ -147,11 +147,11 @@ class Run:
         assert self.store is not None
         offset = self.store.logs[topic_partition].offset_next
         batches = [batch_of(offset + n, size_bytes=size) for n, size in enumerate(sizes_bytes)]
-        appended = self.store.append_run(topic_partition, b"".join(batches))
-        if appended.batches:
-            self.model.pending.append((topic_partition, appended.batches))
-        if appended.full is not None:
-            raise appended.full
+        count, refusal = append_run(self.store, topic_partition, b"".join(batches))
+        if count:
+            self.model.pending.append((topic_partition, b"".join(batches[:count])))
+        if refusal is not None:
+            raise refusal
 
     def append_some(self, topic_partitions: Sequence[TopicPartition]) -> None:
         """Appends a few batches of chosen sizes to chosen partitions."""

@@ -130,7 +130,7 @@ def decide_runs(
 ) -> None:
     """Write the batches of each run to `out`: of its first commits, as far as they come to that.
 
-    `directory` has the tables of the runs; `out` has room for `bytes_max`, which bounds all
+    `directory` has the tables by log partition; `out` has room for `bytes_max`, which bounds all
     together, and some padding. `ends` are where the batch of each commit in `order` ends; `verdict`
     and `conflicts` are scratch.
     """
@@ -140,7 +140,7 @@ def decide_runs(
         runs[at, RUN_WRITTEN] = 0
         if runs[at, RUN_FIRST] == runs[at, RUN_FREE_END]:
             continue  # Then there may be no table.
-        table = table_at(directory, at)
+        table = table_at(directory, runs[at, RUN_LOG_PARTITION])
         run = order[runs[at, RUN_FIRST] : runs[at, RUN_FREE_END]]
         run_ends = ends[runs[at, RUN_FIRST] : runs[at, RUN_FREE_END]]
         base_offset = table.counters[OFFSET_NEXT]
@@ -178,7 +178,8 @@ def replay_runs(directory: Int64s, batches: Bytes, runs: Int64s, cursors: Int64s
         cursor = cursors[at]
         cursor[BATCH_AT] = runs[at, RUN_BYTES_START]
         cursor[RECORD_AT] = 0
-        replay_into(table_at(directory, at), batches, runs[at, RUN_BYTES_END], cursor)
+        table = table_at(directory, runs[at, RUN_LOG_PARTITION])
+        replay_into(table, batches, runs[at, RUN_BYTES_END], cursor)
 
 
 @inline_kernel

@@ -169,57 +169,61 @@ def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Num
     index row is due for each batch that lies more than the interval behind the last one that has
     a row, as in Kafka's `LogSegment.recover`.
     """
-    offset_next = state[OFFSET_NEXT]
     offset_last_max = state[SEGMENT_BASE_OFFSET] + I32_MAX
-    leader_epoch_last = state[LEADER_EPOCH_LAST]
-    largest_timestamp = state[LARGEST_TIMESTAMP]
-    largest_timestamp_offset = state[LARGEST_TIMESTAMP_OFFSET]
-    indexed_position = state[INDEXED_POSITION]
-    rows = state[INDEX_ROWS]
-    batches = state[BATCHES]
-    records = state[RECORDS]
-    gapless_from = state[GAPLESS_FROM]
     position = start
     reason = END
     while position < end:
-        if rows == index.shape[0]:
+        if state[INDEX_ROWS] == index.shape[0]:
             reason = INDEX_FULL
             break
-        reason = batch_flaw(buffer, position, end, offset_next, offset_last_max, leader_epoch_last)
+        reason = batch_flaw(
+            buffer, position, end, state[OFFSET_NEXT], offset_last_max, state[LEADER_EPOCH_LAST]
+        )
         if reason != END:
             break
-        gapless_from = _gapless_from(buffer, position, offset_next, gapless_from)
-        last_offset = load_i64(buffer, position + BASE_OFFSET_AT)
-        last_offset += load_i32(buffer, position + LAST_OFFSET_DELTA_AT)
-        max_timestamp = load_i64(buffer, position + MAX_TIMESTAMP_AT)
-        if batches == 0:
-            state[FIRST_TIMESTAMP] = max_timestamp
-        if max_timestamp > largest_timestamp:
-            largest_timestamp = max_timestamp
-            largest_timestamp_offset = last_offset
-        file_position = state[FILE_POSITION] + position
-        if file_position - indexed_position > state[INDEX_INTERVAL_BYTES]:
-            index[rows, 0], index[rows, 1] = last_offset, file_position
-            index[rows, 2], index[rows, 3] = largest_timestamp, largest_timestamp_offset
-            rows += 1
-            indexed_position = file_position
-        offset_next = last_offset + 1
-        leader_epoch_last = max(leader_epoch_last, load_i32(buffer, position + LEADER_EPOCH_AT))
-        batches += 1
-        records += load_i32(buffer, position + COUNT_AT)
+        if state[BATCHES] == 0:
+            state[FIRST_TIMESTAMP] = load_i64(buffer, position + MAX_TIMESTAMP_AT)
+        state[GAPLESS_FROM] = _gapless_from(
+            buffer, position, state[OFFSET_NEXT], state[GAPLESS_FROM]
+        )
+        leader_epoch = load_i32(buffer, position + LEADER_EPOCH_AT)
+        state[LEADER_EPOCH_LAST] = max(state[LEADER_EPOCH_LAST], leader_epoch)
+        state[BATCHES] += 1
+        state[RECORDS] += load_i32(buffer, position + COUNT_AT)
         state[MARKED_BATCHES] += 1 if _is_marked(buffer, position) else 0
+        _index_batch(buffer, position, state, index)
         position += batch_size(buffer, position)
-    state[OFFSET_NEXT] = offset_next
-    state[LEADER_EPOCH_LAST] = leader_epoch_last
-    state[LARGEST_TIMESTAMP] = largest_timestamp
-    state[LARGEST_TIMESTAMP_OFFSET] = largest_timestamp_offset
-    state[INDEXED_POSITION] = indexed_position
-    state[INDEX_ROWS] = rows
-    state[BATCHES] = batches
-    state[RECORDS] = records
-    state[GAPLESS_FROM] = gapless_from
     state[REASON] = reason
     return position
+
+
+@kernel("void(uint8[::1], int64, int64, int64[::1], int64[:, ::1])")
+def index_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Numbers) -> None:
+    """Write the index rows of batches that were checked before; `index` has room for them."""
+    position = start
+    while position < end:
+        _index_batch(buffer, position, state, index)
+        position += batch_size(buffer, position)
+
+
+@inline_kernel
+def _index_batch(buffer: Bytes, position: int, state: Numbers, index: Numbers) -> None:
+    """Take note of a batch, and give it a row of the index where one is due."""
+    last_offset = load_i64(buffer, position + BASE_OFFSET_AT)
+    last_offset += load_i32(buffer, position + LAST_OFFSET_DELTA_AT)
+    max_timestamp = load_i64(buffer, position + MAX_TIMESTAMP_AT)
+    if max_timestamp > state[LARGEST_TIMESTAMP]:
+        state[LARGEST_TIMESTAMP] = max_timestamp
+        state[LARGEST_TIMESTAMP_OFFSET] = last_offset
+    file_position = state[FILE_POSITION] + position
+    if file_position - state[INDEXED_POSITION] > state[INDEX_INTERVAL_BYTES]:
+        row = state[INDEX_ROWS]
+        index[row, 0], index[row, 1] = last_offset, file_position
+        index[row, 2] = state[LARGEST_TIMESTAMP]
+        index[row, 3] = state[LARGEST_TIMESTAMP_OFFSET]
+        state[INDEX_ROWS] = row + 1
+        state[INDEXED_POSITION] = file_position
+    state[OFFSET_NEXT] = last_offset + 1
 
 
 @kernel("int64(uint8[::1], int64, int64, int64, int64)")

@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -27,6 +28,7 @@ from offsetd_coordinator.service.statuses import status_of
 from offsetd_coordinator.service.stream import submitted_alone
 from offsetd_coordinator.service.stream_results import ResultEncoder
 from offsetd_storage.errors import StorageFull
+from offsetd_storage.runs import AppendedRuns
 from serving_nodes import PARTITIONS, ServingNode, commit_request, serving_node
 from shards import state_of
 
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.kernels.columns import Int64s
     from offsetd_coordinator.requests import CommittedOffset
-    from offsetd_storage.runs import AppendedRun
 
 CommitOffsetsRequest = offset_service_pb2.CommitOffsetsRequest
 StreamCommitsResponse = offset_service_pb2.StreamCommitsResponse
@@ -250,16 +251,17 @@ async def test_a_full_disk_refuses_what_is_behind_and_keeps_what_went_in(
     async with serving_node(flushing=False) as serving:
         rooms = [2, 0]  # For so many batches, and then for none.
 
-        def append_some(topic_partition: Any, batches: bytes) -> AppendedRun:
-            size = 12 + int.from_bytes(batches[8:12])
-            done = append_run(topic_partition, batches[: rooms.pop(0) * size])
-            return done._replace(full=StorageFull("no room"))
+        def append_some(where: Any, content: Any, spans: Any) -> AppendedRuns:
+            size = 12 + int.from_bytes(content[8:12].tobytes())
+            spans = np.minimum(spans, rooms.pop(0) * size)
+            done = append_runs(where, content, spans) if spans.any() else AppendedRuns([0], {})
+            return done._replace(refusals={0: StorageFull("no room")})
 
         def append_none(*_: object, **__: object) -> None:
             raise StorageFull("no room")
 
-        append_run = serving.store.append_run
-        monkeypatch.setattr(serving.store, "append_run", append_some)
+        append_runs = serving.store.append_runs
+        monkeypatch.setattr(serving.store, "append_runs", append_some)
         monkeypatch.setattr(serving.runtime, "_append", append_none)
         requests = [commit_request("g", value) for value in range(4)]
         [(ticket, response)] = by_runs(serving, stream_message(requests), COMMITS_AT_ONCE)

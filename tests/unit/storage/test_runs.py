@@ -7,8 +7,9 @@ from itertools import accumulate
 from random import Random
 
 import attrs
+import numpy as np
 import pytest
-from log_stores import FOLDER, P0, P1, SMALL, contents, seeded, tree
+from log_stores import FOLDER, P0, P1, SMALL, append_run, contents, seeded, tree
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.errors import (
     CorruptBatch,
@@ -18,10 +19,11 @@ from offsetd_storage.errors import (
     StorageFailed,
     StorageFull,
 )
+from offsetd_storage.kernels import padded_copy
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import LogStore, LogStoreConfig
 from offsetd_storage.record_batch import batch_header
-from offsetd_storage.runs import read_run, split_run
+from offsetd_storage.runs import Run, read_runs, split_run
 from offsetd_storage.settings import with_settings
 from offsetd_storage.simulated_disk import BLOCK_BYTES
 from offsetd_storage.simulated_files import SimulatedFiles
@@ -29,7 +31,11 @@ from offsetd_storage.timestamp_type import TimestampType
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import NOW_MS, batch_of, scans_of
 
-BATCHES = [batch_of(7), batch_of(8, count=3, timestamp_ms=NOW_MS + 5), batch_of(11)]
+BATCHES = [
+    batch_of(7),
+    batch_of(8, count=3, timestamp_ms=NOW_MS + 5, leader_epoch=2),
+    batch_of(11, leader_epoch=1),
+]
 RUN = b"".join(BATCHES)
 ROOMY = LogStoreConfig(partitions=2, log=LogConfig(), journal_file_bytes=1 << 17)
 
@@ -54,21 +60,39 @@ def batches_from(offset: int, random: Random, count: int) -> list[bytes]:
     return batches
 
 
+def with_room(settings: dict[str, str] | None = None) -> LogStore:
+    """A store of which P0, which ends at 7, takes more without another look."""
+    store = opened(SimulatedFiles(), ROOMY)
+    log = store.logs[P0]
+    log.config = with_settings(log.config, settings or {})
+    assert append_run(store, P0, batch_of(0, count=7)) == (1, None)
+    store.flush()
+    log.write()
+    return store
+
+
 # Reading ---------------------------------------------------------------------------------------
 
 
-def test_a_run_is_read_as_its_batches() -> None:
-    run = read_run(RUN, offset_next=7, leader_epoch=0)
-    ends = list(accumulate(map(len, BATCHES)))
-    assert run.batches == [
-        (0, ends[0], 7, NOW_MS),
-        (ends[0], ends[1], 10, NOW_MS + 5),
-        (ends[1], ends[2], 11, NOW_MS),
-    ]
-    assert [piece for piece, *_ in run.pieces()] == BATCHES == list(split_run(RUN))
-    assert (run.last_offset, run.max_timestamp_ms) == (11, NOW_MS + 5)
-    assert run.batch_bytes_max == max(map(len, BATCHES))
-    assert [run.first(count) for count in range(3)] == [b"", BATCHES[0], BATCHES[0] + BATCHES[1]]
+def test_runs_are_read_as_their_batches() -> None:
+    content = padded_copy(b"12345" + RUN + BATCHES[1])
+    run, other = read_runs(
+        content, np.array([[5, 5 + len(RUN)], [5 + len(RUN), content.size - 16]])
+    )
+    assert run == Run(
+        content=RUN,
+        batch_count=3,
+        batch_bytes_max=max(map(len, BATCHES)),
+        base_offset=7,
+        last_offset=11,
+        leader_epoch_max=2,
+        timestamp_ms_min=NOW_MS,
+        timestamp_ms_max=NOW_MS + 5,
+        timestamp_ms_max_offset=10,
+    )
+    assert (other.content, other.batch_count) == (BATCHES[1], 1)
+    assert (other.base_offset, other.last_offset, other.leader_epoch_max) == (8, 10, 2)
+    assert list(split_run(RUN)) == BATCHES
 
 
 @pytest.mark.parametrize(
@@ -82,34 +106,20 @@ def test_a_run_is_read_as_its_batches() -> None:
         (RUN[:8] + struct.pack(">i", -1) + RUN[12:], "something else"),
         (RUN[:16] + b"\1" + RUN[17:], "something else"),
         (RUN[:23] + struct.pack(">i", -1) + RUN[27:], "something else"),
+        (BATCHES[0] + BATCHES[2], "leave no hole"),
+        (BATCHES[1] + BATCHES[0], "leave no hole"),
     ],
 )
 def test_what_is_not_whole_batches_is_no_run(content: bytes, reason: str) -> None:
+    spans = np.array([[0, len(RUN)], [len(RUN), len(RUN) + len(content)]])
     with pytest.raises(CorruptBatch, match=reason):
-        read_run(content, offset_next=7, leader_epoch=0)
+        read_runs(padded_copy(RUN + content), spans)
 
 
 @pytest.mark.parametrize("content", [b"", RUN[:-1], RUN + b"x", RUN + bytes(61)])
 def test_nor_can_it_be_split(content: bytes) -> None:
     with pytest.raises(CorruptBatch, match="cut short"):
         list(split_run(content))
-
-
-@pytest.mark.parametrize(
-    ("offset_next", "leader_epoch", "content", "reason"),
-    [
-        (6, 0, RUN, "7 does not follow 6"),
-        (8, 0, RUN, "7 does not follow 8"),
-        (7, 0, BATCHES[0] + BATCHES[2], "11 does not follow 8"),
-        (7, -1, RUN, "leader epochs"),
-        (7, 0, BATCHES[0] + batch_of(8, leader_epoch=1), "leader epochs"),
-    ],
-)
-def test_a_run_continues_its_log(
-    offset_next: int, leader_epoch: int, content: bytes, reason: str
-) -> None:
-    with pytest.raises(ValueError, match=reason):
-        read_run(content, offset_next=offset_next, leader_epoch=leader_epoch)
 
 
 # Appending -------------------------------------------------------------------------------------
@@ -127,8 +137,7 @@ def test_a_log_is_the_same_by_runs_and_by_batches(config: LogStoreConfig) -> Non
         topic_partition = random.choice((P0, P1))
         offset = stores[1].logs[topic_partition].offset_next
         batches = batches_from(offset, random, random.randint(1, 6))
-        appended = stores[0].append_run(topic_partition, b"".join(batches))
-        assert appended == (b"".join(batches), len(batches), None)
+        assert append_run(stores[0], topic_partition, b"".join(batches)) == (len(batches), None)
         for batch in batches:
             header = batch_header(batch)
             stores[1].append(
@@ -167,9 +176,10 @@ def test_a_run_stops_where_the_index_is_full() -> None:
     content = b""
     for offset in range(0, 42, 3):
         run = b"".join(batch_of(offset + number) for number in range(3))
-        assert store.append_run(P0, run).batch_count == 3
+        assert append_run(store, P0, run) == (3, None)
         content += run
     segments = store.logs[P0].segments
+    store.logs[P0].write()
     # Entries of eight bytes; the first batch of a segment has none.
     assert [len(each.offset_index) for each in segments] == [10, 10, 10, 8]
     assert contents(store)[P0] == content
@@ -180,7 +190,7 @@ def test_runs_come_back_from_the_journal_batch_by_batch() -> None:
     files = SimulatedFiles()
     store = opened(files, ROOMY)
     for _ in range(20):
-        store.append_run(P0, b"".join(batches_from(store.logs[P0].offset_next, random, 5)))
+        append_run(store, P0, b"".join(batches_from(store.logs[P0].offset_next, random, 5)))
         store.flush()
     expected = contents(store)
     seen = files.power_cut()
@@ -197,7 +207,7 @@ def test_a_run_that_fits_no_frame_goes_in_one_by_one() -> None:
     store = opened(files)
     content = b"".join(batches_from(0, random, 30))
     assert len(content) > store._journal.frame_payload_bytes_max
-    assert store.append_run(P0, content).batch_count == 30
+    assert append_run(store, P0, content) == (30, None)
     store.flush()
     assert contents(opened(files.power_cut()))[P0] == content
 
@@ -205,22 +215,62 @@ def test_a_run_that_fits_no_frame_goes_in_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("settings", "content", "error"),
     [
-        ({"max.message.bytes": "100"}, batch_of(0) + batch_of(1, size_bytes=101), RecordTooLarge),
-        ({}, batch_of(0) + batch_of(1, timestamp_ms=NOW_MS + 3_600_001), InvalidTimestamp),
-        ({}, batch_of(0) + batch_of(2), ValueError),
-        ({}, batch_of(0) + b"x", CorruptBatch),
+        ({"max.message.bytes": "300"}, batch_of(7) + batch_of(8, size_bytes=301), RecordTooLarge),
+        ({}, batch_of(7) + batch_of(8, timestamp_ms=NOW_MS + 3_600_001), InvalidTimestamp),
+        (
+            {"message.timestamp.before.max.ms": "10"},
+            batch_of(7, timestamp_ms=NOW_MS - 11) + batch_of(8),
+            InvalidTimestamp,
+        ),
     ],
 )
 def test_a_run_of_which_one_batch_is_refused_leaves_nothing_changed(
     settings: dict[str, str], content: bytes, error: type[Exception]
 ) -> None:
-    store = opened(SimulatedFiles())
+    store = with_room(settings)
     log = store.logs[P0]
-    log.config = with_settings(log.config, settings)
-    with pytest.raises(error):
-        store.append_run(P0, content)
-    assert (log.offset_next, log.has_unwritten, store.has_pending()) == (0, False, False)
-    assert store.append_run(P0, batch_of(0)).batch_count == 1
+    count, refusal = append_run(store, P0, content)
+    assert count == 0
+    assert isinstance(refusal, error)
+    assert (log.offset_next, log.has_unwritten, store.has_pending()) == (7, False, False)
+    assert append_run(store, P0, batch_of(7)) == (1, None)
+
+
+def test_a_segment_knows_the_first_batch_of_a_run_that_has_the_largest_timestamp() -> None:
+    store = with_room()
+    times_ms = (NOW_MS + 1, NOW_MS + 5, NOW_MS + 5, NOW_MS + 2)
+    run = [batch_of(7 + place, timestamp_ms=each) for place, each in enumerate(times_ms)]
+    assert append_run(store, P0, b"".join(run)) == (4, None)
+    segment = store.logs[P0].segments[-1]
+    assert (segment.largest_timestamp_ms, segment.largest_timestamp_offset) == (NOW_MS + 5, 8)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (batch_of(6), "leave no hole"),
+        (batch_of(8), "leave no hole"),
+        (batch_of(7, leader_epoch=1), "leader epochs"),
+        (batch_of(7) + batch_of(8, leader_epoch=1), "leader epochs"),
+    ],
+)
+def test_a_run_continues_its_log(content: bytes, reason: str) -> None:
+    store = with_room()
+    with pytest.raises(ValueError, match=reason):
+        append_run(store, P0, content)
+    assert (store.logs[P0].offset_next, store.has_pending()) == (7, False)
+
+
+def test_runs_of_several_logs_go_in_at_once_each_by_itself() -> None:
+    store = opened(SimulatedFiles(), ROOMY)
+    store.logs[P0].config = with_settings(store.logs[P0].config, {"max.message.bytes": "99"})
+    batches = [batch_of(0, size_bytes=100), batch_of(0, size_bytes=90), batch_of(1)]
+    ends = list(accumulate(map(len, batches)))
+    spans = np.array([[0, ends[0]], [ends[0], ends[2]]])
+    appended = store.append_runs([P0, P1], padded_copy(b"".join(batches)), spans)
+    assert appended.batch_counts == [0, 2]
+    assert {place: type(error) for place, error in appended.refusals.items()} == {0: RecordTooLarge}
+    assert contents(store) == {P0: b"", P1: b"".join(batches[1:])}
 
 
 def test_the_time_of_the_append_is_in_each_batch() -> None:
@@ -228,10 +278,9 @@ def test_the_time_of_the_append_is_in_each_batch() -> None:
     log = store.logs[P0]
     log.config = attrs.evolve(log.config, timestamp_type=TimestampType.LOG_APPEND_TIME)
     content = batch_of(0, timestamp_ms=5) + batch_of(1, timestamp_ms=9)
-    appended = store.append_run(P0, content)
-    headers = [batch_header(each) for each in split_run(appended.batches)]
+    assert append_run(store, P0, content) == (2, None)
+    headers = [batch_header(each) for each in split_run(contents(store)[P0])]
     assert [each.max_timestamp_ms for each in headers] == [NOW_MS, NOW_MS]
-    assert contents(store)[P0] == appended.batches
 
 
 def test_where_there_is_no_room_the_first_few_batches_go_in() -> None:
@@ -239,21 +288,19 @@ def test_where_there_is_no_room_the_first_few_batches_go_in() -> None:
     store = opened(files)
     batches = [batch_of(offset, size_bytes=200) for offset in range(10)]
     files.capacity_bytes = files._used_bytes() + 5 * BLOCK_BYTES  # A segment has three files.
-    appended = store.append_run(P0, b"".join(batches))
-    assert isinstance(appended.full, StorageFull)
-    assert 0 < appended.batch_count < 10
-    assert appended.batches == b"".join(batches[: appended.batch_count])
-    assert store.logs[P0].offset_next == appended.batch_count
-    rest = store.append_run(P0, batches[appended.batch_count])
-    assert (rest.batches, rest.batch_count) == (b"", 0)
+    count, refusal = append_run(store, P0, b"".join(batches))
+    assert isinstance(refusal, StorageFull)
+    assert 0 < count < 10
+    assert store.logs[P0].offset_next == count
+    assert append_run(store, P0, batches[count])[0] == 0
     store.flush()
-    assert contents(store)[P0] == appended.batches
+    assert contents(store)[P0] == b"".join(batches[:count])
 
 
 def test_a_run_for_a_log_that_is_not_there_or_a_disk_that_failed_is_refused() -> None:
     store = opened(SimulatedFiles())
     with pytest.raises(PartitionQuarantined):
-        store.append_run(TopicPartition("other", 0), batch_of(0))
+        append_run(store, TopicPartition("other", 0), batch_of(0))
     store._latch.latch(OSError("gone"))
     with pytest.raises(StorageFailed, match="gone"):
-        store.append_run(P0, batch_of(0))
+        append_run(store, P0, batch_of(0))

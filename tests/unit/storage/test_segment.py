@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import attrs
 import pytest
+from offsetd_storage import segment as segment_module
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.segment import Segment, segment_base_offsets, segment_path
-from offsetd_storage.segment_scan import SegmentScan, scan_segment
+from offsetd_storage.segment_scan import SegmentScan, index_rows, scan_segment
 from offsetd_storage.simulated_faults import Fault, OperationKind
 from offsetd_storage.simulated_files import SimulatedFiles
 from partition_logs import FOLDER, NOW_MS, batch_of
@@ -42,8 +43,8 @@ def put(
     segment.wake()
     segment.make_room(batch_bytes=len(batch), max_timestamp_ms=timestamp_ms, now_ms=NOW_MS)
     last_offset = segment.offset_next + count - 1
-    segment.append(batch, last_offset=last_offset, max_timestamp_ms=timestamp_ms)
-    segment.file.pwrite(segment.take_unwritten(), segment.written_bytes)
+    segment.append(batch, last_offset, timestamp_ms, last_offset)
+    segment.file.pwrite([segment.take_unwritten()], segment.written_bytes)
     segment.written_bytes += len(batch)
     return batch
 
@@ -167,7 +168,7 @@ def test_a_full_index_makes_a_segment_roll(
         put(segment, timestamp_ms=number)
     assert len(segment.time_index) == entries_before_the_roll
     assert segment.must_roll(batch_bytes=100, last_offset=9, max_timestamp_ms=0, now_ms=0)
-    assert segment.room_bytes == 0
+    assert not segment.takes(1, 9, 0), "another look is due"
 
 
 def reservations(files: SimulatedFiles) -> list[tuple[int, int]]:
@@ -308,11 +309,44 @@ def test_only_entries_of_batches_in_the_file_go_into_index_files() -> None:
     batch = batch_of(segment.offset_next, size_bytes=1000, timestamp_ms=90)
     for _ in range(3):
         segment.make_room(batch_bytes=1000, max_timestamp_ms=90, now_ms=NOW_MS)
-        segment.append(batch, last_offset=segment.offset_next, max_timestamp_ms=90)
+        segment.append(batch, segment.offset_next, 90, segment.offset_next)
+    segment.index_queued()
     assert len(segment.offset_index) == 4
     segment.sync(segment.take_unsynced(12))
     assert files.read_bytes(INDEX) == segment.offset_index.entries[:8]
     assert files.read_bytes(TIME_INDEX) == segment.time_index.entries[:12]
+
+
+def test_what_is_queued_is_indexed_when_it_is_written() -> None:
+    files = disk()
+    segment = made(files)
+    segment.make_room(batch_bytes=3000, max_timestamp_ms=0, now_ms=NOW_MS)
+    for number in range(30):
+        batch = batch_of(number, size_bytes=100, timestamp_ms=number)
+        segment.append(batch, number, number, number)
+        if number in {7, 20}:  # Looked at in between, as for a roll.
+            segment.index_queued()
+    assert segment.offset_index.last.position < 2100
+    segment.file.pwrite([segment.take_unwritten()], 0)
+    scan = scan_of(files)
+    assert segment.offset_index.entries == scan.offset_index.tobytes()
+    assert segment.time_index.entries == scan.time_index.tobytes()
+
+
+def test_each_batch_is_looked_at_once_for_the_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where every one wants a look at the clock, as it has no timestamp."""
+    looked_at: list[int] = []
+
+    def counted(batches: bytearray, **where: int) -> list[list[int]]:
+        looked_at.append(len(batches))
+        return index_rows(batches, **where)
+
+    monkeypatch.setattr(segment_module, "index_rows", counted)
+    segment = made(disk())
+    for number in range(30):
+        segment.make_room(batch_bytes=100, max_timestamp_ms=-1, now_ms=NOW_MS)
+        segment.append(batch_of(number, size_bytes=100, timestamp_ms=-1), number, -1, number)
+    assert len(segment.take_unwritten()) == sum(looked_at) == 3000
 
 
 def broken_index(raw: bytes) -> bytes:

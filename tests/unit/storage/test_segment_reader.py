@@ -23,8 +23,8 @@ def written(sizes_bytes: list[int], *, count: int = 1) -> Segment:
         batch = batch_of(segment.offset_next, count=count, size_bytes=size_bytes)
         segment.make_room(batch_bytes=len(batch), max_timestamp_ms=NOW_MS, now_ms=NOW_MS)
         last_offset = segment.offset_next + count - 1
-        segment.append(batch, last_offset=last_offset, max_timestamp_ms=NOW_MS)
-    segment.file.pwrite(segment.take_unwritten(), 0)
+        segment.append(batch, last_offset, NOW_MS, last_offset)
+    segment.file.pwrite([segment.take_unwritten()], 0)
     segment.written_bytes = segment.size_bytes
     return segment
 
