@@ -58,23 +58,19 @@ def prepared_at_append(
     return batch, max_timestamp_ms
 
 
-def is_run_in_time(run: Run, config: LogConfig, *, now_ms: int) -> bool:
-    """Whether the batches of a run go in as they are, as far as it can be told at once."""
-    return (
-        config.timestamp_type is TimestampType.CREATE_TIME
-        and run.timestamp_ms_min >= now_ms - config.timestamp_before_ms_max
-        and run.timestamp_ms_max <= now_ms + config.timestamp_after_ms_max
-    )
-
-
-def check_run(run: Run, config: LogConfig, *, now_ms: int) -> None:
-    """Looks at each batch of a run, where the writers' timestamps count.
+def takes_run(run: Run, config: LogConfig, *, now_ms: int) -> bool:
+    """Whether the batches of a run go in as they are: not where they get the append's time.
 
     Raises InvalidTimestamp, with the place of a batch for that of a record.
     """
-    if config.timestamp_type is TimestampType.CREATE_TIME:
+    if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return False
+    earliest_ms = now_ms - config.timestamp_before_ms_max
+    latest_ms = now_ms + config.timestamp_after_ms_max
+    if run.timestamp_ms_min < earliest_ms or run.timestamp_ms_max > latest_ms:
         headers = map(batch_header, split_run(run.content))
         check_timestamps((each.max_timestamp_ms for each in headers), config, now_ms=now_ms)
+    return True
 
 
 def with_append_time(batch: bytes, now_ms: int) -> bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from offsetd_storage.append_timestamps import check_run, prepared_at_append
+from offsetd_storage.append_timestamps import prepared_at_append, takes_run
 from offsetd_storage.cleaner.swap import delete_oldest
 from offsetd_storage.closed_mark import write_closed_mark
 from offsetd_storage.errors import (
@@ -216,38 +216,21 @@ class LogStore:
             logs = [self.log(each) for each in topic_partitions]
             now_ms = self._clock.now_ms()
             for place, (log, run) in enumerate(zip(logs, read_runs(content, spans), strict=True)):
-                if self._put_run(log, run, now_ms):
-                    counts.append(run.batch_count)
-                    continue
-                count, refusal = self._put_one_by_one(log, run, now_ms)
+                count, refusal = self._append_run(log, run, now_ms)
                 counts.append(count)
                 if refusal is not None:
                     refusals[place] = refusal
         return AppendedRuns(counts, refusals)
 
-    def _put_run(self, log: PartitionLog, run: Run, now_ms: int) -> bool:
-        """False where its batches have to go in one by one, or not at all."""
-        size_bytes = len(run.content)
-        if size_bytes > self.journal_room.batch_bytes_max:
-            return False
-        self._unflushed.make_room(size_bytes)
-        try:
-            if not log.append_run(run, now_ms=now_ms):
-                return False
-            self._unflushed.add(log, run.content)
-        except BaseException as error:
-            self._latch.latch(error)
-            raise
-        return True
-
-    def _put_one_by_one(
+    def _append_run(
         self, log: PartitionLog, run: Run, now_ms: int
     ) -> tuple[int, StorageError | None]:
         """How many batches of a run went in, none if one may not; and why no more did."""
         count = 0
         try:
             self._refuse_misplaced(log, run.base_offset, run.leader_epoch_max, run.batch_bytes_max)
-            check_run(run, log.config, now_ms=now_ms)
+            if takes_run(run, log.config, now_ms=now_ms) and self._put_run(log, run):
+                return run.batch_count, None
             for batch in split_run(run.content):
                 header = batch_header(batch)
                 self._put(log, batch, header.last_offset, header.max_timestamp_ms, now_ms)
@@ -257,6 +240,21 @@ class LogStore:
         except StorageError as error:
             return count, error
         return count, None
+
+    def _put_run(self, log: PartitionLog, run: Run) -> bool:
+        """False where its batches have to go in one by one."""
+        size_bytes = len(run.content)
+        if size_bytes > self.journal_room.batch_bytes_max:
+            return False
+        self._unflushed.make_room(size_bytes)
+        try:
+            if not log.append_run(run):
+                return False
+            self._unflushed.add(log, run.content)
+        except BaseException as error:
+            self._latch.latch(error)
+            raise
+        return True
 
     def produce(self, topic_partition: TopicPartition, batch: bytes) -> BatchHeader:
         """The same for a batch that anybody may have made, as a broker takes one from a client.

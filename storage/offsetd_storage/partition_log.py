@@ -7,7 +7,6 @@ from bisect import bisect_left
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from offsetd_storage.append_timestamps import is_run_in_time
 from offsetd_storage.checkpoints import write_leader_epochs
 from offsetd_storage.errors import FolderMismatch, StorageFailed, StorageFull, may_pass
 from offsetd_storage.journal_format import LogEnd
@@ -204,20 +203,15 @@ class PartitionLog(ReadableLog):
                 active = self._make_room(batch, last_offset, max_timestamp_ms, now_ms)
             self._queue(active, batch, last_offset, max_timestamp_ms, last_offset)
 
-    def append_run(self, run: Run, *, now_ms: int) -> bool:
-        """Queues the batches of a run, where all go in as they are, and into the active segment.
+    def append_run(self, run: Run) -> bool:
+        """Queues the batches of a run that continues the log, where all go into the active segment.
 
-        False where they are to be appended one by one, if they are to be; nothing has changed then.
+        False where they are to be appended one by one; nothing has changed then.
         """
+        assert run.base_offset == self.offset_next
         with self._lock:
             active = self._active
-            if not (
-                run.base_offset == self.offset_next
-                and run.leader_epoch_max <= self.leader_epoch
-                and run.batch_bytes_max <= self._config.batch_bytes_max
-                and is_run_in_time(run, self._config, now_ms=now_ms)
-                and active.takes(len(run.content), run.last_offset, run.timestamp_ms_max)
-            ):
+            if not active.takes(len(run.content), run.last_offset, run.timestamp_ms_max):
                 return False
             self._queue(
                 active,

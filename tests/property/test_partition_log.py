@@ -143,7 +143,7 @@ class PartitionLogMachine(RuleBasedStateMachine):
         ]
         content = padded_copy(b"".join(batches))
         [run] = read_runs(content, np.array([[0, sum(map(len, batches))]]))
-        if not self.log.append_run(run, now_ms=NOW_MS):
+        if not self.log.append_run(run):
             for size_bytes, timestamp_ms in zip(sizes_bytes, timestamps_ms, strict=False):
                 self.append(size_bytes, timestamp_ms, count=1, gap=0)
             return

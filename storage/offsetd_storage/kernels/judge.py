@@ -215,9 +215,7 @@ def _batch_outlook(
     """What the header alone says of the batch at `position`: (reason to stop, or END; whether its
     transaction is aborted).
     """
-    if end - position < BATCH_HEADER_BYTES:
-        return INCOMPLETE, 0
-    flaw = header_flaw(buffer, position)
+    flaw = header_flaw(buffer, position, end)
     if flaw != END:
         return flaw, 0
     base_offset = load_i64(buffer, position + BASE_OFFSET_AT)

@@ -92,10 +92,7 @@ def find_producers(buffer: Bytes, start: int, end: int, state: Numbers, rows: Nu
         if row + 1 == rows.shape[0]:
             reason = INDEX_FULL
             break
-        reason = INCOMPLETE
-        if end - position < BATCH_HEADER_BYTES:
-            break
-        reason = header_flaw(buffer, position)
+        reason = header_flaw(buffer, position, end)
         if reason != END:
             break
         size = batch_size(buffer, position)

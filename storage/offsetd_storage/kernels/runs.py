@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from offsetd_storage.kernels.byte_order import load_i32, load_i64
 from offsetd_storage.kernels.encode import (
     BASE_OFFSET_AT,
-    BATCH_HEADER_BYTES,
     LAST_OFFSET_DELTA_AT,
     LEADER_EPOCH_AT,
     MAX_TIMESTAMP_AT,
@@ -61,9 +60,7 @@ def look_at_runs(content: Bytes, spans: Numbers, found: Numbers) -> int:
 @inline_kernel
 def _flaw(content: Bytes, position: int, end: int, run: Numbers) -> int:
     """What is wrong with a batch behind those of `run`; END if nothing."""
-    if end - position < BATCH_HEADER_BYTES:
-        return INCOMPLETE
-    flaw = header_flaw(content, position)
+    flaw = header_flaw(content, position, end)
     if flaw != END:
         return flaw
     base_offset = load_i64(content, position + BASE_OFFSET_AT)

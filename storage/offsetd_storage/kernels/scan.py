@@ -80,8 +80,13 @@ _OFFSET_MAX: Final = (1 << 62) - 1  # Far beyond any log, and no sum can overflo
 
 
 @inline_kernel
-def header_flaw(buffer: Bytes, position: int) -> int:
-    """What is wrong with a header, all 61 bytes of which are there, by itself; END if nothing."""
+def header_flaw(buffer: Bytes, position: int, end: int) -> int:
+    """What is wrong with the header at `position`, of bytes up to `end`, by itself; END if nothing.
+
+    INCOMPLETE where not all 61 bytes of it are there.
+    """
+    if end - position < BATCH_HEADER_BYTES:
+        return INCOMPLETE
     if load_i32(buffer, position + BATCH_LENGTH_AT) < BATCH_HEADER_BYTES - LENGTH_EXCLUDES_BYTES:
         return BAD_LENGTH
     if load_u8(buffer, position + MAGIC_AT) != MAGIC:
@@ -120,9 +125,7 @@ def batch_flaw(
     leader_epoch_last: int,
 ) -> int:
     """What is wrong with the batch at `position`, of bytes up to `end`; END if nothing."""
-    if end - position < BATCH_HEADER_BYTES:
-        return INCOMPLETE
-    flaw = header_flaw(buffer, position)
+    flaw = header_flaw(buffer, position, end)
     if flaw != END:
         return flaw
     base_offset = load_i64(buffer, position + BASE_OFFSET_AT)
@@ -248,7 +251,7 @@ def find_batch_header(buffer: Bytes, start: int, end: int, file_end: int, offset
             if load_u8(buffer, position + OLD_ATTRIBUTES_AT) & ~0x0F == 0:
                 return position
             continue
-        if end - position < BATCH_HEADER_BYTES or header_flaw(buffer, position) != END:
+        if header_flaw(buffer, position, end) != END:
             continue
         if load_i16(buffer, position + ATTRIBUTES_AT) & ~0x7F == 0:
             return position
