@@ -76,4 +76,11 @@ ADMINISTRATION_MUTANTS = (
         by="            pass\n",
         caught_by="tests/unit/storage/test_strays.py",
     ),
+    Mutant(
+        name="a name is exported that comes back without its start",
+        file="storage/offsetd_storage/offsets_topic/offset_files.py",
+        replace="    if name.startswith(_BYTE_ORDER_MARK):\n",
+        by="    if False:\n",
+        caught_by="tests/unit/storage/offsets_topic/test_offset_files.py",
+    ),
 )

@@ -103,6 +103,7 @@ def _csv_lines(offsets: Iterable[FileOffset], *, names_group: bool) -> Iterator[
         for name in (each.group, each.topic):
             if "\r" in name or "\n" in name:
                 raise Unwritable(f"{name!r} does not fit on one line")
+        _refuse_marked(each.group if names_group else each.topic)
         cells = (each.topic, each.partition, each.offset)
         writer.writerow((each.group, *cells) if names_group else cells)
         yield buffer.getvalue()
@@ -113,7 +114,14 @@ def _csv_lines(offsets: Iterable[FileOffset], *, names_group: bool) -> Iterator[
 def _rpk_line(each: FileOffset) -> str:
     if each.topic.split() != [each.topic]:
         raise Unwritable(f"topic {each.topic!r} has spaces, which separate its fields")
+    _refuse_marked(each.topic)
     return f"{each.topic} {each.partition} {each.offset}\n"
+
+
+def _refuse_marked(name: str) -> None:
+    """At the start of a file, a reader would take the mark for none of the name's."""
+    if name.startswith(_BYTE_ORDER_MARK):
+        raise Unwritable(f"{name!r} begins with a byte order mark")
 
 
 def _yelp_pieces(offsets: Iterable[FileOffset]) -> Iterator[str]:

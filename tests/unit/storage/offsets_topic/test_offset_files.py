@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 
 import pytest
 from hypothesis import given
@@ -24,6 +25,7 @@ INT32 = st.integers(0, 2**31 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 NAME = TEXT.filter(bool)
 LINE_NAME = NAME.filter(lambda name: "\n" not in name and "\r" not in name)
+MARK = "\ufeff"  # Of the byte order, as some editors put it before a file.
 WORD = NAME.filter(lambda name: name.split() == [name])
 
 
@@ -66,7 +68,10 @@ def test_our_lines_come_back_with_all_they_had(offsets: list[FileOffset], piece:
 
 @given(st.lists(plain(NAME, LINE_NAME), max_size=8), st.integers(1, 50), st.booleans())
 def test_lines_of_kafka_come_back(offsets: list[FileOffset], piece: int, names_group: bool) -> None:
-    if any("\n" in each.group or "\r" in each.group for each in offsets):
+    first = operator.attrgetter("group" if names_group else "topic")
+    if any("\n" in each.group or "\r" in each.group for each in offsets) or any(
+        first(each).startswith(MARK) for each in offsets
+    ):
         with pytest.raises(Unwritable):
             text_of(OffsetFormat.KAFKA_CSV, offsets, names_group=names_group)
         return
@@ -77,8 +82,29 @@ def test_lines_of_kafka_come_back(offsets: list[FileOffset], piece: int, names_g
 
 @given(st.lists(plain(st.just(""), WORD), max_size=8), st.integers(1, 50))
 def test_lines_of_rpk_come_back(offsets: list[FileOffset], piece: int) -> None:
+    if any(each.topic.startswith(MARK) for each in offsets):
+        with pytest.raises(Unwritable):
+            text_of(OffsetFormat.RPK, offsets, names_group=False)
+        return
     content = text_of(OffsetFormat.RPK, offsets, names_group=False)
     assert offsets_in(OffsetFormat.RPK, content, piece) == offsets
+
+
+@pytest.mark.parametrize(
+    ("file_format", "offset", "names_group"),
+    [
+        (OffsetFormat.RPK, FileOffset("", MARK + "orders", 0, 1), False),
+        (OffsetFormat.KAFKA_CSV, FileOffset("", MARK + "orders", 0, 1), False),
+        (OffsetFormat.KAFKA_CSV, FileOffset(MARK + "g", "orders", 0, 1), True),
+    ],
+)
+def test_a_name_is_not_written_of_which_readers_would_take_the_start(
+    file_format: OffsetFormat, offset: FileOffset, names_group: bool
+) -> None:
+    with pytest.raises(Unwritable, match="byte order mark"):
+        text_of(file_format, [offset], names_group=names_group)
+    content = text_of(OffsetFormat.JSONL, [offset], names_group=False)
+    assert offsets_in(OffsetFormat.JSONL, content, 100) == [offset]
 
 
 @given(
