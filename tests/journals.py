@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from offsetd_storage.batches_frame import BatchesFrame
 from offsetd_storage.folder_format import FolderIdentity
 from offsetd_storage.journal import JOURNAL_NAMES, Journal, JournalSizes
 from offsetd_storage.journal_format import (
     COUNT,
-    JournaledRun,
     LogEnd,
     RecoveryPoint,
     batch_entry_bytes,
@@ -56,12 +56,17 @@ class Writer:
         self.journal = Journal(files, FOLDER, IDENTITY, sizes)
         self.journal.begin_life(life, [point_at(A, 0), point_at(B, 0)])
 
-    def next_batch(self, topic_partition: TopicPartition, size_bytes: int = 200) -> JournaledRun:
+    def add_batch(
+        self, frame: BatchesFrame, topic_partition: TopicPartition, size_bytes: int = 200
+    ) -> bytes:
+        """Puts the next batch of a partition into a frame."""
         offset = self.ends[topic_partition]
         self.ends[topic_partition] += 1
         batch = batch_of(offset, size_bytes=size_bytes)
         self.batches[topic_partition].append(batch)
-        return JournaledRun(topic_partition, batch, LogEnd(offset + 1, 0, 100 * (offset + 1)))
+        frame.add(topic_partition, batch)
+        frame.ends[topic_partition] = LogEnd(offset + 1, 0, 100 * (offset + 1))
+        return batch
 
     def has_room(self, size_bytes: int = 200) -> bool:
         return self.journal.make_room(COUNT.size + batch_entry_bytes(A, size_bytes))
@@ -69,10 +74,11 @@ class Writer:
     def append(self, topic_partition: TopicPartition = A, size_bytes: int = 200) -> bytes:
         """One batch in a frame of its own."""
         assert self.has_room(size_bytes)
-        batch = self.next_batch(topic_partition, size_bytes)
+        frame = BatchesFrame()
+        batch = self.add_batch(frame, topic_partition, size_bytes)
         self.last_frame_start = self.journal._position
-        self.journal.append_batches([batch])
-        return batch.batches
+        self.journal.append_batches(frame)
+        return batch
 
     def points(self) -> dict[TopicPartition, RecoveryPoint]:
         return {each: point_at(each, end) for each, end in self.ends.items()}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.journal_format import FRAME, decode_batches
 from offsetd_storage.kernels import padded_copy
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
@@ -16,6 +17,7 @@ from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import NOW_MS, batch_of, segment_bytes
 
 if TYPE_CHECKING:
+    from offsetd_storage.batches_frame import BatchesFrame
     from offsetd_storage.errors import StorageError
     from offsetd_storage.files import Files
     from offsetd_storage.partition_log import PartitionLog
@@ -75,6 +77,12 @@ def append_run(
     spans = np.array([[0, len(batches)]])
     [count], refusals = store.append_runs([topic_partition], padded_copy(batches), spans)
     return count, refusals.get(0)
+
+
+def runs_of(frame: BatchesFrame) -> list[tuple[TopicPartition, bytes]]:
+    """What a frame is going to have in the journal."""
+    buffer, size_bytes = frame.payload
+    return list(decode_batches(bytes(buffer[FRAME.size : FRAME.size + size_bytes])))
 
 
 def commit(store: LogStore, topic_partition: TopicPartition, *, size_bytes: int = 100) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offsetd_coordinator.errors import CommitRateExceeded
@@ -49,8 +49,7 @@ class CommitGuards:
     def note(self, group_ids: Iterable[bytes], now_ms: int) -> None:
         """Counts commits where there is no quota."""
         if self.activity.top_max:
-            for group_id in group_ids:
-                self.activity.note(group_id, now_ms)
+            self.activity.note_all(group_ids, now_ms)
 
 
 class GroupCommits(NamedTuple):
@@ -71,9 +70,9 @@ class GroupActivity:
 
     def __init__(self) -> None:
         self.top_max = 0
-        self._counts: dict[bytes, int] = {}
+        self._counts: Counter[bytes] = Counter()
         self._begun_ms = 0
-        self._window: tuple[int, dict[bytes, int]] = (0, {})  # Its end, and what it counted.
+        self._window: tuple[int, Counter[bytes]] = (0, Counter())  # Its end, and what it counted.
 
     def note(self, group_id: bytes, now_ms: int) -> None:
         """A commit was asked for."""
@@ -88,7 +87,18 @@ class GroupActivity:
             counts[group_id] = 1
         else:
             # One pass for a thousand commits that it takes back: a moment for each of them.
-            self._counts = {each: left - 1 for each, left in counts.items() if left > 1}
+            self._counts = Counter({each: left - 1 for each, left in counts.items() if left > 1})
+
+    def note_all(self, group_ids: Iterable[bytes], now_ms: int) -> None:
+        """The same for several commits."""
+        if now_ms - self._begun_ms >= WINDOW_MS:
+            self._begin_window(now_ms)
+        groups = [group_id[:_GROUP_BYTES_MAX] for group_id in group_ids]
+        if len(self._counts) + len(groups) <= _COUNTED_GROUPS_MAX:
+            self._counts.update(groups)  # None has to make way.
+        else:
+            for group_id in groups:
+                self.note(group_id, now_ms)
 
     def top(self, now_ms: int) -> list[GroupCommits]:
         """Those with most commits, most first; none if nobody committed of late. For any thread."""
@@ -106,7 +116,7 @@ class GroupActivity:
     def _begin_window(self, now_ms: int) -> None:
         self._window = (self._begun_ms + WINDOW_MS, self._counts)
         self._begun_ms = now_ms - now_ms % WINDOW_MS
-        self._counts = {}
+        self._counts = Counter()
 
 
 class CommitQuota:

@@ -99,33 +99,35 @@ class CommitRuns:
             unchanged_ms=runtime.expiry_config.unchanged_commit_ms,
             may_write=runtime.is_serving,
         )
-        written = runtime.stop_unless_done(lambda: self._append_and_replay(runs, read))
-        if not written:
-            return 0, 0
-        ticket = runtime.count_runs(runs)
-        runtime.commit_guards.note(self._groups_written(runs, read), now.monotonic_ms)
+        ticket, written = runtime.stop_unless_done(lambda: self._append_and_replay(runs, read))
+        if written:
+            runtime.commit_guards.note(self._groups_written(runs, read), now.monotonic_ms)
         return ticket, written
 
-    def _append_and_replay(self, runs: Int64s, read: ReadCommits) -> int:
-        """How many commits went into the log."""
+    def _append_and_replay(self, runs: Int64s, read: ReadCommits) -> tuple[int, int]:
+        """The ticket of what went into the log, and how many commits that is."""
         decisions, rows = self._decisions, np.flatnonzero(runs[:, RUN_WRITTEN])
+        decided = runs[rows].tolist()
+        partitions = [run[RUN_LOG_PARTITION] for run in decided]
         appended = self._runtime.append_runs(
-            runs[rows, RUN_LOG_PARTITION].tolist(),
-            decisions.batches,
-            runs[rows, RUN_BYTES_START : RUN_BYTES_END + 1],
+            partitions, decisions.batches, runs[rows, RUN_BYTES_START : RUN_BYTES_END + 1]
         )
-        counts = runs[rows, RUN_WRITTEN].tolist()
-        for at, count, kept in zip(rows.tolist(), counts, appended, strict=True):
-            if kept < count:
+        for at, run, kept in zip(rows.tolist(), decided, appended, strict=True):
+            if kept < run[RUN_WRITTEN]:
                 decisions.keep_first(at, runs, kept)
+        written = sum(appended)
+        if not written:
+            return 0, 0
         decisions.replay(read, self._order, runs)
-        return sum(appended)
+        return self._runtime.count_runs(partitions, written), written
 
     def _groups_written(self, runs: Int64s, read: ReadCommits) -> Iterator[bytes]:
         """The group of each commit that went into the log."""
+        order, places = self._order[: len(read.commits)].tolist(), []
         for run in runs.tolist():
             first = run[RUN_FIRST]
-            yield from read.group_ids(self._order[first : first + run[RUN_WRITTEN]])
+            places += order[first : first + run[RUN_WRITTEN]]
+        yield from read.group_ids(places)
 
     @functools.cached_property
     def _decisions(self) -> RunDecisions:

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
 COMMITS_AT_ONCE: Final = 512
 """Of a stream's message: so many are read, and held, at one time."""
-_ROWS_MIN: Final = 2048
-_ROWS_KEPT_MAX: Final = 4096
+_ROWS_KEPT: Final = 4096  # As many offsets are read at once, or those of one commit.
 _UINT64_MASK: Final = (1 << 64) - 1
 
 
@@ -73,7 +72,7 @@ class ReadCommits(NamedTuple):
         """Where the message goes on."""
         return int(self.commits[-1, MESSAGE_NEXT])
 
-    def group_ids(self, places: Int64s) -> Iterator[bytes]:
+    def group_ids(self, places: Int64s | list[int]) -> Iterator[bytes]:
         """The groups of some."""
         message = self.message
         for start, size in self.commits[places, GROUP_START : GROUP_SIZE + 1].tolist():
@@ -109,7 +108,7 @@ class CommitReader:
         # Who knew the seeds could make all partitions of a commit collide.
         self._settings[SETTING_SEED : SETTING_SEED + 2] = fresh_hash_seeds()[:2]
         self._commits = np.empty((COMMITS_AT_ONCE, READ_COMMIT_COLUMNS), np.int64)
-        self._make_room(_ROWS_MIN)
+        self._make_room(_ROWS_KEPT)
 
     @property
     def reserved_bytes(self) -> int:
@@ -157,8 +156,8 @@ class CommitReader:
                 break
             self._make_room(2 * len(columns))
         assert count > 0, "what is read was counted"
-        if len(columns) > _ROWS_KEPT_MAX:
-            self._make_room(_ROWS_MIN)
+        if len(columns) > _ROWS_KEPT:
+            self._make_room(_ROWS_KEPT)
         commits = self._commits[:count]
         reports = count > 1 and bool(commits[:, REPORTS_END_OFFSETS].any())
         return ReadCommits(message, names, commits, columns, reports)

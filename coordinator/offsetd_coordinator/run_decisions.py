@@ -44,7 +44,7 @@ class RunDecisions:
         self.batches = padded_buffer(self._bytes_max)  # Of what was decided last.
         self._directory = np.zeros((partitions, DIRECTORY_COLUMNS), np.int64)
         self._directory_rows: list[Int64s | None] = [None] * partitions  # What was copied there.
-        self._cursors = np.zeros((partitions, columns.CURSOR_COLUMNS), np.int64)
+        self._cursor = np.zeros(columns.CURSOR_COLUMNS, np.int64)
         self._ends = np.empty(COMMITS_AT_ONCE, np.int64)
         self._verdict = np.zeros(columns.VERDICT_COLUMNS, np.int64)
         self._conflicts = np.zeros((columns.CONFLICTS_MAX, columns.CONFLICT_COLUMNS), np.int64)
@@ -106,12 +106,11 @@ class RunDecisions:
         """Replays what was decided of each run, once it is appended."""
         for partition in runs[runs[:, RUN_WRITTEN] > 0, RUN_LOG_PARTITION].tolist():
             self._note_table(partition, self._shards[partition])
-        replay_runs(self._directory, self.batches, runs, self._cursors)
-        ends = runs[:, RUN_BYTES_END]
-        needs_help = self._cursors[: len(runs), columns.BATCH_AT] < ends
-        for at in np.flatnonzero(needs_help & (runs[:, RUN_WRITTEN] > 0)).tolist():
+        at = replay_runs(self._directory, self.batches, runs, 0, self._cursor)
+        while at < len(runs):
             shard = self._shards[int(runs[at, RUN_LOG_PARTITION])]
-            shard.replay_on(self.batches, int(ends[at]), self._cursors[at])
+            shard.replay_on(self.batches, int(runs[at, RUN_BYTES_END]), self._cursor)
+            at = replay_runs(self._directory, self.batches, runs, at + 1, self._cursor)
         if read.report_end_offsets:
             for run in runs.tolist():
                 first = run[RUN_FIRST]

@@ -29,7 +29,6 @@ from offsetd_coordinator.errors import (
     StorageUnavailable,
 )
 from offsetd_coordinator.flusher import Flusher, as_storage_failed
-from offsetd_coordinator.kernels.commit_runs import RUN_LOG_PARTITION, RUN_WRITTEN
 from offsetd_coordinator.member_calls import MemberCalls
 from offsetd_coordinator.membership.calls import Moment
 from offsetd_coordinator.requests import CommitOffsets
@@ -212,11 +211,10 @@ class Runtime:
                 self._disk.note_full(refusal)
         return appended.batch_counts
 
-    def count_runs(self, runs: Int64s) -> int:
-        """Counts the commits of runs that were appended and replayed; returns their ticket."""
-        ticket = self._count_append(commits=int(runs[:, RUN_WRITTEN].sum()))
-        written = runs[runs[:, RUN_WRITTEN] > 0]
-        self._tickets.update(dict.fromkeys(written[:, RUN_LOG_PARTITION].tolist(), ticket))
+    def count_runs(self, partitions: list[int], commits: int) -> int:
+        """Counts the commits of runs that were just appended; returns their ticket."""
+        ticket = self._count_append(commits=commits)
+        self._tickets.update(dict.fromkeys(partitions, ticket))
         return ticket
 
     def _note_life(self, shard: Shard, request: Request) -> None:

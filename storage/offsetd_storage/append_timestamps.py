@@ -8,6 +8,7 @@ of the append never does.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.errors import InvalidTimestamp
@@ -19,14 +20,12 @@ from offsetd_storage.record_batch import (
     computed_crc,
     decode_batch,
 )
-from offsetd_storage.runs import split_run
 from offsetd_storage.timestamp_type import TimestampType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from offsetd_storage.log_config import LogConfig
-    from offsetd_storage.runs import Run
 
 # Places in `BATCH_HEADER`.
 _CRC: Final = 4
@@ -58,19 +57,11 @@ def prepared_at_append(
     return batch, max_timestamp_ms
 
 
-def takes_run(run: Run, config: LogConfig, *, now_ms: int) -> bool:
-    """Whether the batches of a run go in as they are: not where they get the append's time.
-
-    Raises InvalidTimestamp, with the place of a batch for that of a record.
-    """
+def unchanged_timestamps_ms(config: LogConfig, *, now_ms: int) -> tuple[int, int]:
+    """From when to when timestamps are taken as they are; no time at all where they are put in."""
     if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        return False
-    earliest_ms = now_ms - config.timestamp_before_ms_max
-    latest_ms = now_ms + config.timestamp_after_ms_max
-    if run.timestamp_ms_min < earliest_ms or run.timestamp_ms_max > latest_ms:
-        headers = map(batch_header, split_run(run.content))
-        check_timestamps((each.max_timestamp_ms for each in headers), config, now_ms=now_ms)
-    return True
+        return sys.maxsize, -1
+    return now_ms - config.timestamp_before_ms_max, now_ms + config.timestamp_after_ms_max
 
 
 def with_append_time(batch: bytes, now_ms: int) -> bytes:

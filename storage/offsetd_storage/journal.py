@@ -19,17 +19,16 @@ from offsetd_storage.journal_format import (
     COUNT,
     FRAME,
     FrameKind,
+    FramePayload,
     JournalHeader,
     RecoveryPoint,
     batch_entry_bytes,
-    batches_chunks,
     encode_header,
     encode_points,
     frame_bytes,
     header_bytes,
-    put_frame,
+    sealed_frame,
 )
-from offsetd_storage.kernels import padded_buffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,9 +37,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from offsetd_storage.batches_frame import BatchesFrame
     from offsetd_storage.files import Files
     from offsetd_storage.folder_format import FolderIdentity
-    from offsetd_storage.journal_format import JournaledRun
+    from offsetd_storage.journal_format import LogEnd
     from offsetd_storage.topic_partition import TopicPartition
 
 __all__ = [
@@ -126,11 +126,12 @@ class Journal:
         self._next_sequence = 1
         self._begun_at: dict[TopicPartition, int] = {}
         self._points: dict[TopicPartition, RecoveryPoint] = {}
-        self._journal_ends: dict[TopicPartition, int] = {}
+        self._ends_before: dict[TopicPartition, int] = {}  # This life.
+        # Up to where each log is durable here in this life.
+        self.journaled: dict[TopicPartition, LogEnd] = {}
         self._points_frame_bytes = 0
         self.capacity_bytes = 0  # Of either file, for frames of batches.
         self.sync_durations = Durations()  # Of each frame's fdatasync.
-        self._buffer = padded_buffer(1 << 16)
 
     # What it holds ---------------------------------------------------------------------------
 
@@ -140,9 +141,10 @@ class Journal:
         return self._points
 
     @property
-    def journal_ends(self) -> Mapping[TopicPartition, int]:
+    def journal_ends(self) -> dict[TopicPartition, int]:
         """How far each partition is durable in segments and journal together."""
-        return self._journal_ends
+        journaled = {each: end.offset_next for each, end in self.journaled.items()}
+        return self._ends_before | journaled
 
     @property
     def other_file_is_free(self) -> bool:
@@ -196,7 +198,7 @@ class Journal:
         self._position = end.position
         self._next_sequence = end.next_sequence
         self._begun_at = dict(end.begun_at)
-        self._journal_ends = dict(end.journal_ends)
+        self._ends_before, self.journaled = dict(end.journal_ends), {}
         self._set_points(end.points.values())
 
     def begin_life(self, life: int, points: Sequence[RecoveryPoint]) -> None:
@@ -208,9 +210,10 @@ class Journal:
         assert self.other_file_is_free, "the other file still holds what recovery needs"
         assert all(point.held or point.offset == point.journal_offset_next for point in points)
         old_life, self._life = self._life, life
-        self._journal_ends = {
-            point.topic_partition: point.journal_offset_next for point in points if not point.held
-        }
+        self._ends_before, self.journaled = {}, {}
+        for point in points:
+            if not point.held:
+                self._ends_before[point.topic_partition] = point.journal_offset_next
         self._set_points(points)
         self._set_capacity()
         self._prepare(1 - self._place)
@@ -273,26 +276,19 @@ class Journal:
             first_sequence=self._next_sequence + 1,  # One is for the end of this turn.
             file_bytes=self._bytes[1 - self._place],
             frames_start=self._frames_start(points),
-            points=tuple(
-                point
-                if point.held
-                else attrs.evolve(
-                    point, journal_offset_next=self._journal_ends[point.topic_partition]
-                )
-                for point in points
-            ),
+            points=self._up_to_date(points),
         )
         file = self._files[1 - self._place]
         file.pwrite([encode_header(header)], 0)
         file.datasync()
         if self._file_number > 0:
-            self._put_frame(FrameKind.TURNED, [], old_life)
+            self._put_frame(FrameKind.TURNED, FramePayload.of(b""), old_life)
         self._next_sequence = header.first_sequence
         self._place = 1 - self._place
         self._file_number = header.file_number
         self._file_bytes = header.file_bytes
         self._position = header.frames_start
-        self._begun_at = dict(self._journal_ends)
+        self._begun_at = self.journal_ends
         self._set_points(header.points)
 
     # How large the files are -------------------------------------------------------------------
@@ -310,7 +306,7 @@ class Journal:
     @property
     def is_settled(self) -> bool:
         """Whether the recovery points have reached the end: nothing in either file is needed."""
-        return nothing_needed_before(self._journal_ends, self._points)
+        return nothing_needed_before(self.journal_ends, self._points)
 
     def least_file_bytes(self, batch_bytes_max: int) -> int:
         """The least that a file takes which has room for any such batch."""
@@ -342,8 +338,11 @@ class Journal:
         The frames in that go. One is left that has the number of the last: so a current file that
         is replaced by an older copy of itself is missed, by its sequence.
         """
-        turned = self._encoded(
-            FrameKind.TURNED, [], life=self._life, sequence=self._next_sequence - 1
+        turned = self._sealed(
+            FrameKind.TURNED,
+            FramePayload.of(b""),
+            life=self._life,
+            sequence=self._next_sequence - 1,
         )
         is_first = self._file_number == 0  # There is nothing yet that could be missed.
         position = self._frames_start(self._points.values())
@@ -369,12 +368,10 @@ class Journal:
         self._turn_over(self._points.values(), self._life)
         return True
 
-    def append_batches(self, runs: Sequence[JournaledRun]) -> None:
-        """Makes batches durable in one frame; `make_room` has said that there is room."""
-        chunks = batches_chunks((each.topic_partition, each.batches) for each in runs)
-        self._append(FrameKind.BATCHES, chunks, keep=2)
-        for each in runs:
-            self._journal_ends[each.topic_partition] = each.end.offset_next
+    def append_batches(self, frame: BatchesFrame) -> None:
+        """Makes batches durable; `make_room` has said that there is room."""
+        self._append(FrameKind.BATCHES, frame.payload, keep=2)
+        self.journaled.update(frame.ends)
 
     def append_recovery_points(self, points: Mapping[TopicPartition, RecoveryPoint]) -> bool:
         """Moves the recovery points, and returns once that is durable.
@@ -400,10 +397,9 @@ class Journal:
 
     def append_closed(self, points: Mapping[TopicPartition, RecoveryPoint]) -> None:
         """Ends the life: all partitions are synced to their end, and the journal says so."""
-        moved = {**self._points, **points}
+        moved, ends = {**self._points, **points}, self.journal_ends
         assert all(
-            point.held or point.offset == self._journal_ends[point.topic_partition]
-            for point in moved.values()
+            point.held or point.offset == ends[point.topic_partition] for point in moved.values()
         )
         self._append_points(FrameKind.CLOSED, moved, keep=0)
 
@@ -421,46 +417,40 @@ class Journal:
     def _append_points(
         self, kind: FrameKind, points: Mapping[TopicPartition, RecoveryPoint], *, keep: int
     ) -> None:
-        current = [
-            point
-            if point.held
-            else attrs.evolve(point, journal_offset_next=self._journal_ends[point.topic_partition])
-            for point in points.values()
-        ]
-        self._append(kind, [encode_points(current)], keep=keep)
+        current = self._up_to_date(points.values())
+        self._append(kind, FramePayload.of(encode_points(current)), keep=keep)
         self._set_points(current)
 
-    def _append(self, kind: FrameKind, chunks: Sequence[bytes], *, keep: int) -> None:
-        size = frame_bytes(sum(map(len, chunks)))
-        assert self._fits(size, keep=keep), "a frame without room"
-        self._put_frame(kind, chunks, self._life)
-        self._position += size
+    def _up_to_date(self, points: Iterable[RecoveryPoint]) -> tuple[RecoveryPoint, ...]:
+        """The points, which say how far the journal reaches by now."""
+        ends = self.journal_ends
+        return tuple(
+            point
+            if point.held
+            else attrs.evolve(point, journal_offset_next=ends[point.topic_partition])
+            for point in points
+        )
+
+    def _append(self, kind: FrameKind, payload: FramePayload, *, keep: int) -> None:
+        assert self._fits(frame_bytes(payload.size_bytes), keep=keep), "a frame without room"
+        self._position += self._put_frame(kind, payload, self._life)
         self._next_sequence += 1
 
-    def _put_frame(self, kind: FrameKind, chunks: Sequence[bytes], life: int) -> None:
-        frame = self._encoded(kind, chunks, life=life, sequence=self._next_sequence)
+    def _put_frame(self, kind: FrameKind, payload: FramePayload, life: int) -> int:
+        """Writes a frame where the one before ends; returns its size."""
+        frame = self._sealed(kind, payload, life=life, sequence=self._next_sequence)
         file = self._files[self._place]
         file.pwrite([frame], self._position)
         begun_seconds = time.perf_counter()
         file.datasync()
         self.sync_durations.note(time.perf_counter() - begun_seconds)
+        return len(frame)
 
-    def _encoded(
-        self, kind: FrameKind, chunks: Sequence[bytes], *, life: int, sequence: int
+    def _sealed(
+        self, kind: FrameKind, payload: FramePayload, *, life: int, sequence: int
     ) -> npt.NDArray[np.uint8]:
-        """A frame; good until the next one is."""
-        size = frame_bytes(sum(map(len, chunks)))
-        if len(self._buffer) < size:
-            self._buffer = padded_buffer(2 * size)
-        put_frame(
-            self._buffer,
-            mark=self._identity.frame_mark,
-            kind=kind,
-            life=life,
-            sequence=sequence,
-            chunks=chunks,
-        )
-        return self._buffer[:size]
+        mark = self._identity.frame_mark
+        return sealed_frame(payload, mark=mark, kind=kind, life=life, sequence=sequence)
 
     def _fits(self, size: int, *, keep: int) -> bool:
         """Whether a frame fits in front of room for `keep` frames of recovery points.

@@ -28,12 +28,12 @@ import attrs
 import numpy as np
 
 from offsetd_storage.errors import NewerFormat
-from offsetd_storage.kernels import padded_copy
+from offsetd_storage.kernels import padded_buffer, padded_copy
 from offsetd_storage.kernels.crc32c import crc32c
 from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -137,14 +137,6 @@ class LogEnd(NamedTuple):
     segment_bytes: int  # and where that ends.
 
 
-class JournaledRun(NamedTuple):
-    """Record batches of a log as they go into a BATCHES frame, and where the log ends with them."""
-
-    topic_partition: TopicPartition
-    batches: bytes  # One or more, one after the other.
-    end: LogEnd
-
-
 def align(position: int) -> int:
     """The next position at which a frame may start."""
     return -(-position // ALIGNMENT) * ALIGNMENT
@@ -223,24 +215,23 @@ def _decode_topic(content: bytes, position: int) -> tuple[str, int]:
 
 
 @functools.cache
-def _batch_head(topic_partition: TopicPartition) -> bytes:
+def run_name(topic_partition: TopicPartition) -> bytes:
+    """What a run in a frame begins with: of which log it is."""
     topic = topic_partition.topic.encode()
     return _TOPIC.pack(len(topic)) + topic + _PARTITION.pack(topic_partition.partition)
 
 
 def batch_entry_bytes(topic_partition: TopicPartition, batch_bytes: int) -> int:
     """What batches of a partition take inside a frame, if they are one run."""
-    return len(_batch_head(topic_partition)) + COUNT.size + batch_bytes
+    return len(run_name(topic_partition)) + COUNT.size + batch_bytes
 
 
-def batches_chunks(runs: Iterable[tuple[TopicPartition, bytes]]) -> list[bytes]:
-    """The payload of a BATCHES frame, in pieces; a run is one batch, or several."""
-    chunks = [b""]
+def encode_batches(runs: Sequence[tuple[TopicPartition, bytes]]) -> bytes:
+    """The payload of a BATCHES frame; a run is one batch, or several."""
+    pieces = [COUNT.pack(len(runs))]
     for topic_partition, batches in runs:
-        chunks.append(_batch_head(topic_partition) + COUNT.pack(len(batches)))
-        chunks.append(batches)
-    chunks[0] = COUNT.pack(len(chunks) // 2)
-    return chunks
+        pieces += (run_name(topic_partition), COUNT.pack(len(batches)), batches)
+    return b"".join(pieces)
 
 
 def decode_batches(payload: bytes) -> Iterator[tuple[TopicPartition, bytes]]:
@@ -277,27 +268,31 @@ def frame_bytes(payload_bytes: int) -> int:
     return align(FRAME.size + payload_bytes)
 
 
-def put_frame(
-    buffer: npt.NDArray[np.uint8],
-    *,
-    mark: bytes,
-    kind: FrameKind,
-    life: int,
-    sequence: int,
-    chunks: Iterable[bytes],
-) -> int:
-    """Writes a frame to the start of `buffer`; returns its aligned size."""
-    view = buffer.data
-    end = FRAME.size
-    for chunk in chunks:
-        view[end : end + len(chunk)] = chunk
-        end += len(chunk)
-    size = end - FRAME.size
-    FRAME.pack_into(view, 0, mark, 0, size, life, sequence, kind)
+class FramePayload(NamedTuple):
+    """What a frame is going to hold, behind room for its header."""
+
+    buffer: npt.NDArray[np.uint8]  # Padded.
+    size_bytes: int
+
+    @classmethod
+    def of(cls, content: bytes) -> FramePayload:
+        """A copy of `content`."""
+        buffer = padded_buffer(FRAME.size + len(content))
+        buffer.data[FRAME.size : FRAME.size + len(content)] = content
+        return cls(buffer, len(content))
+
+
+def sealed_frame(
+    payload: FramePayload, *, mark: bytes, kind: FrameKind, life: int, sequence: int
+) -> npt.NDArray[np.uint8]:
+    """The frame of a payload, in its buffer; of aligned size."""
+    buffer, size_bytes = payload
+    view, end = buffer.data, FRAME.size + size_bytes
+    FRAME.pack_into(view, 0, mark, 0, size_bytes, life, sequence, kind)
     COUNT.pack_into(view, MARK_BYTES, crc32c(buffer, _CRC_END, end))
     padded_end = align(end)
     view[end:padded_end] = bytes(padded_end - end)
-    return padded_end
+    return buffer[:padded_end]
 
 
 def read_frame(

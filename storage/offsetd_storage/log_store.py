@@ -11,13 +11,11 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from offsetd_storage.append_timestamps import prepared_at_append, takes_run
 from offsetd_storage.cleaner.swap import delete_oldest
 from offsetd_storage.closed_mark import write_closed_mark
 from offsetd_storage.errors import (
     OffsetOutOfRange,
     PartitionQuarantined,
-    StorageError,
     StorageFailed,
     StorageFull,
     is_no_room,
@@ -25,11 +23,11 @@ from offsetd_storage.errors import (
 from offsetd_storage.failure_latch import FailureLatch
 from offsetd_storage.journal_format import frame_bytes
 from offsetd_storage.journal_room import JournalRoom, StoreLocks
+from offsetd_storage.log_appends import LogAppends
 from offsetd_storage.producing import produced_batch
 from offsetd_storage.record_batch import batch_header
 from offsetd_storage.recovery import RecoveredFolder, recover_folder
 from offsetd_storage.recovery_points import points_to_reach
-from offsetd_storage.runs import AppendedRuns, read_runs, split_run
 from offsetd_storage.store_config import OFFSETS_TOPIC, LogStoreConfig, TopicSpec
 from offsetd_storage.unflushed import Unflushed
 
@@ -39,17 +37,17 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from offsetd_storage.batches_frame import BatchesFrame
     from offsetd_storage.clock import Clock
     from offsetd_storage.durations import Durations
     from offsetd_storage.files import Files
-    from offsetd_storage.journal_format import LogEnd, RecoveryPoint
+    from offsetd_storage.journal_format import RecoveryPoint
     from offsetd_storage.kernels.scan import Bytes, Numbers
     from offsetd_storage.partition_log import PartitionLog
     from offsetd_storage.record_batch import BatchHeader
     from offsetd_storage.recovery_report import RecoveryProgress
-    from offsetd_storage.runs import Run
+    from offsetd_storage.runs import AppendedRuns
     from offsetd_storage.topic_partition import TopicPartition
-    from offsetd_storage.unflushed import UnflushedFrame
 
 __all__ = ["OFFSETS_TOPIC", "LogStore", "LogStoreConfig", "TopicSpec"]
 
@@ -98,10 +96,8 @@ class LogStore:
             self._latch,
             advance_points=self.advance_recovery_points,
         )
+        self._appends = LogAppends(self._unflushed, self.journal_room, self._latch)
         self._unwritten_bytes_max = config.unwritten_bytes_max // max(1, len(self.logs))
-        # Up to where each partition is durable in the journal in this life, behind the journal's
-        # lock: so far the recovery point may move.
-        self._journaled: dict[TopicPartition, LogEnd] = {}
         self._journaled_bytes = 0
         self._released_bytes = 0  # Of those: below the recovery points.
 
@@ -163,41 +159,8 @@ class LogStore:
         with self._locks.pending:
             self._latch.refuse_if_failed()
             log = self.log(topic_partition)
-            self._refuse_misplaced(
-                log, int.from_bytes(batch[:8]), int.from_bytes(batch[12:16]), len(batch)
-            )
             now_ms = self._clock.now_ms()
-            return self._put(log, batch, last_offset, max_timestamp_ms, now_ms)
-
-    def _refuse_misplaced(
-        self, log: PartitionLog, base_offset: int, leader_epoch: int, batch_bytes: int
-    ) -> None:
-        self.journal_room.refuse_large(log, batch_bytes)
-        # What is recovered rests on these two, so they hold without assertions, too.
-        if base_offset != log.offset_next:
-            raise ValueError(f"{log.topic_partition}: offsets leave no hole")
-        if leader_epoch > log.leader_epoch:
-            raise ValueError(f"{log.topic_partition}: only brokers raise leader epochs")
-
-    def _put(
-        self, log: PartitionLog, batch: bytes, last_offset: int, max_timestamp_ms: int, now_ms: int
-    ) -> bytes:
-        """Behind the lock of what is pending; the batch as it is in the log."""
-        batch, max_timestamp_ms = prepared_at_append(
-            batch, log.config, max_timestamp_ms=max_timestamp_ms, now_ms=now_ms
-        )
-        self._unflushed.make_room(len(batch))
-        try:
-            log.append(
-                batch, last_offset=last_offset, max_timestamp_ms=max_timestamp_ms, now_ms=now_ms
-            )
-            self._unflushed.add(log, batch)
-        except StorageFull:
-            raise  # Nothing has changed.
-        except BaseException as error:
-            self._latch.latch(error)
-            raise
-        return batch
+            return self._appends.append(log, batch, last_offset, max_timestamp_ms, now_ms)
 
     def append_runs(
         self, topic_partitions: Sequence[TopicPartition], content: Bytes, spans: Numbers
@@ -209,52 +172,10 @@ class LogStore:
         `append` would raise is among the refusals. Raises PartitionQuarantined, StorageFailed, and
         CorruptBatch (nothing was changed).
         """
-        counts: list[int] = []
-        refusals: dict[int, StorageError] = {}
         with self._locks.pending:
             self._latch.refuse_if_failed()
             logs = [self.log(each) for each in topic_partitions]
-            now_ms = self._clock.now_ms()
-            for place, (log, run) in enumerate(zip(logs, read_runs(content, spans), strict=True)):
-                count, refusal = self._append_run(log, run, now_ms)
-                counts.append(count)
-                if refusal is not None:
-                    refusals[place] = refusal
-        return AppendedRuns(counts, refusals)
-
-    def _append_run(
-        self, log: PartitionLog, run: Run, now_ms: int
-    ) -> tuple[int, StorageError | None]:
-        """How many batches of a run went in, none if one may not; and why no more did."""
-        count = 0
-        try:
-            self._refuse_misplaced(log, run.base_offset, run.leader_epoch_max, run.batch_bytes_max)
-            if takes_run(run, log.config, now_ms=now_ms) and self._put_run(log, run):
-                return run.batch_count, None
-            for batch in split_run(run.content):
-                header = batch_header(batch)
-                self._put(log, batch, header.last_offset, header.max_timestamp_ms, now_ms)
-                count += 1
-        except StorageFailed:
-            raise
-        except StorageError as error:
-            return count, error
-        return count, None
-
-    def _put_run(self, log: PartitionLog, run: Run) -> bool:
-        """False where its batches have to go in one by one."""
-        size_bytes = len(run.content)
-        if size_bytes > self.journal_room.batch_bytes_max:
-            return False
-        self._unflushed.make_room(size_bytes)
-        try:
-            if not log.append_run(run):
-                return False
-            self._unflushed.add(log, run.content)
-        except BaseException as error:
-            self._latch.latch(error)
-            raise
-        return True
+            return self._appends.append_runs(logs, content, spans, self._clock.now_ms())
 
     def produce(self, topic_partition: TopicPartition, batch: bytes) -> BatchHeader:
         """The same for a batch that anybody may have made, as a broker takes one from a client.
@@ -296,6 +217,7 @@ class LogStore:
                 frames = self._unflushed.take()
             for frame in frames:
                 self._flush_frame(frame)
+                frame.clear()
 
     def bound_unwritten(self) -> None:
         """Writes segments of logs with much to write, for memory's sake. Raises StorageFailed."""
@@ -304,14 +226,11 @@ class LogStore:
                 if log.unwritten_bytes > self._unwritten_bytes_max:
                     log.write()
 
-    def _flush_frame(self, frame: UnflushedFrame) -> None:
-        runs = frame.runs
+    def _flush_frame(self, frame: BatchesFrame) -> None:
         while True:
             with self._locks.journal:
                 if self._journal.make_room(frame.payload_bytes):
-                    self._journal.append_batches(runs)
-                    for run in runs:
-                        self._journaled[run.topic_partition] = run.end
+                    self._journal.append_batches(frame)
                     self._journaled_bytes += frame_bytes(frame.payload_bytes)
                     return
             # Both files are full of what is needed: the callers wait for the segments' sync.
@@ -368,7 +287,7 @@ class LogStore:
         return True
 
     def _points_to_reach(self) -> dict[TopicPartition, RecoveryPoint]:
-        return points_to_reach(self.logs, self._journal.points, self._journaled)
+        return points_to_reach(self.logs, self._journal.points, self._journal.journaled)
 
     def _durable_offsets(self) -> dict[TopicPartition, int]:
         points = self._journal.points.values()
@@ -380,7 +299,7 @@ class LogStore:
 
     def durable_end(self, topic_partition: TopicPartition) -> int:
         """Below this offset a log is durable. For any thread."""
-        journaled = self._journaled.get(topic_partition)
+        journaled = self._journal.journaled.get(topic_partition)
         point = self._journal.points[topic_partition].offset
         return point if journaled is None else max(point, journaled.offset_next)
 

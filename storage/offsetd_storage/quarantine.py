@@ -22,10 +22,10 @@ from offsetd_storage.journal_format import (
     FILE_BYTES_MAX,
     PREFIX,
     RecoveryPoint,
-    batches_chunks,
     checksum,
     decode_batches,
     decode_points,
+    encode_batches,
     encode_points,
 )
 from offsetd_storage.record_batch import batch_header
@@ -137,7 +137,7 @@ def write_quarantine_file(files: Files, folder: Path, claim: Claim) -> None:
     """Copies a claim out of the journal, durably."""
     topic_partition = claim.point.topic_partition
     points = encode_points([claim.point])
-    batches = b"".join(batches_chunks((topic_partition, batch) for batch in claim.batches))
+    batches = encode_batches([(topic_partition, batch) for batch in claim.batches])
     flags = _FLAG_CLOSED_CLEAN if claim.closed_clean else 0
     body = _BODY.pack(0, flags, len(points))[COUNT.size :] + points + batches
     prefix = _MAGIC + COUNT.pack(QUARANTINE_FORMAT_VERSION)

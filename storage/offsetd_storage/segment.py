@@ -60,9 +60,9 @@ __all__ = [
 ]
 
 _RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # What an index entry can hold.
-# Of what is reserved, so much more at a time, but no more than so many steps: a segment that grows
-# fast waits seldom for the file system, and a log holds little that it does not use.
-_AHEAD_RATIO: Final = 16
+# What is reserved at a time is twice as much as before, where that did not last so long: a segment
+# that grows fast waits seldom for the file system, and a log holds little that it does not use.
+_AHEAD_LASTS_MS: Final = 1000
 _AHEAD_STEPS_MAX: Final = 16
 
 
@@ -87,6 +87,7 @@ class Segment(SegmentFiles):
     """
 
     __slots__ = (
+        "_ahead_steps",
         "_config",
         "_filled_ms",
         "_indexed_pieces",
@@ -94,6 +95,7 @@ class Segment(SegmentFiles):
         "_indexed_timestamp_offset",
         "_jitter_ms",
         "_reserved_bytes",
+        "_reserved_ms",
         "_tail_found",
         "_timeless_since_ms",
         "_unwritten",
@@ -151,6 +153,8 @@ class Segment(SegmentFiles):
         self._jitter_ms = jitter_ms
         self._unwritten: list[bytes | bytearray] = []
         self._reserved_bytes = 0  # Blocks that we know of.
+        self._reserved_ms = 0  # When blocks were last reserved for appends,
+        self._ahead_steps = 1  # and how much.
         self._tail_found = files.size(self.path) > 0  # Bytes that are none of the log's.
         self._waking_bytes: int | None = None  # Of the time index before it rested; None awake.
         self._timeless_since_ms = sys.maxsize  # When it was first asked for room without one.
@@ -261,6 +265,10 @@ class Segment(SegmentFiles):
     def make_room(self, *, batch_bytes: int, max_timestamp_ms: int, now_ms: int) -> None:
         """Readies the segment for a batch. Raises OSError where no blocks are to be had for it."""
         config = self._config
+        if self.size_bytes + batch_bytes > self._reserved_bytes:
+            is_fast = self._reserved_bytes > 0 and now_ms - self._reserved_ms < _AHEAD_LASTS_MS
+            self._ahead_steps = min(2 * self._ahead_steps, _AHEAD_STEPS_MAX) if is_fast else 1
+            self._reserved_ms = now_ms
         self.reserve(self.size_bytes + batch_bytes)
         if self.size_bytes == 0:
             self.first_timestamp_ms = max_timestamp_ms
@@ -281,11 +289,8 @@ class Segment(SegmentFiles):
         config = self._config
         self.cut_tail()
         if end_bytes > self._reserved_bytes:
-            step_bytes = config.preallocate_step_bytes
-            more_bytes = min(self._reserved_bytes // _AHEAD_RATIO, step_bytes * _AHEAD_STEPS_MAX)
-            ahead = min(
-                self._reserved_bytes + max(step_bytes, more_bytes), config.segment_bytes_max
-            )
+            ahead_bytes = self._ahead_steps * config.preallocate_step_bytes
+            ahead = min(self._reserved_bytes + ahead_bytes, config.segment_bytes_max)
             try:
                 self._allocate_up_to(max(ahead, end_bytes))
             except OSError as error:

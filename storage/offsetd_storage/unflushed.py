@@ -1,39 +1,20 @@
-"""What was appended since the last flush, gathered as the journal's frames are going to hold it.
-
-Of each log a frame has one run, however many batches that is: so what a flush does for itself grows
-with the logs, not with the batches.
-"""
+"""What was appended since the last flush, in frames as the journal is going to hold them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from offsetd_storage.journal_format import COUNT, JournaledRun, batch_entry_bytes
+from offsetd_storage.batches_frame import BatchesFrame
+from offsetd_storage.journal_format import COUNT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from offsetd_storage.journal_format import LogEnd
+    from offsetd_storage.kernels.scan import Bytes, Numbers
     from offsetd_storage.partition_log import PartitionLog
 
 
 _ENTRY_HEAD_BYTES_MAX: Final = 300  # What stands before a run; the longest name has 249 bytes.
-
-
-class UnflushedFrame(NamedTuple):
-    """What one frame is going to hold."""
-
-    payload_bytes: int
-    contents: Mapping[PartitionLog, Sequence[bytes]]
-    ends: Sequence[LogEnd]  # Of those logs, with these batches.
-
-    @property
-    def runs(self) -> list[JournaledRun]:
-        """The batches, one run of each log."""
-        return [
-            JournaledRun(log.topic_partition, b"".join(batches), end)
-            for (log, batches), end in zip(self.contents.items(), self.ends, strict=True)
-        ]
 
 
 class Unflushed:
@@ -44,39 +25,47 @@ class Unflushed:
 
     def __init__(self, payload_bytes_max: int) -> None:
         self.payload_bytes_max = payload_bytes_max
-        self._full: list[UnflushedFrame] = []
-        self._contents: dict[PartitionLog, list[bytes]] = {}
-        self._payload_bytes = COUNT.size
+        self._full: list[BatchesFrame] = []
+        self._frame = BatchesFrame()
+        self._taken = BatchesFrame()  # The last one of those that were.
+        self._logs: dict[PartitionLog, None] = {}  # Of which the frame has runs.
 
     def __bool__(self) -> bool:
         """Whether there is anything."""
-        return bool(self._contents or self._full)
+        return bool(self._frame or self._full)
 
-    def make_room(self, size_bytes: int) -> None:
-        """Ends the frame if batches of that size might not go in; before they are in their log."""
-        payload_bytes = self._payload_bytes + _ENTRY_HEAD_BYTES_MAX + size_bytes
-        if payload_bytes > self.payload_bytes_max and self._contents:
+    def make_room(self, size_bytes: int, *, runs: int = 1) -> bool:
+        """Ends the frame if so many runs of that size might not go in; before they are in a log.
+
+        False if they might not go into any.
+        """
+        added_bytes = runs * _ENTRY_HEAD_BYTES_MAX + size_bytes
+        if self._frame.payload_bytes + added_bytes > self.payload_bytes_max and self._frame:
             self._full = self.frames()
-            self._contents, self._payload_bytes = {}, COUNT.size
+            self._frame, self._logs = BatchesFrame(), {}
+        return COUNT.size + added_bytes <= self.payload_bytes_max
 
     def add(self, log: PartitionLog, batches: bytes) -> None:
         """Notes what was just put at the end of a log; there is room for it."""
-        contents = self._contents.get(log)
-        if contents is None:
-            contents = self._contents[log] = []
-            self._payload_bytes += batch_entry_bytes(log.topic_partition, 0)
-        contents.append(batches)
-        self._payload_bytes += len(batches)
+        self._logs[log] = None
+        self._frame.add(log.topic_partition, batches)
 
-    def frames(self) -> list[UnflushedFrame]:
+    def add_runs(self, logs: Sequence[PartitionLog], content: Bytes, spans: Numbers) -> None:
+        """The same for a run of each log, which lie in `content` at `spans` as `read_runs` says."""
+        self._logs.update(dict.fromkeys(logs))
+        self._frame.add_runs([log.topic_partition for log in logs], content, spans)
+
+    def frames(self) -> list[BatchesFrame]:
         """All of it. Frame after frame it is in the order of the appends."""
-        if not self._contents:
+        if not self._frame:
             return self._full
-        ends = [log.end for log in self._contents]
-        return [*self._full, UnflushedFrame(self._payload_bytes, self._contents, ends)]
+        self._frame.ends = {log.topic_partition: log.end for log in self._logs}
+        return [*self._full, self._frame]
 
-    def take(self) -> list[UnflushedFrame]:
-        """All of it, which is then no longer here."""
+    def take(self) -> list[BatchesFrame]:
+        """All of it, which is then no longer here. A frame that is cleared may be filled again."""
         frames = self.frames()
-        self._full, self._contents, self._payload_bytes = [], {}, COUNT.size
+        free = BatchesFrame() if self._taken else self._taken
+        self._frame, self._taken = free, self._frame
+        self._full, self._logs = [], {}
         return frames

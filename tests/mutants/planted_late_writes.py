@@ -7,6 +7,7 @@ from mutants.planted import Mutant
 _STORAGE = "storage/offsetd_storage"
 _WRITES = "tests/unit/storage/test_log_store_writes.py"
 _SEGMENT = "tests/unit/storage/test_segment.py"
+_UNFLUSHED = "tests/unit/storage/test_unflushed.py"
 _RUNS = "tests/unit/storage/test_runs.py"
 _CRASHES = "tests/sim/test_crashes.py"
 
@@ -106,7 +107,7 @@ LATE_WRITE_MUTANTS = (
     ),
     Mutant(
         name="a frame that is full ends behind a batch that it does not hold",
-        file=f"{_STORAGE}/log_store.py",
+        file=f"{_STORAGE}/log_appends.py",
         replace=(
             "        self._unflushed.make_room(len(batch))\n"
             "        try:\n"
@@ -123,7 +124,56 @@ LATE_WRITE_MUTANTS = (
             "            )\n"
             "            self._unflushed.make_room(len(batch))\n"
         ),
-        caught_by="tests/unit/storage/test_unflushed.py",
+        caught_by=_UNFLUSHED,
+    ),
+    Mutant(
+        name="a run in a frame has the name of another log",
+        file=f"{_STORAGE}/kernels/journal_runs.py",
+        replace="        name += name_bytes\n",
+        by="",
+        caught_by=_UNFLUSHED,
+    ),
+    Mutant(
+        name="a frame that grows loses what it held",
+        file=f"{_STORAGE}/batches_frame.py",
+        replace="            larger[: self._end] = self._buffer[: self._end]\n",
+        by="",
+        caught_by=_UNFLUSHED,
+    ),
+    Mutant(
+        name="what is appended goes into the frame that is being flushed",
+        file=f"{_STORAGE}/unflushed.py",
+        replace="        free = BatchesFrame() if self._taken else self._taken\n",
+        by="        free = self._taken\n",
+        caught_by=_UNFLUSHED,
+    ),
+    Mutant(
+        name="a frame does not say where the logs of its runs end",
+        file=f"{_STORAGE}/unflushed.py",
+        replace="        self._logs.update(dict.fromkeys(logs))\n",
+        by="",
+        caught_by=_UNFLUSHED,
+    ),
+    Mutant(
+        name="runs go into a frame that cannot take them",
+        file=f"{_STORAGE}/unflushed.py",
+        replace="        return COUNT.size + added_bytes <= self.payload_bytes_max\n",
+        by="        return True\n",
+        caught_by=_UNFLUSHED,
+    ),
+    Mutant(
+        name="much is reserved ahead of a segment that grows slowly",
+        file=f"{_STORAGE}/segment.py",
+        replace="self._reserved_bytes > 0 and now_ms - self._reserved_ms < _AHEAD_LASTS_MS",
+        by="self._reserved_bytes > 0",
+        caught_by=_SEGMENT,
+    ),
+    Mutant(
+        name="commits that are counted together make no group give way",
+        file="coordinator/offsetd_coordinator/commit_guards.py",
+        replace="        if len(self._counts) + len(groups) <= _COUNTED_GROUPS_MAX:\n",
+        by="        if True:\n",
+        caught_by="tests/unit/coordinator/test_commit_guards.py",
     ),
     Mutant(
         name="a run fills the index beyond its bound",
@@ -165,16 +215,16 @@ LATE_WRITE_MUTANTS = (
     ),
     Mutant(
         name="a batch goes in behind a hole",
-        file=f"{_STORAGE}/log_store.py",
-        replace="        if base_offset != log.offset_next:\n",
-        by="        if base_offset < log.offset_next:\n",
+        file=f"{_STORAGE}/log_appends.py",
+        replace="    if base_offset != log.offset_next:\n",
+        by="    if base_offset < log.offset_next:\n",
         caught_by=_RUNS,
     ),
     Mutant(
         name="nobody looks at the times of a run",
-        file=f"{_STORAGE}/append_timestamps.py",
-        replace="run.timestamp_ms_min < earliest_ms or run.timestamp_ms_max > latest_ms",
-        by="run.timestamp_ms_min < earliest_ms",
+        file=f"{_STORAGE}/log_appends.py",
+        replace="                and run.timestamp_ms_max <= bounds.latest_ms\n",
+        by="",
         caught_by=_RUNS,
     ),
     Mutant(

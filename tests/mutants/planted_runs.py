@@ -12,8 +12,8 @@ RUN_MUTANTS = (
     Mutant(
         name="results of a run before it is durable",
         file=f"{_COORDINATOR}/commit_runs.py",
-        replace="        return ticket, written\n",
-        by="        return 0, written\n",
+        replace="        return self._runtime.count_runs(partitions, written), written\n",
+        by="        return 0 * self._runtime.count_runs(partitions, written), written\n",
         caught_by=f"{_RUNS}::test_commits_come_to_the_same_as_one_after_the_other",
     ),
     Mutant(
@@ -44,8 +44,8 @@ RUN_MUTANTS = (
     Mutant(
         name="a run whose table has no room is not replayed to its end",
         file=f"{_COORDINATOR}/run_decisions.py",
-        replace="            shard.replay_on(self.batches, int(ends[at]), self._cursors[at])\n",
-        by="            pass\n",
+        replace="shard.replay_on(self.batches, int(runs[at, RUN_BYTES_END]), self._cursor)\n",
+        by="pass\n",
         caught_by=f"{_RUNS}::test_tables_grow_while_runs_are_replayed",
     ),
     Mutant(

@@ -11,7 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import attrs
-from log_stores import SMALL, SMALL_LOG, append, append_run, contents, opened
+from log_stores import SMALL, SMALL_LOG, append, append_run, contents, opened, runs_of
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import TopicSpec
 from partition_logs import batch_of
@@ -175,7 +175,7 @@ class Run:
         assert self.store is not None
         # Which batches share a frame is the store's choice; that a frame is whole is its promise.
         frames = self.store._unflushed.frames()
-        flying = [[(run.topic_partition, run.batches) for run in frame.runs] for frame in frames]
+        flying = list(map(runs_of, frames))
         assert _by_log(each for frame in flying for each in frame) == _by_log(self.model.pending)
         self.model.pending = []
         self.model.in_flight += flying

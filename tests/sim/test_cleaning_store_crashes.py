@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 from cleaned_logs import offsets_of, record_batch, replayed
-from log_stores import FOLDER, P0, P1, P2, SMALL, SMALL_LOG, log_bytes, opened, seeded
+from log_stores import FOLDER, P0, P1, P2, SMALL, SMALL_LOG, log_bytes, opened, runs_of, seeded
 from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
 from offsetd_storage.cleaner.clean import CleanerTools, clean_and_checkpoint
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
@@ -81,10 +81,7 @@ class Run:
             self.pending.append((topic_partition, batch))
 
     def flush(self) -> None:
-        frames = self.store._unflushed.frames()
-        self.in_flight = [
-            [(run.topic_partition, run.batches) for run in frame.runs] for frame in frames
-        ]
+        self.in_flight = list(map(runs_of, self.store._unflushed.frames()))
         self.pending = []
         self.store.flush()
         for frame in self.in_flight:

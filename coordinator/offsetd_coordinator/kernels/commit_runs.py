@@ -166,20 +166,23 @@ def decide_runs(
         runs[at, RUN_BYTES_END] = position
 
 
-@kernel("void(int64[:, ::1], uint8[::1], int64[:, ::1], int64[:, ::1])")
-def replay_runs(directory: Int64s, batches: Bytes, runs: Int64s, cursors: Int64s) -> None:
-    """Replay the batches of each run, as far as `replay_into` goes without help.
+@kernel("int64(int64[:, ::1], uint8[::1], int64[:, ::1], int64, int64[::1])")
+def replay_runs(directory: Int64s, batches: Bytes, runs: Int64s, first: int, cursor: Int64s) -> int:
+    """Replay the batches of runs from the row `first` on, as far as `replay_into` goes.
 
-    The cursor of a run that needs help is where it stopped; of the others it is at the run's end.
+    Returns the row of a run that needs help, with the cursor where it stopped; or behind all rows.
     """
-    for at in range(runs.shape[0]):
+    count: int = runs.shape[0]
+    for at in range(first, count):
         if runs[at, RUN_WRITTEN] == 0:
             continue
-        cursor = cursors[at]
         cursor[BATCH_AT] = runs[at, RUN_BYTES_START]
         cursor[RECORD_AT] = 0
         table = table_at(directory, runs[at, RUN_LOG_PARTITION])
         replay_into(table, batches, runs[at, RUN_BYTES_END], cursor)
+        if cursor[BATCH_AT] < runs[at, RUN_BYTES_END]:
+            return at
+    return count
 
 
 @inline_kernel

@@ -53,6 +53,19 @@ def test_the_groups_with_most_commits_are_told_once_their_window_is_whole() -> N
     assert activity.top(BEGIN_MS + WINDOW_MS) == [(b"a", 5), (b"b", 3)]
 
 
+def test_commits_that_are_counted_together_count_as_one_by_one() -> None:
+    random = Random(1)
+    commits = [b"%d" % random.randrange(2000) for _ in range(5000)] + [b"x" * 255, b"x" * 300] * 99
+    random.shuffle(commits)
+    alone, together = activity_of(commits), GroupActivity()
+    together.top_max = 20
+    for start in range(0, len(commits), 300):
+        together.note_all(iter(commits[start : start + 300]), BEGIN_MS)
+    assert together.top(BEGIN_MS + WINDOW_MS) == alone.top(BEGIN_MS + WINDOW_MS)
+    together.note_all([b"a", b"b", b"a"], BEGIN_MS + WINDOW_MS)
+    assert together.top(BEGIN_MS + 2 * WINDOW_MS) == [(b"a", 2), (b"b", 1)]
+
+
 @pytest.mark.parametrize("next_commit_ms", [0, 1, WINDOW_MS - 1])
 def test_a_group_that_falls_out_of_the_top_has_no_figures(next_commit_ms: int) -> None:
     activity = activity_of([b"a"] * 5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from journals import FOLDER, IDENTITY, PATHS, SIZES, A, B, Writer, followed, point_at
+from offsetd_storage.batches_frame import BatchesFrame
 from offsetd_storage.errors import FolderMismatch
 from offsetd_storage.journal import JOURNAL_NAMES, Journal, JournalSizes
 from offsetd_storage.journal_format import decode_header
@@ -60,7 +61,8 @@ def test_what_was_appended_survives_a_power_cut() -> None:
 def test_several_batches_in_one_frame_come_back_together_or_not_at_all() -> None:
     files = SimulatedFiles()
     writer = Writer(files)
-    first, second = writer.next_batch(A), writer.next_batch(B)
+    frame = BatchesFrame()
+    first, second = writer.add_batch(frame, A), writer.add_batch(frame, B)
 
     def cut(disk: SimulatedFiles, operation: Operation) -> None:
         if operation.kind is OperationKind.SYNC:
@@ -68,9 +70,9 @@ def test_several_batches_in_one_frame_come_back_together_or_not_at_all() -> None
 
     disks: list[SimulatedFiles] = []
     files.before_operation = cut
-    writer.journal.append_batches([first, second])
+    writer.journal.append_batches(frame)
     assert followed(disks[0]).batches == {}
-    assert followed(files.power_cut()).batches == {A: [first.batches], B: [second.batches]}
+    assert followed(files.power_cut()).batches == {A: [first], B: [second]}
 
 
 def test_the_other_file_is_used_only_when_recovery_points_have_passed_it() -> None:

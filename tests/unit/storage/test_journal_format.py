@@ -11,22 +11,23 @@ from offsetd_storage.journal_format import (
     FRAME,
     MARK_BYTES,
     FrameKind,
+    FramePayload,
     JournalHeader,
     RecoveryPoint,
     batch_entry_bytes,
-    batches_chunks,
     checksum,
     decode_batches,
     decode_header,
     decode_points,
+    encode_batches,
     encode_header,
     encode_points,
     frame_bytes,
     header_bytes,
-    put_frame,
     read_frame,
+    sealed_frame,
 )
-from offsetd_storage.kernels import PADDING_BYTES, padded_buffer, padded_copy
+from offsetd_storage.kernels import PADDING_BYTES, padded_copy
 from offsetd_storage.topic_partition import TopicPartition
 
 MARK = b"a secret"
@@ -57,16 +58,10 @@ HEADER = JournalHeader(
 def frame_of(
     payload: bytes = b"payload", *, sequence: int = 5, life: int = 9, mark: bytes = MARK
 ) -> bytes:
-    buffer = padded_buffer(frame_bytes(len(payload)))
-    size = put_frame(
-        buffer,
-        mark=mark,
-        kind=FrameKind.BATCHES,
-        life=life,
-        sequence=sequence,
-        chunks=[payload],
+    frame = sealed_frame(
+        FramePayload.of(payload), mark=mark, kind=FrameKind.BATCHES, life=life, sequence=sequence
     )
-    return buffer[:size].tobytes()
+    return frame.tobytes()
 
 
 def flipped(content: bytes, position: int, bit: int) -> bytes:
@@ -81,10 +76,10 @@ def test_recovery_points_read_back() -> None:
 
 def test_batches_read_back_in_order() -> None:
     batches = [(P, b"one"), (Q, b""), (P, b"two" * 99)]
-    chunks = batches_chunks(batches)
-    assert list(decode_batches(b"".join(chunks))) == batches
+    payload = encode_batches(batches)
+    assert list(decode_batches(payload)) == batches
     entries = sum(batch_entry_bytes(partition, len(batch)) for partition, batch in batches)
-    assert sum(map(len, chunks)) == 4 + entries
+    assert len(payload) == 4 + entries
 
 
 def test_a_frame_reads_back() -> None:

@@ -12,15 +12,14 @@ from offsetd_storage.journal_format import (
     FRAME_BYTES_MAX,
     Frame,
     FrameKind,
+    FramePayload,
     JournalHeader,
     RecoveryPoint,
     align,
     encode_header,
-    frame_bytes,
-    put_frame,
+    sealed_frame,
 )
 from offsetd_storage.journal_reader import WINDOW_BYTES, JournalReader
-from offsetd_storage.kernels import padded_buffer
 from offsetd_storage.topic_partition import TopicPartition
 
 MARK = b"a secret"
@@ -51,16 +50,10 @@ def reader_of(content: bytes, size: int | None = None) -> JournalReader:
 
 
 def frame_of(payload: bytes, *, sequence: int, life: int = 9, mark: bytes = MARK) -> bytes:
-    buffer = padded_buffer(frame_bytes(len(payload)))
-    size = put_frame(
-        buffer,
-        mark=mark,
-        kind=FrameKind.BATCHES,
-        life=life,
-        sequence=sequence,
-        chunks=[payload],
+    frame = sealed_frame(
+        FramePayload.of(payload), mark=mark, kind=FrameKind.BATCHES, life=life, sequence=sequence
     )
-    return buffer[:size].tobytes()
+    return frame.tobytes()
 
 
 def flipped(content: bytes, position: int) -> bytes:

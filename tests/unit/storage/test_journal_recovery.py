@@ -8,6 +8,7 @@ import attrs
 import pytest
 from journals import FOLDER, IDENTITY, PATHS, SIZES, A, B, Writer, followed
 from log_stores import seeded
+from offsetd_storage.batches_frame import BatchesFrame
 from offsetd_storage.durable_points import DurablePoints
 from offsetd_storage.errors import JournalDamaged, NewerFormat
 from offsetd_storage.folder_format import FolderIdentity
@@ -199,7 +200,9 @@ def test_rot_in_the_newest_lifes_header_is_given_away_by_its_frames() -> None:
     overwrite(files, 1 - end.file_place, 30, b"rot")
     with pytest.raises(JournalDamaged, match="lost its header"):
         followed(files)
-    journal.append_batches([writer.next_batch(A)])
+    frame = BatchesFrame()
+    writer.add_batch(frame, A)
+    journal.append_batches(frame)
     files = writer.files.kill()
     overwrite(files, 1 - end.file_place, 30, b"rot")
     with pytest.raises(JournalDamaged, match="frame"):

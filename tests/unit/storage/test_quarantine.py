@@ -7,7 +7,7 @@ import pytest
 from journals import A, B, point_at
 from log_stores import FOLDER
 from offsetd_storage.errors import NewerFormat
-from offsetd_storage.journal_format import batches_chunks, checksum, encode_points
+from offsetd_storage.journal_format import checksum, encode_batches, encode_points
 from offsetd_storage.quarantine import (
     Claim,
     Damage,
@@ -76,7 +76,7 @@ def test_every_bit_flip_and_every_cut_is_noticed() -> None:
     ids=["no point", "two", "another partition's", "a path", "a wrong count"],
 )
 def test_what_has_its_checksum_and_cannot_be_is_damage(body: bytes) -> None:
-    content = bytes(1) + len(body).to_bytes(4) + body + batches_chunks([])[0]
+    content = bytes(1) + len(body).to_bytes(4) + body + encode_batches([])
     prefix = written(CLAIM).read_bytes(quarantine_path(FOLDER, A))[:16]
     files = SimulatedFiles()
     whole = prefix + checksum(content).to_bytes(4) + content

@@ -213,27 +213,28 @@ def test_a_run_that_fits_no_frame_goes_in_one_by_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "content", "error"),
+    ("settings", "content", "taken", "error"),
     [
-        ({"max.message.bytes": "300"}, batch_of(7) + batch_of(8, size_bytes=301), RecordTooLarge),
-        ({}, batch_of(7) + batch_of(8, timestamp_ms=NOW_MS + 3_600_001), InvalidTimestamp),
+        ({"max.message.bytes": "300"}, [{}, {"size_bytes": 301}, {}], 1, RecordTooLarge),
+        ({}, [{}, {}, {"timestamp_ms": NOW_MS + 3_600_001}], 2, InvalidTimestamp),
         (
             {"message.timestamp.before.max.ms": "10"},
-            batch_of(7, timestamp_ms=NOW_MS - 11) + batch_of(8),
+            [{"timestamp_ms": NOW_MS - 11}, {}],
+            0,
             InvalidTimestamp,
         ),
     ],
 )
-def test_a_run_of_which_one_batch_is_refused_leaves_nothing_changed(
-    settings: dict[str, str], content: bytes, error: type[Exception]
+def test_a_run_goes_in_up_to_a_batch_that_is_refused(
+    settings: dict[str, str], content: list[dict[str, int]], taken: int, error: type[Exception]
 ) -> None:
     store = with_room(settings)
-    log = store.logs[P0]
-    count, refusal = append_run(store, P0, content)
-    assert count == 0
+    batches = [batch_of(7 + place, **each) for place, each in enumerate(content)]
+    count, refusal = append_run(store, P0, b"".join(batches))
+    assert count == taken
     assert isinstance(refusal, error)
-    assert (log.offset_next, log.has_unwritten, store.has_pending()) == (7, False, False)
-    assert append_run(store, P0, batch_of(7)) == (1, None)
+    assert store.logs[P0].offset_next == 7 + taken
+    assert append_run(store, P0, batch_of(7 + taken)) == (1, None)
 
 
 def test_a_segment_knows_the_first_batch_of_a_run_that_has_the_largest_timestamp() -> None:

@@ -34,14 +34,19 @@ def made(files: SimulatedFiles, config: LogConfig = CONFIG, *, jitter_ms: int = 
 
 
 def put(
-    segment: Segment, *, size_bytes: int = 100, timestamp_ms: int = NOW_MS, count: int = 1
+    segment: Segment,
+    *,
+    size_bytes: int = 100,
+    timestamp_ms: int = NOW_MS,
+    count: int = 1,
+    now_ms: int = NOW_MS,
 ) -> bytes:
     """Appends a batch and writes it."""
     batch = batch_of(
         segment.offset_next, count=count, size_bytes=size_bytes, timestamp_ms=timestamp_ms
     )
     segment.wake()
-    segment.make_room(batch_bytes=len(batch), max_timestamp_ms=timestamp_ms, now_ms=NOW_MS)
+    segment.make_room(batch_bytes=len(batch), max_timestamp_ms=timestamp_ms, now_ms=now_ms)
     last_offset = segment.offset_next + count - 1
     segment.append(batch, last_offset, timestamp_ms, last_offset)
     segment.file.pwrite([segment.take_unwritten()], segment.written_bytes)
@@ -186,24 +191,24 @@ def test_blocks_are_reserved_in_steps_ahead_of_the_appends() -> None:
     files = disk()
     reserved = reservations(files)
     segment = made(files)
-    for _ in range(41):
-        put(segment, size_bytes=100)
-    put(segment, size_bytes=10_000)
+    for second in range(41):
+        put(segment, size_bytes=100, now_ms=NOW_MS + 1000 * second)
+    put(segment, size_bytes=10_000, now_ms=NOW_MS + 41_000)
     assert reserved == [(0, 4096), (4096, 4096), (8192, 14_100 - 8192)]
     assert segment.room_bytes == 14_100
 
 
-def test_a_segment_that_grows_reserves_more_at_a_time() -> None:
+def test_a_segment_that_grows_fast_reserves_more_and_more_at_a_time() -> None:
     files = disk()
     reserved = reservations(files)
     segment = made(files, attrs.evolve(CONFIG, segment_bytes_max=2_000_000))
-    while segment.size_bytes < 1_900_000:
+    while len(reserved) < 7:
         put(segment, size_bytes=1000)
-    step, small, large = 4096, 16 * 4096, 16 * 16 * 4096
-    assert {size for position, size in reserved if position <= small} == {step}
-    assert all(size == at // 16 for at, size in reserved if small < at <= large)
-    assert {size for position, size in reserved if position > large} == {16 * step}
-    assert segment.room_bytes == sum(size for _, size in reserved) > 1_900_000
+    assert [size // 4096 for _, size in reserved] == [1, 2, 4, 8, 16, 16, 16]
+    assert segment.room_bytes == sum(size for _, size in reserved)
+    while len(reserved) < 9:
+        put(segment, size_bytes=1000, now_ms=NOW_MS + 1000 * len(reserved))
+    assert [size // 4096 for _, size in reserved[7:]] == [1, 1]
 
 
 @pytest.mark.parametrize("interval_bytes", [0, 100, 4096])
