@@ -97,7 +97,7 @@ class CommitRuns:
             answers,
             now_ms=now.wall_ms,
             unchanged_ms=runtime.expiry_config.unchanged_commit_ms,
-            may_write=runtime.is_serving,
+            may_write=runtime.serving_partitions,
         )
         ticket, written = runtime.stop_unless_done(lambda: self._append_and_replay(runs, read))
         if written:

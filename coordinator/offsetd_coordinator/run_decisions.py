@@ -23,7 +23,7 @@ from offsetd_coordinator.kernels.commit_runs import (
 from offsetd_coordinator.kernels.table_directory import DIRECTORY_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Collection, Mapping
 
     from offsetd_coordinator.commit_wire import ReadCommits
     from offsetd_coordinator.kernels.columns import Int64s
@@ -58,17 +58,17 @@ class RunDecisions:
         *,
         now_ms: int,
         unchanged_ms: int,
-        may_write: Callable[[int], bool],
+        may_write: Collection[int],
     ) -> None:
         """Writes the batches of the first commits of each run, as many as are simply written.
 
-        `runs` gets how many, `answers` their last offsets. `may_write` is asked for each log
-        partition. What is stored since less than `unchanged_ms` is not simply written.
+        `runs` gets how many, `answers` their last offsets. `may_write` has log partitions. What is
+        stored since less than `unchanged_ms` is not simply written.
         """
         free_ends = []
         for run in runs.tolist():
             partition, first, end = run[RUN_LOG_PARTITION], run[RUN_FIRST], run[RUN_END]
-            if not may_write(partition):
+            if partition not in may_write:
                 free_ends.append(first)
                 continue
             shard = self._shards[partition]

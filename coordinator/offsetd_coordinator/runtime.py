@@ -35,7 +35,7 @@ from offsetd_coordinator.requests import CommitOffsets
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from offsetd_storage.clock import Clock
     from offsetd_storage.durations import Durations
@@ -189,12 +189,13 @@ class Runtime:
             and not self.commit_guards.quota.is_on
         )
 
-    def is_serving(self, partition: int) -> bool:
-        """Whether a log partition's shard serves."""
+    @property
+    def serving_partitions(self) -> Collection[int]:
+        """The log partitions of which the shards serve."""
         quarantined = self.store.quarantined
-        return partition in self._shards and (
-            not quarantined or self._topic_partitions[partition] not in quarantined
-        )
+        if not quarantined:
+            return self._shards.keys()
+        return {each for each in self._shards if self._topic_partitions[each] not in quarantined}
 
     def append_runs(self, partitions: list[int], content: Bytes, spans: Int64s) -> list[int]:
         """How many batches of each run are in the log now; each of the others is to go alone.

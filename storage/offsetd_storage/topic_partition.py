@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
-
-import attrs
+from typing import Final, NamedTuple
 
 # Kafka's rule for topics' names. With a dash and a number behind it, even a dot is a plain name.
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
@@ -13,8 +11,7 @@ _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _PARTITION_MAX: Final = 2**31 - 1
 
 
-@attrs.frozen(order=True, slots=True, cache_hash=True)  # It is a key wherever a log is looked up.
-class TopicPartition:
+class TopicPartition(NamedTuple):  # Of which Python needs no code of ours to find a log.
     """`partition` of `topic`; its folder is `<topic>-<partition>`."""
 
     topic: str
