@@ -76,18 +76,7 @@ class GroupActivity:
 
     def note(self, group_id: bytes, now_ms: int) -> None:
         """A commit was asked for."""
-        if now_ms - self._begun_ms >= WINDOW_MS:
-            self._begin_window(now_ms)
-        group_id = group_id[:_GROUP_BYTES_MAX]
-        counts = self._counts
-        count = counts.get(group_id)
-        if count is not None:
-            counts[group_id] = count + 1
-        elif len(counts) < _COUNTED_GROUPS_MAX:
-            counts[group_id] = 1
-        else:
-            # One pass for a thousand commits that it takes back: a moment for each of them.
-            self._counts = Counter({each: left - 1 for each, left in counts.items() if left > 1})
+        self.note_all((group_id,), now_ms)
 
     def note_all(self, group_ids: Iterable[bytes], now_ms: int) -> None:
         """The same for several commits."""
@@ -98,7 +87,18 @@ class GroupActivity:
             self._counts.update(groups)  # None has to make way.
         else:
             for group_id in groups:
-                self.note(group_id, now_ms)
+                self._count(group_id)
+
+    def _count(self, group_id: bytes) -> None:
+        counts = self._counts
+        count = counts.get(group_id)
+        if count is not None:
+            counts[group_id] = count + 1
+        elif len(counts) < _COUNTED_GROUPS_MAX:
+            counts[group_id] = 1
+        else:
+            # One pass for a thousand commits that it takes back: a moment for each of them.
+            self._counts = Counter({each: left - 1 for each, left in counts.items() if left > 1})
 
     def top(self, now_ms: int) -> list[GroupCommits]:
         """Those with most commits, most first; none if nobody committed of late. For any thread."""

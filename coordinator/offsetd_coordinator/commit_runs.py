@@ -119,7 +119,8 @@ class CommitRuns:
         if not written:
             return 0, 0
         decisions.replay(read, self._order, runs)
-        return self._runtime.count_runs(partitions, written), written
+        changed = [each for each, kept in zip(partitions, appended, strict=True) if kept]
+        return self._runtime.count_runs(changed, written), written
 
     def _groups_written(self, runs: Int64s, read: ReadCommits) -> Iterator[bytes]:
         """The group of each commit that went into the log."""

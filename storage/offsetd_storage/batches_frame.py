@@ -12,6 +12,7 @@ from offsetd_storage.journal_format import (
     FramePayload,
     batch_entry_bytes,
     run_name,
+    run_pieces,
 )
 from offsetd_storage.kernels import PADDING_BYTES, padded_buffer
 from offsetd_storage.kernels.journal_runs import put_runs
@@ -63,7 +64,7 @@ class BatchesFrame:
     def add(self, topic_partition: TopicPartition, batches: bytes) -> None:
         """Puts a run behind the others."""
         self._make_room(batch_entry_bytes(topic_partition, len(batches)))
-        for piece in (run_name(topic_partition), COUNT.pack(len(batches)), batches):
+        for piece in run_pieces(topic_partition, batches):
             end = self._end + len(piece)
             self._buffer.data[self._end : end] = piece
             self._end = end

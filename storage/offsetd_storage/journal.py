@@ -210,10 +210,10 @@ class Journal:
         assert self.other_file_is_free, "the other file still holds what recovery needs"
         assert all(point.held or point.offset == point.journal_offset_next for point in points)
         old_life, self._life = self._life, life
-        self._ends_before, self.journaled = {}, {}
-        for point in points:
-            if not point.held:
-                self._ends_before[point.topic_partition] = point.journal_offset_next
+        self.journaled = {}
+        self._ends_before = {
+            point.topic_partition: point.journal_offset_next for point in points if not point.held
+        }
         self._set_points(points)
         self._set_capacity()
         self._prepare(1 - self._place)

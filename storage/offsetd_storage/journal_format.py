@@ -226,11 +226,16 @@ def batch_entry_bytes(topic_partition: TopicPartition, batch_bytes: int) -> int:
     return len(run_name(topic_partition)) + COUNT.size + batch_bytes
 
 
+def run_pieces(topic_partition: TopicPartition, batches: bytes) -> tuple[bytes, bytes, bytes]:
+    """What a frame holds of a run, one after the other."""
+    return run_name(topic_partition), COUNT.pack(len(batches)), batches
+
+
 def encode_batches(runs: Sequence[tuple[TopicPartition, bytes]]) -> bytes:
     """The payload of a BATCHES frame; a run is one batch, or several."""
     pieces = [COUNT.pack(len(runs))]
     for topic_partition, batches in runs:
-        pieces += (run_name(topic_partition), COUNT.pack(len(batches)), batches)
+        pieces += run_pieces(topic_partition, batches)
     return b"".join(pieces)
 
 

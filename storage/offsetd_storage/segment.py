@@ -153,7 +153,7 @@ class Segment(SegmentFiles):
         self._jitter_ms = jitter_ms
         self._unwritten: list[bytes | bytearray] = []
         self._reserved_bytes = 0  # Blocks that we know of.
-        self._reserved_ms = 0  # When blocks were last reserved for appends,
+        self._reserved_ms = -sys.maxsize  # When blocks were last reserved for appends,
         self._ahead_steps = 1  # and how much.
         self._tail_found = files.size(self.path) > 0  # Bytes that are none of the log's.
         self._waking_bytes: int | None = None  # Of the time index before it rested; None awake.
@@ -266,7 +266,7 @@ class Segment(SegmentFiles):
         """Readies the segment for a batch. Raises OSError where no blocks are to be had for it."""
         config = self._config
         if self.size_bytes + batch_bytes > self._reserved_bytes:
-            is_fast = self._reserved_bytes > 0 and now_ms - self._reserved_ms < _AHEAD_LASTS_MS
+            is_fast = now_ms - self._reserved_ms < _AHEAD_LASTS_MS
             self._ahead_steps = min(2 * self._ahead_steps, _AHEAD_STEPS_MAX) if is_fast else 1
             self._reserved_ms = now_ms
         self.reserve(self.size_bytes + batch_bytes)

@@ -164,8 +164,8 @@ LATE_WRITE_MUTANTS = (
     Mutant(
         name="much is reserved ahead of a segment that grows slowly",
         file=f"{_STORAGE}/segment.py",
-        replace="self._reserved_bytes > 0 and now_ms - self._reserved_ms < _AHEAD_LASTS_MS",
-        by="self._reserved_bytes > 0",
+        replace="            is_fast = now_ms - self._reserved_ms < _AHEAD_LASTS_MS\n",
+        by="            is_fast = self._reserved_ms >= 0\n",
         caught_by=_SEGMENT,
     ),
     Mutant(

@@ -12,8 +12,8 @@ RUN_MUTANTS = (
     Mutant(
         name="results of a run before it is durable",
         file=f"{_COORDINATOR}/commit_runs.py",
-        replace="        return self._runtime.count_runs(partitions, written), written\n",
-        by="        return 0 * self._runtime.count_runs(partitions, written), written\n",
+        replace="        return self._runtime.count_runs(changed, written), written\n",
+        by="        return 0 * self._runtime.count_runs(changed, written), written\n",
         caught_by=f"{_RUNS}::test_commits_come_to_the_same_as_one_after_the_other",
     ),
     Mutant(

@@ -233,7 +233,12 @@ def test_a_run_goes_in_up_to_a_batch_that_is_refused(
     count, refusal = append_run(store, P0, b"".join(batches))
     assert count == taken
     assert isinstance(refusal, error)
-    assert store.logs[P0].offset_next == 7 + taken
+    log, has_taken = store.logs[P0], taken > 0
+    assert (log.offset_next, log.has_unwritten, store.has_pending()) == (
+        7 + taken,
+        has_taken,
+        has_taken,
+    )
     assert append_run(store, P0, batch_of(7 + taken)) == (1, None)
 
 
