@@ -18,13 +18,13 @@ from offsetd_storage.offsets_topic.schemas.keys import GroupKey, encode_key
 
 from offsetd_coordinator.deletion import joined_keys
 from offsetd_coordinator.expiry import ExpiringGroup, ExpiryBase, plain_rule, rule_of
-from offsetd_coordinator.kernels.columns import JUDGED_COLUMNS
+from offsetd_coordinator.kernels.columns import BLOCK_PARTITIONS, JUDGED_COLUMNS
 from offsetd_coordinator.kernels.expiry import (
     end_keys,
     find_groups,
-    judge_rows,
+    judge_entries,
+    list_from,
     list_group,
-    list_rows_between,
 )
 from offsetd_coordinator.kernels.tombstones import put_offset_keys
 
@@ -46,7 +46,7 @@ class SliceLimits:
     """How much one slice looks at, so that a commit waits for it no longer than for the disk."""
 
     rows: int = 8192
-    """Rows of the table that are walked."""
+    """Stored offsets of the table that are walked."""
     groups: int = 16
     """Groups that are judged."""
     records: int = 64
@@ -154,7 +154,7 @@ class ShardSweep:
         self._cursor = np.zeros(1, np.int64)
         self._is_seen = np.zeros(0, np.uint8)
         self._found = np.empty(limits.groups, np.int64)
-        self._rows = np.empty(limits.rows // 4, np.int64)  # Of a group that is not large.
+        self._entries = np.empty(limits.rows // 4, np.int64)  # Of a group that is not large.
         self._waiting: list[bytes] = []  # Groups that were found, and are not judged yet.
         self._large: _LargeGroup | None = None
         self._recorded = state.recorded_group_ids()  # For those that have no offset at all.
@@ -227,45 +227,45 @@ class ShardSweep:
         self._waiting = [offsets.name_in(row) for row in self._found[:count].tolist()]
 
     def _judge(self, group_id: bytes, slice_: _SliceMaking, now_ms: int) -> None:
-        rows = self._rows
+        entries = self._entries
         arrays = self._state.offsets.arrays
-        count = list_group(arrays, padded_copy(group_id), len(group_id), rows)
+        count = list_group(arrays, padded_copy(group_id), len(group_id), entries)
         if count == 0:
             return  # It was there when it was found.
         rule = self._rules.rule(group_id)
         if rule.holds_all:
             return
-        if count > rows.size:
+        if count > entries.size:
             self._large = _LargeGroup(group_id)
             return
-        rows = rows[:count]
-        judged = slice_.judge(group_id, rows, count, rule, self._terms.warning_ms, now_ms)
+        entries = entries[:count]
+        judged = slice_.judge(group_id, entries, count, rule, self._terms.warning_ms, now_ms)
         if judged.has_more:
             self._waiting.append(group_id)
         elif judged.warned is not None:
             slice_.warned.append(judged.warned)
 
     def _judge_large(self, large: _LargeGroup, slice_: _SliceMaking, now_ms: int) -> None:
-        """A share of the table's rows, of one group that has so many of them."""
+        """A share of the table, of one group that has so many offsets."""
         offsets = self._state.offsets
-        group_id, start = large.group_id, large.row_next
+        group_id = large.group_id
         rule = self._rules.rule(group_id)
         row = offsets.group_row(group_id)
         self._large = None
         if row < 0 or rule.holds_all:
             return
-        stop = start + self._limits.rows
-        rows = np.empty(self._limits.rows, np.int64)
-        rows = rows[: list_rows_between(offsets.arrays, row, start, stop, rows)]
+        cursor = np.array((large.block_next,), np.int64)
+        entries = np.empty(max(self._limits.rows, BLOCK_PARTITIONS), np.int64)
+        entries = entries[: list_from(offsets.arrays, row, cursor, entries)]
         count = offsets.count(group_id)
-        judged = slice_.judge(group_id, rows, count, rule, self._terms.warning_ms, now_ms)
+        judged = slice_.judge(group_id, entries, count, rule, self._terms.warning_ms, now_ms)
         if judged.warned is not None and not large.is_warned:
             slice_.warned.append(judged.warned)
             large = large._replace(is_warned=True)
         if judged.has_more:
             self._large = large
-        elif stop < offsets.row_end:
-            self._large = large._replace(row_next=stop)
+        elif cursor[0] >= 0:
+            self._large = large._replace(block_next=int(cursor[0]))
 
     def _judge_recorded(self, group_id: bytes, slice_: _SliceMaking) -> None:
         """A group that has records; it may go at once if it has no offset, as in Kafka."""
@@ -282,15 +282,15 @@ class ShardSweep:
 
 
 class _LargeGroup(NamedTuple):
-    """A group with so many offsets that its rows are walked as those of the table."""
+    """A group with so many offsets that all blocks of the table are walked for it."""
 
     group_id: bytes
-    row_next: int = 0
+    block_next: int = 0
     is_warned: bool = False
 
 
 class _Judged(NamedTuple):
-    """What became of some rows of a group; `has_more` where some are left for another slice."""
+    """What became of some offsets of a group; `has_more` where some are left for another slice."""
 
     has_more: bool
     warned: WarnedGroup | None
@@ -302,7 +302,7 @@ class _SliceMaking:
     def __init__(self, state: ReplayedState, limits: SliceLimits) -> None:
         self._state = state
         self._limits = limits
-        self._rows: list[Int64s] = []
+        self._entries: list[Int64s] = []
         self._other_keys: list[bytes] = []
         self._offset_count = 0
         self._expired: list[ExpiredGroup] = []  # Without their topics.
@@ -319,10 +319,10 @@ class _SliceMaking:
     def made(self) -> Slice:
         """What was gathered; nothing may have changed since. Offsets' keys stand first."""
         arrays = self._state.offsets.arrays
-        rows = np.concatenate(self._rows) if self._rows else np.empty(0, np.int64)
-        topics, ends = np.empty_like(rows), np.empty_like(rows)
-        keys = padded_buffer(end_keys(arrays, rows, topics, ends))
-        put_offset_keys(arrays, rows, ends, keys)
+        entries = np.concatenate(self._entries) if self._entries else np.empty(0, np.int64)
+        topics, ends = np.empty_like(entries), np.empty_like(entries)
+        keys = padded_buffer(end_keys(arrays, entries, topics, ends))
+        put_offset_keys(arrays, entries, ends, keys)
         return Slice(
             *joined_keys(keys, ends, self._other_keys),
             tuple(self._with_topics(topics.tolist())),
@@ -342,16 +342,16 @@ class _SliceMaking:
     def judge(
         self,
         group_id: bytes,
-        rows: Int64s,
+        entries: Int64s,
         count: int,
         rule: GroupRule,
         warning_ms: int,
         now_ms: int,
     ) -> _Judged:
-        """Takes what has expired of these rows of a group, which has `count` in all."""
-        due = np.empty(rows.size, np.int64)
+        """Takes what has expired of these entries of a group, which has `count` in all."""
+        due = np.empty(entries.size, np.int64)
         numbers = np.array((rule.retention_ms, rule.empty_ms, rule.base, warning_ms), np.int64)
-        judge_rows(self._state.offsets.arrays, rows, numbers, now_ms, due, self._judged)
+        judge_entries(self._state.offsets.arrays, entries, numbers, now_ms, due, self._judged)
         due_count, warned_count, first_ms = self._judged.tolist()
         warned = None
         if warned_count and rule.is_subscribed is None:
@@ -368,7 +368,7 @@ class _SliceMaking:
         return _Judged(has_more=taken.size < due.size, warned=warned)
 
     def _without_used(self, group_id: bytes, due: Int64s, rule: GroupRule) -> Int64s:
-        """Those of the rows whose topic no member reads, and for which no transaction is open."""
+        """Those whose topic no member reads, and for which no transaction is open."""
         offsets = self._state.offsets
         pending = self._state.pending.partitions(group_id)
         if not due.size or (rule.is_subscribed is None and not pending):
@@ -381,14 +381,14 @@ class _SliceMaking:
         stays = [is_read[each[0]] or each in pending for each in partitions]
         return due[~np.array(stays, np.bool_)]
 
-    def add(self, group_id: bytes, rows: Int64s, rule: GroupRule, *, is_gone: bool) -> None:
-        """Tombstones for these rows of a group, and for its records, if it is gone then."""
-        self._rows.append(rows)
-        self._other_keys += self._keys_beside(group_id, rows, is_gone=is_gone)
-        self._offset_count += rows.size
-        self._expired.append(ExpiredGroup(group_id, rows.size, (), is_gone, rule))
+    def add(self, group_id: bytes, entries: Int64s, rule: GroupRule, *, is_gone: bool) -> None:
+        """Tombstones for these entries of a group, and for its records, if it is gone then."""
+        self._entries.append(entries)
+        self._other_keys += self._keys_beside(group_id, entries, is_gone=is_gone)
+        self._offset_count += entries.size
+        self._expired.append(ExpiredGroup(group_id, entries.size, (), is_gone, rule))
 
-    def _keys_beside(self, group_id: bytes, rows: Int64s, *, is_gone: bool) -> list[bytes]:
+    def _keys_beside(self, group_id: bytes, entries: Int64s, *, is_gone: bool) -> list[bytes]:
         state = self._state
         keys: list[bytes] = []
         if is_gone:
@@ -399,5 +399,5 @@ class _SliceMaking:
             else:
                 keys += map(encode_key, records.tombstone_keys())
         elif state.other_keys(group_id):
-            keys += state.other_keys(group_id, set(state.offsets.partitions_of(rows)))
+            keys += state.other_keys(group_id, set(state.offsets.partitions_of(entries)))
         return keys

@@ -10,7 +10,7 @@ from offsetd_coordinator.commit_rules import undecodable_offset
 from offsetd_coordinator.errors import ResponseTooLarge
 from offsetd_coordinator.kernels.fetch_answer import (
     FOUND_COLUMNS,
-    FOUND_ROW,
+    FOUND_ENTRY,
     find_sorted,
     put_group,
 )
@@ -58,7 +58,7 @@ class GroupEncoder:
         found, count = self._find(offsets, selection)
         is_read = _NONE_READ
         if rule.is_subscribed is not None:
-            is_read = _are_read(offsets, found[:count, FOUND_ROW], rule.is_subscribed)
+            is_read = _are_read(offsets, found[:count, FOUND_ENTRY], rule.is_subscribed)
         out = self._out
         while True:
             size = put_group(
@@ -77,8 +77,8 @@ class GroupEncoder:
                 out,
             )
             if size < 0:
-                row = found[-1 - size : -size, FOUND_ROW]
-                raise undecodable_offset(selection.group_id, *offsets.partitions_of(row)[0])
+                entry = found[-1 - size : -size, FOUND_ENTRY]
+                raise undecodable_offset(selection.group_id, *offsets.partitions_of(entry)[0])
             if size > bytes_max:
                 return None
             if size <= out.size:

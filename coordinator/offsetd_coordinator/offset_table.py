@@ -13,9 +13,17 @@ import numpy as np
 from offsetd_storage.kernels import PADDING_BYTES, padded_buffer, padded_copy
 
 from offsetd_coordinator.anonymous_memory import PAGE_BYTES, grown, zeros
+from offsetd_coordinator.commit_rules import as_arguments
 from offsetd_coordinator.kernels import columns
+from offsetd_coordinator.kernels.blocks import (
+    BIT_MASK,
+    LOW_HALF,
+    PLACE_BASE_BITS,
+    compact_blocks,
+)
 from offsetd_coordinator.kernels.columns import Table
-from offsetd_coordinator.kernels.entries import LOW_HALF, compact_metadata
+from offsetd_coordinator.kernels.commit import note_end_offsets
+from offsetd_coordinator.kernels.entries import compact_metadata
 from offsetd_coordinator.kernels.names import compact_names, locate_names
 from offsetd_coordinator.kernels.offsets import (
     count_entries,
@@ -38,9 +46,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
+    from offsetd_coordinator.requests import CommitOffsets
 
 # Each array starts with about a page, and grows by half; or to four times as many rows, where they
 # are taken in order: those ahead are free, and half of a load went into so many small steps.
+_BLOCKS_MIN: Final = PAGE_BYTES // (8 * columns.BLOCK_COLUMNS)
+_EXTRAS_MIN: Final = PAGE_BYTES // (8 * columns.EXTRA_COLUMNS)
 _ENTRIES_MIN: Final = PAGE_BYTES // (8 * columns.ENTRY_COLUMNS)
 _NAMES_MIN: Final = PAGE_BYTES // (8 * columns.NAME_COLUMNS)
 _REQUESTS_MIN: Final = PAGE_BYTES // (8 * columns.REQUEST_COLUMNS)
@@ -78,14 +89,15 @@ class OffsetTable:
         self._table = Table(
             counters=counters,
             slots=zeros((_SLOTS_MIN,), np.int64),
+            blocks=zeros((_BLOCKS_MIN, columns.BLOCK_COLUMNS), np.int64),
             entries=zeros((_ENTRIES_MIN, columns.ENTRY_COLUMNS), np.int64),
+            extras=zeros((_EXTRAS_MIN, columns.EXTRA_COLUMNS), np.int64),
             name_slots=zeros((_SLOTS_MIN,), np.int64),
             names=zeros((_NAMES_MIN, columns.NAME_COLUMNS), np.int64),
             name_bytes=zeros((PAGE_BYTES,), np.uint8),
             metadata=zeros((PAGE_BYTES,), np.uint8),
             request_slots=zeros((_SLOTS_MIN,), np.int64),
             requests=zeros((requests, columns.REQUEST_COLUMNS), np.int64),
-            end_offsets=zeros((_ENTRIES_MIN,), np.int64),
         )
         self._publish()
 
@@ -148,8 +160,8 @@ class OffsetTable:
 
     def revision_of(self, group_id: bytes, topic: bytes, partition: int) -> int | None:
         """The log offset of an offset's record, or None."""
-        [entry] = self.locate(group_id, [(topic, partition)])
-        return None if entry < 0 else int(self._table.entries[entry, columns.REVISION])
+        entries = self.locate(group_id, [(topic, partition)])
+        return None if entries[0] < 0 else int(self._read(entries)[0, columns.READ_REVISION])
 
     def count(self, group_id: bytes) -> int:
         """How many offsets a group has."""
@@ -158,8 +170,7 @@ class OffsetTable:
     def read_columns(self, group_id: bytes) -> CommittedColumns:
         """All offsets of a group, sorted, by column: cheaper than `read_group` where many are."""
         entries = self.entries_of(group_id)
-        read = np.empty((entries.size, columns.READ_COLUMNS), np.int64)
-        read_entries(self.arrays, entries, read)
+        read = self._read(entries)
         starts, ends = read[:, columns.READ_TOPIC_START], read[:, columns.READ_TOPIC_END]
         spans, of_row = np.unique(
             starts << columns.NAME_SIZE_BITS | (ends - starts), return_inverse=True
@@ -196,25 +207,31 @@ class OffsetTable:
         """
         found = np.empty(len(keys), np.int64)
         locate(self.arrays, names, group_size, keys, found)
-        entries = self._table.entries[found]
-        is_known = (found >= 0) & (entries[:, columns.METADATA_SPAN] != columns.UNDECODABLE)
-        return _where(is_known, entries[:, columns.OFFSET])
+        is_known = found >= 0
+        read = self._read(found[is_known])
+        found[is_known] = read[:, columns.READ_OFFSET]
+        is_known[is_known] = read[:, columns.READ_METADATA_START] != columns.UNDECODABLE
+        return _where(is_known, found)
 
     def revisions_at(self, names: Bytes, group_size: int, keys: Int64s) -> list[int | None]:
         """The same for the log offsets of their records, be these readable or not."""
         found = np.empty(len(keys), np.int64)
         locate(self.arrays, names, group_size, keys, found)
-        return _where(found >= 0, self._table.entries[found][:, columns.REVISION])
+        is_known = found >= 0
+        found[is_known] = self._read(found[is_known])[:, columns.READ_REVISION]
+        return _where(is_known, found)
 
     def entries_of(self, group_id: bytes) -> Int64s:
-        """The rows of all offsets of a group, in no order. Rows are good until the next change."""
+        """All offsets of a group, in no order: entries (see `kernels.blocks`), good until the next
+        change.
+        """
         name = padded_copy(group_id)
         entries = np.empty(count_entries(self.arrays, name, len(group_id)), np.int64)
         list_entries(self.arrays, name, len(group_id), entries)
         return entries
 
     def entries_of_topics(self, group_id: bytes, topics: Collection[bytes]) -> Int64s:
-        """The rows of a group's offsets in any of the topics, in no order."""
+        """A group's offsets in any of the topics, in no order."""
         ends = np.cumsum([len(topic) for topic in topics], dtype=np.int64)
         names = np.empty(len(topics), np.int64)
         locate_names(self.arrays, padded_copy(b"".join(topics)), ends, names)
@@ -222,7 +239,7 @@ class OffsetTable:
         return entries[np.isin(self._topics_of(entries), names)]
 
     def locate(self, group_id: bytes, partitions: Iterable[tuple[bytes, int]]) -> Int64s:
-        """The row of each partition's offset, or -1."""
+        """The entry of each partition's offset, or -1."""
         names = bytearray(group_id)
         keys = []
         for topic, partition in partitions:
@@ -234,18 +251,20 @@ class OffsetTable:
         return found
 
     def partitions_of(self, entries: Int64s) -> list[tuple[bytes, int]]:
-        """The topic and partition of each of these rows."""
+        """The topic and partition of each of these entries."""
         topics = self._topics_of(entries)
         spans = self._table.names[topics, columns.NAME_SPAN]
         names = {span: self._name(span) for span in np.unique(spans).tolist()}
-        partitions = self._table.entries[entries, columns.PARTITION_EPOCH] >> 32
+        blocks = self._table.blocks[entries >> columns.BLOCK_PARTITION_BITS]
+        bases = blocks[:, columns.PLACE] >> PLACE_BASE_BITS
+        partitions = bases << columns.BLOCK_PARTITION_BITS | entries & BIT_MASK
         return [
             (names[span], partition)
             for span, partition in zip(spans.tolist(), partitions.tolist(), strict=True)
         ]
 
     def keys_of(self, group_id: bytes, entries: Int64s) -> tuple[Bytes, Int64s]:
-        """The records' keys of these rows of a group, one behind the other, and where each ends."""
+        """The records' keys of entries of a group, one behind the other, and where each ends."""
         spans = self._table.names[self._topics_of(entries), columns.NAME_SPAN]
         sizes = OFFSET_KEY_FIXED_BYTES + len(group_id) + (spans & _NAME_SIZE_MASK)
         ends = np.cumsum(sizes, dtype=np.int64)
@@ -257,11 +276,6 @@ class OffsetTable:
     def name_rows(self) -> int:
         """No name has this row, or a later one."""
         return len(self._table.names)
-
-    @property
-    def row_end(self) -> int:
-        """No offset has this row, or a later one."""
-        return int(self.counters[columns.ENTRY_END])
 
     def name_in(self, name_row: int) -> bytes:
         """The name in a row of names."""
@@ -294,20 +308,16 @@ class OffsetTable:
         """
         counters = self.counters
         table = self._table
-        entry_count = int(counters[columns.ENTRY_COUNT]) + 1
-        if entry_count > len(table.entries):
-            rows = len(table.entries) * _TIMES_ROWS
-            table = table._replace(
-                entries=grown(table.entries, rows), end_offsets=grown(table.end_offsets, rows)
-            )
+        block_count = int(counters[columns.BLOCK_COUNT]) + 1
         name_count = int(counters[columns.NAME_COUNT]) + 2
-        if name_count > len(table.names):
-            table = table._replace(names=grown(table.names, len(table.names) * _TIMES_ROWS))
-        table = table._replace(
-            slots=_with_free_slots(table.slots, entry_count),
+        self._table = table._replace(
+            slots=_with_free_slots(table.slots, block_count),
+            blocks=_with_rows(table.blocks, block_count),
+            extras=_with_rows(table.extras, int(counters[columns.EXTRA_COUNT]) + 1),
             name_slots=_with_free_slots(table.name_slots, name_count),
+            names=_with_rows(table.names, name_count),
         )
-        self._table = table
+        self._make_room_for_entries()
         self._make_room_for_bytes(name_bytes, metadata_bytes)
         self._make_room_for_request()
         self._publish()
@@ -316,6 +326,20 @@ class OffsetTable:
         arrays = cast("TableArrays", tuple(self._table))
         self.directory_row: Int64s = directory_row(arrays)
         self.arrays: TableArrays = arrays
+
+    def _make_room_for_entries(self) -> None:
+        counters = self.counters
+        table = self._table
+        end, unused = int(counters[columns.ENTRY_END]), int(counters[columns.ENTRY_UNUSED])
+        if columns.ENTRY_UNUSED_TIMES * unused > end + columns.ENTRY_UNUSED_FREE:
+            rows = (end - unused) * 3 // 2 + _ENTRIES_MIN
+            more = zeros((rows, columns.ENTRY_COLUMNS), np.int64)
+            end = compact_blocks(table.blocks, counters[columns.BLOCK_END], table.entries, more)
+            counters[columns.ENTRY_END], counters[columns.ENTRY_UNUSED] = end, 0
+            self._table = table._replace(entries=more)
+        elif end + columns.BLOCK_PARTITIONS > len(table.entries):
+            more = grown(table.entries, len(table.entries) * _TIMES_ROWS)
+            self._table = table._replace(entries=more)
 
     def _make_room_for_bytes(self, name_bytes: int, metadata_bytes: int) -> None:
         counters = self.counters
@@ -330,8 +354,8 @@ class OffsetTable:
         used, unused = int(counters[columns.METADATA_END]), columns.METADATA_UNUSED
         if used + metadata_bytes + PADDING_BYTES > table.metadata.size:
             target = _larger(used - int(counters[unused]) + metadata_bytes)
-            entry_end = counters[columns.ENTRY_END]
-            end = compact_metadata(table.entries, entry_end, table.metadata, target)
+            extra_end = counters[columns.EXTRA_END]
+            end = compact_metadata(table.extras, extra_end, table.metadata, target)
             counters[columns.METADATA_END], counters[unused] = end, 0
             self._table = table._replace(metadata=target)
 
@@ -346,19 +370,33 @@ class OffsetTable:
         move_requests(counters, requests, moved, slots)
         self._table = self._table._replace(requests=moved, request_slots=slots)
 
+    def note_end_offsets(self, commit: CommitOffsets) -> None:
+        """Keeps the end offsets that a replayed commit reports."""
+        row = 0
+        while True:
+            row = note_end_offsets(self.arrays, *as_arguments(commit), row)
+            if row == len(commit.columns):
+                return
+            self.make_room(0, 0)
+
     def _store(self, names: Bytes, group_size: int, topic_size: int, *value: int) -> None:
         while not store(self.arrays, names, group_size, topic_size, *value):
             self.make_room(group_size + topic_size, names.size - PADDING_BYTES)
 
     def _topics_of(self, entries: Int64s) -> Int64s:
-        """The names of the topics of these rows."""
-        return cast("Int64s", self._table.entries[entries, columns.GROUP_TOPIC] & LOW_HALF)
+        """The names of the topics of these entries."""
+        blocks = self._table.blocks[entries >> columns.BLOCK_PARTITION_BITS]
+        return cast("Int64s", blocks[:, columns.GROUP_TOPIC] & LOW_HALF)
+
+    def _read(self, entries: Int64s) -> Int64s:
+        """What is stored of these entries, a row of READ columns each."""
+        read = np.empty((entries.size, columns.READ_COLUMNS), np.int64)
+        read_entries(self.arrays, entries, read)
+        return read
 
     def read_group(self, group_id: bytes) -> list[CommittedOffset]:
         """All offsets of a group, in no order."""
-        entries = self.entries_of(group_id)
-        read = np.empty((entries.size, columns.READ_COLUMNS), np.int64)
-        read_entries(self.arrays, entries, read)
+        read = self._read(self.entries_of(group_id))
         name_bytes, metadata = self._table.name_bytes, self._table.metadata
         topics: dict[tuple[int, int], bytes] = {}
         offsets = []
@@ -390,6 +428,11 @@ class OffsetTable:
     def _name(self, span: int) -> bytes:
         start = span >> columns.NAME_SIZE_BITS
         return self._table.name_bytes[start : start + (span & _NAME_SIZE_MASK)].tobytes()
+
+
+def _with_rows(array: Int64s, rows: int) -> Int64s:
+    """An array of at least so many rows."""
+    return array if rows <= len(array) else grown(array, len(array) * _TIMES_ROWS)
 
 
 def _with_free_slots(slots: Int64s, rows: int) -> Int64s:

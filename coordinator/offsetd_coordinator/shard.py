@@ -18,7 +18,7 @@ from offsetd_storage.record_batch import Record, encode_batch
 
 from offsetd_coordinator.change_decisions import Usage, decide_offsets_change, decide_restoration
 from offsetd_coordinator.commit_decisions import CommitDecisions, CommitTerms
-from offsetd_coordinator.commit_rules import as_arguments, undecodable_offset
+from offsetd_coordinator.commit_rules import undecodable_offset
 from offsetd_coordinator.deletion import group_to_delete, offsets_to_delete
 from offsetd_coordinator.errors import (
     CoordinatorError,
@@ -28,7 +28,6 @@ from offsetd_coordinator.errors import (
 )
 from offsetd_coordinator.expiry_sweep import ShardRules
 from offsetd_coordinator.group_changes import Situation, decide_group_change
-from offsetd_coordinator.kernels.commit import note_end_offsets
 from offsetd_coordinator.known_deletions import NODE_BYTES_MAX
 from offsetd_coordinator.leases import Leases
 from offsetd_coordinator.membership.calls import Moment
@@ -211,7 +210,7 @@ class Shard:
     def note_end_offsets(self, commit: CommitOffsets) -> None:
         """Keeps the end offsets that a replayed commit reports."""
         if commit.reports_end_offsets:
-            note_end_offsets(self._state.offsets.arrays, *as_arguments(commit))
+            self._state.offsets.note_end_offsets(commit)
 
     def restore_members(self, now: Moment) -> list[Step]:
         """Has the groups live that have members by their records. Once, after the load.

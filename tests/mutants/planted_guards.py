@@ -13,8 +13,8 @@ GUARD_MUTANTS = (
     Mutant(
         name="unchanged offsets are left out however old they are",
         file=_KERNEL,
-        replace="        if age_ms < 0 or age_ms >= unchanged_ms:\n",
-        by="        if age_ms < 0:\n",
+        replace="        if age_ms < 0 or age_ms >= unchanged_ms or not ",
+        by="        if age_ms < 0 or not ",
         caught_by=f"{_RULES}::test_only_what_was_committed_a_moment_ago_is_not_written_again",
     ),
     Mutant(

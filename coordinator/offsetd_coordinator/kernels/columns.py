@@ -19,53 +19,76 @@ if TYPE_CHECKING:
 class Table(NamedTuple):
     """The offsets of one shard, packed into arrays.
 
-    `entries` are the stored offsets and `slots` finds them; so do `name_slots` the `names` of
-    groups and topics, whose bytes are in `name_bytes`, and `request_slots` the remembered
-    `requests`. `end_offsets` lies beside `entries`: what clients reported, + 1, or 0. A kernel
-    takes a plain tuple of them, which Numba unpacks faster, and gives it names again.
+    `slots` finds the `blocks`, of up to 64 stored offsets each, whose rows of `entries` lie next to
+    each other; `extras` are what few of them have. So do `name_slots` find the `names` of groups
+    and topics, whose bytes are in `name_bytes`, and `request_slots` the remembered `requests`. A
+    kernel takes a plain tuple of them, which Numba unpacks faster, and gives it names again.
     """
 
     counters: Int64s
     slots: Int64s
+    blocks: Int64s
     entries: Int64s
+    extras: Int64s
     name_slots: Int64s
     names: Int64s
     name_bytes: Bytes
     metadata: Bytes
     request_slots: Int64s
     requests: Int64s
-    end_offsets: Int64s
 
 
 TABLE: Final = (
-    "Tuple((int64[::1], int64[::1], int64[:, ::1], int64[::1], int64[:, ::1], "
-    "uint8[::1], uint8[::1], int64[::1], int64[:, ::1], int64[::1]))"
+    "Tuple((int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1], "
+    "int64[:, ::1], uint8[::1], uint8[::1], int64[::1], int64[:, ::1]))"
 )
 """The type of a table, for signatures."""
 
 TableArrays: TypeAlias = (
-    "tuple[Int64s, Int64s, Int64s, Int64s, Int64s, Bytes, Bytes, Int64s, Int64s, Int64s]"
+    "tuple[Int64s, Int64s, Int64s, Int64s, Int64s, Int64s, Int64s, Bytes, Bytes, Int64s, Int64s]"
 )
 
 
-# One stored offset, a row of `entries`: 64 bytes, so that it is one line of the cache.
+# The offsets of a group and a topic in 64 partitions, a row of `blocks`.
 GROUP_TOPIC: Final = 0  # two names: the group's in the high half, the topic's in the low
-PARTITION_EPOCH: Final = 1  # the partition in the high half, the leader epoch in the low
-OFFSET: Final = 2
-REVISION: Final = 3
-COMMIT_TIMESTAMP: Final = 4
-EXPIRE_TIMESTAMP: Final = 5  # -1: none
-METADATA_SPAN: Final = 6  # start << METADATA_SIZE_BITS | size, or UNDECODABLE
-LINKS: Final = 7  # in its group's list: the next entry in the high half, the one before in the low
-ENTRY_COLUMNS: Final = 8
+MASK: Final = 1  # a bit for each partition that has an offset, by its low six bits
+PLACE: Final = 2  # what the partitions have above these; how many rows it has; the first of them
+LINKS: Final = 3  # in its group's list: the next block in the high half, the one before in the low
+BLOCK_COLUMNS: Final = 4
+
+BLOCK_PARTITION_BITS: Final = 6
+BLOCK_PARTITIONS: Final = 1 << BLOCK_PARTITION_BITS
+PLACE_START_BITS: Final = 31
+PLACE_ROWS_BITS: Final = 7
+FREE: Final = -1  # as GROUP_TOPIC or NAME_SPAN: the row is free, LINKS or ENTRY_LIST the next one
+
+# One stored offset, a row of `entries`.
+OFFSET: Final = 0
+REVISION: Final = 1
+TIME_EPOCH: Final = 2  # commit timestamp << EPOCH_BITS | leader epoch + 1; or -1 - row of `extras`
+ENTRY_COLUMNS: Final = 3
+
+# Rows that no block has are taken out where they are more than a third, and more than a few.
+ENTRY_UNUSED_TIMES: Final = 3
+ENTRY_UNUSED_FREE: Final = 1024
+
+EPOCH_BITS: Final = 21
+PLAIN_TIME_MAX: Final = (1 << 42) - 1  # The year 2109.
+
+# What is not plain of an offset, a row of `extras`.
+COMMIT_TIMESTAMP: Final = 0  # of a free row the next one
+EXPIRE_TIMESTAMP: Final = 1  # -1: none
+METADATA_SPAN: Final = 2  # start << METADATA_SIZE_BITS | size, or UNDECODABLE
+REPORTED_END: Final = 3  # the end offset that clients reported, + 1, or 0
+STORED_EPOCH: Final = 4
+EXTRA_COLUMNS: Final = 5
 
 METADATA_SIZE_BITS: Final = 24
 UNDECODABLE: Final = -1  # as METADATA_SPAN: there is a record, but its value cannot be read
-FREE: Final = -1  # as GROUP_TOPIC or NAME_SPAN: the row is free, LINKS or ENTRY_LIST the next one
 
 # One name, of a group, a topic or both: a row of `names`.
 NAME_SPAN: Final = 0  # start << NAME_SIZE_BITS | size
-ENTRY_LIST: Final = 1  # as a group: its first entry in the high half, how many in the low
+ENTRY_LIST: Final = 1  # as a group: its first block in the high half, how many entries in the low
 TOPIC_ENTRIES: Final = 2  # as a topic: how many entries
 NAME_COLUMNS: Final = 3
 
@@ -82,30 +105,36 @@ REQUEST_COLUMNS: Final = 4
 # The counters of a table.
 ENTRY_COUNT: Final = 0
 ENTRY_END: Final = 1  # rows from here on were never used
-ENTRY_FREE: Final = 2  # the first free row below, + 1
-NAME_COUNT: Final = 3
-NAME_END: Final = 4
-NAME_FREE: Final = 5
-NAME_BYTES_END: Final = 6
-NAME_BYTES_UNUSED: Final = 7  # bytes below the end that no name uses
-METADATA_END: Final = 8
-METADATA_UNUSED: Final = 9
-GROUP_COUNT: Final = 10  # groups with at least one entry
-OPEN_TRANSACTIONS: Final = 11  # set by the caller: producers whose offsets wait
-OFFSET_NEXT: Final = 12  # of the log, after the last batch replayed
-LEADER_EPOCH: Final = 13  # of the last batch replayed
-REQUEST_FIRST: Final = 14  # the row of the oldest request id
-REQUEST_COUNT: Final = 15
-REQUEST_COUNT_MAX: Final = 16
-REQUEST_WINDOW_MS: Final = 17
-SEED: Final = 18  # four random numbers, this and the next three
-COUNTERS: Final = 22
+ENTRY_UNUSED: Final = 2  # rows below the end that no block has
+BLOCK_COUNT: Final = 3
+BLOCK_END: Final = 4
+BLOCK_FREE: Final = 5  # the first free row below, + 1
+EXTRA_COUNT: Final = 6
+EXTRA_END: Final = 7
+EXTRA_FREE: Final = 8
+NAME_COUNT: Final = 9
+NAME_END: Final = 10
+NAME_FREE: Final = 11
+NAME_BYTES_END: Final = 12
+NAME_BYTES_UNUSED: Final = 13  # bytes below the end that no name uses
+METADATA_END: Final = 14
+METADATA_UNUSED: Final = 15
+GROUP_COUNT: Final = 16  # groups with at least one entry
+OPEN_TRANSACTIONS: Final = 17  # set by the caller: producers whose offsets wait
+OFFSET_NEXT: Final = 18  # of the log, after the last batch replayed
+LEADER_EPOCH: Final = 19  # of the last batch replayed
+REQUEST_FIRST: Final = 20  # the row of the oldest request id
+REQUEST_COUNT: Final = 21
+REQUEST_COUNT_MAX: Final = 22
+REQUEST_WINDOW_MS: Final = 23
+SEED: Final = 24  # four random numbers, this and the next three
+COUNTERS: Final = 28
 
 # Where a replay stands; RECORD_AT 0 is the start of a batch. What follows RECORD_OFFSET is set
 # when the kernel stops at a record. MERGING is the caller's: 1 if the batches are those of a
 # transaction that is now committed, whose offsets take no place from what was written later. So is
 # SETTLED: where the batch has the name of a group for which no transaction is open; 0 if nowhere.
-# LAST: the names of the record before, and their rows, as long as no name has gone.
+# LAST: the names of the record before, their rows and its block, as long as no name has gone.
 BATCH_AT: Final = 0
 BATCH_END: Final = 1
 RECORD_AT: Final = 2
@@ -128,7 +157,8 @@ LAST_GROUP: Final = 18
 LAST_TOPIC_START: Final = 19
 LAST_TOPIC_SIZE: Final = 20
 LAST_TOPIC: Final = 21
-CURSOR_COLUMNS: Final = 22
+LAST_BLOCK: Final = 22  # -1: not looked for
+CURSOR_COLUMNS: Final = 23
 
 # Why a replay stopped.
 DONE: Final = 0

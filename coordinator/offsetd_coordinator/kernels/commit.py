@@ -30,11 +30,11 @@ from offsetd_storage.kernels.offset_records import (
 )
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 
+from offsetd_coordinator.kernels.blocks import row_of
 from offsetd_coordinator.kernels.columns import (
     COMMIT,
     COMMIT_LEADER_EPOCH,
     COMMIT_OFFSET,
-    COMMIT_TIMESTAMP,
     CONFLICT_OFFSET,
     CONFLICT_REVISION,
     CONFLICT_ROW,
@@ -45,24 +45,19 @@ from offsetd_coordinator.kernels.columns import (
     EXPECTED,
     EXPECTED_OFFSET,
     EXPECTED_REVISION,
-    EXPIRE_TIMESTAMP,
     METADATA_SIZE,
     METADATA_SIZE_BITS,
-    METADATA_SPAN,
     METADATA_START,
     MONOTONIC,
     MUST_NOT_EXIST,
     NO_PRECONDITION,
     NOT_MONOTONIC,
-    OFFSET,
     OPEN_TRANSACTIONS,
     PARTITION,
-    PARTITION_EPOCH,
     PRECONDITION,
     REQUEST_LAST_OFFSET,
     REQUEST_TIMESTAMP,
     REQUEST_WINDOW_MS,
-    REVISION,
     TABLE,
     TOO_LARGE,
     TOPIC_SIZE,
@@ -76,7 +71,12 @@ from offsetd_coordinator.kernels.columns import (
     Commit,
     Table,
 )
-from offsetd_coordinator.kernels.entries import low_half
+from offsetd_coordinator.kernels.entries import (
+    Entry,
+    has_extra_room,
+    load_entry,
+    note_end_offset,
+)
 from offsetd_coordinator.kernels.offsets import find_group, find_in_group
 from offsetd_coordinator.kernels.request_ids import (
     HEADER_NAME_SIZE,
@@ -194,27 +194,27 @@ def _is_unchanged(
         if commit.columns[row, PRECONDITION] != NO_PRECONDITION:
             return False
         entry = _stored_entry(table, commit, group, row)
-        if entry < 0 or not _is_same(table, commit, row, entry):
+        if entry < 0:
             return False
-        age_ms = times.now_ms - table.entries[entry, COMMIT_TIMESTAMP]
-        if age_ms < 0 or age_ms >= unchanged_ms:
+        stored = load_entry(table, entry)
+        age_ms = times.now_ms - stored.commit_timestamp
+        if age_ms < 0 or age_ms >= unchanged_ms or not _is_same(table, commit, row, stored):
             return False
-        newest = max(newest, table.entries[entry, REVISION])
+        newest = max(newest, stored.revision)
     verdict[VERDICT_LAST_OFFSET] = newest
     return newest >= 0
 
 
 @inline_kernel
-def _is_same(table: Table, commit: Commit, row: int, entry: int) -> bool:
-    """Whether an entry is what one partition of the commit would make of it, but for its time."""
+def _is_same(table: Table, commit: Commit, row: int, stored: Entry) -> bool:
+    """Whether that is what one partition of the commit would store, but for its time."""
     columns = commit.columns
-    stored = table.entries
-    span = stored[entry, METADATA_SPAN]
-    if span == UNDECODABLE or stored[entry, EXPIRE_TIMESTAMP] >= 0:
+    span = stored.metadata_span
+    if span == UNDECODABLE or stored.expire_timestamp >= 0:
         return False
-    if stored[entry, OFFSET] != columns[row, COMMIT_OFFSET]:
+    if stored.offset != columns[row, COMMIT_OFFSET]:
         return False
-    if low_half(stored[entry, PARTITION_EPOCH]) != columns[row, COMMIT_LEADER_EPOCH]:
+    if stored.leader_epoch != columns[row, COMMIT_LEADER_EPOCH]:
         return False
     size = columns[row, METADATA_SIZE]
     if span & METADATA_SIZE_MAX != size:
@@ -241,7 +241,7 @@ def _judge(table: Table, commit: Commit, verdict: Int64s, conflicts: Int64s) -> 
         if group == _NOT_LOOKED_FOR:
             group = find_group(table, commit.names, commit.group_start, commit.group_size)
         entry = _stored_entry(table, commit, group, row)
-        if entry >= 0 and table.entries[entry, METADATA_SPAN] == UNDECODABLE:
+        if entry >= 0 and load_entry(table, entry).metadata_span == UNDECODABLE:
             verdict[VERDICT_ROW] = row
             return UNREADABLE
         if not _holds(table, commit, row, entry):
@@ -282,13 +282,13 @@ def _holds(table: Table, commit: Commit, row: int, entry: int) -> bool:
         return bool(precondition == MUST_NOT_EXIST and entry < 0)
     expected = commit.columns[row, EXPECTED]
     if precondition == EXPECTED_OFFSET:
-        return bool(table.entries[entry, OFFSET] == expected)
-    return bool(precondition == EXPECTED_REVISION and table.entries[entry, REVISION] == expected)
+        return bool(load_entry(table, entry).offset == expected)
+    return bool(precondition == EXPECTED_REVISION and load_entry(table, entry).revision == expected)
 
 
 @inline_kernel
 def _goes_back(table: Table, commit: Commit, row: int, entry: int) -> bool:
-    return bool(table.entries[entry, OFFSET] > commit.columns[row, COMMIT_OFFSET])
+    return bool(load_entry(table, entry).offset > commit.columns[row, COMMIT_OFFSET])
 
 
 @inline_kernel
@@ -299,8 +299,8 @@ def _list_conflict(table: Table, entry: int, row: int, at: int, conflicts: Int64
     conflicts[at, CONFLICT_OFFSET] = -1
     conflicts[at, CONFLICT_REVISION] = -1
     if entry >= 0:
-        conflicts[at, CONFLICT_OFFSET] = table.entries[entry, OFFSET]
-        conflicts[at, CONFLICT_REVISION] = table.entries[entry, REVISION]
+        conflicts[at, CONFLICT_OFFSET] = load_entry(table, entry).offset
+        conflicts[at, CONFLICT_REVISION] = load_entry(table, entry).revision
 
 
 @inline_kernel
@@ -451,7 +451,7 @@ def put_headers(commit: Commit, headers_size: int, out: Bytes, position: int) ->
     return position + commit.request_id_size
 
 
-@kernel(f"void({TABLE}, {COMMIT})")
+@kernel(f"int64({TABLE}, {COMMIT}, int64)")
 def note_end_offsets(
     arrays: TableArrays,
     commit_names: Bytes,
@@ -460,18 +460,23 @@ def note_end_offsets(
     group_size: int,
     request_id_start: int,
     request_id_size: int,
-) -> None:
-    """Keep the end offsets that a replayed commit reports, beside its entries.
+    first: int,
+) -> int:
+    """Keep the end offsets that a replayed commit reports, from its row `first` on.
 
-    Kept + 1, so that 0 is none.
+    Returns the row for which room is to be made, or behind all rows.
     """
     table = Table(*arrays)
     commit = Commit(
         commit_names, columns, group_start, group_size, request_id_start, request_id_size
     )
     group = find_group(table, commit_names, group_start, group_size)
-    for row in range(columns.shape[0]):
+    count: int = columns.shape[0]
+    for row in range(first, count):
         if columns[row, END_OFFSET] >= 0:
+            if not has_extra_room(table):
+                return row
             entry = _stored_entry(table, commit, group, row)
             if entry >= 0:
-                table.end_offsets[entry] = columns[row, END_OFFSET] + 1
+                note_end_offset(table, row_of(table, entry), columns[row, END_OFFSET])
+    return count

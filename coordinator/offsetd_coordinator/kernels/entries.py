@@ -1,200 +1,218 @@
-"""Stored offsets: the rows of `Table.entries`, found by group, topic and partition.
+"""What is stored of an offset: a row of `Table.entries`, and for few of them one of `extras`.
 
-The entries of a group form a list, linked both ways, that starts at the group's name. Rows and
-links are kept + 1, so that 0 is none and fresh memory is empty.
+An offset is plain that has a commit timestamp, perhaps a leader epoch, and nothing else: then both
+are in one word. Whatever has metadata, an expire timestamp or a reported end offset, whose record
+cannot be read, or whose numbers are too large for that word, has a row of `extras` instead.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offsetd_storage.kernels.byte_order import copy_bytes
 from offsetd_storage.kernels.offset_records import METADATA_SIZE_MAX
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 
+from offsetd_coordinator.kernels.blocks import row_of
 from offsetd_coordinator.kernels.columns import (
-    ENTRY_COUNT,
+    BLOCK_COUNT,
+    BLOCK_PARTITIONS,
+    COMMIT_TIMESTAMP,
     ENTRY_END,
-    ENTRY_FREE,
-    ENTRY_LIST,
-    FREE,
-    GROUP_COUNT,
-    GROUP_TOPIC,
-    LINKS,
+    ENTRY_UNUSED,
+    ENTRY_UNUSED_FREE,
+    ENTRY_UNUSED_TIMES,
+    EPOCH_BITS,
+    EXPIRE_TIMESTAMP,
+    EXTRA_COUNT,
+    EXTRA_END,
+    EXTRA_FREE,
     METADATA_END,
     METADATA_SIZE_BITS,
     METADATA_SPAN,
     METADATA_UNUSED,
     NAME_BYTES_END,
     NAME_COUNT,
-    PARTITION_EPOCH,
+    OFFSET,
+    PLAIN_TIME_MAX,
+    REPORTED_END,
     REVISION,
-    SEED,
-    TOPIC_ENTRIES,
+    STORED_EPOCH,
+    TIME_EPOCH,
     UNDECODABLE,
     Table,
 )
-from offsetd_coordinator.kernels.keyed_hash import hash_words, tag_of
-from offsetd_coordinator.kernels.names import drop_name_if_unused
-from offsetd_coordinator.kernels.slots import (
-    add_slot,
-    has_tag,
-    home_of,
-    remove_slot,
-    row_in,
-    slot_after,
-)
 
 if TYPE_CHECKING:
+    from offsetd_storage.kernels.offset_records import OffsetValue
+
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
 
-LOW_HALF: Final = (1 << 32) - 1
 assert METADATA_SIZE_MAX < 1 << METADATA_SIZE_BITS, "a span holds the size of what is read"
 PADDING: Final = 16
+_EPOCH_MASK: Final = (1 << EPOCH_BITS) - 1
+_NO_EXPIRY: Final = -1
+
+
+class Entry(NamedTuple):
+    """A stored offset as it is read; `end_offset` is -1 if none was reported."""
+
+    offset: int
+    revision: int
+    commit_timestamp: int
+    expire_timestamp: int
+    leader_epoch: int
+    metadata_span: int
+    end_offset: int
 
 
 @inline_kernel
-def pack(high: int, low: int) -> int:
-    """Two int32 in one int64."""
-    return (high << 32) | (low & LOW_HALF)
+def load_entry(table: Table, entry: int) -> Entry:
+    """What is stored of an entry."""
+    return load_row(table, row_of(table, entry))
 
 
 @inline_kernel
-def low_half(packed: int) -> int:
-    """The low int32, as it was before it was packed."""
-    return ((packed & LOW_HALF) ^ (1 << 31)) - (1 << 31)
+def load_row(table: Table, row: int) -> Entry:
+    """The same of a row of `entries`."""
+    offset, revision = table.entries[row, OFFSET], table.entries[row, REVISION]
+    word = table.entries[row, TIME_EPOCH]
+    if word >= 0:
+        epoch = (word & _EPOCH_MASK) - 1
+        return Entry(offset, revision, word >> EPOCH_BITS, _NO_EXPIRY, epoch, 0, -1)
+    extra = table.extras[-1 - word]
+    return Entry(
+        offset,
+        revision,
+        extra[COMMIT_TIMESTAMP],
+        extra[EXPIRE_TIMESTAMP],
+        extra[STORED_EPOCH],
+        extra[METADATA_SPAN],
+        extra[REPORTED_END] - 1,
+    )
 
 
 @inline_kernel
-def entry_tag(table: Table, group: int, topic: int, partition: int) -> int:
-    """The tag under which an entry is found in `Table.slots`."""
-    seeds = table.counters
-    return tag_of(hash_words(pack(group, topic), partition, seeds[SEED + 2], seeds[SEED + 3]))
-
-
-@inline_kernel
-def find_entry(table: Table, group: int, topic: int, partition: int, tag: int) -> int:
-    """The row of an offset, or -1."""
-    slots = table.slots
-    group_topic = pack(group, topic)
-    at = home_of(slots, tag)
-    while slots[at] != 0:
-        if has_tag(slots[at], tag):
-            entry = row_in(slots[at])
-            if (
-                table.entries[entry, GROUP_TOPIC] == group_topic
-                and table.entries[entry, PARTITION_EPOCH] >> 32 == partition
-            ):
-                return entry
-        at = slot_after(slots, at)
-    return -1
-
-
-@inline_kernel
-def add_entry(table: Table, group: int, topic: int, partition: int, tag: int) -> int:
-    """A row for an offset that has none, without metadata; the caller has made room."""
-    counters = table.counters
+def store_row(table: Table, row: int, buffer: Bytes, value: OffsetValue, revision: int) -> None:
+    """Store a value; a reported end offset stays. The caller has made room."""
     entries = table.entries
-    if counters[ENTRY_FREE] != 0:
-        entry = int(counters[ENTRY_FREE] - 1)
-        counters[ENTRY_FREE] = entries[entry, LINKS]
-        table.end_offsets[entry] = 0
-    else:
-        entry = int(counters[ENTRY_END])
-        counters[ENTRY_END] += 1
-    counters[ENTRY_COUNT] += 1
-    entries[entry, GROUP_TOPIC] = pack(group, topic)
-    entries[entry, PARTITION_EPOCH] = pack(partition, -1)
-    entries[entry, REVISION] = -1
-    entries[entry, METADATA_SPAN] = 0
-    add_slot(table.slots, tag, entry)
-
-    entry_list = table.names[group, ENTRY_LIST]
-    first = entry_list >> 32
-    entries[entry, LINKS] = pack(first, 0)
-    if first != 0:
-        entries[first - 1, LINKS] = pack(entries[first - 1, LINKS] >> 32, entry + 1)
-    else:
-        counters[GROUP_COUNT] += 1
-    table.names[group, ENTRY_LIST] = pack(entry + 1, low_half(entry_list) + 1)
-    table.names[topic, TOPIC_ENTRIES] += 1
-    return entry
+    entries[row, OFFSET] = value.offset
+    entries[row, REVISION] = revision
+    is_plain = (
+        value.metadata_size == 0
+        and value.expire_timestamp == _NO_EXPIRY
+        and 0 <= value.commit_timestamp <= PLAIN_TIME_MAX
+        and -1 <= value.leader_epoch < _EPOCH_MASK
+    )
+    if entries[row, TIME_EPOCH] >= 0 and is_plain:
+        entries[row, TIME_EPOCH] = _time_epoch(value)
+        return
+    extra = _extra_of(table, row)
+    extras = table.extras
+    extras[extra, COMMIT_TIMESTAMP] = value.commit_timestamp
+    extras[extra, EXPIRE_TIMESTAMP] = value.expire_timestamp
+    extras[extra, STORED_EPOCH] = value.leader_epoch
+    _set_metadata(table, extra, buffer, value.metadata_start, value.metadata_size)
+    if is_plain and extras[extra, REPORTED_END] == 0:
+        _free_extra(table, extra)
+        entries[row, TIME_EPOCH] = _time_epoch(value)
 
 
 @inline_kernel
-def remove_entry(table: Table, entry: int) -> None:
-    """Free the row of an offset, and its names where nothing else has them."""
+def _time_epoch(value: OffsetValue) -> int:
+    return (value.commit_timestamp << EPOCH_BITS) | (value.leader_epoch + 1)
+
+
+@inline_kernel
+def mark_undecodable(table: Table, row: int) -> None:
+    """Note that the record of a row cannot be read."""
+    extra = _extra_of(table, row)
+    _forget_metadata(table, extra)
+    table.extras[extra, METADATA_SPAN] = UNDECODABLE
+
+
+@inline_kernel
+def note_end_offset(table: Table, row: int, end_offset: int) -> None:
+    """Keep an end offset that was reported; the caller has made room."""
+    table.extras[_extra_of(table, row), REPORTED_END] = end_offset + 1
+
+
+@inline_kernel
+def forget_row(table: Table, row: int) -> None:
+    """Let go of what a row that is about to be removed has in `extras`."""
+    word = table.entries[row, TIME_EPOCH]
+    if word < 0:
+        _forget_metadata(table, -1 - word)
+        _free_extra(table, -1 - word)
+
+
+@inline_kernel
+def _extra_of(table: Table, row: int) -> int:
+    """A row's row of `extras`, made if need be, with what is stored."""
+    word = table.entries[row, TIME_EPOCH]
+    if word < 0:
+        return int(-1 - word)
     counters = table.counters
-    entries = table.entries
-    group = entries[entry, GROUP_TOPIC] >> 32
-    topic = entries[entry, GROUP_TOPIC] & LOW_HALF
-    tag = entry_tag(table, group, topic, entries[entry, PARTITION_EPOCH] >> 32)
-    remove_slot(table.slots, tag, entry)
-    _forget_metadata(table, entry)
-
-    entry_list = table.names[group, ENTRY_LIST]
-    first = entry_list >> 32
-    after = entries[entry, LINKS] >> 32
-    before = low_half(entries[entry, LINKS])
-    if before != 0:
-        entries[before - 1, LINKS] = pack(after, low_half(entries[before - 1, LINKS]))
+    extras = table.extras
+    if counters[EXTRA_FREE] != 0:
+        extra = int(counters[EXTRA_FREE] - 1)
+        counters[EXTRA_FREE] = extras[extra, COMMIT_TIMESTAMP]
     else:
-        first = after
-    if after != 0:
-        entries[after - 1, LINKS] = pack(entries[after - 1, LINKS] >> 32, before)
-    table.names[group, ENTRY_LIST] = pack(first, low_half(entry_list) - 1)
-    table.names[topic, TOPIC_ENTRIES] -= 1
-    if first == 0:
-        counters[GROUP_COUNT] -= 1
-
-    entries[entry, GROUP_TOPIC] = FREE
-    entries[entry, LINKS] = counters[ENTRY_FREE]
-    counters[ENTRY_FREE] = entry + 1
-    counters[ENTRY_COUNT] -= 1
-    drop_name_if_unused(table, group)
-    if topic != group:
-        drop_name_if_unused(table, topic)
+        extra = int(counters[EXTRA_END])
+        counters[EXTRA_END] += 1
+    counters[EXTRA_COUNT] += 1
+    extras[extra, COMMIT_TIMESTAMP] = word >> EPOCH_BITS
+    extras[extra, EXPIRE_TIMESTAMP] = _NO_EXPIRY
+    extras[extra, METADATA_SPAN] = 0
+    extras[extra, REPORTED_END] = 0
+    extras[extra, STORED_EPOCH] = (word & _EPOCH_MASK) - 1
+    table.entries[row, TIME_EPOCH] = -1 - extra
+    return extra
 
 
 @inline_kernel
-def set_metadata(table: Table, entry: int, buffer: Bytes, start: int, size: int) -> None:
-    """Store the metadata of an entry, in place of what it had; the caller has made room."""
-    span = table.entries[entry, METADATA_SPAN]
+def _free_extra(table: Table, extra: int) -> None:
+    """Free a row of `extras`, which has no metadata any more."""
+    counters = table.counters
+    table.extras[extra, COMMIT_TIMESTAMP] = counters[EXTRA_FREE]
+    counters[EXTRA_FREE] = extra + 1
+    counters[EXTRA_COUNT] -= 1
+
+
+@inline_kernel
+def _set_metadata(table: Table, extra: int, buffer: Bytes, start: int, size: int) -> None:
+    """Store metadata, in place of what was there."""
+    span = table.extras[extra, METADATA_SPAN]
     if span <= 0 or (span & METADATA_SIZE_MAX) != size:
-        _forget_metadata(table, entry)
+        _forget_metadata(table, extra)
         if size == 0:
             return
         counters = table.counters
         span = (counters[METADATA_END] << METADATA_SIZE_BITS) | size
         counters[METADATA_END] += size
-        table.entries[entry, METADATA_SPAN] = span
+        table.extras[extra, METADATA_SPAN] = span
     copy_bytes(table.metadata, span >> METADATA_SIZE_BITS, buffer, start, size)
 
 
 @inline_kernel
-def set_undecodable(table: Table, entry: int) -> None:
-    """Mark that the record of an entry cannot be read."""
-    _forget_metadata(table, entry)
-    table.entries[entry, METADATA_SPAN] = UNDECODABLE
-
-
-@inline_kernel
-def _forget_metadata(table: Table, entry: int) -> None:
-    span = table.entries[entry, METADATA_SPAN]
+def _forget_metadata(table: Table, extra: int) -> None:
+    span = table.extras[extra, METADATA_SPAN]
     if span > 0:
         table.counters[METADATA_UNUSED] += span & METADATA_SIZE_MAX
-    table.entries[entry, METADATA_SPAN] = 0
+    table.extras[extra, METADATA_SPAN] = 0
 
 
 @inline_kernel
 def has_room(table: Table, name_bytes: int, metadata_bytes: int) -> bool:
     """Whether one more entry fits, with two new names and metadata of these sizes."""
     counters = table.counters
-    entry_count = counters[ENTRY_COUNT] + 1
+    block_count = counters[BLOCK_COUNT] + 1
     name_count = counters[NAME_COUNT] + 2
     return bool(
-        entry_count <= table.entries.shape[0]
-        and 4 * entry_count <= 3 * table.slots.size
+        has_entry_room(table)
+        and has_extra_room(table)
+        and block_count <= table.blocks.shape[0]
+        and 4 * block_count <= 3 * table.slots.size
         and name_count <= table.names.shape[0]
         and 4 * name_count <= 3 * table.name_slots.size
         and counters[NAME_BYTES_END] + name_bytes + PADDING <= table.name_bytes.size
@@ -202,16 +220,32 @@ def has_room(table: Table, name_bytes: int, metadata_bytes: int) -> bool:
     )
 
 
+@inline_kernel
+def has_entry_room(table: Table) -> bool:
+    """Whether a block can be moved to the end, and there is no reason to move them all instead."""
+    end, unused = table.counters[ENTRY_END], table.counters[ENTRY_UNUSED]
+    return bool(
+        end + BLOCK_PARTITIONS <= table.entries.shape[0]
+        and ENTRY_UNUSED_TIMES * unused <= end + ENTRY_UNUSED_FREE
+    )
+
+
+@inline_kernel
+def has_extra_room(table: Table) -> bool:
+    """Whether one more row of `extras` fits."""
+    return bool(table.counters[EXTRA_COUNT] + 1 <= table.extras.shape[0])
+
+
 @kernel("int64(int64[:, ::1], int64, uint8[::1], uint8[::1])")
-def compact_metadata(entries: Int64s, entry_end: int, metadata: Bytes, target: Bytes) -> int:
-    """Copy the metadata of all entries to the front of `target`; returns where it ends there."""
+def compact_metadata(extras: Int64s, extra_end: int, metadata: Bytes, target: Bytes) -> int:
+    """Copy all metadata to the front of `target`; returns where it ends there."""
     end = 0
-    for entry in range(entry_end):
-        span = entries[entry, METADATA_SPAN]
-        if entries[entry, GROUP_TOPIC] == FREE or span <= 0:
+    for extra in range(extra_end):
+        span = extras[extra, METADATA_SPAN]
+        if span <= 0:
             continue
         size = span & METADATA_SIZE_MAX
         copy_bytes(target, end, metadata, span >> METADATA_SIZE_BITS, size)
-        entries[entry, METADATA_SPAN] = (end << METADATA_SIZE_BITS) | size
+        extras[extra, METADATA_SPAN] = (end << METADATA_SIZE_BITS) | size
         end += size
     return end

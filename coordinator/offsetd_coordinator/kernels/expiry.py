@@ -1,4 +1,4 @@
-"""Which offsets have expired: groups found by walking all rows, rows of one group judged.
+"""Which offsets have expired: groups found by walking all blocks, entries of one group judged.
 
 The rules are those of `offsetd_coordinator.expiry`, in numbers.
 """
@@ -7,21 +7,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from offsetd_storage.kernels.bitmap import count_ones
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 
+from offsetd_coordinator.kernels.blocks import (
+    entry_count,
+    first_row,
+    group_of,
+    list_block,
+    list_group_entries,
+    topic_of,
+)
 from offsetd_coordinator.kernels.columns import (
     BASE_REPLACED,
-    COMMIT_TIMESTAMP,
-    ENTRY_END,
-    ENTRY_LIST,
-    EXPIRE_TIMESTAMP,
+    BLOCK_END,
+    BLOCK_PARTITIONS,
     FREE,
     GROUP_TOPIC,
     JUDGED_DUE,
     JUDGED_FIRST,
     JUDGED_WARNED,
-    LINKS,
-    METADATA_SPAN,
+    MASK,
     NEVER,
     NO_TIME,
     RULE_BASE,
@@ -33,7 +39,7 @@ from offsetd_coordinator.kernels.columns import (
     UNDECODABLE,
     Table,
 )
-from offsetd_coordinator.kernels.entries import LOW_HALF, low_half
+from offsetd_coordinator.kernels.entries import load_entry, load_row
 from offsetd_coordinator.kernels.names import name_size
 from offsetd_coordinator.kernels.offsets import find_group
 from offsetd_coordinator.kernels.tombstones import OFFSET_KEY_FIXED_BYTES
@@ -68,7 +74,7 @@ def find_groups(
     is_seen: Bytes,
     found: Int64s,
 ) -> int:
-    """Look at up to `rows_max` rows from `cursor[0]` on, and write the groups that may be due.
+    """Look at about `rows_max` rows, from the block `cursor[0]` on, for groups that may be due.
 
     That is a group with an offset committed no later than `committed_last`, or with an expire
     timestamp no later than `expire_last`. A group is written once, as the row of its name, and
@@ -76,95 +82,107 @@ def find_groups(
     cursor, to -1 at the end. Returns how many were written.
     """
     table = Table(*arrays)
-    entries = table.entries
-    end = table.counters[ENTRY_END]
-    row = cursor[0]
-    stop = min(end, row + rows_max)
+    end = table.counters[BLOCK_END]
+    block = cursor[0]
+    looked = 0
     count = 0
-    while row < stop and count < found.size:
-        group_topic = entries[row, GROUP_TOPIC]
-        expire = entries[row, EXPIRE_TIMESTAMP]
-        row += 1
-        if group_topic == FREE or entries[row - 1, METADATA_SPAN] == UNDECODABLE:
-            continue
-        if expire > NO_TIME:
-            if expire > expire_last:
-                continue
-        elif entries[row - 1, COMMIT_TIMESTAMP] > committed_last:
-            continue
-        group = group_topic >> 32
-        if is_seen[group] == 0:
-            is_seen[group] = 1
-            found[count] = group
-            count += 1
-    cursor[0] = -1 if row >= end else row
+    while block < end and looked < rows_max and count < found.size:
+        group_topic = table.blocks[block, GROUP_TOPIC]
+        looked += 1
+        if group_topic != FREE and is_seen[group_topic >> 32] == 0:
+            looked += count_ones(table.blocks[block, MASK])
+            if _may_be_due(table, block, committed_last, expire_last):
+                is_seen[group_topic >> 32] = 1
+                found[count] = group_topic >> 32
+                count += 1
+        block += 1
+    cursor[0] = -1 if block >= end else block
     return count
+
+
+@inline_kernel
+def _may_be_due(table: Table, block: int, committed_last: int, expire_last: int) -> bool:
+    """Whether an offset of a block was committed, or expires, no later than that."""
+    start = first_row(table, block)
+    for row in range(start, start + count_ones(table.blocks[block, MASK])):
+        stored = load_row(table, row)
+        if stored.metadata_span == UNDECODABLE:
+            continue
+        if stored.expire_timestamp > NO_TIME:
+            if stored.expire_timestamp <= expire_last:
+                return True
+        elif stored.commit_timestamp <= committed_last:
+            return True
+    return False
 
 
 @kernel(f"int64({TABLE}, uint8[::1], int64, int64[::1])")
 def list_group(arrays: TableArrays, buffer: Bytes, group_size: int, found: Int64s) -> int:
-    """Write the rows of a group's offsets, as many as fit; how many the group has."""
+    """Write the entries of a group, if all fit; how many it has."""
     table = Table(*arrays)
     group = find_group(table, buffer, 0, group_size)
     if group < 0:
         return 0
-    following = table.names[group, ENTRY_LIST] >> 32
-    count = low_half(table.names[group, ENTRY_LIST])
-    for at in range(min(count, found.size)):
-        found[at] = following - 1
-        following = table.entries[following - 1, LINKS] >> 32
+    count = entry_count(table, group)
+    if count <= found.size:
+        list_group_entries(table, group, found[:count])
     return count
 
 
 @kernel(f"int64({TABLE}, int64[::1], int64[::1], int64[::1])")
-def end_keys(arrays: TableArrays, rows: Int64s, topics: Int64s, ends: Int64s) -> int:
-    """Write where the key of each of `rows` ends, one behind the other, and the last end is.
+def end_keys(arrays: TableArrays, entries: Int64s, topics: Int64s, ends: Int64s) -> int:
+    """Write where the key of each entry ends, one behind the other, and the last end is.
 
     Also the row of each one's topic's name.
     """
     table = Table(*arrays)
     end = 0
-    for at in range(rows.size):
-        group_topic = table.entries[rows[at], GROUP_TOPIC]
-        topics[at] = group_topic & LOW_HALF
-        end += OFFSET_KEY_FIXED_BYTES + name_size(table, group_topic >> 32)
+    for at in range(entries.size):
+        topics[at] = topic_of(table, entries[at])
+        end += OFFSET_KEY_FIXED_BYTES + name_size(table, group_of(table, entries[at]))
         end += name_size(table, topics[at])
         ends[at] = end
     return end
 
 
-@kernel(f"int64({TABLE}, int64, int64, int64, int64[::1])")
-def list_rows_between(arrays: TableArrays, group: int, start: int, stop: int, found: Int64s) -> int:
-    """Write the group's rows from `start` to before `stop`; there is room. How many there are."""
+@kernel(f"int64({TABLE}, int64, int64[::1], int64[::1])")
+def list_from(arrays: TableArrays, group: int, cursor: Int64s, found: Int64s) -> int:
+    """Write entries of a group, from the block `cursor[0]` on; how many.
+
+    Looks at no more blocks than `found` has places, of which a block may need 64. Moves the cursor,
+    to -1 at the end.
+    """
     table = Table(*arrays)
+    end = table.counters[BLOCK_END]
+    block = cursor[0]
+    stop = block + found.size
     count = 0
-    for row in range(start, min(stop, table.counters[ENTRY_END])):
-        group_topic = table.entries[row, GROUP_TOPIC]
+    while block < min(end, stop) and count + BLOCK_PARTITIONS <= found.size:
+        group_topic = table.blocks[block, GROUP_TOPIC]
         if group_topic != FREE and group_topic >> 32 == group:
-            found[count] = row
-            count += 1
+            count = list_block(table, block, found, count)
+        block += 1
+    cursor[0] = -1 if block >= end else block
     return count
 
 
 @kernel(f"void({TABLE}, int64[::1], int64[::1], int64, int64[::1], int64[::1])")
-def judge_rows(
-    arrays: TableArrays, rows: Int64s, rule: Int64s, now: int, due: Int64s, judged: Int64s
+def judge_entries(
+    arrays: TableArrays, entries: Int64s, rule: Int64s, now: int, due: Int64s, judged: Int64s
 ) -> None:
-    """Say of `rows`, by a rule, which have expired at `now`: written to `due`, which has room."""
+    """Say of entries, by a rule, which have expired at `now`: written to `due`, which has room."""
     table = Table(*arrays)
-    entries = table.entries
     count = 0
     warned = 0
     first = NEVER
-    for at in range(rows.size):
-        row = rows[at]
-        if entries[row, METADATA_SPAN] == UNDECODABLE:
+    for at in range(entries.size):
+        stored = load_entry(table, entries[at])
+        if stored.metadata_span == UNDECODABLE:
             continue
-        commit = entries[row, COMMIT_TIMESTAMP]
-        expire = entries[row, EXPIRE_TIMESTAMP]
+        commit, expire = stored.commit_timestamp, stored.expire_timestamp
         time = expiry_time(commit, expire, rule[RULE_RETENTION], rule[RULE_EMPTY], rule[RULE_BASE])
         if now >= time:
-            due[count] = row
+            due[count] = entries[at]
             count += 1
             continue
         first = min(first, time)

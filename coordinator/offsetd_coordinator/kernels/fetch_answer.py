@@ -11,27 +11,26 @@ from typing import TYPE_CHECKING, Final
 from offsetd_storage.kernels.offset_records import METADATA_SIZE_MAX, OffsetKey
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 
+from offsetd_coordinator.kernels.blocks import (
+    entry_count,
+    list_group_entries,
+    low_half,
+    pack,
+    partition_of,
+    topic_of,
+)
 from offsetd_coordinator.kernels.columns import (
-    COMMIT_TIMESTAMP,
-    ENTRY_LIST,
-    EXPIRE_TIMESTAMP,
-    GROUP_TOPIC,
-    LINKS,
     METADATA_SIZE_BITS,
-    METADATA_SPAN,
     NEVER,
     NO_TIME,
-    OFFSET,
     PARTITION,
-    PARTITION_EPOCH,
-    REVISION,
     TABLE,
     TOPIC_SIZE,
     TOPIC_START,
     UNDECODABLE,
     Table,
 )
-from offsetd_coordinator.kernels.entries import LOW_HALF, low_half, pack
+from offsetd_coordinator.kernels.entries import Entry, load_entry
 from offsetd_coordinator.kernels.expiry import expiry_time
 from offsetd_coordinator.kernels.names import is_name_before, name_size, name_start
 from offsetd_coordinator.kernels.offsets import find_group, find_in_group
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
 
 # An offset that was found.
-FOUND_ROW: Final = 0  # of the table's entries
+FOUND_ENTRY: Final = 0
 FOUND_KEY: Final = 1  # the name of its topic, and its partition; later how many bytes it takes
 FOUND_COLUMNS: Final = 2
 
@@ -98,14 +97,10 @@ def find_sorted(
         return 0
     count = 0
     if is_all:
-        count = int(low_half(table.names[group, ENTRY_LIST]))
+        count = entry_count(table, group)
         if 2 * count > found.shape[0]:
             return count
-        # The newest stands first in the list: those of one commit, from the last to the first.
-        entry = (table.names[group, ENTRY_LIST] >> 32) - 1
-        for at in range(count - 1, -1, -1):
-            found[at, FOUND_ROW] = entry
-            entry = (table.entries[entry, LINKS] >> 32) - 1
+        list_group_entries(table, group, found[:count, FOUND_ENTRY])
     else:
         if 2 * partitions.shape[0] > found.shape[0]:
             return int(partitions.shape[0])
@@ -114,12 +109,11 @@ def find_sorted(
             key = OffsetKey(group_start, group_size, start, size, partitions[at, PARTITION])
             entry = find_in_group(table, group, names, key)
             if entry >= 0:
-                found[count, FOUND_ROW] = entry
+                found[count, FOUND_ENTRY] = entry
                 count += 1
     for at in range(count):
-        entry = found[at, FOUND_ROW]
-        topic = table.entries[entry, GROUP_TOPIC] & LOW_HALF
-        found[at, FOUND_KEY] = pack(topic, table.entries[entry, PARTITION_EPOCH] >> 32)
+        entry = found[at, FOUND_ENTRY]
+        found[at, FOUND_KEY] = pack(topic_of(table, entry), partition_of(table, entry))
     _sort(table, found, count)
     return count
 
@@ -139,7 +133,7 @@ def _sort(table: Table, found: Int64s, count: int) -> None:
         if count == 0:
             return
         for at in range(count):
-            found[at, FOUND_ROW] = found[count + at, FOUND_ROW]
+            found[at, FOUND_ENTRY] = found[count + at, FOUND_ENTRY]
             found[at, FOUND_KEY] = found[count + at, FOUND_KEY]
 
 
@@ -161,7 +155,7 @@ def _merge(table: Table, found: Int64s, start: int, middle: int, end: int, to: i
             second == end or _is_in_order(table, found[start, FOUND_KEY], found[second, FOUND_KEY])
         )
         source = start if takes_first else second
-        found[target, FOUND_ROW] = found[source, FOUND_ROW]
+        found[target, FOUND_ENTRY] = found[source, FOUND_ENTRY]
         found[target, FOUND_KEY] = found[source, FOUND_KEY]
         start += takes_first
         second += not takes_first
@@ -204,11 +198,11 @@ def put_group(
     table = Table(*arrays)
     content = text_size(group_size) + number_size(log_partition)
     for at in range(count):
-        row = found[at, FOUND_ROW]
-        if table.entries[row, METADATA_SPAN] == UNDECODABLE:
+        stored = load_entry(table, found[at, FOUND_ENTRY])
+        if stored.metadata_span == UNDECODABLE:
             return -1 - at
-        time = _expires(table, row, expires and not _is_one(is_read, at), retention, empty, base)
-        size = _offset_size(table, row, time)
+        time = _expires(stored, expires and not _is_one(is_read, at), retention, empty, base)
+        size = _offset_size(table, found[at, FOUND_ENTRY], stored, time)
         found[at, FOUND_KEY] = size
         content += message_size(size)
     needed = int(message_size(content))
@@ -217,10 +211,10 @@ def put_group(
     position = begin_message(out, 0, _RESPONSE_GROUPS, content)
     position = put_text(out, position, _GROUP_ID, names, group_start, group_size)
     for at in range(count):
-        row = found[at, FOUND_ROW]
-        time = _expires(table, row, expires and not _is_one(is_read, at), retention, empty, base)
+        stored = load_entry(table, found[at, FOUND_ENTRY])
+        time = _expires(stored, expires and not _is_one(is_read, at), retention, empty, base)
         position = begin_message(out, position, _GROUP_OFFSETS, found[at, FOUND_KEY])
-        position = _put_offset(table, row, time, out, position)
+        position = _put_offset(table, found[at, FOUND_ENTRY], stored, time, out, position)
     put_number(out, position, _GROUP_LOG_PARTITION, log_partition)
     return needed
 
@@ -231,51 +225,50 @@ def _is_one(flags: Bytes, at: int) -> bool:
 
 
 @inline_kernel
-def _expires(table: Table, row: int, expires: bool, retention: int, empty: int, base: int) -> int:
+def _expires(stored: Entry, expires: bool, retention: int, empty: int, base: int) -> int:
     """From when on an offset is expired, or NO_TIME if it does not."""
     if not expires:
         return NO_TIME
-    commit, expire = table.entries[row, COMMIT_TIMESTAMP], table.entries[row, EXPIRE_TIMESTAMP]
-    time = expiry_time(commit, expire, retention, empty, base)
+    expire = stored.expire_timestamp
+    time = expiry_time(stored.commit_timestamp, expire, retention, empty, base)
     # A commit may ask for the end of time; that is told as the last time there is.
     return NO_TIME if time == NEVER and expire != NEVER else time
 
 
 @inline_kernel
-def _offset_size(table: Table, row: int, expire_time: int) -> int:
+def _offset_size(table: Table, entry: int, stored: Entry, expire_time: int) -> int:
     """Bytes of a CommittedOffset."""
-    entry = table.entries[row]
     return int(
-        text_size(name_size(table, entry[GROUP_TOPIC] & LOW_HALF))
-        + number_size(entry[PARTITION_EPOCH] >> 32)
-        + number_size(entry[OFFSET])
-        + optional_size(low_half(entry[PARTITION_EPOCH]))
-        + text_size(entry[METADATA_SPAN] & METADATA_SIZE_MAX)
-        + _time_field_size(entry[COMMIT_TIMESTAMP])
+        text_size(name_size(table, topic_of(table, entry)))
+        + number_size(partition_of(table, entry))
+        + number_size(stored.offset)
+        + optional_size(stored.leader_epoch)
+        + text_size(stored.metadata_span & METADATA_SIZE_MAX)
+        + _time_field_size(stored.commit_timestamp)
         + _time_field_size(expire_time)
-        + number_size(entry[REVISION])
-        + optional_size(table.end_offsets[row] - 1)
+        + number_size(stored.revision)
+        + optional_size(stored.end_offset)
     )
 
 
 @inline_kernel
-def _put_offset(table: Table, row: int, expire_time: int, out: Bytes, position: int) -> int:
+def _put_offset(
+    table: Table, entry: int, stored: Entry, expire_time: int, out: Bytes, position: int
+) -> int:
     """Write a CommittedOffset; returns where it ends."""
-    entry = table.entries[row]
-    topic = entry[GROUP_TOPIC] & LOW_HALF
+    topic = topic_of(table, entry)
     start, size = name_start(table, topic), name_size(table, topic)
     position = put_text(out, position, _OFFSET_TOPIC, table.name_bytes, start, size)
-    position = put_number(out, position, _OFFSET_PARTITION, entry[PARTITION_EPOCH] >> 32)
-    position = put_number(out, position, _OFFSET_OFFSET, entry[OFFSET])
-    leader_epoch = low_half(entry[PARTITION_EPOCH])
-    position = put_optional(out, position, _OFFSET_LEADER_EPOCH, leader_epoch)
-    span = entry[METADATA_SPAN]
+    position = put_number(out, position, _OFFSET_PARTITION, partition_of(table, entry))
+    position = put_number(out, position, _OFFSET_OFFSET, stored.offset)
+    position = put_optional(out, position, _OFFSET_LEADER_EPOCH, stored.leader_epoch)
+    span = stored.metadata_span
     start, size = span >> METADATA_SIZE_BITS, span & METADATA_SIZE_MAX
     position = put_text(out, position, _OFFSET_METADATA, table.metadata, start, size)
-    position = _put_time(out, position, _OFFSET_COMMIT_TIME, entry[COMMIT_TIMESTAMP])
+    position = _put_time(out, position, _OFFSET_COMMIT_TIME, stored.commit_timestamp)
     position = _put_time(out, position, _OFFSET_EXPIRE_TIME, expire_time)
-    position = put_number(out, position, _OFFSET_REVISION, entry[REVISION])
-    return int(put_optional(out, position, _OFFSET_END_OFFSET, table.end_offsets[row] - 1))
+    position = put_number(out, position, _OFFSET_REVISION, stored.revision)
+    return int(put_optional(out, position, _OFFSET_END_OFFSET, stored.end_offset))
 
 
 @inline_kernel

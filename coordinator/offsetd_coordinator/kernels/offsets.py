@@ -8,19 +8,24 @@ from offsetd_storage.kernels.offset_records import METADATA_SIZE_MAX, OffsetKey,
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 from offsetd_storage.kernels.utf8 import java_hash, utf16_length
 
+from offsetd_coordinator.kernels.blocks import (
+    base_of,
+    entry_count,
+    find_entry,
+    find_or_add_block,
+    find_or_add_row,
+    list_group_entries,
+    partition_of,
+    remove_row,
+    row_of,
+    topic_of,
+)
 from offsetd_coordinator.kernels.columns import (
-    COMMIT_TIMESTAMP,
     ENTRY_LIST,
-    EXPIRE_TIMESTAMP,
     FREE,
-    GROUP_TOPIC,
-    LINKS,
     METADATA_SIZE_BITS,
-    METADATA_SPAN,
     NAME_END,
     NAME_SPAN,
-    OFFSET,
-    PARTITION_EPOCH,
     READ_COMMIT_TIMESTAMP,
     READ_END_OFFSET,
     READ_EXPIRE_TIMESTAMP,
@@ -32,22 +37,16 @@ from offsetd_coordinator.kernels.columns import (
     READ_REVISION,
     READ_TOPIC_END,
     READ_TOPIC_START,
-    REVISION,
     TABLE,
     UNDECODABLE,
     Table,
 )
 from offsetd_coordinator.kernels.entries import (
-    LOW_HALF,
-    add_entry,
-    entry_tag,
-    find_entry,
+    forget_row,
     has_room,
-    low_half,
-    pack,
-    remove_entry,
-    set_metadata,
-    set_undecodable,
+    load_entry,
+    mark_undecodable,
+    store_row,
 )
 from offsetd_coordinator.kernels.names import (
     add_name,
@@ -78,8 +77,7 @@ def find_in_group(table: Table, group: int, buffer: Bytes, key: OffsetKey) -> in
     topic = find_name(table, buffer, key.topic_start, key.topic_size, tag)
     if topic < 0:
         return -1
-    tag = entry_tag(table, group, topic, key.partition)
-    return find_entry(table, group, topic, key.partition, tag)
+    return find_entry(table, group, topic, key.partition)
 
 
 @inline_kernel
@@ -115,40 +113,12 @@ def find_or_add_names(table: Table, buffer: Bytes, key: OffsetKey) -> tuple[int,
 
 
 @inline_kernel
-def find_or_add_offset(table: Table, group: int, topic: int, partition: int) -> int:
-    """The entry of an offset, made if need be; the caller has made room."""
-    tag = entry_tag(table, group, topic, partition)
-    entry = find_entry(table, group, topic, partition, tag)
-    if entry < 0:
-        entry = add_entry(table, group, topic, partition, tag)
-    return entry
-
-
-@inline_kernel
-def set_offset(
-    table: Table,
-    entry: int,
-    buffer: Bytes,
-    key: OffsetKey,
-    value: OffsetValue,
-    revision: int,
-) -> None:
-    """Store a value in an entry; the caller has made room for its metadata."""
-    entries = table.entries
-    entries[entry, PARTITION_EPOCH] = pack(key.partition, value.leader_epoch)
-    entries[entry, OFFSET] = value.offset
-    entries[entry, REVISION] = revision
-    entries[entry, COMMIT_TIMESTAMP] = value.commit_timestamp
-    entries[entry, EXPIRE_TIMESTAMP] = value.expire_timestamp
-    set_metadata(table, entry, buffer, value.metadata_start, value.metadata_size)
-
-
-@inline_kernel
 def remove_offset(table: Table, buffer: Bytes, key: OffsetKey) -> bool:
     """Remove an offset; whether it was there."""
     entry = find_offset(table, buffer, key)
     if entry >= 0:
-        remove_entry(table, entry)
+        forget_row(table, row_of(table, entry))
+        remove_row(table, entry)
     return entry >= 0
 
 
@@ -208,10 +178,11 @@ def store(
         expire_timestamp,
     )
     group, topic = find_or_add_names(table, buffer, key)
-    entry = find_or_add_offset(table, group, topic, partition)
-    set_offset(table, entry, buffer, key, value, revision)
+    block = find_or_add_block(table, group, topic, base_of(partition))
+    row = find_or_add_row(table, block, partition)
+    store_row(table, row, buffer, value, revision)
     if metadata_size == UNDECODABLE:
-        set_undecodable(table, entry)
+        mark_undecodable(table, row)
     return True
 
 
@@ -220,7 +191,7 @@ def count_entries(arrays: TableArrays, buffer: Bytes, group_size: int) -> int:
     """How many offsets a group has."""
     table = Table(*arrays)
     group = find_group(table, buffer, 0, group_size)
-    return 0 if group < 0 else low_half(table.names[group, ENTRY_LIST])
+    return 0 if group < 0 else entry_count(table, group)
 
 
 @kernel(f"void({TABLE}, uint8[::1], int64, int64[::1])")
@@ -228,39 +199,33 @@ def list_entries(arrays: TableArrays, buffer: Bytes, group_size: int, found: Int
     """Fill `found`, which has the size that `count_entries` said, with a group's entries."""
     table = Table(*arrays)
     group = find_group(table, buffer, 0, group_size)
-    if group < 0:
-        return
-    following = table.names[group, ENTRY_LIST] >> 32
-    for at in range(found.size):
-        found[at] = following - 1
-        following = table.entries[following - 1, LINKS] >> 32
+    if group >= 0:
+        list_group_entries(table, group, found)
 
 
 @kernel(f"void({TABLE}, int64[::1], int64[:, ::1])")
-def read_entries(arrays: TableArrays, rows: Int64s, read: Int64s) -> None:
-    """Write what is stored in each of `rows` to the same row of `read`, in its READ columns."""
+def read_entries(arrays: TableArrays, entries: Int64s, read: Int64s) -> None:
+    """Write what is stored of each entry to the same row of `read`, in its READ columns."""
     table = Table(*arrays)
-    entries = table.entries
-    for at in range(rows.size):
-        entry = rows[at]
-        topic = entries[entry, GROUP_TOPIC] & LOW_HALF
+    for at in range(entries.size):
+        stored = load_entry(table, entries[at])
+        topic = topic_of(table, entries[at])
         read[at, READ_TOPIC_START] = name_start(table, topic)
         read[at, READ_TOPIC_END] = name_start(table, topic) + name_size(table, topic)
-        read[at, READ_PARTITION] = entries[entry, PARTITION_EPOCH] >> 32
-        read[at, READ_LEADER_EPOCH] = low_half(entries[entry, PARTITION_EPOCH])
-        read[at, READ_OFFSET] = entries[entry, OFFSET]
-        read[at, READ_REVISION] = entries[entry, REVISION]
-        read[at, READ_COMMIT_TIMESTAMP] = entries[entry, COMMIT_TIMESTAMP]
-        read[at, READ_EXPIRE_TIMESTAMP] = entries[entry, EXPIRE_TIMESTAMP]
-        read[at, READ_END_OFFSET] = table.end_offsets[entry] - 1
-        span = entries[entry, METADATA_SPAN]
-        if span == UNDECODABLE:
+        read[at, READ_PARTITION] = partition_of(table, entries[at])
+        read[at, READ_LEADER_EPOCH] = stored.leader_epoch
+        read[at, READ_OFFSET] = stored.offset
+        read[at, READ_REVISION] = stored.revision
+        read[at, READ_COMMIT_TIMESTAMP] = stored.commit_timestamp
+        read[at, READ_EXPIRE_TIMESTAMP] = stored.expire_timestamp
+        read[at, READ_END_OFFSET] = stored.end_offset
+        if stored.metadata_span == UNDECODABLE:
             read[at, READ_METADATA_START] = UNDECODABLE
             read[at, READ_METADATA_END] = UNDECODABLE
         else:
-            start = span >> METADATA_SIZE_BITS
+            start = stored.metadata_span >> METADATA_SIZE_BITS
             read[at, READ_METADATA_START] = start
-            read[at, READ_METADATA_END] = start + (span & METADATA_SIZE_MAX)
+            read[at, READ_METADATA_END] = start + (stored.metadata_span & METADATA_SIZE_MAX)
 
 
 @kernel(f"int64({TABLE}, int64, int64, int64[::1])")

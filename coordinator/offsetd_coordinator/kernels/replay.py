@@ -27,6 +27,12 @@ from offsetd_storage.kernels.offset_records import OffsetKey, load_offset_key, l
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 from offsetd_storage.kernels.utf8 import utf16_length
 
+from offsetd_coordinator.kernels.blocks import (
+    PLACE_BASE_BITS,
+    base_of,
+    find_or_add_block,
+    find_or_add_row,
+)
 from offsetd_coordinator.kernels.columns import (
     BASE_OFFSET,
     BATCH_AT,
@@ -36,6 +42,7 @@ from offsetd_coordinator.kernels.columns import (
     HEADER_COUNT,
     KEY_SIZE,
     KEY_START,
+    LAST_BLOCK,
     LAST_GROUP,
     LAST_GROUP_SIZE,
     LAST_GROUP_START,
@@ -51,6 +58,7 @@ from offsetd_coordinator.kernels.columns import (
     NOT_PLAIN_RECORD,
     OFFSET_NEXT,
     OPEN_TRANSACTIONS,
+    PLACE,
     RECORD_AT,
     RECORD_END,
     RECORD_OFFSET,
@@ -63,12 +71,10 @@ from offsetd_coordinator.kernels.columns import (
     VALUE_START,
     Table,
 )
-from offsetd_coordinator.kernels.entries import has_room
+from offsetd_coordinator.kernels.entries import has_room, store_row
 from offsetd_coordinator.kernels.offsets import (
     find_or_add_names,
-    find_or_add_offset,
     remove_offset,
-    set_offset,
 )
 from offsetd_coordinator.kernels.request_ids import (
     find_request_id_header,
@@ -202,11 +208,11 @@ def _replay_record(
         if group < 0:
             return NOT_PLAIN_RECORD
         _note_names(cursor, key, group, topic)
-    entry = find_or_add_offset(table, cursor[LAST_GROUP], cursor[LAST_TOPIC], key.partition)
+    row = find_or_add_row(table, _block_at(table, cursor, base_of(key.partition)), key.partition)
     revision = cursor[BASE_OFFSET] + offset_delta
-    if cursor[MERGING] != 0 and table.entries[entry, REVISION] > revision:
+    if cursor[MERGING] != 0 and table.entries[row, REVISION] > revision:
         return DONE  # Written after it, while its transaction was open.
-    set_offset(table, entry, buffer, key, value, revision)
+    store_row(table, row, buffer, value, revision)
     if id_size > 0:
         hashed, hashed_2 = hash_request(
             table, buffer, key.group_start, key.group_size, id_start, id_size
@@ -234,6 +240,17 @@ def _note_names(cursor: Int64s, key: OffsetKey, group: int, topic: int) -> None:
     cursor[LAST_TOPIC_START] = key.topic_start
     cursor[LAST_TOPIC_SIZE] = key.topic_size
     cursor[LAST_TOPIC] = topic
+    cursor[LAST_BLOCK] = -1
+
+
+@inline_kernel
+def _block_at(table: Table, cursor: Int64s, base: int) -> int:
+    """The block of a record whose names have been noted: mostly that of the record before."""
+    block = cursor[LAST_BLOCK]
+    if block < 0 or table.blocks[block, PLACE] >> PLACE_BASE_BITS != base:
+        block = find_or_add_block(table, cursor[LAST_GROUP], cursor[LAST_TOPIC], base)
+        cursor[LAST_BLOCK] = block
+    return int(block)
 
 
 @inline_kernel

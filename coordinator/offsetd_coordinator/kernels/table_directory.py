@@ -16,7 +16,9 @@ from numba.extending import intrinsic
 from offsetd_storage.kernels.registry import inline_kernel
 
 from offsetd_coordinator.kernels.columns import (
+    BLOCK_COLUMNS,
     ENTRY_COLUMNS,
+    EXTRA_COLUMNS,
     NAME_COLUMNS,
     REQUEST_COLUMNS,
     Table,
@@ -77,7 +79,9 @@ def _view(item: Any, columns: int) -> Any:
 
 _words = _view(types.int64, 0)
 _bytes = _view(types.uint8, 0)
+_blocks = _view(types.int64, BLOCK_COLUMNS)
 _entries = _view(types.int64, ENTRY_COLUMNS)
+_extras = _view(types.int64, EXTRA_COLUMNS)
 _names = _view(types.int64, NAME_COLUMNS)
 _requests = _view(types.int64, REQUEST_COLUMNS)
 
@@ -89,12 +93,13 @@ def table_at(directory: Int64s, row: int) -> Table:
     return Table(
         _words(addresses[0], lengths[0]),
         _words(addresses[1], lengths[1]),
-        _entries(addresses[2], lengths[2]),
-        _words(addresses[3], lengths[3]),
-        _names(addresses[4], lengths[4]),
-        _bytes(addresses[5], lengths[5]),
-        _bytes(addresses[6], lengths[6]),
-        _words(addresses[7], lengths[7]),
-        _requests(addresses[8], lengths[8]),
+        _blocks(addresses[2], lengths[2]),
+        _entries(addresses[3], lengths[3]),
+        _extras(addresses[4], lengths[4]),
+        _words(addresses[5], lengths[5]),
+        _names(addresses[6], lengths[6]),
+        _bytes(addresses[7], lengths[7]),
+        _bytes(addresses[8], lengths[8]),
         _words(addresses[9], lengths[9]),
+        _requests(addresses[10], lengths[10]),
     )

@@ -35,13 +35,8 @@ from offsetd_storage.kernels.encode import (
 from offsetd_storage.kernels.offset_records import load_offset_key
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 
-from offsetd_coordinator.kernels.columns import (
-    GROUP_TOPIC,
-    PARTITION_EPOCH,
-    TABLE,
-    Table,
-)
-from offsetd_coordinator.kernels.entries import LOW_HALF
+from offsetd_coordinator.kernels.blocks import group_of, partition_of, topic_of
+from offsetd_coordinator.kernels.columns import TABLE, Table
 from offsetd_coordinator.kernels.names import name_size, name_start
 from offsetd_coordinator.kernels.offsets import find_offset
 from offsetd_coordinator.kernels.request_ids import find_request_id_header
@@ -88,8 +83,7 @@ def put_offset_keys(arrays: TableArrays, entries: Int64s, ends: Int64s, out: Byt
     table = Table(*arrays)
     for row in range(entries.size):
         entry = entries[row]
-        group = table.entries[entry, GROUP_TOPIC] >> 32
-        topic = table.entries[entry, GROUP_TOPIC] & LOW_HALF
+        group, topic = group_of(table, entry), topic_of(table, entry)
         group_size, topic_size = name_size(table, group), name_size(table, topic)
         position = ends[row] - OFFSET_KEY_FIXED_BYTES - group_size - topic_size
         store_i16(out, position, 1)
@@ -98,7 +92,7 @@ def put_offset_keys(arrays: TableArrays, entries: Int64s, ends: Int64s, out: Byt
         position += 4 + group_size
         store_i16(out, position, topic_size)
         copy_bytes(out, position + 2, table.name_bytes, name_start(table, topic), topic_size)
-        store_i32(out, position + 2 + topic_size, table.entries[entry, PARTITION_EPOCH] >> 32)
+        store_i32(out, position + 2 + topic_size, partition_of(table, entry))
 
 
 @kernel("int64(int64[::1], int64, int64, int64)")

@@ -46,7 +46,8 @@ def _count_ones(typing_context: Any, value: Any) -> Any:
     return types.int64(types.int64), generate
 
 
-_ones = _intrinsic(_count_ones)
+# How many bits of an int64 are set.
+count_ones = _intrinsic(_count_ones)
 
 
 @inline_kernel
@@ -57,11 +58,11 @@ def bits_in(bits: Numbers, first: int, last: int) -> int:
     mask = -1 << (first & 63)
     mask_last = ~(-2 << (last & 63))
     if word == word_last:
-        return int(_ones(bits[word] & mask & mask_last))
-    found = int(_ones(bits[word] & mask))
+        return int(count_ones(bits[word] & mask & mask_last))
+    found = int(count_ones(bits[word] & mask))
     for middle in range(word + 1, word_last):
-        found += int(_ones(bits[middle]))
-    return found + int(_ones(bits[word_last] & mask_last))
+        found += int(count_ones(bits[middle]))
+    return found + int(count_ones(bits[word_last] & mask_last))
 
 
 @inline_kernel

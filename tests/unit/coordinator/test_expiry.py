@@ -16,7 +16,7 @@ from offsetd_coordinator.expiry import (
     rule_of,
 )
 from offsetd_coordinator.kernels.columns import JUDGED_COLUMNS, NEVER
-from offsetd_coordinator.kernels.expiry import judge_rows
+from offsetd_coordinator.kernels.expiry import judge_entries
 from offsetd_coordinator.offset_table import OffsetTable
 from offsetd_storage.offsets_topic.groups import GroupState, GroupType
 
@@ -187,7 +187,7 @@ def test_the_kernel_goes_by_the_same_rules() -> None:
         for now_ms in (0, 1, 999, 1000, 1001, 1999, 2000, 2001, 10_999):
             due, judged = np.empty(1, np.int64), np.empty(JUDGED_COLUMNS, np.int64)
             numbers = np.array((rule.retention_ms, rule.empty_ms, rule.base, 0), np.int64)
-            judge_rows(table.arrays, np.zeros(1, np.int64), numbers, now_ms, due, judged)
+            judge_entries(table.arrays, np.zeros(1, np.int64), numbers, now_ms, due, judged)
             is_due = expected is not None and now_ms >= expected
             assert judged[0] == is_due, (group, terms, commit_ms, expire_ms, now_ms)
             if not is_due and expected is not None and expected < 1 << 61:

@@ -13,6 +13,7 @@ from offsetd_coordinator.group_selections import PARTITIONS_MAX, GroupSelection
 from offsetd_coordinator.kernels.columns import BASE_LATEST, BASE_REPLACED, NEVER
 from offsetd_coordinator.offset_table import OffsetTable, fresh_hash_seeds
 from offsetd_coordinator.service.committed_offsets import committed_offset
+from shards import commit, entry
 
 LARGEST = 2**63 - 1
 LOG_PARTITION = 300
@@ -65,8 +66,9 @@ def store(table: OffsetTable, group_id: str, stored: Stored) -> None:
             commit_timestamp_ms=commit_ms,
             expire_timestamp_ms=expire_ms,
         )
-        [row] = table.locate(key[0], [key[1:]])
-        table._table.end_offsets[row] = end_offset + 1
+        if end_offset >= 0:
+            reported = entry(topic, partition, 0, end_offset=end_offset)
+            table.note_end_offsets(commit(group_id, reported))
 
 
 def by_protobuf(

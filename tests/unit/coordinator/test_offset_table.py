@@ -12,7 +12,7 @@ from offsetd_coordinator.offset_table import OffsetTable, fresh_hash_seeds
 from offsetd_coordinator.requests import CommittedOffset
 from offsetd_storage.kernels import padded_copy
 from offsetd_storage.offsets_topic.placement import partition_of
-from shards import COLLIDING_SEEDS, offset_key
+from shards import COLLIDING_SEEDS, commit, entry, offset_key
 
 Key = tuple[bytes, bytes, int]
 
@@ -75,6 +75,85 @@ def test_a_table_holds_what_a_dict_holds_after_any_stores_and_removals(
     assert table.counters[columns.NAME_COUNT] == 0
 
 
+def dense_key(chance: random.Random) -> Key:
+    """Of few groups with many partitions: some next to each other, some at the ends of int32."""
+    bases = [0, 60, 128, 2**31 - 70, -(2**31), -64]
+    partition = chance.choice(bases) + chance.randrange(70)
+    return chance.choice([b"a", b"b", b"c"]), b"t", min(partition, 2**31 - 1)
+
+
+def extreme_value(chance: random.Random, revision: int) -> dict[str, Any]:
+    """Of all that a record can hold, mostly what is plain."""
+    stored = value(revision, b"m" * chance.choice([0, 0, 0, 0, 3, 40]))
+    if chance.random() < 0.2:
+        times = [-1, 0, 1, 2**42 - 1, 2**42, 2**62, -(2**63), 2**63 - 1]
+        epochs = [-1, 0, 2**21 - 3, 2**21 - 2, 2**21 - 1, 2**31 - 1, -2, -(2**31)]
+        stored["commit_timestamp_ms"] = chance.choice(times)
+        stored["leader_epoch"] = chance.choice(epochs)
+        stored["expire_timestamp_ms"] = chance.choice([-1, -1, 0, 5, -7, 2**63 - 1])
+        stored["offset"] = chance.choice([0, -1, 2**63 - 1, -(2**63)])
+    return stored
+
+
+@pytest.mark.parametrize("seeds", [None, COLLIDING_SEEDS])
+def test_partitions_that_lie_together_come_and_go_in_any_order(
+    seeds: tuple[int, int, int, int] | None,
+) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    table = new_table(seeds)
+    model: dict[Key, dict[str, Any]] = {}
+    ends: dict[Key, int] = {}
+    for step in range(12_000):
+        key = dense_key(chance)
+        if chance.random() < (0.7 if step % 4000 < 2500 else 0.2):
+            model[key] = extreme_value(chance, step)
+            table.store(*key, **model[key])
+            if chance.random() < 0.1:
+                report(table, key[0].decode(), "t", {key[2]: step})
+                ends[key] = step
+        else:
+            assert table.remove(*key) == (model.pop(key, None) is not None)
+            ends.pop(key, None)
+        if step % 1000 == 0:
+            assert contents(table) == model
+    assert contents(table) == model
+    reported = {
+        (group_id, offset.topic, offset.partition): offset.end_offset
+        for group_id in table.group_ids()
+        for offset in table.read_group(group_id)
+        if offset.end_offset >= 0
+    }
+    assert reported == ends
+    for key in list(model):
+        assert table.remove(*key)
+    counts = (columns.ENTRY_COUNT, columns.BLOCK_COUNT, columns.EXTRA_COUNT, columns.NAME_COUNT)
+    assert [int(table.counters[each]) for each in counts] == [0, 0, 0, 0]
+    assert table.counters[columns.ENTRY_UNUSED] == table.counters[columns.ENTRY_END]
+
+
+def test_rows_that_no_block_has_are_used_again() -> None:
+    """Groups grow in turns, so that each is moved to where there is more room again and again."""
+    table = new_table()
+    for partition in range(50):
+        for group in range(200):
+            table.store(b"group-%d" % group, b"orders", partition, **value(partition))
+    used, unused = (int(table.counters[each]) for each in (columns.ENTRY_END, columns.ENTRY_UNUSED))
+    assert used - unused < 1.5 * table.size, "a block has little more room than it needs"
+    assert unused < used // 2
+    assert [table.count(b"group-%d" % group) for group in range(200)] == [50] * 200
+
+
+def test_offsets_of_a_commit_take_a_row_each_and_nothing_else() -> None:
+    table = new_table()
+    for group in range(1000):
+        for partition in range(50):
+            table.store(b"group-%d" % group, b"orders", partition, **value(partition))
+    counts = (columns.ENTRY_END, columns.ENTRY_UNUSED, columns.BLOCK_COUNT, columns.EXTRA_COUNT)
+    assert [int(table.counters[each]) for each in counts] == [50_000, 0, 1000, 0]
+
+
 def test_an_empty_topic_is_not_taken_for_the_one_whose_bytes_are_next() -> None:
     table = new_table()
     for index, topic in enumerate([b"", b"orders", b"payments"]):
@@ -128,14 +207,39 @@ def test_named_partitions_are_located_and_absent_ones_are_said_to_be_so() -> Non
     assert table.revision_of(b"g", b"orders", 7) is None
 
 
-def test_a_row_that_is_used_again_has_no_end_offset_from_before() -> None:
+def report(table: OffsetTable, group: str, topic: str, ends: dict[int, int]) -> None:
+    """Notes end offsets, as a replayed commit does."""
+    entries = [entry(topic, partition, 0, end_offset=end) for partition, end in ends.items()]
+    table.note_end_offsets(commit(group, *entries))
+
+
+def end_offsets(table: OffsetTable, group_id: bytes) -> dict[int, int]:
+    return {each.partition: each.end_offset for each in table.read_group(group_id)}
+
+
+def test_a_reported_end_offset_stays_until_another_is_or_the_offset_goes() -> None:
     table = new_table()
-    table.store(b"g", b"orders", 0, **value(1))
-    table._table.end_offsets[0] = 100
-    assert table.read_group(b"g")[0].end_offset == 99
+    for partition in range(3):
+        table.store(b"g", b"orders", partition, **value(1))
+    report(table, "g", "orders", {0: 99, 1: 0, 7: 5})
+    assert end_offsets(table, b"g") == {0: 99, 1: 0, 2: -1}, "there is none of partition 7"
+    table.store(b"g", b"orders", 0, **value(2, b"m"))
+    table.store(b"g", b"orders", 0, **value(3))
+    report(table, "g", "orders", {1: 12})
+    assert end_offsets(table, b"g") == {0: 99, 1: 12, 2: -1}
+    assert contents(table)[b"g", b"orders", 0] == value(3)
     table.remove(b"g", b"orders", 0)
-    table.store(b"g", b"payments", 0, **value(2))
-    assert table.read_group(b"g")[0].end_offset == -1
+    table.store(b"g", b"orders", 0, **value(4))
+    table.store(b"g", b"payments", 0, **value(4))
+    assert [each.end_offset for each in table.read_group(b"g")].count(-1) == 3
+
+
+def test_end_offsets_of_more_partitions_than_there_was_room_for() -> None:
+    table = new_table()
+    for partition in range(1000):
+        table.store(b"g", b"orders", partition, **value(1))
+    report(table, "g", "orders", {partition: 2 * partition for partition in range(1000)})
+    assert end_offsets(table, b"g") == {partition: 2 * partition for partition in range(1000)}
 
 
 @pytest.mark.parametrize("partitions", [1, 50])

@@ -93,6 +93,14 @@ def damaged_values() -> list[bytes]:
     ]
 
 
+def test_partitions_of_a_batch_may_be_far_apart_and_in_any_order() -> None:
+    partitions = [1, 70, 2, 64, 63, 2**31 - 1, 0, 128, 65]
+    records = [(offset_key("g", "t", each), offset_value(each)) for each in partitions]
+    shard = replayed(batch_of(0, *records))
+    stored = {each.partition: (each.offset, each.revision) for each in shard.fetch(b"g")}
+    assert stored == {each: (each, place) for place, each in enumerate(partitions)}
+
+
 @pytest.mark.parametrize("value", damaged_values(), ids=lambda value: value.hex() or "empty")
 def test_a_value_that_does_not_decode_makes_its_offset_unreadable_until_it_is_written_again(
     value: bytes,

@@ -36,7 +36,7 @@ def test_a_row_is_that_of_the_arrays_that_a_table_has_now() -> None:
     assert first == directory_row(table.arrays).tolist()
     fill(table, 3000)
     assert table.directory_row.tolist() == directory_row(table.arrays).tolist()
-    lengths = slice(DIRECTORY_COLUMNS // 2 + 1, DIRECTORY_COLUMNS // 2 + 7)
+    lengths = slice(DIRECTORY_COLUMNS // 2 + 1, DIRECTORY_COLUMNS // 2 + 9)
     assert all(
         now > before
         for now, before in zip(table.directory_row[lengths], first[lengths], strict=True)
@@ -54,14 +54,15 @@ def test_a_kernel_finds_each_table_of_a_directory() -> None:
             (
                 table.counters.size,
                 table.slots.size,
+                table.blocks.size,
                 table.entries.size,
+                table.extras.size,
                 table.name_slots.size,
                 table.names.size,
                 table.name_bytes.size,
                 table.metadata.size,
                 table.request_slots.size,
                 table.requests.size,
-                table.end_offsets.size,
             )
         ):
             seen[place] = size
