@@ -27,6 +27,9 @@ LOADED_OFFSETS = 1_000_000
 OVERWRITTEN_KEYS = 100_000
 OVERWRITES = 10_000_000
 WAIT_S = 120.0
+_SETTLING_PAUSE_S = 1.0
+_SETTLING_LOOKS_MAX = 10
+_SETTLING_RATIO = 1.005
 _DISK_SETTINGS = {
     # Cleaning needs closed segments; ours else keeps an hour of history, which no peer has.
     "offsetd": {"offsets.topic.segment.bytes": str(1 << 20), "history.ms": "0"},
@@ -106,9 +109,23 @@ def _begin(name: str, server: Server) -> None:
 def _fill(name: str, server: Server, groups: int, results: Results) -> None:
     with server.running():
         _waiting_client(name).await_offsets(server, groups=1, partitions=PARTITIONS)
-        empty_bytes = server.memory_bytes()
+        empty_bytes = settled(server.memory_bytes)
         _commit_in_turn(name, server, groups, groups)
-        _note(results, targets.MEMORY, name, server.memory_bytes() - empty_bytes)
+        _note(results, targets.MEMORY, name, settled(server.memory_bytes) - empty_bytes)
+
+
+def settled(look: Callable[[], int], *, pause_s: float = _SETTLING_PAUSE_S) -> int:
+    """What a look says once it says no more than the one before; or the last of some.
+
+    A server may go on loading behind its first answer.
+    """
+    held = look()
+    for _ in range(_SETTLING_LOOKS_MAX):
+        time.sleep(pause_s)
+        before, held = held, look()
+        if held < before * _SETTLING_RATIO:
+            break
+    return held
 
 
 def _restart(results: Results, state: str, name: str, server: Server, groups: int) -> None:

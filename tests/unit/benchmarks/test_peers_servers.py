@@ -181,3 +181,15 @@ def test_the_folder_is_one_for_servers_that_run_elsewhere() -> None:
 def test_a_name_that_is_none_is_refused(arguments: list[str]) -> None:
     with pytest.raises(SystemExit):
         command.parsed(arguments)
+
+
+@pytest.mark.parametrize(
+    ("looks", "expected"),
+    [([10_000, 10_000, 1], 10_000), ([10_000, 14_000, 15_000, 15_010, 1], 15_010), ([9, 5, 1], 5)],
+)
+def test_memory_is_looked_at_until_it_grows_no_more(looks: list[int], expected: int) -> None:
+    assert states.settled(iter(looks).__next__, pause_s=0) == expected
+
+
+def test_memory_that_never_settles_is_what_it_was_in_the_end() -> None:
+    assert states.settled(iter(range(1000, 100_000, 100)).__next__, pause_s=0) == 2000
