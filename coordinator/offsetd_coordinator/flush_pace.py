@@ -26,7 +26,13 @@ _COMMITS_PER_ROUND_MAX: Final = 4  # Of the event loop: more are such messages.
 # As long as the loop is busy with calls, or with messages of few commits.
 _BUSY_DISTANCE_SECONDS_MAX: Final = 0.008
 _LOOK_SECONDS: Final = 0.002  # It ends where a look finds the loop idle.
-_BUSY_RATIO: Final = 0.8  # Of one core.
+_BUSY_RATIO: Final = 0.6  # Of one core.
+# Who waits for flushes that cover one commit each is alone. Once there have been so many, each
+# shorter than that, the next are worth no hand-over to another thread, which takes as long as they
+# do; but for one now and then, with which that thread sees to what has gathered.
+_FLUSHES_ALONE: Final = 16
+_FLUSHES_HERE_MAX: Final = 31
+_SHORT_SECONDS: Final = 0.001
 
 
 class FlushPace:
@@ -39,14 +45,19 @@ class FlushPace:
         used: Callable[[], float] | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`used` says how much processor time the event loop has had; None: by `loop_clock`."""
+        """`used` says how much processor time the event loop has had; None: by `loop_clock`.
+
+        `sleep` may return early.
+        """
         self._now = now
         self._used = used
         self._sleep = sleep
         self._begun = self._earliest = now()
         self._rounds = self._commits = 0
         self._rounds_covered = self._rounds_begun = 0
+        self._commits_begun = self._commits_expected = 0
         self._looked_at = (self._begun, 0.0, 0, 0)
+        self._flushes_alone = 0
 
     def note_round(self, commits: int) -> None:
         """The event loop made a round in which something was appended: so many commits in all.
@@ -61,34 +72,58 @@ class FlushPace:
     def wait(self) -> None:
         """Returns when what is pending is to be flushed."""
         now = self._now()
-        if now < self._earliest:
+        while now < self._earliest and not self.has_all:
             self._sleep(self._earliest - now)
             now = self._now()
         if self._earliest < self._begun + _DISTANCE_SECONDS_MAX:
             return
         latest = self._begun + _BUSY_DISTANCE_SECONDS_MAX
-        while now < latest and self._is_busy(now):
+        while now < latest and not self.has_all and self._is_busy(now):
             self._sleep(min(_LOOK_SECONDS, latest - now))
             now = self._now()
 
-    def note_begun(self) -> float:
-        """A flush begins; says when."""
+    @property
+    def has_all(self) -> bool:
+        """Whether as many wait as the last flush has answered, and as came meanwhile.
+
+        Callers who wait for an answer before they commit again are all waiting then.
+        """
+        return self._commits - self._commits_begun >= self._commits_expected
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether a commit that comes by itself is better flushed by whoever appends it.
+
+        Not where a flush takes long: nothing else is done meanwhile.
+        """
+        past = self._flushes_alone - _FLUSHES_ALONE
+        return past >= 0 and past % (_FLUSHES_HERE_MAX + 1) < _FLUSHES_HERE_MAX
+
+    def note_begun(self, commits: int) -> float:
+        """A flush begins, of what is left of so many commits in all; says when."""
         rounds = self._rounds
+        self._commits_begun = commits
         self._rounds_covered, self._rounds_begun = rounds - self._rounds_begun, rounds
         self._begun = self._now()
         return self._begun
 
-    def note_covered(self, commits: int, *, came_more: bool) -> None:
-        """That flush has covered so many; `came_more`: meanwhile others came.
+    def note_covered(self, commits: int, *, came: int) -> None:
+        """That flush has covered so many, and meanwhile others came.
 
         A caller who is alone never waits.
         """
-        if commits > 1 or came_more:
+        self._commits_expected = max(commits + came, self._commits_expected * 15 // 16)
+        now = self._now()
+        if commits != 1 or came or now - self._begun > _SHORT_SECONDS:
+            self._flushes_alone = 0
+        else:
+            self._flushes_alone += 1
+        if commits > 1 or came:
             distance_seconds = min(commits * _DISTANCE_SECONDS_PER_COMMIT, _DISTANCE_SECONDS_MAX)
             if commits > self._rounds_covered * _COMMITS_PER_ROUND_MAX:
                 distance_seconds = _DISTANCE_SECONDS_OF_MANY
             self._earliest = self._begun + distance_seconds
-            self._look(self._now())
+            self._look(now)
 
     def _is_busy(self, now: float) -> bool:
         """Since the last look, or the end of the flush: with commits that came one by one."""

@@ -3,11 +3,13 @@
 Tickets count appended commits: ticket 7 is durable once a flush that began after the seventh
 append has returned. The loop's thread raises `appended`; the flusher's thread flushes while
 something is pending and reports how far it came, once a flush. Where the journal fills, it asks for
-the recovery points to be moved, so that the journal can be reused.
+the recovery points to be moved, so that the journal can be reused. The commit of a caller who is
+alone is flushed by the loop's thread itself, where that takes no longer than to hand it over.
 """
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -65,14 +67,19 @@ class Flusher:
         self._on_failed = on_failed
         self._on_journal_filling = on_journal_filling
         self._stopping = False
-        self._is_waiting = False  # For a kick: one costs the loop a switch of threads.
-        self._pace = FlushPace() if pace is None else pace
+        self._has_failed = False
+        # For a kick, of which one costs the loop a switch of threads: for any, or for the last one
+        # that is expected.
+        self._is_waiting = self._is_gathering = False
+        self._pace = FlushPace(sleep=self._gather) if pace is None else pace
         self._kicks: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._guard, name="flush", daemon=True)
         self.flush_durations = Durations()
         self.appended = 0
         """The newest ticket."""
         self._appended_beside = 0
+        self._turn = threading.Lock()  # Of the thread that flushes: mostly this one, or the loop's.
+        self._durable = self._calls_durable = 0
 
     def start(self) -> None:
         """Starts the thread."""
@@ -88,43 +95,56 @@ class Flusher:
         self.appended += commits
         return self.appended
 
-    def kick(self) -> None:
-        """Something was appended, in this round of the event loop. One kick a round is enough."""
+    def kick(self) -> int | None:
+        """Something was appended, in this round of the event loop. One kick a round is enough.
+
+        Returns the newest ticket if it is durable already: then it was flushed right here.
+        """
         self._pace.note_round(self.appended - self._appended_beside)
-        if self._is_waiting:
+        if self._is_gathering and self._pace.has_all:
+            self._is_gathering = False
             self._kicks.put(None)
+        if not self._is_waiting:
+            return None
+        if not (self._may_flush_here() and self._turn.acquire(blocking=False)):
+            self._kicks.put(None)
+            return None
+        try:
+            return self._flush()
+        except BaseException as error:  # noqa: BLE001  As in the thread.
+            self._fail(error)
+            return None
+        finally:
+            self._turn.release()
 
     def stop(self) -> None:
         """Flushes what is pending, reports it, and ends the thread. Blocks."""
         self._stopping = True
-        self.kick()
+        self._kicks.put(None)
         if self._thread.ident is not None:
             self._thread.join()
 
+    def _may_flush_here(self) -> bool:
+        return (
+            self.appended - self._durable == 1
+            and self._pace.is_alone
+            and not self._has_failed
+            and self._store.journal_used_ratio <= _JOURNAL_USED_RATIO_MAX
+        )
+
     def _guard(self) -> None:
         try:
-            self._flush()
+            self._run()
         except BaseException as error:  # noqa: BLE001  Whatever it was: nothing more is durable.
-            self._on_failed(error)
+            self._fail(error)
 
-    def _flush(self) -> None:
-        durable = calls_durable = 0
-        while True:
-            if self.appended > durable:
+    def _run(self) -> None:
+        while not self._has_failed:
+            if self.appended > self._durable:
                 self._pace.wait()
-                # Read before the flush: whoever got a ticket up to here appended before it began.
-                ticket = self.appended
-                calls = ticket - self._appended_beside
-                covered, calls_durable = calls - calls_durable, calls
-                begun_seconds = self._pace.note_begun()
-                self._store.flush()
-                if self._store.failed is not None:
-                    raise self._store.failed  # Beside this flush: it is the last all the same.
-                self.flush_durations.note(time.perf_counter() - begun_seconds)
-                durable = ticket
+                with self._turn:
+                    ticket = self._flush()
                 self._on_durable(ticket)
-                came_more = self.appended - self._appended_beside > calls
-                self._pace.note_covered(covered, came_more=came_more)
                 self._store.bound_unwritten()  # Nobody waits for that.
                 if self._store.journal_used_ratio > _JOURNAL_USED_RATIO_MAX:
                     self._on_journal_filling()
@@ -136,6 +156,33 @@ class Flusher:
             else:
                 self._kicks.get()
                 self._is_waiting = False
+
+    def _gather(self, seconds: float) -> None:
+        """Sleeps, until all that are expected have come."""
+        self._is_gathering = True
+        if not self._pace.has_all:
+            with contextlib.suppress(queue.Empty):
+                self._kicks.get(timeout=seconds)
+        self._is_gathering = False
+
+    def _flush(self) -> int:
+        # Read before the flush: whoever got a ticket up to here appended before it began.
+        ticket = self.appended
+        calls = ticket - self._appended_beside
+        covered, self._calls_durable = calls - self._calls_durable, calls
+        begun_seconds = self._pace.note_begun(calls)
+        self._store.flush()
+        if self._store.failed is not None:
+            raise self._store.failed  # Beside this flush: it is the last all the same.
+        self.flush_durations.note(time.perf_counter() - begun_seconds)
+        self._durable = ticket
+        came = self.appended - self._appended_beside - calls
+        self._pace.note_covered(covered, came=came)
+        return ticket
+
+    def _fail(self, error: BaseException) -> None:
+        self._has_failed = True
+        self._on_failed(error)
 
 
 class FlushDefect(StorageFailed):

@@ -452,7 +452,8 @@ class Runtime:
 
     def _kick(self) -> None:
         self._kicked = False
-        self._flusher.kick()
+        if durable := self._flusher.kick():
+            self._note_durable(durable)
 
     def fail_soon(self, error: BaseException) -> None:
         """The store failed, or our own code did, beside the appends. For any thread."""

@@ -33,18 +33,14 @@ MUTANTS = (
         name="acknowledged before the fsync",
         file=f"{_COORDINATOR}/flusher.py",
         replace=(
-            "                self._store.flush()\n"
-            "                if self._store.failed is not None:\n"
-            "                    raise self._store.failed"
-            "  # Beside this flush: it is the last all the same.\n"
-            "                self.flush_durations.note(time.perf_counter() - begun_seconds)\n"
-            "                durable = ticket\n"
+            "                with self._turn:\n"
+            "                    ticket = self._flush()\n"
             "                self._on_durable(ticket)\n"
         ),
         by=(
-            "                durable = ticket\n"
-            "                self._on_durable(ticket)\n"
-            "                self._store.flush()\n"
+            "                self._on_durable(self.appended)\n"
+            "                with self._turn:\n"
+            "                    ticket = self._flush()\n"
         ),
         caught_by="tests/unit/coordinator/test_flusher.py",
     ),

@@ -26,6 +26,7 @@ from mutants.planted_command_line import COMMAND_LINE_MUTANTS
 from mutants.planted_consumer import CONSUMER_MUTANTS
 from mutants.planted_expiry import EXPIRY_MUTANTS
 from mutants.planted_fetches import FETCH_MUTANTS
+from mutants.planted_flushes import FLUSH_MUTANTS
 from mutants.planted_full_disk import FULL_DISK_MUTANTS
 from mutants.planted_guarantees import GUARANTEE_MUTANTS
 from mutants.planted_guards import GUARD_MUTANTS
@@ -44,6 +45,7 @@ from mutants.planted_spark_writes import SPARK_WRITE_MUTANTS
 from mutants.planted_starts import START_MUTANTS
 from mutants.planted_streams import STREAM_MUTANTS
 from mutants.planted_swaps import SWAP_MUTANTS
+from mutants.planted_table import TABLE_MUTANTS
 from mutants.planted_upkeep import UPKEEP_MUTANTS
 
 MUTANTS = (
@@ -52,6 +54,8 @@ MUTANTS = (
     *SWAP_MUTANTS,
     *FULL_DISK_MUTANTS,
     *UPKEEP_MUTANTS,
+    *TABLE_MUTANTS,
+    *FLUSH_MUTANTS,
     *JOURNAL_ROOM_MUTANTS,
     *GUARANTEE_MUTANTS,
     *EXPIRY_MUTANTS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
@@ -39,14 +39,27 @@ class Run:
         self.appended = 0
         self.sleeps: list[float] = []
         self.pace = FlushPace(now=lambda: self.now, used=lambda: self.used, sleep=self.sleep)
-        self.pace.note_begun()
+        self.pace.note_begun(0)
 
-    def flush(self, commits: int, *, came_more: bool, rounds: int | None = None) -> None:
+    def flush(
+        self, commits: int, *, came: int = 0, rounds: int | None = None, took_seconds: float = 0.0
+    ) -> None:
         """Flushes so many commits, which came in so many rounds; one by one if not said."""
-        for _ in range(commits if rounds is None else rounds):
-            self.pace.note_round(0)
-        self.pace.note_begun()
-        self.pace.note_covered(commits, came_more=came_more)
+        rounds = commits if rounds is None else rounds
+        for _ in range(rounds):
+            self.pace.note_round(self.appended + commits)
+        self.appended += commits
+        self.begun = self.appended
+        self.pace.note_begun(self.begun)
+        self.now += took_seconds
+        self.append(came)
+        self.pace.note_covered(commits, came=came)
+
+    def append(self, commits: int) -> None:
+        """So many come, one by one."""
+        for _ in range(commits):
+            self.appended += 1
+            self.pace.note_round(self.appended)
 
     def sleep(self, seconds: float) -> None:
         self.sleeps.append(seconds)
@@ -64,29 +77,29 @@ class Run:
 
 
 @pytest.mark.parametrize(
-    ("commits", "rounds", "came_more", "waited_ms"),
+    ("commits", "rounds", "came", "waited_ms"),
     [
-        pytest.param(1, 1, False, 0.0, id="a caller who is alone"),
-        pytest.param(0, 0, False, 0.0, id="no commit"),
-        pytest.param(1, 1, True, 0.6, id="two who take turns"),
-        pytest.param(3, 3, False, 1.8, id="some"),
-        pytest.param(4, 2, False, 2.0, id="many"),
-        pytest.param(500, 125, True, 2.0, id="very many"),
-        pytest.param(5, 1, False, 0.3, id="a message of many"),
-        pytest.param(501, 125, True, 0.3, id="messages of many"),
+        pytest.param(1, 1, 0, 0.0, id="a caller who is alone"),
+        pytest.param(0, 0, 0, 0.0, id="no commit"),
+        pytest.param(1, 1, 1, 0.6, id="two who take turns"),
+        pytest.param(3, 3, 0, 1.8, id="some"),
+        pytest.param(4, 2, 0, 2.0, id="many"),
+        pytest.param(500, 125, 1, 2.0, id="very many"),
+        pytest.param(5, 1, 0, 0.3, id="a message of many"),
+        pytest.param(501, 125, 1, 0.3, id="messages of many"),
     ],
 )
 def test_a_flush_keeps_a_distance_by_what_the_last_one_covered(
-    commits: int, rounds: int, came_more: bool, waited_ms: float
+    commits: int, rounds: int, came: int, waited_ms: float
 ) -> None:
     run = Run()
-    run.flush(commits, came_more=came_more, rounds=rounds)
+    run.flush(commits, came=came, rounds=rounds)
     assert run.waited_ms() == waited_ms
 
 
 def test_what_comes_later_than_the_distance_waits_no_more() -> None:
     run = Run()
-    run.flush(4, came_more=True)
+    run.flush(4, came=1)
     run.now += 0.5
     assert run.waited_ms() == 500.0
     assert run.sleeps == []
@@ -94,9 +107,9 @@ def test_what_comes_later_than_the_distance_waits_no_more() -> None:
 
 def test_a_distance_counts_for_the_next_flush_alone() -> None:
     run = Run()
-    run.flush(4, came_more=True)
+    run.flush(4, came=1)
     run.waited_ms()
-    run.flush(1, came_more=False)
+    run.flush(1, came=0)
     run.load = Load(rounds_per_ms=3, used_ratio=1.0)
     assert run.waited_ms() == 2.0, "no more than the one before has waited"
 
@@ -109,7 +122,7 @@ def test_a_distance_counts_for_the_next_flush_alone() -> None:
         pytest.param(
             Load(rounds_per_ms=2, commits_per_round=4, used_ratio=1.0), 8.0, id="some at a time"
         ),
-        pytest.param(Load(rounds_per_ms=2, used_ratio=0.7), 2.0, id="time to spare"),
+        pytest.param(Load(rounds_per_ms=2, used_ratio=0.5), 2.0, id="time to spare"),
         pytest.param(
             Load(rounds_per_ms=2, commits_per_round=5, used_ratio=1.0), 2.0, id="messages of many"
         ),
@@ -127,14 +140,77 @@ def test_flushes_get_rarer_while_calls_keep_a_busy_process_busy(
 ) -> None:
     run = Run()
     run.load = load
-    run.flush(4, came_more=True)
+    run.flush(100, came=1)
     assert run.waited_ms() == waited_ms
+
+
+@pytest.mark.parametrize(("more", "waited_ms"), [(0, 2.0), (3, 2.0), (4, 0.0), (9, 0.0)])
+def test_as_many_are_waited_for_as_were_answered_and_came_meanwhile(
+    more: int, waited_ms: float
+) -> None:
+    run = Run()
+    run.flush(4, came=1)
+    run.append(more)
+    assert run.waited_ms() == waited_ms
+
+
+def test_a_busy_process_flushes_as_soon_as_all_have_come() -> None:
+    run = Run()
+    run.load = Load(rounds_per_ms=2, used_ratio=1.0)
+    run.flush(10, came=1)
+    assert run.waited_ms() == 6.0, "ten more have come, as the looks at 2, 4 and 6 ms find"
+
+
+def test_who_comes_no_more_is_expected_for_a_while() -> None:
+    run = Run()
+    run.flush(16)
+    expected = []
+    for _ in range(40):
+        run.flush(2)
+        run.append(1)
+        while not run.pace.has_all:
+            run.append(1)
+        expected.append(run.appended - run.begun)
+    assert expected[:4] == [15, 14, 13, 12]
+    assert expected[-1] == 2
+
+
+def alone(run: Run) -> list[bool]:
+    """What is said of the next flushes, if each covers one commit."""
+    said = []
+    for _ in range(80):
+        said.append(run.pace.is_alone)
+        run.flush(1)
+    return said
+
+
+def test_flushes_of_one_commit_need_no_thread_but_for_one_now_and_then() -> None:
+    said = alone(Run())
+    assert said == [False] * 16 + [True] * 31 + [False] + [True] * 31 + [False]
+
+
+@pytest.mark.parametrize(
+    "flush",
+    [
+        pytest.param({"commits": 2}, id="two"),
+        pytest.param({"commits": 1, "came": 1}, id="another came meanwhile"),
+        pytest.param({"commits": 0}, id="no commit"),
+        pytest.param({"commits": 1, "took_seconds": 0.0011}, id="a long one"),
+    ],
+)
+def test_any_other_flush_is_the_threads_and_so_are_the_next(flush: dict[str, Any]) -> None:
+    run = Run()
+    for _ in range(20):
+        run.flush(1)
+    assert run.pace.is_alone
+    run.flush(**flush)
+    assert alone(run)[:20] == [False] * 16 + [True] * 4
 
 
 def test_a_few_callers_never_wait_for_more_than_their_distance() -> None:
     run = Run()
     run.load = Load(rounds_per_ms=3, used_ratio=1.0)
-    run.flush(3, came_more=True)
+    run.flush(3, came=1)
     assert run.waited_ms() == 1.8
 
 
@@ -179,7 +255,7 @@ def burn(seconds: float) -> None:
 
 def test_a_long_flush_ends_all_waiting() -> None:
     run = Run()
-    run.flush(4, came_more=True)
+    run.flush(4, came=1)
     run.now += 0.009
     run.used += 0.009
     run.pace.note_round(100)

@@ -11,6 +11,7 @@ from offsetd_coordinator.flush_pace import FlushPace
 from offsetd_coordinator.flusher import FlushDefect, Flusher, as_storage_failed
 from offsetd_storage.errors import StorageFailed
 from patience import PATIENCE_SECONDS
+from server_process import poll
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,11 +57,11 @@ class Run:
             pace=pace,
         )
 
-    def append(self, count: int = 1, *, is_beside: bool = False) -> None:
+    def append(self, count: int = 1, *, is_beside: bool = False) -> int | None:
         self.store.appended += count
         for _ in range(count):
             self.flusher.count_append(is_beside=is_beside)
-        self.flusher.kick()
+        return self.flusher.kick()
 
     def let_through(self, error: BaseException | None = None) -> int:
         covered = self.store.entered.get(timeout=PATIENCE_SECONDS)
@@ -180,8 +181,8 @@ def test_a_journal_that_is_more_than_half_used_is_told_after_each_flush(run: Run
 def test_the_next_flush_keeps_a_distance_from_one_of_calls_and_from_no_other(
     is_beside: bool,
 ) -> None:
-    slept: list[float] = []
-    run = Run(FlushPace(now=lambda: 0.0, used=lambda: 0.0, sleep=slept.append))
+    slept = [0.0]
+    run = Run(FlushPace(now=lambda: sum(slept), used=lambda: 0.0, sleep=slept.append))
     run.append(3, is_beside=is_beside)
     run.flusher.start()
     run.let_through()
@@ -190,7 +191,110 @@ def test_the_next_flush_keeps_a_distance_from_one_of_calls_and_from_no_other(
     run.let_through()
     assert run.durable.get(timeout=PATIENCE_SECONDS) == 4
     run.flusher.stop()
-    assert bool(slept) is not is_beside
+    assert bool(slept[1:]) is not is_beside
+
+
+class LonePace(FlushPace):
+    """Every caller is alone."""
+
+    is_alone = True  # type: ignore[assignment]
+
+
+@pytest.fixture
+def lone() -> Iterator[Run]:
+    run = Run(LonePace(used=lambda: 0.0))
+    run.flusher.start()
+    poll(lambda: run.flusher._is_waiting, PATIENCE_SECONDS)
+    yield run
+    for _ in range(10):
+        run.store.gate.put(None)
+    run.flusher.stop()
+
+
+def test_the_commit_of_a_caller_who_is_alone_is_flushed_by_whoever_appends_it(lone: Run) -> None:
+    for ticket in (1, 2, 3):
+        lone.store.gate.put(None)
+        assert lone.append() == ticket
+    assert lone.store.flushed == [1, 2, 3]
+    assert lone.durable.empty(), "who is told has been told"
+
+
+def test_commits_that_come_together_are_the_threads(lone: Run) -> None:
+    assert lone.append(2) is None
+    assert lone.let_through() == 2
+    assert lone.durable.get(timeout=PATIENCE_SECONDS) == 2
+
+
+def test_while_the_thread_flushes_nobody_else_does(lone: Run) -> None:
+    assert lone.append(2) is None
+    lone.store.entered.get(timeout=PATIENCE_SECONDS)
+    assert lone.append() is None
+    lone.store.gate.put(None)
+    assert lone.durable.get(timeout=PATIENCE_SECONDS) == 2
+    assert lone.let_through() == 3
+    assert lone.durable.get(timeout=PATIENCE_SECONDS) == 3
+
+
+def test_while_it_is_the_threads_turn_nobody_else_flushes(lone: Run) -> None:
+    with lone.flusher._turn:
+        assert lone.append() is None
+    assert lone.let_through() == 1
+    assert lone.durable.get(timeout=PATIENCE_SECONDS) == 1
+
+
+def test_a_journal_that_fills_is_the_threads_to_tell(lone: Run) -> None:
+    lone.store.journal_used_ratio = 0.51
+    assert lone.append() is None
+    lone.let_through()
+    lone.fillings.get(timeout=PATIENCE_SECONDS)
+
+
+@pytest.mark.parametrize("fails_beside", [False, True])
+def test_a_flush_that_fails_where_it_was_appended_is_the_last(
+    lone: Run, fails_beside: bool
+) -> None:
+    error = StorageFailed("gone")
+    if fails_beside:
+        lone.store.failed = error
+    lone.store.gate.put(None if fails_beside else error)
+    assert lone.append() is None
+    assert lone.failed.get_nowait() is error
+    lone.store.gate.put(None)
+    assert lone.append() is None
+    lone.flusher.stop()
+    assert lone.store.entered.qsize() == 1
+    assert lone.durable.empty()
+
+
+class WaitingPace(FlushPace):
+    """A flush waits for three commits, however long that takes."""
+
+    has_all = False  # type: ignore[assignment]
+
+    def note_round(self, commits: int) -> None:
+        self.has_all = commits >= 3  # type: ignore[misc]
+
+    def wait(self) -> None:
+        while not self.has_all:
+            self._sleep(10 * PATIENCE_SECONDS)
+
+
+class WaitingFlusher(Flusher):
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._pace = WaitingPace(sleep=self._gather)
+
+
+def test_the_last_commit_that_is_expected_ends_the_wait_for_it() -> None:
+    run = Run(make=WaitingFlusher)
+    run.flusher.start()
+    run.append()
+    poll(lambda: run.flusher._is_gathering, PATIENCE_SECONDS)
+    run.append()
+    run.append()
+    assert run.let_through() == 3
+    assert run.durable.get(timeout=PATIENCE_SECONDS) == 3
+    run.flusher.stop()
 
 
 def test_what_is_appended_beside_does_not_say_that_commits_keep_coming() -> None:

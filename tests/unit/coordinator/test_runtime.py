@@ -18,6 +18,7 @@ from offsetd_coordinator.errors import (
     LogPartitionQuarantined,
     StorageUnavailable,
 )
+from offsetd_coordinator.flush_pace import FlushPace
 from offsetd_coordinator.requests import (
     CommitOffsets,
     CommitReply,
@@ -42,6 +43,7 @@ from offsetd_storage.errors import (
 from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.topic_partition import TopicPartition
 from patience import PATIENCE_SECONDS
+from server_process import poll
 from shards import batch_of, new_shard, offset_key, offset_value, replay, replayed, state_of
 
 if TYPE_CHECKING:
@@ -190,6 +192,28 @@ async def test_a_commit_is_appended_and_replayed_at_once_and_waits_for_the_flush
     run.store.gate.set()
     await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert run.runtime.durable(ticket) is None
+
+
+async def test_a_commit_that_is_flushed_at_once_is_answered(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller is alone: the loop's own thread flushes, and tells whoever waits."""
+    monkeypatch.setattr(FlushPace, "is_alone", True)
+    flushing: list[threading.Thread] = []
+    flush = run.store.flush
+
+    def noted() -> None:
+        flushing.append(threading.current_thread())
+        flush()
+
+    monkeypatch.setattr(run.store, "flush", noted)
+    run.store.gate.set()
+    flusher = run.runtime._flusher
+    for _ in range(3):
+        await asyncio.to_thread(poll, lambda: flusher._is_waiting, PATIENCE_SECONDS)
+        ticket, _ = run.commit(group_in(1))
+        await run.wait(ticket)
+    assert flushing == [threading.main_thread()] * 3
 
 
 async def test_a_refusal_and_a_read_wait_for_what_their_shard_has_not_flushed(run: Run) -> None:

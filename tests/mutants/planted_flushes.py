@@ -1,0 +1,80 @@
+"""Planted bugs of when, and by whom, is flushed."""
+
+from __future__ import annotations
+
+from mutants.planted import Mutant
+
+_COORDINATOR = "coordinator/offsetd_coordinator"
+_FLUSHER = f"{_COORDINATOR}/flusher.py"
+_PACE = f"{_COORDINATOR}/flush_pace.py"
+_FLUSHES = "tests/unit/coordinator/test_flusher.py"
+_PACES = "tests/unit/coordinator/test_flush_pace.py"
+
+FLUSH_MUTANTS = (
+    Mutant(
+        name="a flush waits though all have come",
+        file=_PACE,
+        replace="        while now < self._earliest and not self.has_all:\n",
+        by="        while now < self._earliest:\n",
+        caught_by=f"{_PACES}::test_as_many_are_waited_for_as_were_answered_and_came_meanwhile",
+    ),
+    Mutant(
+        name="who came during a flush is not expected",
+        file=_PACE,
+        replace="max(commits + came, self._commits_expected",
+        by="max(commits, self._commits_expected",
+        caught_by=f"{_PACES}::test_as_many_are_waited_for_as_were_answered_and_came_meanwhile",
+    ),
+    Mutant(
+        name="who comes no more is expected for ever",
+        file=_PACE,
+        replace="self._commits_expected * 15 // 16)",
+        by="self._commits_expected)",
+        caught_by=f"{_PACES}::test_who_comes_no_more_is_expected_for_a_while",
+    ),
+    Mutant(
+        name="the loop's thread goes on with flushes that take long",
+        file=_PACE,
+        replace=" or now - self._begun > _SHORT_SECONDS:\n",
+        by=":\n",
+        caught_by=f"{_PACES}::test_any_other_flush_is_the_threads_and_so_are_the_next",
+    ),
+    Mutant(
+        name="the flush thread never looks after what has gathered",
+        file=_PACE,
+        replace=" and past % (_FLUSHES_HERE_MAX + 1) < _FLUSHES_HERE_MAX\n",
+        by="\n",
+        caught_by=f"{_PACES}::test_flushes_of_one_commit_need_no_thread_but_for_one_now_and_then",
+    ),
+    Mutant(
+        name="two threads flush at once",
+        file=_FLUSHER,
+        replace="self._may_flush_here() and self._turn.acquire(blocking=False)):\n",
+        by="self._may_flush_here() and (self._turn.acquire(blocking=False) or True)):\n",
+        caught_by=f"{_FLUSHES}::test_while_it_is_the_threads_turn_nobody_else_flushes",
+    ),
+    Mutant(
+        name="a failed flush where it was appended is not told",
+        file=_FLUSHER,
+        replace="            self._fail(error)\n            return None\n",
+        by="            self._has_failed = True\n            return None\n",
+        caught_by=f"{_FLUSHES}::test_a_flush_that_fails_where_it_was_appended_is_the_last",
+    ),
+    Mutant(
+        name="the last commit that is expected wakes nobody",
+        file=_FLUSHER,
+        replace="            self._is_gathering = False\n            self._kicks.put(None)\n",
+        by="            pass\n",
+        caught_by=f"{_FLUSHES}::test_the_last_commit_that_is_expected_ends_the_wait_for_it",
+    ),
+    Mutant(
+        name="a caller who is alone is not told what was flushed at once",
+        file=f"{_COORDINATOR}/runtime.py",
+        replace="        if durable := self._flusher.kick():\n",
+        by="        if durable := self._flusher.kick() and 0:\n",
+        caught_by=(
+            "tests/unit/coordinator/test_runtime.py"
+            "::test_a_commit_that_is_flushed_at_once_is_answered"
+        ),
+    ),
+)
