@@ -65,10 +65,10 @@ TABLE_MUTANTS = (
         caught_by=f"{_TABLE}::test_a_table_holds_what_a_dict_holds_after_any_stores_and_removals",
     ),
     Mutant(
-        name="what is not plain is taken for plain once it has been",
+        name="metadata is lost where there was none before",
         file=_ENTRIES,
-        replace="    if entries[row, TIME_EPOCH] >= 0 and is_plain:\n",
-        by="    if entries[row, TIME_EPOCH] >= 0:\n",
+        replace="        value.metadata_size == 0\n        and value.expire",
+        by="        value.expire",
         caught_by=_ANY_ORDER,
     ),
     Mutant(
