@@ -5,7 +5,9 @@ from __future__ import annotations
 from mutants.planted import Mutant
 
 _COORDINATOR = "coordinator/offsetd_coordinator"
-_BATCH_CUTS = "tests/property/test_batch_cuts.py"
+_TAKEN_AWAY = (
+    "tests/unit/coordinator/test_replayed_state.py::test_what_a_batch_takes_away_it_may_bring_again"
+)
 _RUNS = "tests/unit/coordinator/test_commit_runs.py"
 
 RUN_MUTANTS = (
@@ -52,15 +54,15 @@ RUN_MUTANTS = (
         name="a replay remembers names that a tombstone took away",
         file=f"{_COORDINATOR}/kernels/replay.py",
         replace="        remove_offset(table, buffer, key)\n        cursor[LAST_GROUP_SIZE] = -1\n",
-        by="        remove_offset(table, buffer, key)\n",
-        caught_by=_BATCH_CUTS,
+        by="        remove_offset(table, buffer, key)\n        cursor[LAST_BLOCK] = -1\n",
+        caught_by=_TAKEN_AWAY,
     ),
     Mutant(
         name="a replay remembers names that may have gone while it stopped",
         file=f"{_COORDINATOR}/kernels/replay.py",
         replace='it may have names go."""\n    cursor[LAST_GROUP_SIZE] = -1\n',
-        by='it may have names go."""\n',
-        caught_by=_BATCH_CUTS,
+        by='it may have names go."""\n    cursor[LAST_BLOCK] = -1\n',
+        caught_by=_TAKEN_AWAY,
     ),
     Mutant(
         name="a directory has the arrays of a table from before it grew",

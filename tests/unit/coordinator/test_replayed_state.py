@@ -101,6 +101,16 @@ def test_partitions_of_a_batch_may_be_far_apart_and_in_any_order() -> None:
     assert stored == {each: (each, place) for place, each in enumerate(partitions)}
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_what_a_batch_takes_away_it_may_bring_again(version: int) -> None:
+    """Of version 0, a tombstone is no plain record."""
+    key, tombstone = offset_key("g"), (offset_key("g", version=version), None)
+    others = [(offset_key("h"), offset_value(2)), tombstone]
+    for between in ([tombstone], [tombstone, *others]):
+        shard = replayed(batch_of(0, (key, offset_value(1)), *between, (key, offset_value(3))))
+        assert [each.offset for each in shard.fetch(b"g")] == [3]
+
+
 @pytest.mark.parametrize("value", damaged_values(), ids=lambda value: value.hex() or "empty")
 def test_a_value_that_does_not_decode_makes_its_offset_unreadable_until_it_is_written_again(
     value: bytes,
