@@ -24,8 +24,8 @@ from offsetd_coordinator.kernels.expiry import (
     find_groups,
     judge_entries,
     list_from,
-    list_group,
 )
+from offsetd_coordinator.kernels.offsets import list_entries
 from offsetd_coordinator.kernels.tombstones import put_offset_keys
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ class ShardSweep:
     def _judge(self, group_id: bytes, slice_: _SliceMaking, now_ms: int) -> None:
         entries = self._entries
         arrays = self._state.offsets.arrays
-        count = list_group(arrays, padded_copy(group_id), len(group_id), entries)
+        count = list_entries(arrays, padded_copy(group_id), len(group_id), entries)
         if count == 0:
             return  # It was there when it was found.
         rule = self._rules.rule(group_id)

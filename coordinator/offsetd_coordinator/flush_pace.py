@@ -55,7 +55,7 @@ class FlushPace:
         self._begun = self._earliest = now()
         self._rounds = self._commits = 0
         self._rounds_covered = self._rounds_begun = 0
-        self._commits_begun = self._commits_expected = 0
+        self._commits_begun = self._commits_covered = self._commits_expected = 0
         self._looked_at = (self._begun, 0.0, 0, 0)
         self._flushes_alone = 0
 
@@ -102,25 +102,26 @@ class FlushPace:
     def note_begun(self, commits: int) -> float:
         """A flush begins, of what is left of so many commits in all; says when."""
         rounds = self._rounds
-        self._commits_begun = commits
+        self._commits_covered, self._commits_begun = commits - self._commits_begun, commits
         self._rounds_covered, self._rounds_begun = rounds - self._rounds_begun, rounds
         self._begun = self._now()
         return self._begun
 
-    def note_covered(self, commits: int, *, came: int) -> None:
-        """That flush has covered so many, and meanwhile others came.
+    def note_ended(self, commits: int) -> None:
+        """It has ended, and so many commits have come in all.
 
         A caller who is alone never waits.
         """
-        self._commits_expected = max(commits + came, self._commits_expected * 15 // 16)
+        covered, came = self._commits_covered, commits - self._commits_begun
+        self._commits_expected = max(covered + came, self._commits_expected * 15 // 16)
         now = self._now()
-        if commits != 1 or came or now - self._begun > _SHORT_SECONDS:
+        if covered != 1 or came or now - self._begun > _SHORT_SECONDS:
             self._flushes_alone = 0
         else:
             self._flushes_alone += 1
-        if commits > 1 or came:
-            distance_seconds = min(commits * _DISTANCE_SECONDS_PER_COMMIT, _DISTANCE_SECONDS_MAX)
-            if commits > self._rounds_covered * _COMMITS_PER_ROUND_MAX:
+        if covered > 1 or came:
+            distance_seconds = min(covered * _DISTANCE_SECONDS_PER_COMMIT, _DISTANCE_SECONDS_MAX)
+            if covered > self._rounds_covered * _COMMITS_PER_ROUND_MAX:
                 distance_seconds = _DISTANCE_SECONDS_OF_MANY
             self._earliest = self._begun + distance_seconds
             self._look(now)

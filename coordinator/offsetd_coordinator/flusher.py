@@ -79,7 +79,7 @@ class Flusher:
         """The newest ticket."""
         self._appended_beside = 0
         self._turn = threading.Lock()  # Of the thread that flushes: mostly this one, or the loop's.
-        self._durable = self._calls_durable = 0
+        self._durable = 0
 
     def start(self) -> None:
         """Starts the thread."""
@@ -168,16 +168,13 @@ class Flusher:
     def _flush(self) -> int:
         # Read before the flush: whoever got a ticket up to here appended before it began.
         ticket = self.appended
-        calls = ticket - self._appended_beside
-        covered, self._calls_durable = calls - self._calls_durable, calls
-        begun_seconds = self._pace.note_begun(calls)
+        begun_seconds = self._pace.note_begun(ticket - self._appended_beside)
         self._store.flush()
         if self._store.failed is not None:
             raise self._store.failed  # Beside this flush: it is the last all the same.
         self.flush_durations.note(time.perf_counter() - begun_seconds)
         self._durable = ticket
-        came = self.appended - self._appended_beside - calls
-        self._pace.note_covered(covered, came=came)
+        self._pace.note_ended(self.appended - self._appended_beside)
         return ticket
 
     def _fail(self, error: BaseException) -> None:

@@ -15,18 +15,12 @@ from offsetd_storage.kernels import PADDING_BYTES, padded_buffer, padded_copy
 from offsetd_coordinator.anonymous_memory import PAGE_BYTES, grown, zeros
 from offsetd_coordinator.commit_rules import as_arguments
 from offsetd_coordinator.kernels import columns
-from offsetd_coordinator.kernels.blocks import (
-    BIT_MASK,
-    LOW_HALF,
-    PLACE_BASE_BITS,
-    compact_blocks,
-)
+from offsetd_coordinator.kernels.blocks import LOW_HALF, compact_blocks
 from offsetd_coordinator.kernels.columns import Table
 from offsetd_coordinator.kernels.commit import note_end_offsets
 from offsetd_coordinator.kernels.entries import compact_metadata
 from offsetd_coordinator.kernels.names import compact_names, locate_names
 from offsetd_coordinator.kernels.offsets import (
-    count_entries,
     list_entries,
     list_misplaced,
     locate,
@@ -58,6 +52,7 @@ _REQUESTS_MIN: Final = PAGE_BYTES // (8 * columns.REQUEST_COLUMNS)
 _SLOTS_MIN: Final = PAGE_BYTES // 8
 _TIMES_ROWS: Final = 4
 _LOCATE_COLUMNS: Final = 3
+_NOWHERE: Final[Int64s] = np.empty(0, np.int64)
 _NAME_SIZE_MASK: Final = (1 << columns.NAME_SIZE_BITS) - 1
 
 
@@ -165,7 +160,7 @@ class OffsetTable:
 
     def count(self, group_id: bytes) -> int:
         """How many offsets a group has."""
-        return int(count_entries(self.arrays, padded_copy(group_id), len(group_id)))
+        return int(list_entries(self.arrays, padded_copy(group_id), len(group_id), _NOWHERE))
 
     def read_columns(self, group_id: bytes) -> CommittedColumns:
         """All offsets of a group, sorted, by column: cheaper than `read_group` where many are."""
@@ -225,9 +220,8 @@ class OffsetTable:
         """All offsets of a group, in no order: entries (see `kernels.blocks`), good until the next
         change.
         """
-        name = padded_copy(group_id)
-        entries = np.empty(count_entries(self.arrays, name, len(group_id)), np.int64)
-        list_entries(self.arrays, name, len(group_id), entries)
+        entries = np.empty(self.count(group_id), np.int64)
+        list_entries(self.arrays, padded_copy(group_id), len(group_id), entries)
         return entries
 
     def entries_of_topics(self, group_id: bytes, topics: Collection[bytes]) -> Int64s:
@@ -255,9 +249,7 @@ class OffsetTable:
         topics = self._topics_of(entries)
         spans = self._table.names[topics, columns.NAME_SPAN]
         names = {span: self._name(span) for span in np.unique(spans).tolist()}
-        blocks = self._table.blocks[entries >> columns.BLOCK_PARTITION_BITS]
-        bases = blocks[:, columns.PLACE] >> PLACE_BASE_BITS
-        partitions = bases << columns.BLOCK_PARTITION_BITS | entries & BIT_MASK
+        partitions = self._read(entries)[:, columns.READ_PARTITION]
         return [
             (names[span], partition)
             for span, partition in zip(spans.tolist(), partitions.tolist(), strict=True)
@@ -391,7 +383,7 @@ class OffsetTable:
     def _read(self, entries: Int64s) -> Int64s:
         """What is stored of these entries, a row of READ columns each."""
         read = np.empty((entries.size, columns.READ_COLUMNS), np.int64)
-        read_entries(self.arrays, entries, read)
+        read_entries(self.arrays, np.ascontiguousarray(entries), read)
         return read
 
     def read_group(self, group_id: bytes) -> list[CommittedOffset]:

@@ -81,8 +81,8 @@ MUTANTS = (
     Mutant(
         name="callers whose commits came in one message wait as those who take turns",
         file=f"{_COORDINATOR}/flush_pace.py",
-        replace="if commits > self._rounds_covered * _COMMITS_PER_ROUND_MAX:\n",
-        by="if commits > self._rounds_covered * 1000:\n",
+        replace="if covered > self._rounds_covered * _COMMITS_PER_ROUND_MAX:\n",
+        by="if covered > self._rounds_covered * 1000:\n",
         caught_by="tests/unit/coordinator/test_flush_pace.py",
     ),
     Mutant(

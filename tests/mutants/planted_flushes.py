@@ -21,8 +21,8 @@ FLUSH_MUTANTS = (
     Mutant(
         name="who came during a flush is not expected",
         file=_PACE,
-        replace="max(commits + came, self._commits_expected",
-        by="max(commits, self._commits_expected",
+        replace="max(covered + came, self._commits_expected",
+        by="max(covered, self._commits_expected",
         caught_by=f"{_PACES}::test_as_many_are_waited_for_as_were_answered_and_came_meanwhile",
     ),
     Mutant(

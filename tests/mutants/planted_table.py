@@ -29,14 +29,14 @@ TABLE_MUTANTS = (
     Mutant(
         name="partitions of other blocks have the row of the same bit",
         file=_BLOCKS,
-        replace="                and table.blocks[block, PLACE] >> PLACE_BASE_BITS == base\n",
-        by="",
+        replace=" == group_topic and block_base(table, block) == base:\n",
+        by=" == group_topic:\n",
         caught_by=f"{_ANY_ORDER}[seeds1]",
     ),
     Mutant(
         name="a replay goes on in the block of the record before",
         file=f"{_COORDINATOR}/kernels/replay.py",
-        replace="    if block < 0 or table.blocks[block, PLACE] >> PLACE_BASE_BITS != base:\n",
+        replace="    if block < 0 or block_base(table, block) != base:\n",
         by="    if block < 0:\n",
         caught_by=(
             "tests/unit/coordinator/test_replayed_state.py"

@@ -19,8 +19,6 @@ from offsetd_storage.kernels.registry import inline_kernel, kernel
 
 from offsetd_coordinator.kernels.columns import (
     BLOCK_COUNT,
-    BLOCK_END,
-    BLOCK_FREE,
     BLOCK_PARTITION_BITS,
     BLOCK_PARTITIONS,
     ENTRY_COLUMNS,
@@ -42,6 +40,7 @@ from offsetd_coordinator.kernels.columns import (
     TOPIC_ENTRIES,
     Table,
 )
+from offsetd_coordinator.kernels.free_rows import free_row, take_row
 from offsetd_coordinator.kernels.keyed_hash import hash_words, tag_of
 from offsetd_coordinator.kernels.names import drop_name_if_unused
 from offsetd_coordinator.kernels.slots import (
@@ -57,8 +56,8 @@ if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Int64s
 
 LOW_HALF: Final = (1 << 32) - 1
-BIT_MASK: Final = BLOCK_PARTITIONS - 1
-PLACE_BASE_BITS: Final = PLACE_START_BITS + PLACE_ROWS_BITS
+_BIT_MASK: Final = BLOCK_PARTITIONS - 1
+_PLACE_BASE_BITS: Final = PLACE_START_BITS + PLACE_ROWS_BITS
 _START_MASK: Final = (1 << PLACE_START_BITS) - 1
 _ROWS_MASK: Final = (1 << PLACE_ROWS_BITS) - 1
 
@@ -82,6 +81,12 @@ def base_of(partition: int) -> int:
 
 
 @inline_kernel
+def block_base(table: Table, block: int) -> int:
+    """What the partitions of a block have in common."""
+    return int(table.blocks[block, PLACE] >> _PLACE_BASE_BITS)
+
+
+@inline_kernel
 def group_of(table: Table, entry: int) -> int:
     """The name of an entry's group."""
     return int(table.blocks[entry >> BLOCK_PARTITION_BITS, GROUP_TOPIC] >> 32)
@@ -96,15 +101,15 @@ def topic_of(table: Table, entry: int) -> int:
 @inline_kernel
 def partition_of(table: Table, entry: int) -> int:
     """The partition of an entry."""
-    base = table.blocks[entry >> BLOCK_PARTITION_BITS, PLACE] >> PLACE_BASE_BITS
-    return int((base << BLOCK_PARTITION_BITS) | (entry & BIT_MASK))
+    base = block_base(table, entry >> BLOCK_PARTITION_BITS)
+    return int((base << BLOCK_PARTITION_BITS) | (entry & _BIT_MASK))
 
 
 @inline_kernel
 def row_of(table: Table, entry: int) -> int:
     """The row of `Table.entries` that an entry has until the next one is added or removed."""
     block = entry >> BLOCK_PARTITION_BITS
-    before = (1 << (entry & BIT_MASK)) - 1
+    before = (1 << (entry & _BIT_MASK)) - 1
     return int(first_row(table, block) + count_ones(table.blocks[block, MASK] & before))
 
 
@@ -122,7 +127,7 @@ def _rows_kept(table: Table, block: int) -> int:
 
 @inline_kernel
 def _place(base: int, rows: int, start: int) -> int:
-    return (base << PLACE_BASE_BITS) | (rows << PLACE_START_BITS) | start
+    return (base << _PLACE_BASE_BITS) | (rows << PLACE_START_BITS) | start
 
 
 @inline_kernel
@@ -141,10 +146,7 @@ def find_block(table: Table, group: int, topic: int, base: int, tag: int) -> int
     while slots[at] != 0:
         if has_tag(slots[at], tag):
             block = row_in(slots[at])
-            if (
-                table.blocks[block, GROUP_TOPIC] == group_topic
-                and table.blocks[block, PLACE] >> PLACE_BASE_BITS == base
-            ):
+            if table.blocks[block, GROUP_TOPIC] == group_topic and block_base(table, block) == base:
                 return block
         at = slot_after(slots, at)
     return -1
@@ -155,9 +157,9 @@ def find_entry(table: Table, group: int, topic: int, partition: int) -> int:
     """The entry of an offset, or -1."""
     base = base_of(partition)
     block = find_block(table, group, topic, base, block_tag(table, group, topic, base))
-    if block < 0 or (table.blocks[block, MASK] >> (partition & BIT_MASK)) & 1 == 0:
+    if block < 0 or (table.blocks[block, MASK] >> (partition & _BIT_MASK)) & 1 == 0:
         return -1
-    return (block << BLOCK_PARTITION_BITS) | (partition & BIT_MASK)
+    return (block << BLOCK_PARTITION_BITS) | (partition & _BIT_MASK)
 
 
 @inline_kernel
@@ -172,13 +174,7 @@ def find_or_add_block(table: Table, group: int, topic: int, base: int) -> int:
         return block
     counters = table.counters
     blocks = table.blocks
-    if counters[BLOCK_FREE] != 0:
-        block = int(counters[BLOCK_FREE] - 1)
-        counters[BLOCK_FREE] = blocks[block, LINKS]
-    else:
-        block = int(counters[BLOCK_END])
-        counters[BLOCK_END] += 1
-    counters[BLOCK_COUNT] += 1
+    block = take_row(blocks, LINKS, counters, BLOCK_COUNT)
     blocks[block, GROUP_TOPIC] = pack(group, topic)
     blocks[block, MASK] = 0
     blocks[block, PLACE] = _place(base, 0, counters[ENTRY_END])
@@ -201,7 +197,7 @@ def find_or_add_row(table: Table, block: int, partition: int) -> int:
 
     The caller has made room.
     """
-    bit = partition & BIT_MASK
+    bit = partition & _BIT_MASK
     mask = table.blocks[block, MASK]
     at = count_ones(mask & ((1 << bit) - 1))
     if (mask >> bit) & 1 != 0:
@@ -228,7 +224,7 @@ def _widen(table: Table, block: int, count: int) -> None:
     """Have a block that is full take more rows: those behind it, if they are free, or others."""
     counters = table.counters
     start = first_row(table, block)
-    base = table.blocks[block, PLACE] >> PLACE_BASE_BITS
+    base = block_base(table, block)
     if start + count == counters[ENTRY_END]:
         table.blocks[block, PLACE] = _place(base, count + 1, start)
         counters[ENTRY_END] += 1
@@ -257,7 +253,7 @@ def remove_row(table: Table, entry: int) -> None:
     end = first_row(table, block) + count_ones(table.blocks[block, MASK])
     for at in range(row, end - 1):
         _copy_row(table.entries, at + 1, table.entries, at)
-    table.blocks[block, MASK] &= ~(1 << (entry & BIT_MASK))
+    table.blocks[block, MASK] &= ~(1 << (entry & _BIT_MASK))
     table.counters[ENTRY_COUNT] -= 1
     table.names[group, ENTRY_LIST] -= 1
     table.names[topic, TOPIC_ENTRIES] -= 1
@@ -273,7 +269,7 @@ def _remove_block(table: Table, block: int, group: int, topic: int) -> None:
     """Free a block without entries, and its rows."""
     counters = table.counters
     blocks = table.blocks
-    base = blocks[block, PLACE] >> PLACE_BASE_BITS
+    base = block_base(table, block)
     remove_slot(table.slots, block_tag(table, group, topic, base), block)
     counters[ENTRY_UNUSED] += _rows_kept(table, block)
 
@@ -292,9 +288,7 @@ def _remove_block(table: Table, block: int, group: int, topic: int) -> None:
         counters[GROUP_COUNT] -= 1
 
     blocks[block, GROUP_TOPIC] = FREE
-    blocks[block, LINKS] = counters[BLOCK_FREE]
-    counters[BLOCK_FREE] = block + 1
-    counters[BLOCK_COUNT] -= 1
+    free_row(blocks, LINKS, counters, BLOCK_COUNT, block)
 
 
 @inline_kernel
@@ -339,6 +333,6 @@ def compact_blocks(blocks: Int64s, block_end: int, entries: Int64s, target: Int6
         count = count_ones(blocks[block, MASK])
         for at in range(count):
             _copy_row(entries, (place & _START_MASK) + at, target, end + at)
-        blocks[block, PLACE] = _place(place >> PLACE_BASE_BITS, count, end)
+        blocks[block, PLACE] = _place(place >> _PLACE_BASE_BITS, count, end)
         end += count
     return end

@@ -299,8 +299,9 @@ def _list_conflict(table: Table, entry: int, row: int, at: int, conflicts: Int64
     conflicts[at, CONFLICT_OFFSET] = -1
     conflicts[at, CONFLICT_REVISION] = -1
     if entry >= 0:
-        conflicts[at, CONFLICT_OFFSET] = load_entry(table, entry).offset
-        conflicts[at, CONFLICT_REVISION] = load_entry(table, entry).revision
+        stored = load_entry(table, entry)
+        conflicts[at, CONFLICT_OFFSET] = stored.offset
+        conflicts[at, CONFLICT_REVISION] = stored.revision
 
 
 @inline_kernel

@@ -25,8 +25,6 @@ from offsetd_coordinator.kernels.columns import (
     EPOCH_BITS,
     EXPIRE_TIMESTAMP,
     EXTRA_COUNT,
-    EXTRA_END,
-    EXTRA_FREE,
     METADATA_END,
     METADATA_SIZE_BITS,
     METADATA_SPAN,
@@ -42,6 +40,7 @@ from offsetd_coordinator.kernels.columns import (
     UNDECODABLE,
     Table,
 )
+from offsetd_coordinator.kernels.free_rows import free_row, take_row
 
 if TYPE_CHECKING:
     from offsetd_storage.kernels.offset_records import OffsetValue
@@ -152,15 +151,8 @@ def _extra_of(table: Table, row: int) -> int:
     word = table.entries[row, TIME_EPOCH]
     if word < 0:
         return int(-1 - word)
-    counters = table.counters
     extras = table.extras
-    if counters[EXTRA_FREE] != 0:
-        extra = int(counters[EXTRA_FREE] - 1)
-        counters[EXTRA_FREE] = extras[extra, COMMIT_TIMESTAMP]
-    else:
-        extra = int(counters[EXTRA_END])
-        counters[EXTRA_END] += 1
-    counters[EXTRA_COUNT] += 1
+    extra = take_row(extras, COMMIT_TIMESTAMP, table.counters, EXTRA_COUNT)
     extras[extra, COMMIT_TIMESTAMP] = word >> EPOCH_BITS
     extras[extra, EXPIRE_TIMESTAMP] = _NO_EXPIRY
     extras[extra, METADATA_SPAN] = 0
@@ -173,10 +165,7 @@ def _extra_of(table: Table, row: int) -> int:
 @inline_kernel
 def _free_extra(table: Table, extra: int) -> None:
     """Free a row of `extras`, which has no metadata any more."""
-    counters = table.counters
-    table.extras[extra, COMMIT_TIMESTAMP] = counters[EXTRA_FREE]
-    counters[EXTRA_FREE] = extra + 1
-    counters[EXTRA_COUNT] -= 1
+    free_row(table.extras, COMMIT_TIMESTAMP, table.counters, EXTRA_COUNT, extra)
 
 
 @inline_kernel

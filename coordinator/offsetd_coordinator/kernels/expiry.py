@@ -11,11 +11,9 @@ from offsetd_storage.kernels.bitmap import count_ones
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 
 from offsetd_coordinator.kernels.blocks import (
-    entry_count,
     first_row,
     group_of,
     list_block,
-    list_group_entries,
     topic_of,
 )
 from offsetd_coordinator.kernels.columns import (
@@ -41,7 +39,6 @@ from offsetd_coordinator.kernels.columns import (
 )
 from offsetd_coordinator.kernels.entries import load_entry, load_row
 from offsetd_coordinator.kernels.names import name_size
-from offsetd_coordinator.kernels.offsets import find_group
 from offsetd_coordinator.kernels.tombstones import OFFSET_KEY_FIXED_BYTES
 
 if TYPE_CHECKING:
@@ -114,19 +111,6 @@ def _may_be_due(table: Table, block: int, committed_last: int, expire_last: int)
         elif stored.commit_timestamp <= committed_last:
             return True
     return False
-
-
-@kernel(f"int64({TABLE}, uint8[::1], int64, int64[::1])")
-def list_group(arrays: TableArrays, buffer: Bytes, group_size: int, found: Int64s) -> int:
-    """Write the entries of a group, if all fit; how many it has."""
-    table = Table(*arrays)
-    group = find_group(table, buffer, 0, group_size)
-    if group < 0:
-        return 0
-    count = entry_count(table, group)
-    if count <= found.size:
-        list_group_entries(table, group, found[:count])
-    return count
 
 
 @kernel(f"int64({TABLE}, int64[::1], int64[::1], int64[::1])")

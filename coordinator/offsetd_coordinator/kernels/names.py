@@ -17,8 +17,6 @@ from offsetd_coordinator.kernels.columns import (
     NAME_BYTES_END,
     NAME_BYTES_UNUSED,
     NAME_COUNT,
-    NAME_END,
-    NAME_FREE,
     NAME_SIZE_BITS,
     NAME_SPAN,
     SEED,
@@ -26,6 +24,7 @@ from offsetd_coordinator.kernels.columns import (
     TOPIC_ENTRIES,
     Table,
 )
+from offsetd_coordinator.kernels.free_rows import free_row, take_row
 from offsetd_coordinator.kernels.keyed_hash import hash_bytes, tag_of
 from offsetd_coordinator.kernels.slots import (
     add_slot,
@@ -108,12 +107,7 @@ def find_name(table: Table, buffer: Bytes, start: int, size: int, tag: int) -> i
 def add_name(table: Table, buffer: Bytes, start: int, size: int, tag: int) -> int:
     """Keep a name that is not there yet; the caller has made room. Returns its row."""
     counters = table.counters
-    if counters[NAME_FREE] != 0:
-        name = int(counters[NAME_FREE] - 1)
-        counters[NAME_FREE] = table.names[name, ENTRY_LIST]
-    else:
-        name = int(counters[NAME_END])
-        counters[NAME_END] += 1
+    name = take_row(table.names, ENTRY_LIST, counters, NAME_COUNT)
     bytes_end = counters[NAME_BYTES_END]
     copy_bytes(table.name_bytes, bytes_end, buffer, start, size)
     table.names[name, NAME_SPAN] = (bytes_end << NAME_SIZE_BITS) | size
@@ -121,7 +115,6 @@ def add_name(table: Table, buffer: Bytes, start: int, size: int, tag: int) -> in
     table.names[name, TOPIC_ENTRIES] = 0
     add_slot(table.name_slots, tag, name)
     counters[NAME_BYTES_END] = bytes_end + size
-    counters[NAME_COUNT] += 1
     return name
 
 
@@ -135,9 +128,7 @@ def drop_name_if_unused(table: Table, name: int) -> None:
     remove_slot(table.name_slots, name_tag(table, table.name_bytes, start, size), name)
     counters = table.counters
     table.names[name, NAME_SPAN] = FREE
-    table.names[name, ENTRY_LIST] = counters[NAME_FREE]
-    counters[NAME_FREE] = name + 1
-    counters[NAME_COUNT] -= 1
+    free_row(table.names, ENTRY_LIST, counters, NAME_COUNT, name)
     counters[NAME_BYTES_UNUSED] += size
 
 

@@ -186,21 +186,17 @@ def store(
     return True
 
 
-@kernel(f"int64({TABLE}, uint8[::1], int64)")
-def count_entries(arrays: TableArrays, buffer: Bytes, group_size: int) -> int:
-    """How many offsets a group has."""
+@kernel(f"int64({TABLE}, uint8[::1], int64, int64[::1])")
+def list_entries(arrays: TableArrays, buffer: Bytes, group_size: int, found: Int64s) -> int:
+    """Write the entries of a group to `found`, if all fit; how many it has."""
     table = Table(*arrays)
     group = find_group(table, buffer, 0, group_size)
-    return 0 if group < 0 else entry_count(table, group)
-
-
-@kernel(f"void({TABLE}, uint8[::1], int64, int64[::1])")
-def list_entries(arrays: TableArrays, buffer: Bytes, group_size: int, found: Int64s) -> None:
-    """Fill `found`, which has the size that `count_entries` said, with a group's entries."""
-    table = Table(*arrays)
-    group = find_group(table, buffer, 0, group_size)
-    if group >= 0:
-        list_group_entries(table, group, found)
+    if group < 0:
+        return 0
+    count = entry_count(table, group)
+    if count <= found.size:
+        list_group_entries(table, group, found[:count])
+    return count
 
 
 @kernel(f"void({TABLE}, int64[::1], int64[:, ::1])")

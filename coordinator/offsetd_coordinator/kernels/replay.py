@@ -28,8 +28,8 @@ from offsetd_storage.kernels.registry import inline_kernel, kernel
 from offsetd_storage.kernels.utf8 import utf16_length
 
 from offsetd_coordinator.kernels.blocks import (
-    PLACE_BASE_BITS,
     base_of,
+    block_base,
     find_or_add_block,
     find_or_add_row,
 )
@@ -58,7 +58,6 @@ from offsetd_coordinator.kernels.columns import (
     NOT_PLAIN_RECORD,
     OFFSET_NEXT,
     OPEN_TRANSACTIONS,
-    PLACE,
     RECORD_AT,
     RECORD_END,
     RECORD_OFFSET,
@@ -247,7 +246,7 @@ def _note_names(cursor: Int64s, key: OffsetKey, group: int, topic: int) -> None:
 def _block_at(table: Table, cursor: Int64s, base: int) -> int:
     """The block of a record whose names have been noted: mostly that of the record before."""
     block = cursor[LAST_BLOCK]
-    if block < 0 or table.blocks[block, PLACE] >> PLACE_BASE_BITS != base:
+    if block < 0 or block_base(table, block) != base:
         block = find_or_add_block(table, cursor[LAST_GROUP], cursor[LAST_TOPIC], base)
         cursor[LAST_BLOCK] = block
     return int(block)

@@ -36,7 +36,7 @@ class Run:
         self.now = BEGUN_SECONDS
         self.used = 7.0
         self.load = Load()
-        self.appended = 0
+        self.appended = self.begun = 0
         self.sleeps: list[float] = []
         self.pace = FlushPace(now=lambda: self.now, used=lambda: self.used, sleep=self.sleep)
         self.pace.note_begun(0)
@@ -46,14 +46,13 @@ class Run:
     ) -> None:
         """Flushes so many commits, which came in so many rounds; one by one if not said."""
         rounds = commits if rounds is None else rounds
+        self.begun = self.appended = self.begun + commits
         for _ in range(rounds):
-            self.pace.note_round(self.appended + commits)
-        self.appended += commits
-        self.begun = self.appended
+            self.pace.note_round(self.appended)
         self.pace.note_begun(self.begun)
         self.now += took_seconds
         self.append(came)
-        self.pace.note_covered(commits, came=came)
+        self.pace.note_ended(self.appended)
 
     def append(self, commits: int) -> None:
         """So many come, one by one."""
