@@ -32,7 +32,7 @@ def build() -> None:
     if go is None:
         raise Unavailable("no go: install Go, https://go.dev/dl, 1.21 or newer")
     protos = ROOT / "protos"
-    made = SOURCES / "offsetdv1" / "offset_service.pb.go"
+    made = SOURCES / "offsetdv1" / "offset_service_vtproto.pb.go"
     newest = max(each.stat().st_mtime for each in protos.glob("offsetd/v1/*.proto"))
     if not made.exists() or made.stat().st_mtime < newest:
         _called(

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	vtproto "github.com/planetscale/vtprotobuf/codec/grpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -40,7 +41,11 @@ func (r requests) next(caller int, group string, partitions int, offset int64) *
 }
 
 func dial(address string) (*grpc.ClientConn, error) {
-	return grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	return grpc.NewClient(
+		address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodec(vtproto.Codec{})),
+	)
 }
 
 // unaryClient makes a CommitOffsets call of each commit, over as many connections as callers, up to 64.
