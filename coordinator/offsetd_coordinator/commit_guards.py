@@ -39,17 +39,21 @@ class CommitGuards:
         self.activity.top_max = config.top_groups_max
         self.quota.configure(rate=config.rate_max, burst=config.burst_max)
 
+    @property
+    def counts_groups(self) -> bool:
+        """Whether it is to know how many commits each group makes."""
+        return self.activity.top_max > 0
+
     def admit(self, group_id: bytes, now_ms: int) -> None:
         """Counts a commit, by the monotonic clock. Raises CommitRateExceeded."""
-        if self.activity.top_max:
+        if self.counts_groups:
             self.activity.note(group_id, now_ms)
         if self.quota.is_on:
             self.quota.take(group_id, now_ms)
 
     def note(self, group_ids: Iterable[bytes], now_ms: int) -> None:
-        """Counts commits where there is no quota."""
-        if self.activity.top_max:
-            self.activity.note_all(group_ids, now_ms)
+        """Counts commits where there is no quota, and groups are counted."""
+        self.activity.note_all(group_ids, now_ms)
 
 
 class GroupCommits(NamedTuple):
@@ -63,9 +67,10 @@ class GroupCommits(NamedTuple):
 class GroupActivity:
     """The groups that commit most, of the last whole window.
 
-    Of more groups than it has counters for, those that commit seldom make way (Misra and Gries): a
-    group with more than a thousandth of a window's commits is never missed, and none is said to
-    have made more commits than it did, or less by more than that thousandth.
+    Of more groups than it has counters for, those that commit seldom make way (Misra and Gries, and
+    many at a time, as Agarwal and others do): a group with more than a thousandth of a window's
+    commits is never missed, and none is said to have made more commits than it did, or less by
+    more than that thousandth.
     """
 
     def __init__(self) -> None:
@@ -82,23 +87,19 @@ class GroupActivity:
         """The same for several commits."""
         if now_ms - self._begun_ms >= WINDOW_MS:
             self._begin_window(now_ms)
-        groups = [group_id[:_GROUP_BYTES_MAX] for group_id in group_ids]
-        if len(self._counts) + len(groups) <= _COUNTED_GROUPS_MAX:
-            self._counts.update(groups)  # None has to make way.
-        else:
-            for group_id in groups:
-                self._count(group_id)
+        self._counts.update([group_id[:_GROUP_BYTES_MAX] for group_id in group_ids])
+        if len(self._counts) > 2 * _COUNTED_GROUPS_MAX:
+            self._make_way()
 
-    def _count(self, group_id: bytes) -> None:
+    def _make_way(self) -> None:
+        """Takes so much from each count that no more than a thousand are left.
+
+        That is taken from a thousand and one at the least, so in all it is no more than a
+        thousandth of the commits. And a thousand groups have come for it, a moment for each.
+        """
         counts = self._counts
-        count = counts.get(group_id)
-        if count is not None:
-            counts[group_id] = count + 1
-        elif len(counts) < _COUNTED_GROUPS_MAX:
-            counts[group_id] = 1
-        else:
-            # One pass for a thousand commits that it takes back: a moment for each of them.
-            self._counts = Counter({each: left - 1 for each, left in counts.items() if left > 1})
+        taken = sorted(counts.values(), reverse=True)[_COUNTED_GROUPS_MAX]
+        self._counts = Counter({each: n - taken for each, n in counts.items() if n > taken})
 
     def top(self, now_ms: int) -> list[GroupCommits]:
         """Those with most commits, most first; none if nobody committed of late. For any thread."""

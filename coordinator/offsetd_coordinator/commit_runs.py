@@ -25,7 +25,7 @@ from offsetd_coordinator.requests import CommitReply
 from offsetd_coordinator.run_decisions import RunDecisions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from offsetd_coordinator.commit_wire import ReadCommits
     from offsetd_coordinator.kernels.columns import Int64s
@@ -100,35 +100,34 @@ class CommitRuns:
             may_write=runtime.serving_partitions,
         )
         ticket, written = runtime.stop_unless_done(lambda: self._append_and_replay(runs, read))
-        if written:
-            runtime.commit_guards.note(self._groups_written(runs, read), now.monotonic_ms)
+        if written and runtime.commit_guards.counts_groups:
+            runtime.commit_guards.note(self._groups_written(runs, read, written), now.monotonic_ms)
         return ticket, written
 
     def _append_and_replay(self, runs: Int64s, read: ReadCommits) -> tuple[int, int]:
         """The ticket of what went into the log, and how many commits that is."""
-        decisions, rows = self._decisions, np.flatnonzero(runs[:, RUN_WRITTEN])
-        decided = runs[rows].tolist()
-        partitions = [run[RUN_LOG_PARTITION] for run in decided]
-        appended = self._runtime.append_runs(
-            partitions, decisions.batches, runs[rows, RUN_BYTES_START : RUN_BYTES_END + 1]
-        )
-        for at, run, kept in zip(rows.tolist(), decided, appended, strict=True):
-            if kept < run[RUN_WRITTEN]:
-                decisions.keep_first(at, runs, kept)
+        decisions, decided = self._decisions, runs[runs[:, RUN_WRITTEN] > 0]
+        partitions = decided[:, RUN_LOG_PARTITION].tolist()
+        spans = decided[:, RUN_BYTES_START : RUN_BYTES_END + 1].copy()
+        appended = self._runtime.append_runs(partitions, decisions.batches, spans)
+        if appended != decided[:, RUN_WRITTEN].tolist():
+            decisions.keep_first(runs, dict(zip(partitions, appended, strict=True)))
+            partitions = [each for each, kept in zip(partitions, appended, strict=True) if kept]
         written = sum(appended)
         if not written:
             return 0, 0
         decisions.replay(read, self._order, runs)
-        changed = [each for each, kept in zip(partitions, appended, strict=True) if kept]
-        return self._runtime.count_runs(changed, written), written
+        return self._runtime.count_runs(partitions, written), written
 
-    def _groups_written(self, runs: Int64s, read: ReadCommits) -> Iterator[bytes]:
-        """The group of each commit that went into the log."""
-        order, places = self._order[: len(read.commits)].tolist(), []
-        for run in runs.tolist():
-            first = run[RUN_FIRST]
-            places += order[first : first + run[RUN_WRITTEN]]
-        yield from read.group_ids(places)
+    def _groups_written(self, runs: Int64s, read: ReadCommits, written: int) -> list[bytes]:
+        """The group of each commit that went into the log, in any order."""
+        if written == len(read.commits):
+            return read.group_ids(slice(None))
+        places = [
+            self._order[first : first + count]
+            for first, count in runs[:, [RUN_FIRST, RUN_WRITTEN]].tolist()
+        ]
+        return read.group_ids(np.concatenate(places))
 
     @functools.cached_property
     def _decisions(self) -> RunDecisions:

@@ -34,8 +34,6 @@ from offsetd_coordinator.offset_table import fresh_hash_seeds
 from offsetd_coordinator.requests import CommitOffsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
 
 COMMITS_AT_ONCE: Final = 512
@@ -72,11 +70,10 @@ class ReadCommits(NamedTuple):
         """Where the message goes on."""
         return int(self.commits[-1, MESSAGE_NEXT])
 
-    def group_ids(self, places: Int64s | list[int]) -> Iterator[bytes]:
+    def group_ids(self, places: Int64s | list[int] | slice) -> list[bytes]:
         """The groups of some."""
-        message = self.message
-        for start, size in self.commits[places, GROUP_START : GROUP_SIZE + 1].tolist():
-            yield message[start : start + size]
+        message, spans = self.message, self.commits[places, GROUP_START : GROUP_SIZE + 1]
+        return [message[start : start + size] for start, size in spans.tolist()]
 
     def commit(self, place: int) -> CommitOffsets:
         """One of them, which is plain, to be kept."""
@@ -159,7 +156,7 @@ class CommitReader:
         if len(columns) > _ROWS_KEPT:
             self._make_room(_ROWS_KEPT)
         commits = self._commits[:count]
-        reports = count > 1 and bool(commits[:, REPORTS_END_OFFSETS].any())
+        reports = count > 1 and bool(np.count_nonzero(commits[:, REPORTS_END_OFFSETS]))
         return ReadCommits(message, names, commits, columns, reports)
 
     def _make_room(self, rows: int) -> None:

@@ -30,7 +30,7 @@ from offsetd_coordinator.kernels.offsets import (
 )
 from offsetd_coordinator.kernels.request_ids import move_requests
 from offsetd_coordinator.kernels.slots import refill_slots
-from offsetd_coordinator.kernels.table_directory import directory_row
+from offsetd_coordinator.kernels.table_directory import ROW_COLUMNS, fill_row
 from offsetd_coordinator.kernels.tombstones import OFFSET_KEY_FIXED_BYTES, put_offset_keys
 from offsetd_coordinator.requests import CommittedColumns, CommittedOffset
 
@@ -64,8 +64,8 @@ def fresh_hash_seeds() -> tuple[int, int, int, int]:
 class OffsetTable:
     """Offsets by group, topic and partition, with the request ids seen lately.
 
-    `arrays` is what kernels take, and `directory_row` those that take several tables; they change
-    when room is made.
+    `arrays` is what kernels take; it changes when room is made. `directory_row` is for those that
+    take several tables, by a `kernels.table_directory`; it stays, and what it says changes.
     """
 
     def __init__(
@@ -94,6 +94,7 @@ class OffsetTable:
             request_slots=zeros((_SLOTS_MIN,), np.int64),
             requests=zeros((requests, columns.REQUEST_COLUMNS), np.int64),
         )
+        self.directory_row: Int64s = np.zeros(ROW_COLUMNS, np.int64)
         self._publish()
 
     @property
@@ -316,7 +317,7 @@ class OffsetTable:
 
     def _publish(self) -> None:
         arrays = cast("TableArrays", tuple(self._table))
-        self.directory_row: Int64s = directory_row(arrays)
+        fill_row(self.directory_row, arrays)
         self.arrays: TableArrays = arrays
 
     def _make_room_for_entries(self) -> None:

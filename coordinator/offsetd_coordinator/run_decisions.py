@@ -11,7 +11,6 @@ from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.commit_runs import (
     RUN_BYTES_END,
-    RUN_BYTES_START,
     RUN_END,
     RUN_FIRST,
     RUN_FREE_END,
@@ -20,7 +19,7 @@ from offsetd_coordinator.kernels.commit_runs import (
     decide_runs,
     replay_runs,
 )
-from offsetd_coordinator.kernels.table_directory import DIRECTORY_COLUMNS
+from offsetd_coordinator.kernels.table_directory import directory_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -42,8 +41,8 @@ class RunDecisions:
         self._value_version = config.offset_commit_value_version
         self._bytes_max = config.message_bytes_max
         self.batches = padded_buffer(self._bytes_max)  # Of what was decided last.
-        self._directory = np.zeros((partitions, DIRECTORY_COLUMNS), np.int64)
-        self._directory_rows: list[Int64s | None] = [None] * partitions  # What was copied there.
+        rows = {partition: shard.directory_row for partition, shard in shards.items()}
+        self._directory = directory_of(rows, partitions)
         self._cursor = np.zeros(columns.CURSOR_COLUMNS, np.int64)
         self._ends = np.empty(COMMITS_AT_ONCE, np.int64)
         self._verdict = np.zeros(columns.VERDICT_COLUMNS, np.int64)
@@ -65,18 +64,14 @@ class RunDecisions:
         `runs` gets how many, `answers` their last offsets. `may_write` has log partitions. What is
         stored since less than `unchanged_ms` is not simply written.
         """
-        free_ends = []
-        for run in runs.tolist():
-            partition, first, end = run[RUN_LOG_PARTITION], run[RUN_FIRST], run[RUN_END]
+        runs[:, RUN_FREE_END] = runs[:, RUN_END]
+        for at, partition in enumerate(runs[:, RUN_LOG_PARTITION].tolist()):
             if partition not in may_write:
-                free_ends.append(first)
-                continue
-            shard = self._shards[partition]
-            self._note_table(partition, shard)
-            if shard.has_guarded_groups:
-                end = first + _count_free(shard, read, order[first:end])
-            free_ends.append(end)
-        runs[:, RUN_FREE_END] = free_ends
+                runs[at, RUN_FREE_END] = runs[at, RUN_FIRST]
+            elif self._shards[partition].has_guarded_groups:
+                first, end = runs[at, RUN_FIRST : RUN_END + 1].tolist()
+                free = _count_free(self._shards[partition], read, order[first:end])
+                runs[at, RUN_FREE_END] = first + free
         decide_runs(
             self._directory,
             read.names,
@@ -95,17 +90,16 @@ class RunDecisions:
             self._ends,
         )
 
-    def keep_first(self, at: int, runs: Int64s, written: int) -> None:
-        """Only the first few batches of a run went into the log."""
-        first = runs[at, RUN_FIRST]
-        runs[at, RUN_WRITTEN] = written
-        start = runs[at, RUN_BYTES_START]
-        runs[at, RUN_BYTES_END] = self._ends[first + written - 1] if written else start
+    def keep_first(self, runs: Int64s, counts: Mapping[int, int]) -> None:
+        """Only the first few batches of runs went into the log: so many, by log partition."""
+        for at, partition in enumerate(runs[:, RUN_LOG_PARTITION].tolist()):
+            written = counts.get(partition, 0)
+            runs[at, RUN_WRITTEN] = written
+            if written:
+                runs[at, RUN_BYTES_END] = self._ends[runs[at, RUN_FIRST] + written - 1]
 
     def replay(self, read: ReadCommits, order: Int64s, runs: Int64s) -> None:
         """Replays what was decided of each run, once it is appended."""
-        for partition in runs[runs[:, RUN_WRITTEN] > 0, RUN_LOG_PARTITION].tolist():
-            self._note_table(partition, self._shards[partition])
         at = replay_runs(self._directory, self.batches, runs, 0, self._cursor)
         while at < len(runs):
             shard = self._shards[int(runs[at, RUN_LOG_PARTITION])]
@@ -116,12 +110,6 @@ class RunDecisions:
                 first = run[RUN_FIRST]
                 for place in order[first : first + run[RUN_WRITTEN]].tolist():
                     self._shards[run[RUN_LOG_PARTITION]].note_end_offsets(read.commit(place))
-
-    def _note_table(self, partition: int, shard: Shard) -> None:
-        """Has the directory know where a shard's table is now, right before a kernel's call."""
-        row = shard.directory_row
-        if self._directory_rows[partition] is not row:
-            self._directory[partition] = self._directory_rows[partition] = row
 
 
 def _count_free(shard: Shard, read: ReadCommits, run: Int64s) -> int:

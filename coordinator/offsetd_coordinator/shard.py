@@ -188,7 +188,7 @@ class Shard:
 
     @property
     def directory_row(self) -> Int64s:
-        """The shard's table in a `kernels.table_directory`, until the next change."""
+        """The shard's table for a `kernels.table_directory`: the same array for all its life."""
         return self._state.offsets.directory_row
 
     @property

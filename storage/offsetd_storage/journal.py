@@ -130,6 +130,7 @@ class Journal:
         # Up to where each log is durable here in this life.
         self.journaled: dict[TopicPartition, LogEnd] = {}
         self._points_frame_bytes = 0
+        self._kept_bytes = 0  # What of a file is not for batches.
         self.capacity_bytes = 0  # Of either file, for frames of batches.
         self.sync_durations = Durations()  # Of each frame's fdatasync.
 
@@ -163,7 +164,7 @@ class Journal:
 
     def frame_payload_bytes_of(self, file_bytes: int) -> int:
         """The same with files of that size."""
-        return min(file_bytes - self._kept_bytes(), self._sizes.frame_bytes_max) - FRAME.size
+        return min(file_bytes - self._kept_bytes, self._sizes.frame_bytes_max) - FRAME.size
 
     def batch_bytes_of(self, payload_bytes: int) -> int:
         """The largest batch, of any partition, in such a payload."""
@@ -173,11 +174,6 @@ class Journal:
         """What a frame of one batch holds beside that, at most."""
         names = [batch_entry_bytes(topic_partition, 0) for topic_partition in self._points]
         return COUNT.size + max(names, default=0)
-
-    def _kept_bytes(self) -> int:
-        """What of a file is not for batches."""
-        frames_start = self._frames_start(self._points.values())
-        return frames_start + 2 * self._points_frame_bytes + frame_bytes(0)
 
     def _frames_start(self, points: Iterable[RecoveryPoint]) -> int:
         return _in_sectors(max(self._sizes.header_bytes, header_bytes(points)))
@@ -224,11 +220,13 @@ class Journal:
     def _set_points(self, points: Iterable[RecoveryPoint]) -> None:
         self._points = {point.topic_partition: point for point in points}
         self._points_frame_bytes = frame_bytes(len(encode_points(self._points.values())))
+        frames_start = self._frames_start(self._points.values())
+        self._kept_bytes = frames_start + 2 * self._points_frame_bytes + frame_bytes(0)
 
     def _set_capacity(self) -> None:
         """What fits in the smaller file fits in both."""
         file_bytes = min(self._bytes)
-        self.capacity_bytes = file_bytes - self._kept_bytes()
+        self.capacity_bytes = file_bytes - self._kept_bytes
         if self.batch_bytes_max < SECTOR_BYTES:
             raise FolderMismatch(
                 f"a journal file of {file_bytes} bytes is too small for the recovery points"
@@ -311,7 +309,7 @@ class Journal:
     def least_file_bytes(self, batch_bytes_max: int) -> int:
         """The least that a file takes which has room for any such batch."""
         payload_bytes = self._entry_bytes() + max(batch_bytes_max, SECTOR_BYTES)
-        return _in_sectors(self._kept_bytes() + frame_bytes(payload_bytes))
+        return _in_sectors(self._kept_bytes + frame_bytes(payload_bytes))
 
     def rest_file_bytes(self, batch_bytes_max: int) -> int:
         """The same with what more partitions would take, so that another start can do with it."""

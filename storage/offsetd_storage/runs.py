@@ -71,7 +71,8 @@ def read_runs(content: Bytes, spans: Numbers) -> list[Run]:
         raise CorruptBatch(reason, position=position)
     view = content.data
     contents = (bytes(view[start:end]) for start, end in spans.tolist())
-    return list(map(Run, contents, *found[:, :RUN_COLUMNS].T.tolist()))
+    columns = found[:, :RUN_COLUMNS].T.tolist()
+    return list(map(Run._make, zip(contents, *columns, strict=True)))
 
 
 def split_run(content: bytes) -> Iterator[bytes]:

@@ -169,10 +169,10 @@ LATE_WRITE_MUTANTS = (
         caught_by=_SEGMENT,
     ),
     Mutant(
-        name="commits that are counted together make no group give way",
+        name="groups that make way take too much from those that stay",
         file="coordinator/offsetd_coordinator/commit_guards.py",
-        replace="        if len(self._counts) + len(groups) <= _COUNTED_GROUPS_MAX:\n",
-        by="        if True:\n",
+        replace="        taken = sorted(counts.values(), reverse=True)[_COUNTED_GROUPS_MAX]\n",
+        by="        taken = sorted(counts.values(), reverse=True)[_COUNTED_GROUPS_MAX // 8]\n",
         caught_by="tests/unit/coordinator/test_commit_guards.py",
     ),
     Mutant(

@@ -14,8 +14,8 @@ RUN_MUTANTS = (
     Mutant(
         name="results of a run before it is durable",
         file=f"{_COORDINATOR}/commit_runs.py",
-        replace="        return self._runtime.count_runs(changed, written), written\n",
-        by="        return 0 * self._runtime.count_runs(changed, written), written\n",
+        replace="        return self._runtime.count_runs(partitions, written), written\n",
+        by="        return 0 * self._runtime.count_runs(partitions, written), written\n",
         caught_by=f"{_RUNS}::test_commits_come_to_the_same_as_one_after_the_other",
     ),
     Mutant(
@@ -67,10 +67,10 @@ RUN_MUTANTS = (
     Mutant(
         name="a directory has the arrays of a table from before it grew",
         file=f"{_COORDINATOR}/offset_table.py",
-        replace="        self.directory_row: Int64s = directory_row(arrays)\n",
+        replace="        fill_row(self.directory_row, arrays)\n",
         by=(
-            "        if not hasattr(self, 'directory_row'):\n"
-            "            self.directory_row: Int64s = directory_row(arrays)\n"
+            "        if not self.directory_row.any():\n"
+            "            fill_row(self.directory_row, arrays)\n"
         ),
         caught_by=(
             "tests/unit/coordinator/test_table_directory.py::"

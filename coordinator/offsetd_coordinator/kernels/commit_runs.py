@@ -108,7 +108,7 @@ def _without_empty(runs: Int64s, partitions: int) -> int:
 
 
 @kernel(
-    "void(int64[:, ::1], uint8[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64, int64, "
+    "void(int64[::1], uint8[::1], int64[:, ::1], int64[:, ::1], int64[::1], int64, int64, "
     "int64, int64, uint8[::1], int64[::1], int64[:, ::1], int64[:, ::1], int64[:, ::1], int64[::1])"
 )
 def decide_runs(
@@ -130,7 +130,7 @@ def decide_runs(
 ) -> None:
     """Write the batches of each run to `out`: of its first commits, as far as they come to that.
 
-    `directory` has the tables by log partition; `out` has room for `bytes_max`, which bounds all
+    `directory` is of the tables by log partition; `out` has room for `bytes_max`, which bounds all
     together, and some padding. `ends` are where the batch of each commit in `order` ends; `verdict`
     and `conflicts` are scratch.
     """
@@ -166,7 +166,7 @@ def decide_runs(
         runs[at, RUN_BYTES_END] = position
 
 
-@kernel("int64(int64[:, ::1], uint8[::1], int64[:, ::1], int64, int64[::1])")
+@kernel("int64(int64[::1], uint8[::1], int64[:, ::1], int64, int64[::1])")
 def replay_runs(directory: Int64s, batches: Bytes, runs: Int64s, first: int, cursor: Int64s) -> int:
     """Replay the batches of runs from the row `first` on, as far as `replay_into` goes.
 

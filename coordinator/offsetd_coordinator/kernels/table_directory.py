@@ -1,9 +1,9 @@
 """Tables of several shards, for a kernel that works on all of them in one call.
 
 How many arrays a kernel takes is fixed when it is compiled; how many log partitions the commits of
-a message go to is not. So a directory is one array, with a row for each table: the address and the
-length of each of its arrays. A row is good until its table makes room and replaces an array, so
-rows are copied for each call anew.
+a message go to is not. So each table has a row with the address and the length of each of its
+arrays, which stays where it is and says where they are now; and a directory is one array with the
+address of each row. Whoever makes a directory has to keep the tables.
 """
 
 from __future__ import annotations
@@ -25,19 +25,35 @@ from offsetd_coordinator.kernels.columns import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy.typing as npt
+
     from offsetd_coordinator.kernels.columns import Int64s, TableArrays
 
 # The address of each array in the order of `Table`'s fields, then the length of each.
 _ARRAYS: Final = len(Table._fields)
-DIRECTORY_COLUMNS: Final = 2 * _ARRAYS
+ROW_COLUMNS: Final = 2 * _ARRAYS
 
 _intrinsic: Final[Any] = intrinsic
 
 
-def directory_row(arrays: TableArrays) -> Int64s:
-    """The row of a table."""
-    addresses = [each.__array_interface__["data"][0] for each in arrays]
-    return np.array(addresses + [len(each) for each in arrays], np.int64)
+def fill_row(row: Int64s, arrays: TableArrays) -> None:
+    """Has the row of a table say where its arrays are, during no kernel's call."""
+    row[:_ARRAYS] = [_address(each) for each in arrays]
+    row[_ARRAYS:] = [len(each) for each in arrays]
+
+
+def directory_of(rows: Mapping[int, Int64s], size: int) -> Int64s:
+    """A directory with room for `size` tables, of which there are those of these rows."""
+    directory = np.zeros(size, np.int64)
+    for place, row in rows.items():
+        directory[place] = _address(row)
+    return directory
+
+
+def _address(array: npt.NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
 
 
 def _view(item: Any, columns: int) -> Any:
@@ -87,9 +103,10 @@ _requests = _view(types.int64, REQUEST_COLUMNS)
 
 
 @inline_kernel
-def table_at(directory: Int64s, row: int) -> Table:
-    """The table that a row of a directory stands for."""
-    addresses, lengths = directory[row, :_ARRAYS], directory[row, _ARRAYS:]
+def table_at(directory: Int64s, place: int) -> Table:
+    """One of the tables of a directory."""
+    row = _words(directory[place], ROW_COLUMNS)
+    addresses, lengths = row[:_ARRAYS], row[_ARRAYS:]
     return Table(
         _words(addresses[0], lengths[0]),
         _words(addresses[1], lengths[1]),

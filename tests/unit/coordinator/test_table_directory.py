@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 from offsetd_coordinator.kernels import columns, table_directory
-from offsetd_coordinator.kernels.table_directory import DIRECTORY_COLUMNS, directory_row
+from offsetd_coordinator.kernels.table_directory import ROW_COLUMNS, directory_of, fill_row
 from offsetd_coordinator.offset_table import OffsetTable
 
 
@@ -30,27 +30,32 @@ def fill(table: OffsetTable, offsets: int) -> OffsetTable:
     return table
 
 
+def row_of(table: OffsetTable) -> list[int]:
+    row = np.zeros(ROW_COLUMNS, np.int64)
+    fill_row(row, table.arrays)
+    return row.tolist()
+
+
 def test_a_row_is_that_of_the_arrays_that_a_table_has_now() -> None:
     table = new_table(1)
-    first = table.directory_row.tolist()
-    assert first == directory_row(table.arrays).tolist()
+    row, first = table.directory_row, row_of(table)
+    assert row.tolist() == first
     fill(table, 3000)
-    assert table.directory_row.tolist() == directory_row(table.arrays).tolist()
-    lengths = slice(DIRECTORY_COLUMNS // 2 + 1, DIRECTORY_COLUMNS // 2 + 9)
-    assert all(
-        now > before
-        for now, before in zip(table.directory_row[lengths], first[lengths], strict=True)
-    ), "all arrays that offsets go into have grown"
-    assert table.directory_row.shape == (DIRECTORY_COLUMNS,)
+    assert row.tolist() == row_of(table)
+    lengths = slice(ROW_COLUMNS // 2 + 1, ROW_COLUMNS // 2 + 9)
+    assert all(now > before for now, before in zip(row[lengths], first[lengths], strict=True)), (
+        "all arrays that offsets go into have grown"
+    )
+    assert table.directory_row is row
 
 
 def test_a_kernel_finds_each_table_of_a_directory() -> None:
     table_at = table_directory.table_at
 
     @njit(_nrt=False)  # type: ignore[untyped-decorator]
-    def look(directory: columns.Int64s, row: int, seen: columns.Int64s) -> None:
-        table = table_at(directory, row)
-        for place, size in enumerate(
+    def look(directory: columns.Int64s, place: int, seen: columns.Int64s) -> None:
+        table = table_at(directory, place)
+        for column, size in enumerate(
             (
                 table.counters.size,
                 table.slots.size,
@@ -65,7 +70,7 @@ def test_a_kernel_finds_each_table_of_a_directory() -> None:
                 table.requests.size,
             )
         ):
-            seen[place] = size
+            seen[column] = size
         seen[-4] = table.counters[columns.ENTRY_COUNT]
         seen[-3] = table.entries[table.entries.shape[0] - 1, columns.ENTRY_COLUMNS - 1]
         seen[-2] = table.name_bytes[0]
@@ -73,11 +78,13 @@ def test_a_kernel_finds_each_table_of_a_directory() -> None:
         seen[-1] = table.entries[0, columns.OFFSET]
 
     tables = [new_table(offsets) for offsets in (1, 700, 40)]
-    directory = np.array([each.directory_row for each in tables])
-    for row, table in enumerate(tables):
+    places = {3: tables[0], 0: tables[1], 5: tables[2]}
+    directory = directory_of({place: each.directory_row for place, each in places.items()}, 6)
+    fill(tables[2], 2000)
+    for place, table in places.items():
         named = columns.Table(*table.arrays)
         seen = np.zeros(len(named) + 4, np.int64)
-        look(directory, row, seen)
+        look(directory, place, seen)
         expected = [each.size for each in named]
         expected += [table.size, named.entries[-1, -1], named.name_bytes[0]]
         expected += [named.entries[0, columns.OFFSET]]
