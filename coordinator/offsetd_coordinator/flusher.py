@@ -9,8 +9,6 @@ alone is flushed by the loop's thread itself, where that takes no longer than to
 
 from __future__ import annotations
 
-import contextlib
-import queue
 import threading
 import time
 from typing import TYPE_CHECKING, Protocol
@@ -19,6 +17,7 @@ from offsetd_storage.durations import Durations
 from offsetd_storage.errors import StorageFailed
 
 from offsetd_coordinator.flush_pace import FlushPace
+from offsetd_coordinator.wake_up import WakeUp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +71,7 @@ class Flusher:
         # that is expected.
         self._is_waiting = self._is_gathering = False
         self._pace = FlushPace(sleep=self._gather) if pace is None else pace
-        self._kicks: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._wake_up = WakeUp()
         self._thread = threading.Thread(target=self._guard, name="flush", daemon=True)
         self.flush_durations = Durations()
         self.appended = 0
@@ -103,11 +102,11 @@ class Flusher:
         self._pace.note_round(self.appended - self._appended_beside)
         if self._is_gathering and self._pace.has_all:
             self._is_gathering = False
-            self._kicks.put(None)
+            self._wake_up.wake()
         if not self._is_waiting:
             return None
         if not (self._may_flush_here() and self._turn.acquire(blocking=False)):
-            self._kicks.put(None)
+            self._wake_up.wake()
             return None
         try:
             return self._flush()
@@ -120,7 +119,7 @@ class Flusher:
     def stop(self) -> None:
         """Flushes what is pending, reports it, and ends the thread. Blocks."""
         self._stopping = True
-        self._kicks.put(None)
+        self._wake_up.wake()
         if self._thread.ident is not None:
             self._thread.join()
 
@@ -154,15 +153,14 @@ class Flusher:
                 # From here on it is kicked. What came just before is seen now.
                 self._is_waiting = True
             else:
-                self._kicks.get()
+                self._wake_up.sleep()
                 self._is_waiting = False
 
     def _gather(self, seconds: float) -> None:
         """Sleeps, until all that are expected have come."""
         self._is_gathering = True
         if not self._pace.has_all:
-            with contextlib.suppress(queue.Empty):
-                self._kicks.get(timeout=seconds)
+            self._wake_up.sleep(seconds)
         self._is_gathering = False
 
     def _flush(self) -> int:

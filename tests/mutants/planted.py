@@ -52,12 +52,12 @@ MUTANTS = (
             "                # From here on it is kicked. What came just before is seen now.\n"
             "                self._is_waiting = True\n"
             "            else:\n"
-            "                self._kicks.get()\n"
+            "                self._wake_up.sleep()\n"
         ),
         by=(
             "            else:\n"
             "                self._is_waiting = True\n"
-            "                self._kicks.get()\n"
+            "                self._wake_up.sleep()\n"
         ),
         caught_by=(
             "tests/unit/coordinator/test_flusher.py"

@@ -63,9 +63,16 @@ FLUSH_MUTANTS = (
     Mutant(
         name="the last commit that is expected wakes nobody",
         file=_FLUSHER,
-        replace="            self._is_gathering = False\n            self._kicks.put(None)\n",
+        replace="            self._is_gathering = False\n            self._wake_up.wake()\n",
         by="            pass\n",
         caught_by=f"{_FLUSHES}::test_the_last_commit_that_is_expected_ends_the_wait_for_it",
+    ),
+    Mutant(
+        name="a wait of a moment for more commits never ends",
+        file=f"{_COORDINATOR}/wake_up.py",
+        replace="timeout=-1 if seconds is None else seconds",
+        by="timeout=-1 if seconds is None or seconds < 1e-6 else seconds",
+        caught_by="tests/unit/coordinator/test_wake_up.py",
     ),
     Mutant(
         name="a caller who is alone is not told what was flushed at once",

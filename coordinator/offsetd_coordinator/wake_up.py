@@ -1,0 +1,27 @@
+"""One thread sleeps until another wakes it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+
+class WakeUp:
+    """A wake-up that comes before the sleep ends it at once; several that come before are one.
+
+    Waking costs the other thread less than with an event or a condition. A `queue.SimpleQueue` is
+    as cheap, but in CPython 3.11 its `get` may never return from a timeout of microseconds.
+    """
+
+    def __init__(self) -> None:
+        self._awake = threading.Lock()  # Not held: there was a wake-up, and no sleep since.
+        self._awake.acquire()
+
+    def wake(self) -> None:
+        """Ends the sleep, or the next one. For any thread."""
+        with contextlib.suppress(RuntimeError):  # Woken before.
+            self._awake.release()
+
+    def sleep(self, seconds: float | None = None) -> None:
+        """Returns once it is woken, or the time is over; for one thread."""
+        self._awake.acquire(timeout=-1 if seconds is None else seconds)

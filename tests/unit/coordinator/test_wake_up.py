@@ -1,0 +1,56 @@
+"""Sleeping until another thread wakes."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from offsetd_coordinator.wake_up import WakeUp
+from patience import PATIENCE_SECONDS
+
+# Of a sleep that ends by itself, and of a server under load: a clock is between two looks at it.
+MOMENT_SECONDS = 1.8e-7
+
+
+def ends(thread: threading.Thread) -> bool:
+    thread.join(PATIENCE_SECONDS)
+    return not thread.is_alive()
+
+
+def test_who_sleeps_is_woken() -> None:
+    wake_up = WakeUp()
+    asleep = threading.Thread(target=wake_up.sleep, daemon=True)
+    asleep.start()
+    time.sleep(0.02)
+    assert asleep.is_alive()
+    wake_up.wake()
+    assert ends(asleep)
+
+
+def test_wake_ups_before_a_sleep_end_that_one_and_no_other() -> None:
+    wake_up = WakeUp()
+    wake_up.wake()
+    wake_up.wake()
+    first = threading.Thread(target=wake_up.sleep, daemon=True)
+    first.start()
+    assert ends(first)
+    begun = time.monotonic()
+    wake_up.sleep(0.05)
+    assert time.monotonic() - begun >= 0.05
+
+
+@pytest.mark.parametrize("is_woken_between", [False, True])
+def test_a_sleep_of_a_moment_ends(*, is_woken_between: bool) -> None:
+    wake_up = WakeUp()
+
+    def sleep_often() -> None:
+        for _ in range(20_000):
+            if is_woken_between:
+                wake_up.wake()
+                wake_up.sleep()
+            wake_up.sleep(MOMENT_SECONDS)
+
+    sleeper = threading.Thread(target=sleep_often, daemon=True)
+    sleeper.start()
+    assert ends(sleeper)
