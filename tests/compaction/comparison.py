@@ -77,9 +77,10 @@ def without_forgotten(theirs: bytes, ours: bytes, *, empty_before: bytes | None 
 
 
 def without_remembered(ours: bytes, theirs: bytes, *, before: bytes) -> bytes:
-    """Our batches but for the emptied markers that Kafka has not, as it knew a newer epoch of them.
+    """Our batches but for the emptied ones that Kafka has not, as it knew a newer epoch of them.
 
-    That epoch is told by nothing but an empty marker, which was there `before`: see above.
+    They stay for the last sequence of their producer. That epoch is told by nothing but an empty
+    marker, which was there `before`: see above.
     """
     there = {batch.base_offset for batch in decode_batches(theirs)}
     last_epochs: dict[int, int] = {}
@@ -91,7 +92,7 @@ def without_remembered(ours: bytes, theirs: bytes, *, before: bytes) -> bytes:
     for batch in decode_batches(ours):
         end = position + batch.size_bytes
         is_of_old_epoch = batch.producer_epoch < last_epochs.get(batch.producer_id, 0)
-        is_remembered = batch.is_control and not batch.records and is_of_old_epoch
+        is_remembered = not batch.records and is_of_old_epoch
         if not is_remembered or batch.base_offset in there:
             kept.append(ours[position:end])
         position = end

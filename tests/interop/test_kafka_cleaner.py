@@ -43,7 +43,15 @@ DRAWN = [
     *(f"{shape}-{number}" for shape in SHAPES for number in range(OF_EACH_SHAPE)),
     *(f"{MOSTLY_MARKERS}-{number}" for number in range(OF_EACH_SHAPE, OF_MOSTLY_MARKERS)),
 ]
-NAMES = [*EXAMPLES, *DRAWN]
+# What showed something new once: a shape, a number and a seed.
+DRAWN_AGAIN = {
+    "an emptied batch stays of an epoch that only an emptied marker ended": (
+        MOSTLY_MARKERS,
+        6,
+        2391053569,
+    ),
+}
+NAMES = [*EXAMPLES, *DRAWN, *DRAWN_AGAIN]
 # By what says the same, an index may have fewer entries or more; these bound what is joined.
 FREELY_JOINED = "small indexes"
 
@@ -74,6 +82,10 @@ def every_case(seed: int) -> dict[str, Case]:
     found += [
         drawn(MOSTLY_MARKERS, SHAPES[MOSTLY_MARKERS], number, seed)
         for number in range(OF_EACH_SHAPE, OF_MOSTLY_MARKERS)
+    ]
+    found += [
+        attrs.evolve(drawn(shape, SHAPES[shape], number, its_seed), name=name)
+        for name, (shape, number, its_seed) in DRAWN_AGAIN.items()
     ]
     return {case.name: case for case in found}
 

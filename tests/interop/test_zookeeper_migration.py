@@ -20,6 +20,7 @@ from interop.zookeeper_server import (
     find_runtime,
     running_zookeeper,
 )
+from kazoo.retry import KazooRetry
 from kazoo.security import make_acl
 from offsetd_clients import OffsetClient
 from offsetd_clients.migration.plan_file import Plan
@@ -77,11 +78,16 @@ class World:
         return str(self.folder / "plan.jsonl")
 
     def put(self, nodes: dict[str, str]) -> None:
+        """Also where the session has just ended with a server that was killed."""
+        again = KazooRetry(max_tries=-1, deadline=_SEES_S_MAX)
         for path, value in nodes.items():
-            if self.client.exists(path):
-                self.client.set(path, value.encode())
-            else:
-                self.client.create(path, value.encode(), makepath=True)
+            again(self._put, path, value.encode())
+
+    def _put(self, path: str, value: bytes) -> None:
+        if self.client.exists(path):
+            self.client.set(path, value)
+        else:
+            self.client.create(path, value, makepath=True)
 
     def step(self, *arguments: str) -> Ended:
         return self.offsetd("migrate", "zookeeper", *arguments, *_SESSION)
