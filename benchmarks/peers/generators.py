@@ -33,7 +33,8 @@ def build() -> None:
         raise Unavailable("no go: install Go, https://go.dev/dl, 1.21 or newer")
     protos = ROOT / "protos"
     made = SOURCES / "offsetdv1" / "offset_service_vtproto.pb.go"
-    newest = max(each.stat().st_mtime for each in protos.glob("offsetd/v1/*.proto"))
+    made_of = [*protos.glob("offsetd/v1/*.proto"), SOURCES / "generate", SOURCES / "go.mod"]
+    newest = max(each.stat().st_mtime for each in made_of)
     if not made.exists() or made.stat().st_mtime < newest:
         _called(
             [str(SOURCES / "generate"), str(protos)], PROTOC=_protoc(), GOOGLEAPIS=_googleapis()

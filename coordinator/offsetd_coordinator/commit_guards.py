@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 WINDOW_MS: Final = 60_000
 """Over so long commits are counted."""
-_COUNTED_GROUPS_MAX: Final = 1000
+_GROUPS_LEFT_MAX: Final = 1000  # Once those that commit seldom have made way.
 _BUCKETS_MAX: Final = 65_536
 _MS_NS: Final = 1_000_000
 _GROUP_BYTES_MAX: Final = 256  # Of a group id that is kept as it is.
@@ -52,7 +52,7 @@ class CommitGuards:
             self.quota.take(group_id, now_ms)
 
     def note(self, group_ids: Iterable[bytes], now_ms: int) -> None:
-        """Counts commits where there is no quota, and groups are counted."""
+        """Counts commits, for who has seen that groups are counted and there is no quota."""
         self.activity.note_all(group_ids, now_ms)
 
 
@@ -88,7 +88,7 @@ class GroupActivity:
         if now_ms - self._begun_ms >= WINDOW_MS:
             self._begin_window(now_ms)
         self._counts.update([group_id[:_GROUP_BYTES_MAX] for group_id in group_ids])
-        if len(self._counts) > 2 * _COUNTED_GROUPS_MAX:
+        if len(self._counts) > 2 * _GROUPS_LEFT_MAX:
             self._make_way()
 
     def _make_way(self) -> None:
@@ -98,7 +98,7 @@ class GroupActivity:
         thousandth of the commits. And a thousand groups have come for it, a moment for each.
         """
         counts = self._counts
-        taken = sorted(counts.values(), reverse=True)[_COUNTED_GROUPS_MAX]
+        taken = sorted(counts.values(), reverse=True)[_GROUPS_LEFT_MAX]
         self._counts = Counter({each: n - taken for each, n in counts.items() if n > taken})
 
     def top(self, now_ms: int) -> list[GroupCommits]:

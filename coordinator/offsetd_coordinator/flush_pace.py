@@ -33,10 +33,15 @@ _BUSY_RATIO: Final = 0.6  # Of one core.
 _FLUSHES_ALONE: Final = 16
 _FLUSHES_HERE_MAX: Final = 31
 _SHORT_SECONDS: Final = 0.001
+# Who comes after a longer pause is a new caller, and may find the files of the journal in change.
+_PAUSE_SECONDS_MAX: Final = 1.0
 
 
 class FlushPace:
-    """For the thread that flushes. Clocks are in seconds."""
+    """Whoever flushes says when one begins and ends, and the event loop what comes.
+
+    Clocks are in seconds. What comes as a flush begins may be counted for this one or the next.
+    """
 
     def __init__(
         self,
@@ -94,10 +99,12 @@ class FlushPace:
     def is_alone(self) -> bool:
         """Whether a commit that comes by itself is better flushed by whoever appends it.
 
-        Not where a flush takes long: nothing else is done meanwhile.
+        Not where a flush takes long, or may: nothing else is done meanwhile.
         """
         past = self._flushes_alone - _FLUSHES_ALONE
-        return past >= 0 and past % (_FLUSHES_HERE_MAX + 1) < _FLUSHES_HERE_MAX
+        if past < 0 or past % (_FLUSHES_HERE_MAX + 1) == _FLUSHES_HERE_MAX:
+            return False
+        return self._now() - self._begun <= _PAUSE_SECONDS_MAX
 
     def note_begun(self, commits: int) -> float:
         """A flush begins, of what is left of so many commits in all; says when."""

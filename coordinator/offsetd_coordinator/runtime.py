@@ -465,12 +465,12 @@ class Runtime:
             self.upkeep.move_points_soon()
 
     def _note_durable(self, ticket: int) -> None:
-        if self.failed is not None:
+        # The flush thread may report behind the loop, which has flushed more since.
+        if self.failed is not None or ticket <= self._durable:
             return
         self._durable = ticket
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= ticket:
-            future = waiting.popleft()[1]
+        while self._waiting and self._waiting[0][0] <= ticket:
+            future = self._waiting.popleft()[1]
             if not future.done():  # Done: its call was cancelled.
                 future.set_result(None)
         if self.on_durable is not None:

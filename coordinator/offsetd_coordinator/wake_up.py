@@ -9,7 +9,7 @@ import threading
 class WakeUp:
     """A wake-up that comes before the sleep ends it at once; several that come before are one.
 
-    Waking costs the other thread less than with an event or a condition. A `queue.SimpleQueue` is
+    It costs less than an event or a condition. A `queue.SimpleQueue` is
     as cheap, but in CPython 3.11 its `get` may never return from a timeout of microseconds.
     """
 
@@ -24,4 +24,4 @@ class WakeUp:
 
     def sleep(self, seconds: float | None = None) -> None:
         """Returns once it is woken, or the time is over; for one thread."""
-        self._awake.acquire(timeout=-1 if seconds is None else seconds)
+        self._awake.acquire(timeout=-1 if seconds is None else max(0, seconds))

@@ -42,8 +42,8 @@ FLUSH_MUTANTS = (
     Mutant(
         name="the flush thread never looks after what has gathered",
         file=_PACE,
-        replace=" and past % (_FLUSHES_HERE_MAX + 1) < _FLUSHES_HERE_MAX\n",
-        by="\n",
+        replace=" or past % (_FLUSHES_HERE_MAX + 1) == _FLUSHES_HERE_MAX:\n",
+        by=":\n",
         caught_by=f"{_PACES}::test_flushes_of_one_commit_need_no_thread_but_for_one_now_and_then",
     ),
     Mutant(
@@ -70,8 +70,8 @@ FLUSH_MUTANTS = (
     Mutant(
         name="a wait of a moment for more commits never ends",
         file=f"{_COORDINATOR}/wake_up.py",
-        replace="timeout=-1 if seconds is None else seconds",
-        by="timeout=-1 if seconds is None or seconds < 1e-6 else seconds",
+        replace="timeout=-1 if seconds is None else",
+        by="timeout=-1 if seconds is None or seconds < 1e-6 else",
         caught_by="tests/unit/coordinator/test_wake_up.py",
     ),
     Mutant(
@@ -83,5 +83,22 @@ FLUSH_MUTANTS = (
             "tests/unit/coordinator/test_runtime.py"
             "::test_a_commit_that_is_flushed_at_once_is_answered"
         ),
+    ),
+    Mutant(
+        name="a late report of the flush thread takes back what is durable",
+        file=f"{_COORDINATOR}/runtime.py",
+        replace="        if self.failed is not None or ticket <= self._durable:\n",
+        by="        if self.failed is not None:\n",
+        caught_by=(
+            "tests/unit/coordinator/test_runtime.py"
+            "::test_a_report_of_the_flush_thread_that_comes_late_takes_nothing_back"
+        ),
+    ),
+    Mutant(
+        name="who was alone is so however long ago that was",
+        file=_PACE,
+        replace="        return self._now() - self._begun <= _PAUSE_SECONDS_MAX\n",
+        by="        return True\n",
+        caught_by=_PACES,
     ),
 )

@@ -62,7 +62,7 @@ GUARD_MUTANTS = (
     Mutant(
         name="every group that ever committed is counted",
         file=f"{_COORDINATOR}/commit_guards.py",
-        replace="        if len(self._counts) > 2 * _COUNTED_GROUPS_MAX:\n",
+        replace="        if len(self._counts) > 2 * _GROUPS_LEFT_MAX:\n",
         by="        if len(self._counts) > 10**9:\n",
         caught_by=_GUARDS,
     ),

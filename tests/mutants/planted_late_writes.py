@@ -171,8 +171,8 @@ LATE_WRITE_MUTANTS = (
     Mutant(
         name="groups that make way take too much from those that stay",
         file="coordinator/offsetd_coordinator/commit_guards.py",
-        replace="        taken = sorted(counts.values(), reverse=True)[_COUNTED_GROUPS_MAX]\n",
-        by="        taken = sorted(counts.values(), reverse=True)[_COUNTED_GROUPS_MAX // 8]\n",
+        replace="        taken = sorted(counts.values(), reverse=True)[_GROUPS_LEFT_MAX]\n",
+        by="        taken = sorted(counts.values(), reverse=True)[_GROUPS_LEFT_MAX // 8]\n",
         caught_by="tests/unit/coordinator/test_commit_guards.py",
     ),
     Mutant(

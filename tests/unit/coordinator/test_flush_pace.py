@@ -206,6 +206,18 @@ def test_any_other_flush_is_the_threads_and_so_are_the_next(flush: dict[str, Any
     assert alone(run)[:20] == [False] * 16 + [True] * 4
 
 
+def test_who_comes_after_a_pause_is_not_known_to_be_alone() -> None:
+    run = Run()
+    for _ in range(20):
+        run.flush(1)
+    run.now += 1.0
+    assert run.pace.is_alone
+    run.now += 0.001
+    assert not run.pace.is_alone
+    run.flush(1)
+    assert run.pace.is_alone
+
+
 def test_a_few_callers_never_wait_for_more_than_their_distance() -> None:
     run = Run()
     run.load = Load(rounds_per_ms=3, used_ratio=1.0)

@@ -216,6 +216,15 @@ async def test_a_commit_that_is_flushed_at_once_is_answered(
     assert flushing == [threading.main_thread()] * 3
 
 
+async def test_a_report_of_the_flush_thread_that_comes_late_takes_nothing_back(run: Run) -> None:
+    run.store.gate.set()
+    first, _ = run.commit(group_in(1))
+    second, _ = run.commit(group_in(1))
+    await run.wait(second)
+    run.runtime._note_durable(first)
+    assert run.runtime.is_durable(second)
+
+
 async def test_a_refusal_and_a_read_wait_for_what_their_shard_has_not_flushed(run: Run) -> None:
     busy = partition_of("refused", PARTITIONS)
     group = group_in(busy)
