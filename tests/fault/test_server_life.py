@@ -10,7 +10,8 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -23,9 +24,6 @@ from offsetd_coordinator.last_up import LAST_UP_NAME
 from raw_http2 import ACK, SETTINGS, RawConnection, frame
 from refusals import status_of
 from server_process import ServerProcess, Stubs, poll
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SERVICES = (
     "",
@@ -99,6 +97,22 @@ def test_a_server_starts_on_nothing_stops_cleanly_and_starts_again(tmp_path: Pat
             second = Stubs(channel).admin.GetServerInfo(admin_service_pb2.GetServerInfoRequest())
         assert second.folder_id == first.folder_id
         assert (second.log_partitions, second.group_count, second.offset_count) == (50, 1, 1)
+
+
+def test_from_the_second_start_on_a_server_does_without_numba(tmp_path: Path) -> None:
+    """By the libraries that it has mapped, as Numba is made of some; its kernels are the same."""
+    maps = []
+    for is_configured in (True, False, False):  # Who configures Numba gets it.
+        environment = {"NUMBA_DEBUG_ARRAY_OPT_STATS": "0"} if is_configured else {}
+        with ServerProcess(tmp_path / "data", environment=environment) as server:
+            server.wait_until_serving()
+            with server.channel() as channel:
+                stubs = Stubs(channel)
+                stubs.offsets.CommitOffsets(commit("g", 7 + len(maps)))
+                assert stored(stubs, "g") == [7 + len(maps)]
+            maps.append(Path(f"/proc/{server.pid}/maps").read_text())
+            assert server.stop() == 0, server.log
+    assert ["numba/_dispatcher" in each for each in maps[::2]] == [True, False]
 
 
 def test_a_stop_in_the_middle_of_everything_loses_nothing_that_was_acknowledged(

@@ -11,7 +11,41 @@ _SURVEY = "storage/offsetd_storage/recovery_survey.py"
 _MARK_TESTS = "tests/unit/storage/test_closed_mark.py"
 _MARK_CRASHES = "tests/sim/test_closed_marks.py"
 
+_LINKED = "storage/offsetd_storage/kernels/linked.py"
+_LINKED_TESTS = "tests/unit/storage/test_linked_kernels.py"
+
 START_MUTANTS = (
+    Mutant(
+        name="a server never links its kernels",
+        file=_SERVE,
+        replace="    link_kernels()  # Before",
+        by="    # Before",
+        caught_by=(
+            "tests/fault/test_server_life.py"
+            "::test_from_the_second_start_on_a_server_does_without_numba"
+        ),
+    ),
+    Mutant(
+        name="kernels are linked though somebody has configured Numba",
+        file=_LINKED,
+        replace="    return not (is_configured or Path(_NUMBA_CONFIG).exists())\n",
+        by="    return is_configured is not None\n",
+        caught_by=f"{_LINKED_TESTS}::test_who_has_configured_numba_gets_numbas",
+    ),
+    Mutant(
+        name="kernels are kept that nobody has linked",
+        file=_LINKED,
+        replace="    return tried.returncode == 0\n",
+        by="    return tried is not None\n",
+        caught_by=f"{_LINKED_TESTS}::test_what_does_not_link_is_never_kept",
+    ),
+    Mutant(
+        name="kernels are linked that were made of other sources",
+        file=_LINKED,
+        replace="    for package in packages:\n        hash_package(package, digest)\n",
+        by="",
+        caught_by=f"{_LINKED_TESTS}::test_what_was_made_of_other_sources_is_not_linked",
+    ),
     Mutant(
         name="a kernel is loaded with all that compiling one needs",
         file="storage/offsetd_storage/kernels/cache.py",

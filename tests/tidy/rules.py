@@ -23,7 +23,8 @@ CONTRACT_NAME = "server_info"  # GetServerInfo is fixed.
 DISK_ALLOWED = {
     "storage/offsetd_storage/files.py": "the one door to the disk",
     "coordinator/offsetd_coordinator/anonymous_memory.py": "maps memory, never a file",
-    "storage/offsetd_storage/kernels/cache.py": "compiled kernels, which can be made again",
+    "storage/offsetd_storage/kernels/code_files.py": "machine code, which can be made again",
+    "storage/offsetd_storage/kernels/linked.py": "looks at which Numba there is",
     "clients/offsetd_clients/cli/terminal.py": "points standard output at the null device",
     "coordinator/offsetd_coordinator/commands/serve.py": "reads the operator's settings",
     "clients/offsetd_clients/migration/files.py": "plans and journals of migrations",

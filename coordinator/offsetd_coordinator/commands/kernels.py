@@ -61,20 +61,33 @@ def _group() -> None:
     """The compiled loops of the server."""
 
 
-def warm_kernels(terminal: Terminal, *, later: Collection[str] = ()) -> int:
-    """Make every kernel ready to run; says so, and shows progress, if any has to be compiled.
+def link_kernels() -> bool:
+    """Has the server's kernels without Numba, if they were kept so; before they are imported."""
+    from offsetd_storage.kernels import registry  # noqa: PLC0415
 
-    Of the modules `later` only if it has to be compiled. Returns how many had to be.
+    return registry.link(*KERNEL_PACKAGES)
+
+
+def warm_kernels(terminal: Terminal, *, later: Collection[str] = ()) -> int:
+    """Make every kernel ready to run, where they are not linked; says so if it has to compile any.
+
+    Of the modules `later` only if it has to be compiled. Returns how many had to be. The next
+    process can link them.
     """
     from offsetd_storage.kernels import registry  # noqa: PLC0415
 
+    if registry.is_linked():
+        return 0
     registry.import_kernels(*KERNEL_PACKAGES)
     if registry.is_warm_on_disk():
-        return registry.warm(later=later)
-    terminal.note("compiling kernels for this machine, once (about half a minute)")
-    gc.enable()  # Of what a compiler leaves behind, a start that collects nothing would keep all.
-    with terminal.progress("kernels") as report:
-        return registry.warm(_by_short_name(report))
+        compiled = registry.warm(later=later)
+    else:
+        terminal.note("compiling kernels for this machine, once (about half a minute)")
+        gc.enable()  # Of what a compiler leaves, a start that collects nothing would keep all.
+        with terminal.progress("kernels") as report:
+            compiled = registry.warm(_by_short_name(report))
+    registry.keep_linked(*KERNEL_PACKAGES)
+    return compiled
 
 
 async def load_later_kernels(serving: asyncio.Event) -> None:

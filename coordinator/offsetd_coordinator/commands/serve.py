@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import structlog
 
+from offsetd_coordinator.commands.kernels import link_kernels
 from offsetd_coordinator.commands.terminal import WRONG_USE, Terminal
 from offsetd_coordinator.settings import ALL_SETTINGS, Settings, default_entries
 from offsetd_coordinator.settings_sources import SettingsError, load_settings
@@ -116,6 +117,7 @@ def _serve(
 ) -> None:
     for name, value in (GRPC_READS_ITSELF, ALGEBRA_IS_ALONE):
         os.environ.setdefault(name, value)  # Read when the library is first used.
+    link_kernels()  # Before anything imports one.
     assigned = [
         f"{_SETTINGS[option]}={value}" for option, value in given.items() if value is not None
     ]

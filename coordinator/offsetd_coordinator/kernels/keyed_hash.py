@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
+from offsetd_storage.kernels import codegen
 from offsetd_storage.kernels.byte_order import load_i64
-from offsetd_storage.kernels.registry import inline_kernel
+from offsetd_storage.kernels.registry import inline_kernel, intrinsic
 
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes
-
-_intrinsic: Final[Any] = intrinsic
 
 _TAG_MASK: Final = (1 << 32) - 1
 
@@ -28,17 +24,17 @@ def _multiply_fold(typing_context: Any, first: Any, second: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         del context, signature
-        wide = ir.IntType(128)
-        word = ir.IntType(64)
+        wide = codegen.ir.IntType(128)
+        word = codegen.ir.IntType(64)
         product = builder.mul(*(builder.zext(each, wide) for each in arguments))
-        high = builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), word)
+        high = builder.trunc(builder.lshr(product, codegen.ir.Constant(wide, 64)), word)
         return builder.xor(builder.trunc(product, word), high)
 
-    return types.int64(types.int64, types.int64), generate
+    return codegen.types.int64(codegen.types.int64, codegen.types.int64), generate
 
 
 # (first, second) -> the two halves of their 128-bit product, xored; both as 64-bit patterns.
-multiply_fold = _intrinsic(_multiply_fold)
+multiply_fold = intrinsic(_multiply_fold)
 
 
 @inline_kernel

@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numba import types
-from numba.extending import intrinsic
-from offsetd_storage.kernels.registry import inline_kernel
+from offsetd_storage.kernels import codegen
+from offsetd_storage.kernels.registry import inline_kernel, intrinsic
 
 from offsetd_coordinator.kernels.columns import (
     BLOCK_COLUMNS,
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 _ARRAYS: Final = len(Table._fields)
 ROW_COLUMNS: Final = 2 * _ARRAYS
 
-_intrinsic: Final[Any] = intrinsic
-
 
 def fill_row(row: Int64s, arrays: TableArrays) -> None:
     """Has the row of a table say where its arrays are, during no kernel's call."""
@@ -56,29 +53,25 @@ def _address(array: npt.NDArray[Any]) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def _view(item: Any, columns: int) -> Any:
+def _view(item_name: str, columns: int) -> Any:
     """An intrinsic: (address, length) -> the array that is there, of rows if it has columns."""
-    array_type = types.Array(item, 2 if columns else 1, "C")
 
     def view(typing_context: Any, address: Any, length: Any) -> Any:
         del typing_context, address, length
+        types = codegen.types
+        item = getattr(types, item_name)
+        array_type = types.Array(item, 2 if columns else 1, "C")
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            # Only compiling needs these, which take long to import.
-            from numba.core import cgutils  # noqa: PLC0415
-            from numba.np import arrayobj  # noqa: PLC0415
-
             del signature
-            make_array: Any = arrayobj.make_array
-            populate_array: Any = arrayobj.populate_array
-            pack: Any = cgutils.pack_array
+            pack = codegen.cgutils.pack_array
             address, length = arguments
-            array = make_array(array_type)(context, builder)
+            array = codegen.arrayobj.make_array(array_type)(context, builder)
             item_bytes = context.get_abi_sizeof(context.get_data_type(item))
             widths = [columns] if columns else []
             constants = [context.get_constant(types.intp, width) for width in widths]
             sizes = [item_bytes * width for width in widths] + [item_bytes]
-            populate_array(
+            codegen.arrayobj.populate_array(
                 array,
                 data=builder.inttoptr(address, array.data.type),
                 shape=pack(builder, [length, *constants]),
@@ -90,16 +83,16 @@ def _view(item: Any, columns: int) -> Any:
 
         return array_type(types.int64, types.int64), generate
 
-    return _intrinsic(view)
+    return intrinsic(view)
 
 
-_words = _view(types.int64, 0)
-_bytes = _view(types.uint8, 0)
-_blocks = _view(types.int64, BLOCK_COLUMNS)
-_entries = _view(types.int64, ENTRY_COLUMNS)
-_extras = _view(types.int64, EXTRA_COLUMNS)
-_names = _view(types.int64, NAME_COLUMNS)
-_requests = _view(types.int64, REQUEST_COLUMNS)
+_words = _view("int64", 0)
+_bytes = _view("uint8", 0)
+_blocks = _view("int64", BLOCK_COLUMNS)
+_entries = _view("int64", ENTRY_COLUMNS)
+_extras = _view("int64", EXTRA_COLUMNS)
+_names = _view("int64", NAME_COLUMNS)
+_requests = _view("int64", REQUEST_COLUMNS)
 
 
 @inline_kernel

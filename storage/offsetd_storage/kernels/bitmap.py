@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numba import types
-from numba.extending import intrinsic
-
+from offsetd_storage.kernels import codegen
 from offsetd_storage.kernels.byte_order import load_i32, load_i64
 from offsetd_storage.kernels.encode import BASE_OFFSET_AT, COUNT_AT, PRODUCER_ID_AT
-from offsetd_storage.kernels.registry import inline_kernel, kernel
+from offsetd_storage.kernels.registry import inline_kernel, intrinsic, kernel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
 
     Bytes = npt.NDArray[np.uint8]
     Numbers = npt.NDArray[np.int64]
-
-# Numba has types for some of what we use, depending on its version.
-_intrinsic: Final[Any] = intrinsic
 
 # Columns of a stretch: whole plain batches, one behind the other.
 SEGMENT_BASE: Final = 0
@@ -43,11 +38,11 @@ def _count_ones(typing_context: Any, value: Any) -> Any:
         del context, signature
         return builder.ctpop(arguments[0])
 
-    return types.int64(types.int64), generate
+    return codegen.types.int64(codegen.types.int64), generate
 
 
 # How many bits of an int64 are set.
-count_ones = _intrinsic(_count_ones)
+count_ones = intrinsic(_count_ones)
 
 
 @inline_kernel

@@ -9,13 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import numba
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
-
-from offsetd_storage.kernels.registry import inline_kernel
+from offsetd_storage.kernels import codegen
+from offsetd_storage.kernels.registry import inline_kernel, intrinsic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,11 +22,6 @@ if TYPE_CHECKING:
     Load = Callable[[Bytes, int], int]
     Store = Callable[[Bytes, int, int], None]
 
-# Numba has types for some of what we use, depending on its version.
-_config: Final[Any] = numba.config
-_intrinsic: Final[Any] = intrinsic
-_raw_memcpy: Final[Any] = cgutils.raw_memcpy
-
 _VARINT_BYTES_MAX: Final = 5
 _VARLONG_BYTES_MAX: Final = 10
 _LOGICAL_SHIFT_7_MASK: Final = (1 << 57) - 1
@@ -40,8 +30,8 @@ _U32_MASK: Final = (1 << 32) - 1
 
 def _is_buffer(array: Any) -> bool:
     return (
-        isinstance(array, types.Array)
-        and array.dtype == types.uint8
+        isinstance(array, codegen.types.Array)
+        and array.dtype == codegen.types.uint8
         and array.ndim == 1
         and array.layout == "C"
     )
@@ -52,10 +42,10 @@ def element_pointer(
 ) -> Any:
     """The address of `size` bytes at `position`; raises IndexError when bounds are checked."""
     view = context.make_array(array_type)(context, builder, array)
-    if _config.BOUNDSCHECK:
+    if codegen.config.BOUNDSCHECK:
         end = builder.add(position, size)
         outside = builder.or_(
-            builder.icmp_signed("<", position, ir.Constant(position.type, 0)),
+            builder.icmp_signed("<", position, codegen.ir.Constant(position.type, 0)),
             builder.icmp_signed(">", end, view.nitems),
         )
         outside = builder.or_(outside, builder.icmp_signed(">", position, end))
@@ -67,40 +57,40 @@ def element_pointer(
 def _load(bits: int, *, signed: bool) -> Load:
     def load(typing_context: Any, buffer: Any, position: Any) -> Any:
         del typing_context
-        if not _is_buffer(buffer) or not isinstance(position, types.Integer):
+        if not _is_buffer(buffer) or not isinstance(position, codegen.types.Integer):
             return None
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             array, at = arguments
-            size = ir.Constant(at.type, bits // 8)
+            size = codegen.ir.Constant(at.type, bits // 8)
             pointer = element_pointer(context, builder, signature.args[0], array, at, size)
-            integer = ir.IntType(bits)
+            integer = codegen.ir.IntType(bits)
             value = builder.load(builder.bitcast(pointer, integer.as_pointer()), align=1)
             if bits > 8:
                 value = builder.bswap(value)
             if bits < 64:
                 extend = builder.sext if signed else builder.zext
-                value = extend(value, ir.IntType(64))
+                value = extend(value, codegen.ir.IntType(64))
             return value
 
-        return types.int64(buffer, types.int64), generate
+        return codegen.types.int64(buffer, codegen.types.int64), generate
 
-    return cast("Load", _intrinsic(load))
+    return cast("Load", intrinsic(load))
 
 
 def _store(bits: int) -> Store:
     def store(typing_context: Any, buffer: Any, position: Any, value: Any) -> Any:
         del typing_context
-        if not _is_buffer(buffer) or not isinstance(position, types.Integer):
+        if not _is_buffer(buffer) or not isinstance(position, codegen.types.Integer):
             return None
-        if not isinstance(value, types.Integer):
+        if not isinstance(value, codegen.types.Integer):
             return None
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             array, at, number = arguments
-            size = ir.Constant(at.type, bits // 8)
+            size = codegen.ir.Constant(at.type, bits // 8)
             pointer = element_pointer(context, builder, signature.args[0], array, at, size)
-            integer = ir.IntType(bits)
+            integer = codegen.ir.IntType(bits)
             if bits < 64:
                 number = builder.trunc(number, integer)
             if bits > 8:
@@ -108,9 +98,9 @@ def _store(bits: int) -> Store:
             builder.store(number, builder.bitcast(pointer, integer.as_pointer()), align=1)
             return context.get_dummy_value()
 
-        return types.void(buffer, types.int64, types.int64), generate
+        return codegen.types.void(buffer, codegen.types.int64, codegen.types.int64), generate
 
-    return cast("Store", _intrinsic(store))
+    return cast("Store", intrinsic(store))
 
 
 load_i8 = _load(8, signed=True)  # (buffer, position) -> int64, and so the others
@@ -139,10 +129,12 @@ def _copy_bytes(
         to_type, _, from_type, _, _ = signature.args
         to_pointer = element_pointer(context, builder, to_type, to_array, to, count)
         from_pointer = element_pointer(context, builder, from_type, from_array, at, count)
-        _raw_memcpy(builder, to_pointer, from_pointer, count, 1)
+        codegen.cgutils.raw_memcpy(builder, to_pointer, from_pointer, count, 1)
         return context.get_dummy_value()
 
-    return types.void(target, types.int64, source, types.int64, types.int64), generate
+    return codegen.types.void(
+        target, codegen.types.int64, source, codegen.types.int64, codegen.types.int64
+    ), generate
 
 
 def _leading_zeros(typing_context: Any, value: Any) -> Any:
@@ -150,16 +142,16 @@ def _leading_zeros(typing_context: Any, value: Any) -> Any:
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         del context, signature
-        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
+        return builder.ctlz(arguments[0], codegen.ir.Constant(codegen.ir.IntType(1), 0))
 
-    return types.int64(types.int64), generate
+    return codegen.types.int64(codegen.types.int64), generate
 
 
 # (target, position, source, start, size): the two ranges must not overlap.
-copy_bytes: Callable[[Bytes, int, Bytes, int, int], None] = _intrinsic(_copy_bytes)
+copy_bytes: Callable[[Bytes, int, Bytes, int, int], None] = intrinsic(_copy_bytes)
 
 # (value) -> how many of its 64 bits are zero before the first one; 64 for zero.
-leading_zeros: Callable[[int], int] = _intrinsic(_leading_zeros)
+leading_zeros: Callable[[int], int] = intrinsic(_leading_zeros)
 
 
 @inline_kernel

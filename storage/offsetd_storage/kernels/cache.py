@@ -1,28 +1,17 @@
-"""Compiled kernels on disk.
+"""Kernels that Numba has compiled, on disk.
 
 Numba's own cache does not notice that a kernel called from another file has changed, trusts
 damaged files, and is one for the whole process. Here a folder is named by a hash of everything
-the machine code depends on, a file carries the checksum of its content, and a rename puts it in
-place, so that any number of processes may warm at once.
-
-The compiled code is not part of the data folder: this module, unlike the rest of the engine, asks
-the operating system directly. What it loads is run, so it loads only from folders that nobody
-else can write to.
+the machine code depends on (see `code_files`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
-import importlib.resources
 import inspect
-import os
 import pickle
-import stat
 import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import llvmlite
@@ -32,8 +21,12 @@ from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.registry import cpu_target
 
+from offsetd_storage.kernels.code_files import code_folders, hash_package, read_code, write_code
+from offsetd_storage.kernels.linked import MachineCode
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from pathlib import Path
 
 # Numba has types for some of what we use, depending on its version.
 _compile_result: Final[Any] = CompileResult
@@ -41,8 +34,6 @@ _config: Final[Any] = numba.config
 _dumps: Final[Any] = serialize.dumps
 _normalize_signature: Final[Any] = sigutils.normalize_signature
 
-_MAGIC: Final = b"offsetd kernel 1\n"
-_CHECKSUM_BYTES: Final = 32
 _STORAGE_KERNELS: Final = "offsetd_storage.kernels"
 
 
@@ -96,12 +87,20 @@ class KernelCache(_Cache):
         assert not compiled.library.has_dynamic_globals, "a kernel must be cacheable"
         self.compiled += 1
         content = _dumps(compiled._reduce())
-        for folder in cache_folders(self._function):
-            with contextlib.suppress(OSError):
-                _make_private(folder)
-                if _is_trusted(folder):
-                    _replace(folder / self._file_name(), content)
-                    return
+        write_code(cache_folders(self._function), self._file_name(), content)
+
+    def machine_code(self) -> MachineCode | None:
+        """What `linked` makes the kernel of; None if the cache has not got it."""
+        content = self._read()
+        if content is None:
+            return None
+        library, description, environment, *_ = pickle.loads(content)  # noqa: S301  As above.
+        _, kind, (code, _) = library
+        assert kind == "object", "Numba keeps what it has compiled"
+        assert not environment.consts, "a kernel has no Python objects"
+        return MachineCode(
+            self._name, description.llvm_cpython_wrapper_name, description.env_name, code
+        )
 
     def enable(self) -> None:
         """Always enabled."""
@@ -118,31 +117,12 @@ class KernelCache(_Cache):
         return f"{self._name}-{digest}"
 
     def _read(self) -> bytes | None:
-        for folder in cache_folders(self._function):
-            with contextlib.suppress(OSError):
-                if not _is_trusted(folder):
-                    continue
-                framed = (folder / self._file_name()).read_bytes()
-                checksum, content = _split(framed)
-                if hashlib.sha256(content).digest() == checksum:
-                    return content
-        return None
+        return read_code(cache_folders(self._function), self._file_name())
 
 
 def cache_folders(function: Callable[..., Any]) -> tuple[Path, ...]:
     """Where compiled code of `function` may be, best first."""
-    key = _key(_sources_of(function))
-    return tuple(root / key for root in _roots())
-
-
-def _roots() -> Iterator[Path]:
-    cache_home = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if cache_home.is_absolute():  # The XDG specification: a relative path is to be ignored.
-        yield cache_home / "offsetd" / "kernels"
-    else:
-        with contextlib.suppress(RuntimeError):  # No home folder.
-            yield Path.home() / ".cache" / "offsetd" / "kernels"
-    yield Path(tempfile.gettempdir(), f"offsetd-kernels-{os.geteuid()}")
+    return code_folders(_key(_sources_of(function)))
 
 
 def _sources_of(function: Callable[..., Any]) -> str:
@@ -154,9 +134,9 @@ def _sources_of(function: Callable[..., Any]) -> str:
 @functools.cache
 def _key(sources: str) -> str:
     digest = hashlib.sha256(repr(_environment()).encode())
-    _hash_package(_STORAGE_KERNELS, digest)
+    hash_package(_STORAGE_KERNELS, digest)
     if sources.endswith(".kernels"):
-        _hash_package(sources, digest)
+        hash_package(sources, digest)
     else:
         digest.update(inspect.getsource(sys.modules[sources]).encode())
     return digest.hexdigest()[:32]
@@ -172,48 +152,3 @@ def _environment() -> tuple[object, ...]:
         _config.OPT,
         _config.DEBUGINFO_DEFAULT,
     )
-
-
-def _hash_package(package: str, digest: Any) -> None:
-    folder = importlib.resources.files(package)
-    for entry in sorted(folder.iterdir(), key=lambda each: each.name):
-        if entry.name.endswith(".py"):
-            source = entry.read_bytes()
-            digest.update(f"{package} {entry.name} {len(source)}\n".encode())
-            digest.update(source)
-
-
-def _make_private(folder: Path) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
-    folder.mkdir(exist_ok=True, mode=0o755)
-
-
-def _is_trusted(folder: Path) -> bool:
-    """Whether only we, or root, can write to `folder`, and to the one that names it."""
-    for each in (folder, folder.parent):
-        status = each.lstat()
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (0, os.geteuid()):
-            return False
-        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            return False
-    return True
-
-
-def _split(framed: bytes) -> tuple[bytes, bytes]:
-    start = len(_MAGIC) + _CHECKSUM_BYTES
-    if not framed.startswith(_MAGIC) or len(framed) < start:
-        return b"", b""
-    return framed[len(_MAGIC) : start], framed[start:]
-
-
-def _replace(path: Path, content: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".")
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(_MAGIC + hashlib.sha256(content).digest() + content)
-        temporary.chmod(0o644)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink()
-        raise

@@ -8,13 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core.registry import cpu_target
-from numba.extending import intrinsic
 
+from offsetd_storage.kernels import codegen
 from offsetd_storage.kernels.byte_order import element_pointer, load_u8
-from offsetd_storage.kernels.registry import inline_kernel, kernel
+from offsetd_storage.kernels.registry import (
+    inline_kernel,
+    intrinsic,
+    kernel,
+    processor_has,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 _POLYNOMIAL: Final = 0x82F63B78  # reflected
 _U32_MASK: Final = (1 << 32) - 1
-HAS_SSE42: Final = "+sse4.2" in cpu_target.target_context.codegen().magic_tuple()[2].split(",")
+HAS_SSE42: Final = processor_has("sse4.2")
 
 
 def _make_tables() -> npt.NDArray[np.int64]:
@@ -52,21 +54,21 @@ def _sse42_step(bits: int) -> Step:
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             before, array, at = arguments
-            size = ir.Constant(at.type, bits // 8)
+            size = codegen.ir.Constant(at.type, bits // 8)
             pointer = element_pointer(context, builder, signature.args[1], array, at, size)
-            integer = ir.IntType(bits)
-            state_type = ir.IntType(64 if bits == 64 else 32)
+            integer = codegen.ir.IntType(bits)
+            state_type = codegen.ir.IntType(64 if bits == 64 else 32)
             chunk = builder.load(builder.bitcast(pointer, integer.as_pointer()), align=1)
             instruction = builder.module.declare_intrinsic(
                 f"llvm.x86.sse42.crc32.{state_type.width}.{bits}",
-                fnty=ir.FunctionType(state_type, [state_type, integer]),
+                fnty=codegen.ir.FunctionType(state_type, [state_type, integer]),
             )
             if bits == 64:
                 return builder.call(instruction, [before, chunk])
             after = builder.call(instruction, [builder.trunc(before, state_type), chunk])
-            return builder.zext(after, ir.IntType(64))
+            return builder.zext(after, codegen.ir.IntType(64))
 
-        return types.int64(types.int64, buffer, types.int64), generate
+        return codegen.types.int64(codegen.types.int64, buffer, codegen.types.int64), generate
 
     return cast("Step", intrinsic(step))
 
@@ -76,11 +78,11 @@ def _sse42_head(typing_context: Any, state: Any, buffer: Any, position: Any, siz
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         before, array, at, count = arguments
-        word = ir.IntType(64)
+        word = codegen.ir.IntType(64)
         pointer = element_pointer(context, builder, signature.args[1], array, at, word(8))
         chunk = builder.load(builder.bitcast(pointer, word.as_pointer()), align=1)
         instruction = builder.module.declare_intrinsic(
-            "llvm.x86.sse42.crc32.64.64", fnty=ir.FunctionType(word, [word, word])
+            "llvm.x86.sse42.crc32.64.64", fnty=codegen.ir.FunctionType(word, [word, word])
         )
         # Zeros before the first byte change nothing, as long as the state is zero: so it goes
         # into the bytes that it would meet, and what it has left behind them is added.
@@ -89,7 +91,9 @@ def _sse42_head(typing_context: Any, state: Any, buffer: Any, position: Any, siz
         left = builder.lshr(before, builder.shl(count, word(3)))
         return builder.xor(builder.call(instruction, [word(0), padded]), left)
 
-    return types.int64(types.int64, buffer, types.int64, types.int64), generate
+    return codegen.types.int64(
+        codegen.types.int64, buffer, codegen.types.int64, codegen.types.int64
+    ), generate
 
 
 # (state, buffer, position, size) -> state: after the first `size` bytes, 0 to 7, of the 8 there.

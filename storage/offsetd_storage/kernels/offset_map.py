@@ -12,10 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
-
+from offsetd_storage.kernels import codegen
 from offsetd_storage.kernels.bitmap import (
     BATCHES,
     END_POSITION,
@@ -36,7 +33,7 @@ from offsetd_storage.kernels.encode import (
     LAST_OFFSET_DELTA_AT,
     PRODUCER_ID_AT,
 )
-from offsetd_storage.kernels.registry import inline_kernel, kernel
+from offsetd_storage.kernels.registry import inline_kernel, intrinsic, kernel
 from offsetd_storage.kernels.scan import END, I32_MAX, batch_flaw, batch_size
 
 if TYPE_CHECKING:
@@ -45,10 +42,6 @@ if TYPE_CHECKING:
 
     Bytes = npt.NDArray[np.uint8]
     Numbers = npt.NDArray[np.int64]
-
-# Numba has types for some of what we use, depending on its version.
-_intrinsic: Final[Any] = intrinsic
-_types: Final[Any] = types
 
 # Why mapping stopped, beside what `scan` knows.
 FULL: Final = 20  # At a record with a key, when there is room for no more.
@@ -98,30 +91,33 @@ CONTROL_BIT: Final = 0x20
 
 
 def _wide_product(builder: Any, first: Any, second: Any) -> Any:
-    wide = ir.IntType(128)
+    wide = codegen.ir.IntType(128)
     return builder.mul(builder.zext(first, wide), builder.zext(second, wide))
 
 
 def _halves(builder: Any, wide: Any) -> tuple[Any, Any]:
-    word = ir.IntType(64)
-    high = builder.lshr(wide, ir.Constant(wide.type, 64))
+    word = codegen.ir.IntType(64)
+    high = builder.lshr(wide, codegen.ir.Constant(wide.type, 64))
     return builder.trunc(wide, word), builder.trunc(high, word)
 
 
 def _add_product(typing_context: Any, low: Any, high: Any, first: Any, second: Any) -> Any:
     del typing_context, low, high, first, second
-    pair = _types.UniTuple(types.int64, 2)
+    word = codegen.types.int64
+    pair = codegen.types.UniTuple(word, 2)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         low, high, first, second = arguments
-        wide = ir.IntType(128)
-        high = builder.shl(builder.zext(high, wide), ir.Constant(wide, 64))
+        wide = codegen.ir.IntType(128)
+        high = builder.shl(builder.zext(high, wide), codegen.ir.Constant(wide, 64))
         total = builder.add(
             builder.or_(high, builder.zext(low, wide)), _wide_product(builder, first, second)
         )
         return context.make_tuple(builder, signature.return_type, _halves(builder, total))
 
-    return pair(types.int64, types.int64, types.int64, types.int64), generate
+    return pair(
+        codegen.types.int64, codegen.types.int64, codegen.types.int64, codegen.types.int64
+    ), generate
 
 
 def _multiply_fold(typing_context: Any, first: Any, second: Any) -> Any:
@@ -131,7 +127,7 @@ def _multiply_fold(typing_context: Any, first: Any, second: Any) -> Any:
         del context, signature
         return builder.xor(*_halves(builder, _wide_product(builder, *arguments)))
 
-    return types.int64(types.int64, types.int64), generate
+    return codegen.types.int64(codegen.types.int64, codegen.types.int64), generate
 
 
 def _multiply_high(typing_context: Any, first: Any, second: Any) -> Any:
@@ -141,7 +137,7 @@ def _multiply_high(typing_context: Any, first: Any, second: Any) -> Any:
         del context, signature
         return _halves(builder, _wide_product(builder, *arguments))[1]
 
-    return types.int64(types.int64, types.int64), generate
+    return codegen.types.int64(codegen.types.int64, codegen.types.int64), generate
 
 
 def _prefetch(typing_context: Any, table: Any, at: Any) -> Any:
@@ -150,28 +146,28 @@ def _prefetch(typing_context: Any, table: Any, at: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
         pointer = builder.bitcast(
-            builder.gep(array.data, [arguments[1]]), ir.IntType(8).as_pointer()
+            builder.gep(array.data, [arguments[1]]), codegen.ir.IntType(8).as_pointer()
         )
-        number = ir.IntType(32)
+        number = codegen.ir.IntType(32)
         prefetch = builder.module.declare_intrinsic(
             "llvm.prefetch",
             [pointer.type],
-            ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number]),
+            codegen.ir.FunctionType(codegen.ir.VoidType(), [pointer.type, number, number, number]),
         )
         # For writing, to be used again, into the cache of data.
         builder.call(prefetch, [pointer, number(1), number(3), number(1)])
         return context.get_dummy_value()
 
-    return types.void(table, types.int64), generate
+    return codegen.types.void(table, codegen.types.int64), generate
 
 
 # (low, high, first, second) -> (low, high): the 128-bit sum with the product of two words.
-_add_product_to = _intrinsic(_add_product)
+_add_product_to = intrinsic(_add_product)
 # (first, second) -> the halves of the 128-bit product, xored; or the upper half.
-_fold = _intrinsic(_multiply_fold)
-_upper = _intrinsic(_multiply_high)
+_fold = intrinsic(_multiply_fold)
+_upper = intrinsic(_multiply_high)
 # (table, at): the line of memory with that word will be needed.
-prefetch = _intrinsic(_prefetch)
+prefetch = intrinsic(_prefetch)
 
 
 @inline_kernel

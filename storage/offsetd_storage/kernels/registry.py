@@ -5,42 +5,26 @@ them from the cache. (A call before that does it for the one kernel.) A call wit
 other types, a read-only array for one, raises TypeError. A kernel may call other kernels and
 inline kernels, and may use constants of `kernels` packages only: the cache is keyed by the
 sources of those packages (see `cache`).
+
+A process that calls `link` first has its kernels from `linked`, and does without Numba.
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-import re
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import attrs
-from numba import njit
-from numba.core.caching import NullCache
 
-from offsetd_storage.kernels.cache import KernelCache
+from offsetd_storage.kernels import linked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
+
+    from offsetd_storage.kernels.cache import KernelCache
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
-
-# Unsigned 64-bit mixed with signed rounds through float64 in Numba; floats lose offsets.
-_UNSAFE_TYPE: Final = re.compile(r"\b(uint64|float\d+|complex\d+)\b")
-
-# A division by zero is our own mistake and checked by nobody; nobody calls kernels from C.
-# Kernels allocate nothing, so arrays need no counts of references: without `_nrt` those were most
-# of the work of a kernel that takes ten arrays.
-_OPTIONS: Final[Any] = {
-    "nogil": True,
-    "error_model": "numpy",
-    "no_cfunc_wrapper": True,
-    "_nrt": False,
-}
-
-
-class UnsafeKernelError(TypeError):
-    """A kernel in which a variable became an unsigned 64-bit integer or a float."""
 
 
 @attrs.frozen(kw_only=True)
@@ -54,17 +38,53 @@ class Kernel:
 
 
 _kernels: dict[str, Kernel] = {}
+_linked: Mapping[str, Callable[..., Any]] | None = None
+
+
+def link(*packages: str) -> bool:
+    """Has the kernels of these packages, and no others, from now on, by way of `linked`.
+
+    False where they are not kept there, or modules of kernels were imported before: then they are
+    compiled, or loaded, as without.
+    """
+    global _linked  # noqa: PLW0603  A process has its kernels one way or the other.
+    if not _kernels:
+        _linked = linked.load_linked(packages)
+    return _linked is not None
+
+
+def is_linked() -> bool:
+    """Whether kernels are linked: there is nothing to warm."""
+    return _linked is not None
+
+
+def keep_linked(*packages: str) -> None:
+    """Has `link` find all kernels of these packages, which are imported and warm.
+
+    Where the cache cannot be written to, it will not.
+    """
+    if is_linked() or not linked.may_link() or linked.has_linked(packages):
+        return
+    kernels = []
+    for each in registered_kernels():
+        package = each.name.rsplit(".", 2)[0]
+        if package in packages:
+            code = each.cache.machine_code()
+            if code is None:
+                return
+            kernels.append(code)
+    if kernels:
+        linked.keep_linked(packages, kernels)
 
 
 def kernel(signature: str) -> Callable[[Function], Function]:
     """Register a function to be compiled for `signature`, without the GIL, and cached on disk."""
 
     def register(function: Function) -> Function:
-        dispatcher: Any = njit(**_OPTIONS)(function)
-        cache = KernelCache(function, signature, check=refuse_unsafe_types)
-        # Numba looks a compiled function up here before it compiles, and stores it afterwards.
-        dispatcher._cache = cache
         name = f"{function.__module__}.{function.__qualname__}"
+        if _linked is not None:
+            return cast("Function", _linked[name])
+        dispatcher, cache = _compiling().compiled_kernel(function, signature)
         _kernels[name] = Kernel(name=name, signature=signature, dispatcher=dispatcher, cache=cache)
         return cast("Function", dispatcher)
 
@@ -73,26 +93,26 @@ def kernel(signature: str) -> Callable[[Function], Function]:
 
 def inline_kernel(function: Function) -> Function:
     """A building block that becomes part of the kernels that call it; cached with them."""
-    dispatcher: Any = njit(**_OPTIONS, forceinline=True)(function)
-    dispatcher._cache = _CheckedNullCache()
-    return cast("Function", dispatcher)
+    return function if _linked is not None else _compiling().compiled_inline(function)
 
 
-def refuse_unsafe_types(compiled: Any) -> None:
-    """Raise `UnsafeKernelError` if a variable of a `CompileResult` has an unsafe type."""
-    for variable, variable_type in compiled.fndesc.typemap.items():
-        if _UNSAFE_TYPE.search(str(variable_type)):
-            raise UnsafeKernelError(f"{compiled.fndesc.qualname}: {variable} is {variable_type}")
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """A building block of which `function` makes the code, as one of Numba's intrinsics."""
+    return function if _linked is not None else _compiling().intrinsic(function)
 
 
-class _CheckedNullCache(NullCache):
-    def save_overload(self, sig: Any, compiled: Any) -> None:
-        del sig
-        refuse_unsafe_types(compiled)
+def processor_has(feature: str) -> bool:
+    """Whether what is compiled may use a feature, by LLVM's name for it. Linked: of no use."""
+    return _linked is None and _compiling().processor_has(feature)
+
+
+def _compiling() -> Any:
+    """Numba's part, which a process that links does not import."""
+    return importlib.import_module("offsetd_storage.kernels.compiling")
 
 
 def registered_kernels() -> tuple[Kernel, ...]:
-    """All kernels of the modules imported so far, by name."""
+    """All kernels of the modules imported so far, by name; none where they are linked."""
     return tuple(_kernels[name] for name in sorted(_kernels))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from offsetd_storage.kernels import cache, padded_copy, registry
+from offsetd_storage.kernels.compiling import UnsafeKernelError
 from offsetd_storage.kernels.crc32c import crc32c
 
 UNSAFE = re.compile(r"\b(uint64|float\d+|complex\d+)\b")
@@ -81,7 +82,7 @@ def test_a_kernel_in_which_a_variable_is_uint64_or_float64_is_refused(
     own_cache, function, signature
 ):
     refused = registry.kernel(signature)(function)
-    with pytest.raises(registry.UnsafeKernelError):
+    with pytest.raises(UnsafeKernelError):
         refused.compile(signature)
     assert cached_files(own_cache) == []
 
@@ -93,7 +94,7 @@ def test_a_kernel_is_refused_for_what_a_building_block_of_it_does(own_cache):
         return block(number) + 1
 
     refused = registry.kernel("int64(int64)")(caller)
-    with pytest.raises(registry.UnsafeKernelError, match="quotient"):
+    with pytest.raises(UnsafeKernelError, match="quotient"):
         refused.compile("int64(int64)")
 
 

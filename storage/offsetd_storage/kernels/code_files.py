@@ -1,0 +1,110 @@
+"""Files of machine code, in a folder that is named by all that the code depends on.
+
+What they hold is run, so it is read only from folders that nobody else can write to. A file
+carries the checksum of its content, and a rename puts it in place: any number of processes may
+write the same one at once.
+
+Machine code is not part of the data folder: this module, unlike the rest of the engine, asks the
+operating system directly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.resources
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_MAGIC: Final = b"offsetd kernel 1\n"
+_CHECKSUM_BYTES: Final = 32
+
+
+def code_folders(key: str) -> tuple[Path, ...]:
+    """Where the files of a key may be, best first."""
+    return tuple(root / key for root in _roots())
+
+
+def read_code(folders: Iterable[Path], name: str) -> bytes | None:
+    """What a file holds; None where none of the folders has it whole, and may be trusted."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            if not _is_trusted(folder):
+                continue
+            checksum, content = _split((folder / name).read_bytes())
+            if hashlib.sha256(content).digest() == checksum:
+                return content
+    return None
+
+
+def write_code(folders: Iterable[Path], name: str, content: bytes) -> bool:
+    """Writes it to the first folder that can be written to; False where there is none."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            _make_private(folder)
+            if _is_trusted(folder):
+                _replace(folder / name, content)
+                return True
+    return False
+
+
+def hash_package(package: str, digest: Any) -> None:
+    """Adds the sources of a package to a hash of `hashlib`."""
+    folder = importlib.resources.files(package)
+    for entry in sorted(folder.iterdir(), key=lambda each: each.name):
+        if entry.name.endswith(".py"):
+            source = entry.read_bytes()
+            digest.update(f"{package} {entry.name} {len(source)}\n".encode())
+            digest.update(source)
+
+
+def _roots() -> Iterator[Path]:
+    cache_home = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if cache_home.is_absolute():  # The XDG specification: a relative path is to be ignored.
+        yield cache_home / "offsetd" / "kernels"
+    else:
+        with contextlib.suppress(RuntimeError):  # No home folder.
+            yield Path.home() / ".cache" / "offsetd" / "kernels"
+    yield Path(tempfile.gettempdir(), f"offsetd-kernels-{os.geteuid()}")
+
+
+def _make_private(folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+    folder.mkdir(exist_ok=True, mode=0o755)
+
+
+def _is_trusted(folder: Path) -> bool:
+    """Whether only we, or root, can write to `folder`, and to the one that names it."""
+    for each in (folder, folder.parent):
+        status = each.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (0, os.geteuid()):
+            return False
+        if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return False
+    return True
+
+
+def _split(framed: bytes) -> tuple[bytes, bytes]:
+    start = len(_MAGIC) + _CHECKSUM_BYTES
+    if not framed.startswith(_MAGIC) or len(framed) < start:
+        return b"", b""
+    return framed[len(_MAGIC) : start], framed[start:]
+
+
+def _replace(path: Path, content: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".")
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_MAGIC + hashlib.sha256(content).digest() + content)
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink()
+        raise
