@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.membership.membership import Membership
     from offsetd_coordinator.replayed_state import ReplayedState
 
-_NO_EXPIRY: Final = 3  # A version of OffsetCommitValue that cannot hold any.
+_VERSION_WITHOUT_EXPIRY: Final = 3  # Of OffsetCommitValue, which cannot hold any then.
 
 
 class CommitTerms(NamedTuple):
@@ -63,7 +63,7 @@ class CommitDecisions:
 
     def decide(self, commit: CommitOffsets, terms: CommitTerms) -> Decision:
         """What to write and what to answer; a refusal is part of the decision."""
-        if commit.retention_ms >= 0 and self._value_version == _NO_EXPIRY:
+        if commit.retention_ms >= 0 and self._value_version == _VERSION_WITHOUT_EXPIRY:
             refused = InvalidRetention("retention", "offset.commit.value.version=3 cannot hold it")
             return Decision(commit, None, refused)
         now_ms = terms.now.wall_ms

@@ -160,7 +160,7 @@ class OffsetTable:
         return None if entries[0] < 0 else int(self._read(entries)[0, columns.READ_REVISION])
 
     def count(self, group_id: bytes) -> int:
-        """How many offsets a group has."""
+        """How many offsets a group has: as many as would be listed, were there room for any."""
         return int(list_entries(self.arrays, padded_copy(group_id), len(group_id), _NOWHERE))
 
     def read_columns(self, group_id: bytes) -> CommittedColumns:

@@ -91,7 +91,10 @@ class RunDecisions:
         )
 
     def keep_first(self, runs: Int64s, counts: Mapping[int, int]) -> None:
-        """Only the first few batches of runs went into the log: so many, by log partition."""
+        """Only the first few batches of runs went into the log: so many, by log partition.
+
+        Where none did, what else is said of the run counts for nothing.
+        """
         for at, partition in enumerate(runs[:, RUN_LOG_PARTITION].tolist()):
             written = counts.get(partition, 0)
             runs[at, RUN_WRITTEN] = written

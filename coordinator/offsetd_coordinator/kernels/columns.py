@@ -75,9 +75,11 @@ ENTRY_UNUSED_FREE: Final = 1024
 EPOCH_BITS: Final = 21
 PLAIN_TIME_MAX: Final = (1 << 42) - 1  # The year 2109.
 
+NO_EXPIRY: Final = -1
+
 # What is not plain of an offset, a row of `extras`.
 COMMIT_TIMESTAMP: Final = 0  # of a free row the next one
-EXPIRE_TIMESTAMP: Final = 1  # -1: none
+EXPIRE_TIMESTAMP: Final = 1  # or NO_EXPIRY
 METADATA_SPAN: Final = 2  # start << METADATA_SIZE_BITS | size, or UNDECODABLE
 REPORTED_END: Final = 3  # the end offset that clients reported, + 1, or 0
 STORED_EPOCH: Final = 4
@@ -184,7 +186,7 @@ COMMIT_COLUMNS: Final = 11
 
 # One offset that an administrator writes. What stands before is as in a commit; of a tombstone
 # the span of the topic is that of its whole key.
-PUT_EXPIRE_TIMESTAMP: Final = 7  # -1: none
+PUT_EXPIRE_TIMESTAMP: Final = 7  # or NO_EXPIRY
 PUT_IS_TOMBSTONE: Final = 8  # 0 or 1
 PUT_COMMIT_TIMESTAMP: Final = 9  # -1: that of the batch
 PUT_COLUMNS: Final = 10

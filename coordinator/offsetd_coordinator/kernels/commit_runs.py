@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.kernels.byte_order import equal_bytes
 from offsetd_storage.kernels.registry import inline_kernel, kernel
-from offsetd_storage.kernels.utf8 import java_hash
 
 from offsetd_coordinator.kernels.columns import (
     BATCH_AT,
     LEADER_EPOCH,
     MONOTONIC,
+    NO_EXPIRY,
     NO_PRECONDITION,
     OFFSET_NEXT,
     PRECONDITION,
@@ -34,6 +34,7 @@ from offsetd_coordinator.kernels.commit_wire import (
     ROWS,
     SEQUENCE,
 )
+from offsetd_coordinator.kernels.placement import log_partition_of
 from offsetd_coordinator.kernels.replay import replay_into
 from offsetd_coordinator.kernels.table_directory import table_at
 
@@ -56,9 +57,6 @@ RUN_BYTES_START: Final = 5
 RUN_BYTES_END: Final = 6
 RUN_COLUMNS: Final = 7
 
-_INT32_MIN: Final = -(1 << 31)
-_NO_EXPIRY: Final = -1
-
 
 @kernel("int64(uint8[::1], int64[:, ::1], int64, int64[:, ::1], int64[::1], int64[:, ::1])")
 def sort_commits(
@@ -78,8 +76,8 @@ def sort_commits(
         runs[partition, RUN_LOG_PARTITION] = partition
         runs[partition, RUN_END] = 0
     for commit in range(commits.shape[0]):
-        hashed = java_hash(names, commits[commit, GROUP_START], commits[commit, GROUP_SIZE])
-        partition = 0 if hashed == _INT32_MIN else abs(hashed) % partitions
+        start, size = commits[commit, GROUP_START], commits[commit, GROUP_SIZE]
+        partition = log_partition_of(names, start, size, partitions)
         answers[commit, ANSWER_SEQUENCE] = commits[commit, SEQUENCE]
         answers[commit, ANSWER_LOG_PARTITION] = partition
         runs[partition, RUN_END] += 1
@@ -134,7 +132,7 @@ def decide_runs(
     together, and some padding. `ends` are where the batch of each commit in `order` ends; `verdict`
     and `conflicts` are scratch.
     """
-    times = CommitTimes(now_ms, _NO_EXPIRY)
+    times = CommitTimes(now_ms, NO_EXPIRY)
     position = 0
     for at in range(runs.shape[0]):
         runs[at, RUN_WRITTEN] = 0

@@ -31,6 +31,7 @@ from offsetd_coordinator.kernels.columns import (
     METADATA_UNUSED,
     NAME_BYTES_END,
     NAME_COUNT,
+    NO_EXPIRY,
     OFFSET,
     PLAIN_TIME_MAX,
     REPORTED_END,
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 assert METADATA_SIZE_MAX < 1 << METADATA_SIZE_BITS, "a span holds the size of what is read"
 PADDING: Final = 16
 _EPOCH_MASK: Final = (1 << EPOCH_BITS) - 1
-_NO_EXPIRY: Final = -1
 
 
 class Entry(NamedTuple):
@@ -78,7 +78,7 @@ def load_row(table: Table, row: int) -> Entry:
     word = table.entries[row, TIME_EPOCH]
     if word >= 0:
         epoch = (word & _EPOCH_MASK) - 1
-        return Entry(offset, revision, word >> EPOCH_BITS, _NO_EXPIRY, epoch, 0, -1)
+        return Entry(offset, revision, word >> EPOCH_BITS, NO_EXPIRY, epoch, 0, -1)
     extra = table.extras[-1 - word]
     return Entry(
         offset,
@@ -99,7 +99,7 @@ def store_row(table: Table, row: int, buffer: Bytes, value: OffsetValue, revisio
     entries[row, REVISION] = revision
     is_plain = (
         value.metadata_size == 0
-        and value.expire_timestamp == _NO_EXPIRY
+        and value.expire_timestamp == NO_EXPIRY
         and 0 <= value.commit_timestamp <= PLAIN_TIME_MAX
         and -1 <= value.leader_epoch < _EPOCH_MASK
     )
@@ -154,7 +154,7 @@ def _extra_of(table: Table, row: int) -> int:
     extras = table.extras
     extra = take_row(extras, COMMIT_TIMESTAMP, table.counters, EXTRA_COUNT)
     extras[extra, COMMIT_TIMESTAMP] = word >> EPOCH_BITS
-    extras[extra, EXPIRE_TIMESTAMP] = _NO_EXPIRY
+    extras[extra, EXPIRE_TIMESTAMP] = NO_EXPIRY
     extras[extra, METADATA_SPAN] = 0
     extras[extra, REPORTED_END] = 0
     extras[extra, STORED_EPOCH] = (word & _EPOCH_MASK) - 1

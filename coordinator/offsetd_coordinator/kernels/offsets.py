@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from offsetd_storage.kernels.offset_records import METADATA_SIZE_MAX, OffsetKey, OffsetValue
 from offsetd_storage.kernels.registry import inline_kernel, kernel
-from offsetd_storage.kernels.utf8 import java_hash, utf16_length
+from offsetd_storage.kernels.utf8 import utf16_length
 
 from offsetd_coordinator.kernels.blocks import (
     base_of,
@@ -55,11 +55,10 @@ from offsetd_coordinator.kernels.names import (
     name_start,
     name_tag,
 )
+from offsetd_coordinator.kernels.placement import log_partition_of
 
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
-
-_INT32_MIN = -(1 << 31)
 
 
 @inline_kernel
@@ -236,10 +235,8 @@ def list_misplaced(arrays: TableArrays, partition: int, partitions: int, found: 
         span = table.names[name, NAME_SPAN]
         if span == FREE or table.names[name, ENTRY_LIST] == 0:
             continue
-        hashed = java_hash(table.name_bytes, name_start(table, name), name_size(table, name))
-        # Kafka maps the one int32 that has no positive counterpart to 0.
-        placed = 0 if hashed == _INT32_MIN else abs(hashed) % partitions
-        if placed != partition:
+        start, size = name_start(table, name), name_size(table, name)
+        if log_partition_of(table.name_bytes, start, size, partitions) != partition:
             found[count] = span
             count += 1
     return count

@@ -19,17 +19,16 @@ from offsetd_storage.kernels.encode import (
 from offsetd_storage.kernels.offset_records import load_offset_key, load_offset_value
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 from offsetd_storage.kernels.scan import batch_size
-from offsetd_storage.kernels.utf8 import java_hash, utf16_length
+from offsetd_storage.kernels.utf8 import utf16_length
+
+from offsetd_coordinator.kernels.placement import log_partition_of
 
 if TYPE_CHECKING:
     from offsetd_storage.kernels.offset_records import OffsetKey
 
-    from offsetd_coordinator.kernels.columns import (
-        Bytes,
-    )
+    from offsetd_coordinator.kernels.columns import Bytes
 
 _NOT_PLAIN_ATTRIBUTES: Final = 0x27  # codec (bits 0 to 2), control (5)
-_INT32_MIN: Final = -(1 << 31)
 
 
 @kernel("int64(uint8[::1], int64, int64, int64, int64)")
@@ -85,5 +84,4 @@ def _is_well_placed(buffer: Bytes, key: OffsetKey, partition: int, partitions: i
         return False
     if utf16_length(buffer, key.topic_start, key.topic_size) < 0:
         return False
-    hashed = java_hash(buffer, key.group_start, key.group_size)
-    return partition == (0 if hashed == _INT32_MIN else abs(hashed) % partitions)
+    return partition == log_partition_of(buffer, key.group_start, key.group_size, partitions)
