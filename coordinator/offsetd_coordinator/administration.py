@@ -86,11 +86,7 @@ class Administration:
         if decision.batch is not None and decision.configs is not None:
             self._append_event(event)
             self._config_ticket = self._runtime.append(
-                CONFIG_PARTITION,
-                decision.batch,
-                last_offset=decision.last_offset,
-                max_timestamp_ms=self.clock.now_ms(),
-                replay=self._shard.replay,
+                CONFIG_PARTITION, decision.batch, replay=self._shard.replay
             )
             change = self._apply_in_turn(self._applying, self._config_ticket, decision.configs)
             self._applying = asyncio.ensure_future(change)
@@ -117,11 +113,7 @@ class Administration:
             return
         assert not any(event.request_id for event in events), "a retry would ask for it"
         self._audit_ticket = self._runtime.append(
-            AUDIT_PARTITION,
-            self._audit.batch_of(events),
-            last_offset=self._audit.offset_next + len(events) - 1,
-            max_timestamp_ms=events[-1].time_ms,
-            replay=self._audit.pass_over,
+            AUDIT_PARTITION, self._audit.batch_of(events), replay=self._audit.pass_over
         )
 
     async def audited(self) -> int:
@@ -151,11 +143,7 @@ class Administration:
     def _append_event(self, event: AuditEvent) -> RecordedEvent:
         offset = self._audit.offset_next
         self._audit_ticket = self._runtime.append(
-            AUDIT_PARTITION,
-            self._audit.batch(event),
-            last_offset=offset,
-            max_timestamp_ms=event.time_ms,
-            replay=self._audit.replay,
+            AUDIT_PARTITION, self._audit.batch(event), replay=self._audit.replay
         )
         _log.info(
             "administrative change",

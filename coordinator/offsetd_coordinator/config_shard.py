@@ -64,7 +64,6 @@ class ConfigDecision(NamedTuple):
     refusal: CoordinatorError | None
     configs: TopicConfigs | None = None
     batch: bytes | None = None
-    last_offset: int = -1
 
 
 @attrs.frozen(kw_only=True)
@@ -117,8 +116,7 @@ class ConfigShard(RecordLog):
         if request.validate_only or not records:
             return ConfigDecision(ConfigReply(None), None, configs)
         batch = encode_batch(records, base_offset=self.offset_next, leader_epoch=self.leader_epoch)
-        last_offset = records[-1].offset
-        return ConfigDecision(ConfigReply(last_offset), None, configs, batch, last_offset)
+        return ConfigDecision(ConfigReply(records[-1].offset), None, configs, batch)
 
     def _changed(self, request: UpdateConfig) -> TopicConfigs:
         """What is kept and not used can be taken back, although it may not be known."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from offsetd_storage.errors import StorageError, StorageFailed, StorageFull
 from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_storage.offsets_topic.placement import partition_of
+from offsetd_storage.record_batch import batch_header
 from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.append_refusals import append_refusal
@@ -396,13 +397,7 @@ class Runtime:
             raise StorageUnavailable("what was appended may not be replayed") from error
 
     def append(
-        self,
-        topic_partition: TopicPartition,
-        batch: bytes,
-        *,
-        last_offset: int,
-        max_timestamp_ms: int,
-        replay: Callable[[bytes], None],
+        self, topic_partition: TopicPartition, batch: bytes, *, replay: Callable[[bytes], None]
     ) -> int:
         """Appends a batch to a log beside the offsets', has it replayed, and returns the ticket.
 
@@ -410,8 +405,12 @@ class Runtime:
         """
         if self.failed is not None:
             raise self.unavailable()
+        header = batch_header(batch)  # The time index must have what the batch has.
         self._append_or_refuse(
-            topic_partition, batch, last_offset=last_offset, max_timestamp_ms=max_timestamp_ms
+            topic_partition,
+            batch,
+            last_offset=header.last_offset,
+            max_timestamp_ms=header.max_timestamp_ms,
         )
         self.stop_unless_done(lambda: replay(batch))
         return self._count_append(is_beside=True)

@@ -35,6 +35,16 @@ ADMINISTRATION_MUTANTS = (
         caught_by=_CONFIG_ADMIN,
     ),
     Mutant(
+        name="the time index of the settings has another time than their records",
+        file=f"{_COORDINATOR}/runtime.py",
+        replace="            max_timestamp_ms=header.max_timestamp_ms,\n",
+        by="            max_timestamp_ms=self._clock.now_ms(),\n",
+        caught_by=(
+            f"{_CONFIG_ADMIN}"
+            "::test_indexes_of_settings_and_audit_log_have_the_times_of_their_records"
+        ),
+    ),
+    Mutant(
         name="a retry of a change is applied again",
         file=f"{_COORDINATOR}/config_shard.py",
         replace="            if known is not None and known[1] >= now_ms",

@@ -12,7 +12,7 @@ from offsetd_coordinator.config_record import (
     encode_config_key,
     encode_config_value,
 )
-from offsetd_coordinator.config_shard import ConfigShard, UpdateConfig
+from offsetd_coordinator.config_shard import ConfigReply, ConfigShard, UpdateConfig
 from offsetd_coordinator.errors import InvalidConfig
 from offsetd_storage.record_batch import Record, decode_batches, encode_batch
 from offsetd_storage.topic_configs import TopicConfigs
@@ -62,7 +62,7 @@ def test_a_change_is_one_batch_and_counts_once_it_is_replayed() -> None:
     shard = new_shard()
     decision = shard.decide(update(log_cleaner_threads="2", log_retention_ms="1000"), NOW_MS)
     assert decision.batch is not None
-    assert decision.last_offset == 1
+    assert decision.reply == ConfigReply(1)
     assert shard.applied.configs.cleaner.threads == 1
     shard.replay(decision.batch)
     assert shard.applied.configs.cleaner.threads == 2
@@ -251,7 +251,7 @@ def test_a_replay_gives_what_was_live_and_refusals_change_nothing(
         else:
             batches.append(decision.batch)
             assert decision.reply is not None
-            assert decision.reply.last_offset == decision.last_offset == live.offset_next - 1
+            assert decision.reply.last_offset == live.offset_next - 1
             assert decision.configs == live.applied.configs
         assert live.applied.problems == {}
     loaded = new_shard()

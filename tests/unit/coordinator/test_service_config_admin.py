@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
 from offsetd_coordinator.administration import ApplyFailed
+from offsetd_coordinator.audit import AuditEvent
 from offsetd_coordinator.config_record import (
     ConfigKey,
     encode_config_key,
@@ -23,8 +25,11 @@ from offsetd_coordinator.topics import (
     CONFIG_PARTITION,
     CONFIG_TOPIC,
 )
+from offsetd_coordinator.verification.logs import LogVerifier
 from offsetd_storage.cleaner.states import CleaningState
+from offsetd_storage.clock import ManualClock
 from offsetd_storage.errors import StorageFull
+from offsetd_storage.folder_view import read_folder
 from offsetd_storage.log_config import OFFSETS_TOPIC
 from offsetd_storage.record_batch import Record, decode_batches, encode_batch
 from offsetd_storage.simulated_files import SimulatedFiles
@@ -403,3 +408,30 @@ async def test_a_change_is_answered_when_nothing_goes_on_by_the_settings_before(
         states.end(AUDIT_PARTITION)
         await asked
         assert states.state(AUDIT_PARTITION) is CleaningState.IDLE
+
+
+class TickingClock(ManualClock):
+    """No two looks at it say the same."""
+
+    def now_ms(self) -> int:
+        """A millisecond more than the last time."""
+        self.advance(1)
+        return super().now_ms()
+
+
+async def test_indexes_of_settings_and_audit_log_have_the_times_of_their_records() -> None:
+    files = SimulatedFiles()
+    async with serving_node(files=files, clock=TickingClock()) as serving:
+        await update(serving, set={"log.cleaner.threads": "2"})
+        now_ms = serving.clock.now_ms()
+        serving.administration.note_events(
+            [
+                AuditEvent(time_ms=time_ms, method="Noted", topic=None, what={}, request_id="")
+                for time_ms in (now_ms + 1, now_ms)
+            ]
+        )
+    logs = {each.topic_partition: each for each in read_folder(files, Path("/data")).logs}
+    for topic_partition in (CONFIG_PARTITION, AUDIT_PARTITION):
+        verifier = LogVerifier(files, logs[topic_partition], partitions=None)
+        assert list(verifier.findings()) == []
+        assert verifier.records
