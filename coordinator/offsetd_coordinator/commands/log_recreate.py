@@ -4,15 +4,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from offsetd_storage.checkpoints import read_offset_checkpoint
+from offsetd_storage.errors import CorruptCheckpoint
 from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_view import read_folder
+from offsetd_storage.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
+from offsetd_storage.folder_view import FolderView, read_folder
 from offsetd_storage.log_config import OFFSETS_TOPIC
+from offsetd_storage.quarantine import list_quarantine_files
 from offsetd_storage.segment import LOG_SUFFIX
 from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.commands.log_folder import failures_told
 from offsetd_coordinator.commands.offline_store import offline_settings, opened_store
 from offsetd_coordinator.commands.terminal import WRONG_USE, Terminal
+from offsetd_coordinator.topics import AUDIT_PARTITION, CONFIG_PARTITION
 
 COLUMNS: Final = ("topic", "partition", "bytes_lost", "start_offset")
 
@@ -32,6 +37,7 @@ def recreate(
             terminal.fail(f"say which --partition of {topic} is to lose all", code=WRONG_USE)
         asked = [_checked(terminal, topic, each) for each in sorted(set(partitions or [0]))]
         view = read_folder(OsFiles(), folder)
+        _refuse_unknown(terminal, view, asked)
         lost = {each: _bytes_of(folder / each.folder_name) for each in asked}
         if is_dry:
             rows = [_row(each, lost[each], None) for each in asked]
@@ -52,6 +58,26 @@ def _checked(terminal: Terminal, topic: str, partition: int) -> TopicPartition:
         return TopicPartition.checked(topic, partition)
     except ValueError as error:
         terminal.fail(str(error), code=WRONG_USE)
+
+
+def _refuse_unknown(terminal: Terminal, view: FolderView, asked: Sequence[TopicPartition]) -> None:
+    """A partition may be missing, but it must be known: with a slip of the pen none is made."""
+    files = OsFiles()
+    try:
+        named = read_offset_checkpoint(files, view.folder / RECOVERY_POINT_CHECKPOINT)
+    except CorruptCheckpoint:
+        named = {}
+    known = {
+        CONFIG_PARTITION,
+        AUDIT_PARTITION,
+        *(TopicPartition(OFFSETS_TOPIC, each) for each in range(view.offsets_partitions)),
+        *(log.topic_partition for log in view.logs),
+        *list_quarantine_files(files, view.folder),
+        *named,
+    }
+    for each in asked:
+        if each not in known:
+            terminal.fail(f"{view.folder} has nothing of {each.folder_name}; nothing was changed")
 
 
 def _bytes_of(folder: Path) -> int:

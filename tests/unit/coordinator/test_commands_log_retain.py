@@ -352,3 +352,20 @@ def test_a_quarantined_partition_begins_anew(tmp_path: Path) -> None:
     store = opened(folder)
     assert not store.quarantined
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition"), [("nope", 0), (AUDIT_TOPIC, 1), ("__consumer_offsets", 99)]
+)
+def test_a_partition_that_the_folder_does_not_know_is_not_made(
+    tmp_path: Path, topic: str, partition: int
+) -> None:
+    folder = made(tmp_path / "offsets")
+    before = states(folder)
+    for dry in ((), ("--dry-run",)):
+        outcome, _ = recreate(folder, "--topic", topic, "--partition", str(partition), *dry)
+        assert outcome.code == 1
+        assert outcome.err == (
+            f"error: {folder} has nothing of {topic}-{partition}; nothing was changed\n"
+        )
+    assert states(folder) == before
