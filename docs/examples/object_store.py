@@ -8,6 +8,7 @@ before. Here the store is a folder; `S3Store` is the same for a bucket. With a H
 lease, to be the only one: others stand by, and take over when it ends or dies.
 """
 
+import argparse
 import asyncio
 import logging
 import signal
@@ -131,7 +132,7 @@ def prefix_of(topic_partition: TopicPartition) -> str:
     return f"{topic_partition.topic}/{topic_partition.partition}/"
 
 
-async def main(folder: str, group_id: str, holder: str = "") -> None:
+async def main(folder: str, group_id: str, holder: str) -> None:
     """Until it is told to stop."""
     settings = ConsumerSettings(
         auto_commit_interval_s=1.0,
@@ -153,4 +154,11 @@ async def main(folder: str, group_id: str, holder: str = "") -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING)
-    asyncio.run(main(*sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", metavar="FOLDER", help="which stands for the bucket")
+    parser.add_argument("group_id", metavar="GROUP")
+    parser.add_argument("holder", metavar="HOLDER", nargs="?", default="", help="takes a lease")
+    asked = parser.parse_args()
+    if not Path(asked.folder).is_dir():
+        parser.error(f"{asked.folder} is not a folder")
+    asyncio.run(main(asked.folder, asked.group_id, asked.holder))

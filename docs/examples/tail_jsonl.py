@@ -7,6 +7,7 @@ the next line begins. Start it as often as you like; each line is printed by at 
 also when workers come, go, or are killed. SIGINT and SIGTERM end it in good order.
 """
 
+import argparse
 import json
 import logging
 import signal
@@ -71,7 +72,7 @@ def handle(item: Item[bytes]) -> None:
         print(place, json.dumps(event), flush=True)
 
 
-def main(folder: str, group_id: str = "tail") -> None:
+def main(folder: str, group_id: str) -> None:
     """Until it is told to stop."""
     settings = ConsumerSettings(auto_commit_interval_s=1.0, session_timeout_s=10.0)
     with (
@@ -98,4 +99,10 @@ def main(folder: str, group_id: str = "tail") -> None:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.WARNING)
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", metavar="FOLDER", help="where the files *.jsonl are")
+    parser.add_argument("group_id", metavar="GROUP", nargs="?", default="tail", help="tail")
+    asked = parser.parse_args()
+    if not Path(asked.folder).is_dir():
+        parser.error(f"{asked.folder} is not a folder")
+    main(asked.folder, asked.group_id)

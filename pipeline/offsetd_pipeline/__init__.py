@@ -4,27 +4,34 @@ from offsetd_pipeline import register
 
 register(spark)
 spark.read.format("offsetd").load("path/of/a/data/folder").show()
+
+What is here is imported when it is first asked for: without PySpark, the command of the jobs, which
+is in this package too, has to be able to say so.
 """
 
-from offsetd_pipeline.queries.checkpoint_import import CheckpointImport, import_checkpoint
-from offsetd_pipeline.queries.checkpoints import (
-    Checkpoint,
-    CheckpointUnreadable,
-    Through,
-    from_checkpoint,
-)
-from offsetd_pipeline.queries.listener import OffsetCommitListener, ReadingQuery
-from offsetd_pipeline.queries.progress_ledger import ListenerCounts
-from offsetd_pipeline.queries.query_commits import Rewinds
-from offsetd_pipeline.queries.starting_offsets import Uncommitted, starting_offsets
-from offsetd_pipeline.source import OffsetdSource, register
-from offsetd_pipeline.writing.outcome import (
-    OffsetsRejected,
-    RejectedOffset,
-    UnfinishedWrite,
-    WrittenOffsets,
-)
-from offsetd_pipeline.writing.write_offsets import write_offsets
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from offsetd_pipeline.queries.checkpoint_import import CheckpointImport, import_checkpoint
+    from offsetd_pipeline.queries.checkpoints import (
+        Checkpoint,
+        CheckpointUnreadable,
+        Through,
+        from_checkpoint,
+    )
+    from offsetd_pipeline.queries.listener import OffsetCommitListener, ReadingQuery
+    from offsetd_pipeline.queries.progress_ledger import ListenerCounts
+    from offsetd_pipeline.queries.query_commits import Rewinds
+    from offsetd_pipeline.queries.starting_offsets import Uncommitted, starting_offsets
+    from offsetd_pipeline.source import OffsetdSource, register
+    from offsetd_pipeline.writing.outcome import (
+        OffsetsRejected,
+        RejectedOffset,
+        UnfinishedWrite,
+        WrittenOffsets,
+    )
+    from offsetd_pipeline.writing.write_offsets import write_offsets
 
 __all__ = [
     "Checkpoint",
@@ -47,3 +54,39 @@ __all__ = [
     "starting_offsets",
     "write_offsets",
 ]
+
+# The module of each public name. The imports above are the same for those who read types.
+_MODULE_OF = {
+    "Checkpoint": "queries.checkpoints",
+    "CheckpointImport": "queries.checkpoint_import",
+    "CheckpointUnreadable": "queries.checkpoints",
+    "ListenerCounts": "queries.progress_ledger",
+    "OffsetCommitListener": "queries.listener",
+    "OffsetdSource": "source",
+    "OffsetsRejected": "writing.outcome",
+    "ReadingQuery": "queries.listener",
+    "RejectedOffset": "writing.outcome",
+    "Rewinds": "queries.query_commits",
+    "Through": "queries.checkpoints",
+    "Uncommitted": "queries.starting_offsets",
+    "UnfinishedWrite": "writing.outcome",
+    "WrittenOffsets": "writing.outcome",
+    "from_checkpoint": "queries.checkpoints",
+    "import_checkpoint": "queries.checkpoint_import",
+    "register": "source",
+    "starting_offsets": "queries.starting_offsets",
+    "write_offsets": "writing.write_offsets",
+}
+
+if not TYPE_CHECKING:  # Else no wrong name would be an error of types.
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+        globals()[name] = value  # The next time it is found without this function.
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -181,6 +181,30 @@ class Bucket:
         return {"Body": io.BytesIO(json.dumps(asked["Key"]).encode())}
 
 
+@pytest.mark.parametrize("name", ["tail_jsonl.py", "object_store.py"])
+def test_a_program_says_how_it_is_called(name: str, tmp_path: Path) -> None:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, EXAMPLES / name, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=WAIT_S,
+        )
+
+    helped = run("--help")
+    assert (helped.returncode, helped.stderr) == (0, "")
+    assert helped.stdout.startswith(f"usage: {name} ")
+    for arguments, why in (
+        ((), "the following arguments are required: "),
+        ((str(tmp_path / "none"), "group"), f"{tmp_path / 'none'} is not a folder\n"),
+    ):
+        refused = run(*arguments)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert refused.stderr.startswith("usage: ")
+        assert f"{name}: error: {why}" in refused.stderr
+
+
 def test_a_bucket_is_read_like_a_folder(example: Any) -> None:
     object_store = example("object_store")
     keys = [

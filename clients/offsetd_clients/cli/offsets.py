@@ -183,13 +183,16 @@ def parse_position(text: str) -> tuple[TopicPartition, int]:
     """
     name, _, offset = text.rpartition("=")
     topic, _, partition = name.rpartition(":")
-    if not topic or not _is_number(partition) or not _is_number(offset):
+    if not topic or not partition or not offset:
         raise typer.BadParameter(f"{text!r} is not TOPIC:PARTITION=OFFSET")
     for name, number, largest in (
-        ("partition", int(partition), INT32_MAX),
-        ("offset", int(offset), INT64_MAX),
+        ("partition", partition, INT32_MAX),
+        ("offset", offset, INT64_MAX),
     ):
-        if number > largest:
+        if not (number.isascii() and number.isdigit()):
+            why = f"{name} {number!r} is not a whole number of 0 or more"
+            raise typer.BadParameter(f"{text!r}: {why}")
+        if len(number) > _DIGITS_MAX or int(number) > largest:
             raise typer.BadParameter(f"{text!r}: the largest {name} is {largest}")
     return TopicPartition(topic, int(partition)), int(offset)
 
@@ -202,10 +205,6 @@ def _parse_positions(texts: list[str]) -> Mapping[TopicPartition, int]:
             raise typer.BadParameter(f"{topic_partition} is named twice")
         positions[topic_partition] = offset
     return positions
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
 
 
 def _commit_rows(

@@ -280,11 +280,6 @@ def test_a_position_is_split_from_its_end(
         ":0=5",
         "orders:=5",
         "orders:0=",
-        "orders:-1=5",
-        "orders:0=-5",
-        "orders:0=+5",
-        "orders:0=5.0",
-        "orders:٣=5",
     ],
 )
 def test_what_is_no_position_is_wrong_use(text: str) -> None:
@@ -295,8 +290,14 @@ def test_what_is_no_position_is_wrong_use(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
+        ("orders:-1=5", "partition '-1' is not a whole number of 0 or more"),
+        ("orders:٣=5", "partition '٣' is not a whole number of 0 or more"),
+        ("orders:0=-5", "offset '-5' is not a whole number of 0 or more"),
+        ("orders:0=+5", "offset '\\+5' is not a whole number of 0 or more"),
+        ("orders:0=5.0", "offset '5.0' is not a whole number of 0 or more"),
         ("orders:2147483648=5", "the largest partition is 2147483647"),
         ("orders:0=9223372036854775808", "the largest offset is 9223372036854775807"),
+        ("orders:0=" + "9" * 5000, "the largest offset is 9223372036854775807"),
     ],
 )
 def test_a_number_that_no_message_holds_is_wrong_use(text: str, complaint: str) -> None:
