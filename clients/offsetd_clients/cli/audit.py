@@ -64,7 +64,8 @@ def register(admin: typer.Typer, terminal: Terminal) -> None:
                 end_time=None if until is None else parse_time(until),
                 page_size=min(limit, PAGE_SIZE_MAX),
             )
-            terminal.rows(COLUMNS, _rows(islice(events, limit), terminal.output_format))
+            rows = _rows(islice(events, limit), terminal.output_format)
+            terminal.rows(COLUMNS, rows, has_blocks=True)
 
 
 def _rows(events: Iterable[AuditEvent], output_format: OutputFormat) -> Iterable[Row]:

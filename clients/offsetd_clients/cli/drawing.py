@@ -23,6 +23,7 @@ from rich.text import Text
 BOLD, PLAIN_AGAIN = "\x1b[1m", "\x1b[0m"
 # So narrow may a column of text be folded, or as its name.
 TEXT_CELLS_MIN = 12
+ABSENT = "-"
 
 
 class _Count(MofNCompleteColumn):
@@ -39,10 +40,13 @@ def drawn_table(
     cells: Sequence[Sequence[str]],
     is_number: Sequence[bool],
     is_whole: Sequence[bool],
+    *,
+    has_blocks: bool = False,
 ) -> str:
     """A table for the terminal `file`, as wide as that is, with text folded into its columns.
 
-    Numbers and times stay whole: where they need more, lines are longer.
+    Numbers and times stay whole: where they need more, lines are longer; or, if it may have
+    blocks, each row becomes one.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     least = 0
@@ -62,7 +66,9 @@ def drawn_table(
     for line in cells:
         table.add_row(*(Text(cell) for cell in line))
     console = Console(file=file, highlight=False)
-    if console.width < least:
+    if console.width < least and has_blocks:
+        table = _blocks(header, cells)
+    elif console.width < least:
         console = Console(file=file, highlight=False, width=least)
     with console.capture() as printed:
         if title:
@@ -70,6 +76,20 @@ def drawn_table(
         console.print(table)
     lines = printed.get().replace(f"{PLAIN_AGAIN}{BOLD}", "").splitlines()
     return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _blocks(header: Sequence[str], cells: Sequence[Sequence[str]]) -> Table:
+    """Each row as lines of its own, a name and what it has; what it has not is left out."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for number, row in enumerate(cells):
+        if number:
+            table.add_row("", "")
+        for name, cell in zip(header, row, strict=True):
+            if cell != ABSENT:
+                table.add_row(Text(name, style="bold"), Text(cell))
+    return table
 
 
 def aligned(lines: Sequence[Sequence[str]], is_number: Sequence[bool]) -> Iterator[str]:

@@ -50,16 +50,24 @@ class Terminal:
         self._stderr = stderr
         self._stdout_is_gone = False
 
-    def rows(self, columns: Sequence[str], rows: Iterable[Row], *, title: str = "") -> None:
+    def rows(
+        self,
+        columns: Sequence[str],
+        rows: Iterable[Row],
+        *,
+        title: str = "",
+        has_blocks: bool = False,
+    ) -> None:
         """Prints `rows` in the format the user chose; a row lacks a column: None.
 
         table: a header and aligned cells under `title`; None is `-`; control characters are
-        escaped. json: one array of objects. jsonl: one object a line, each flushed. csv: a header
+        escaped; with `has_blocks` rows become blocks of lines on a terminal that is too narrow for
+        a table. json: one array of objects. jsonl: one object a line, each flushed. csv: a header
         line; None is empty. Times are ISO 8601 in UTC; in table and csv, lists are joined by `,`.
         """
         match self.output_format:
             case OutputFormat.TABLE:
-                self._table(columns, list(rows), title)
+                self._table(columns, list(rows), title, has_blocks=has_blocks)
             case OutputFormat.JSON:
                 self._write_all(_json_array(columns, rows))
             case OutputFormat.JSONL:
@@ -151,12 +159,15 @@ class Terminal:
         self._forget_stdout()
         self.fail(f"cannot print the output: {error.strerror or error}")
 
-    def _table(self, columns: Sequence[str], rows: Sequence[Row], title: str) -> None:
+    def _table(
+        self, columns: Sequence[str], rows: Sequence[Row], title: str, *, has_blocks: bool
+    ) -> None:
         from offsetd_clients.cli import drawing  # noqa: PLC0415
 
         header = [column.upper().replace("_", "-") for column in columns]
         cells = [
-            [printable(_cell(row.get(column), absent="-")) for column in columns] for row in rows
+            [printable(_cell(row.get(column), absent=drawing.ABSENT)) for column in columns]
+            for row in rows
         ]
         values = [[row.get(column) for row in rows] for column in columns]
         is_number = [_is_column_of(each, int, float) for each in values]
@@ -168,7 +179,15 @@ class Terminal:
             return
         is_whole = [_is_column_of(each, int, float, datetime, type(None)) for each in values]
         self._write(
-            drawing.drawn_table(self._stdout, printable(title), header, cells, is_number, is_whole)
+            drawing.drawn_table(
+                self._stdout,
+                printable(title),
+                header,
+                cells,
+                is_number,
+                is_whole,
+                has_blocks=has_blocks,
+            )
         )
 
     def _write_all(self, pieces: Iterable[str], *, flush: bool = False) -> None:

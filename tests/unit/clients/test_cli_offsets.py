@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import typer
 from google.rpc.status_pb2 import Status
-from offsetd.v1 import offset_service_pb2, types_pb2
+from offsetd.v1 import admin_service_pb2, offset_service_pb2, types_pb2
 from offsetd_clients.cli.offsets import parse_position
 from offsetd_clients.values import TopicPartition
 
@@ -145,6 +145,29 @@ def test_a_narrow_terminal_folds_text_and_leaves_numbers_and_times_whole(
         "2026-11-20T21:06:15.341Z"
     )
     assert plain.count("story") == 20
+
+
+@pytest.mark.parametrize("columns", [40, 80, 100])
+def test_a_terminal_too_narrow_for_the_audit_log_gets_blocks_of_its_width(
+    fake_server: Any, columns: int
+) -> None:
+    event = admin_service_pb2.AuditEvent(
+        method="UpdateConfig",
+        reason="keep more",
+        peer="ipv4:127.0.0.1:51234",
+        what='{"set": {"offsets.retention.minutes": "20160", "log.cleaner.threads": "2"}}',
+    )
+    event.time.FromMilliseconds(1_795_208_775_341)
+    fake_server.will_answer(
+        "ListAuditEvents", admin_service_pb2.ListAuditEventsResponse(events=[event, event])
+    )
+    printed, _ = offsetd_on_a_terminal(fake_server, "admin", "audit", columns=columns)
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", printed).splitlines()
+    assert max(map(len, lines)) <= columns
+    assert lines.count("TIME      2026-11-20T21:06:15.341Z") == 2
+    assert lines.count("REASON    keep more") == 2
+    assert not any(line.startswith("GROUP") for line in lines)
+    assert lines.count("") == 1
 
 
 def test_json_has_no_colour_on_a_terminal_either(fake_server: Any) -> None:
