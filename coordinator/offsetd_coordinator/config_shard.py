@@ -199,7 +199,6 @@ def applied_configs(started_with: TopicConfigs, texts: Mapping[ConfigKey, str]) 
 
 def _invalid(request: UpdateConfig, error: InvalidSetting) -> InvalidConfig:
     if error.name in request.changes:
-        field = f"set[{error.name}]"
-    else:
-        field = "remove" if error.name in request.removals else "set"
+        return InvalidConfig(f"set[{error.name}]", "{why}", why=error.reason)
+    field = "remove" if error.name in request.removals else "set"
     return InvalidConfig(field, "{name}: {why}", name=error.name, why=error.reason)

@@ -238,7 +238,9 @@ class Server:
         try:
             return loading.result()
         except (StorageError, OSError) as error:
-            raise StartFailed(f"{self.settings.data_dir}: {error}") from error
+            folder = str(self.settings.data_dir)
+            named = "" if folder in str(error) else f"{folder}: "
+            raise StartFailed(f"{named}{error}") from error
 
     async def _load(self) -> _Loaded:
         """Opens the folder and replays its log, in threads. Nothing is started yet."""

@@ -135,7 +135,9 @@ class LogStore:
                 )
             except OSError as error:
                 failure = StorageFull if is_no_room(error) else StorageFailed
-                raise failure(f"{folder} could not be recovered: {error}") from error
+                why = error.strerror or error
+                place = f" ({error.filename})" if error.filename else ""
+                raise failure(f"{folder} could not be recovered: {why}{place}") from error
             return cls(files, recovered, config, clock, cleanup.pop_all())
 
     # Appending -------------------------------------------------------------------------------

@@ -166,6 +166,8 @@ def lock_and_check_format(folder: RecoveryScope, cleanup: ExitStack) -> FolderPr
     files, path = folder.files, folder.path
     if not files.exists(path):
         files.make_folder(path)
+    elif not files.is_folder(path):
+        raise FolderMismatch(f"{path} is not a folder")
     read_properties(files, path)
     cleanup.callback(FolderLock.acquire(files, path).release)
     sync_names(files, path)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import attrs
 
 from offsetd_storage.errors import InvalidSetting
-from offsetd_storage.log_config import LogConfig
+from offsetd_storage.log_config import OFFSETS_TOPIC, LogConfig
 from offsetd_storage.server_config import (
     BackgroundConfig,
     CleanerConfig,
@@ -265,10 +265,10 @@ class TopicConfigs:
             raise InvalidSetting(name, "needs a restart: it is read when the server starts")
         elsewhere = TOPIC_SETTINGS if topic is None else self._server_settings
         if canonical_name(name) in elsewhere:
-            wanted, owner = (
-                ("a topic", "the server") if topic is None else ("the server", "a topic")
-            )
-            raise InvalidSetting(name, f"a setting of {wanted}, not of {owner}")
+            if topic is None:
+                why = f"a setting of a topic, not of the server: say --topic {OFFSETS_TOPIC}"
+                raise InvalidSetting(name, why)
+            raise InvalidSetting(name, "a setting of the server, not of a topic")
         raise unknown_setting(name, known)
 
     def _normal_text(

@@ -27,6 +27,7 @@ from offsetd_clients.cli.options import DryRunOption, ReasonOption, TopicsOption
 from offsetd_clients.cli.terminal import (
     EXIT_FAILED,
     EXIT_PARTLY,
+    EXIT_WRONG_USE,
     ProgressReport,
     Row,
     Terminal,
@@ -136,6 +137,7 @@ def _register_export(groups: typer.Typer, terminal: Terminal) -> None:
         if file_format is None:
             suffix = file.suffix if file is not None else ""
             file_format = _SUFFIXES.get(suffix, OffsetFormat.JSONL)
+        _refuse_other_output(terminal, file_format)
         with connected(address, timeout, terminal) as client:
             pieces = client.export_offsets(
                 file_format, group_ids or (), group_id_prefix=prefix, topics=topics or ()
@@ -143,9 +145,17 @@ def _register_export(groups: typer.Typer, terminal: Terminal) -> None:
             if file is None:
                 terminal.lines(_lines(pieces))
             else:
-                with _told_of_files(terminal), terminal.progress("exporting") as report:
+                with _told_of(file, terminal), terminal.progress("exporting") as report:
                     write_file(file, _counted(pieces, report))
                 terminal.note(f"written as {file_format.value}: {file}")
+
+
+def _refuse_other_output(terminal: Terminal, file_format: OffsetFormat) -> None:
+    """`-o` does not say what a file has; where it was given, and says something else, ends."""
+    source = terminal.called.get_parameter_source("output")
+    if source.name == "COMMANDLINE" and terminal.output_format.value != file_format.value:
+        formats = "|".join(OffsetFormat)
+        terminal.fail(f"an export has formats of its own: --format {formats}", EXIT_WRONG_USE)
 
 
 def _register_import(groups: typer.Typer, terminal: Terminal) -> None:
@@ -187,6 +197,8 @@ def _register_import(groups: typer.Typer, terminal: Terminal) -> None:
                 content, file_format, group_id=group, validate_only=dry_run, reason=reason
             )
         terminal.rows(IMPORT_COLUMNS, map(_import_row, imported))
+        if not imported:
+            terminal.note(f"{file} holds no offsets")
         if dry_run:
             terminal.note("dry run: nothing was changed")
         failed = [each for each in imported if each.error is not None]
@@ -221,12 +233,12 @@ def _counted(pieces: Iterable[bytes], report: ProgressReport) -> Iterator[bytes]
 
 
 @contextmanager
-def _told_of_files(terminal: Terminal) -> Iterator[None]:
-    """What is wrong with a file is one line."""
+def _told_of(file: Path, terminal: Terminal) -> Iterator[None]:
+    """What is wrong with the file is one line, and names no other that it would come from."""
     try:
         yield
     except OSError as error:
-        terminal.fail(str(error))
+        terminal.fail(f"cannot write {file}: {error.strerror or error}")
 
 
 def _clone_row(source: str, target: str, cloned: ClonedGroup) -> Row:

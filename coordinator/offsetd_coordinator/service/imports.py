@@ -252,7 +252,7 @@ class FileImport:
     def _group_of(self, offset: FileOffset) -> bytes:
         if not offset.group:
             if self._group_id is None:
-                raise InvalidRequest("group", "the line does not say, and no group is named")
+                raise InvalidRequest("group", "the line does not say, and no --group was given")
             return self._group_id
         group_id = validation.written_group_id(offset.group)
         if self._group_id is not None and group_id != self._group_id:
@@ -291,7 +291,7 @@ def _group_of_file(
     if file_format in NAMELESS:
         raise InvalidRequest(
             "options.group_id",
-            "a file of format {format} does not say whose offsets it has",
+            "a file of format {format} does not say whose offsets it has; --group does",
             format=file_format.name,
         )
     return None

@@ -137,6 +137,11 @@ def test_what_is_not_allowed_is_refused_as_a_whole(
     assert (shard.texts, shard.offset_next) == ({}, 0)
 
 
+def test_a_refusal_names_the_setting_once() -> None:
+    refusal = ask(new_shard(), update(nosuch="1")).refusal
+    assert str(refusal) == "set[nosuch]: no such setting"
+
+
 def test_a_request_is_answered_again_within_its_window_and_then_applied_anew() -> None:
     shard = new_shard()
     request = UpdateConfig(topic=None, changes={"log.cleaner.threads": "2"}, request_id=b"once")

@@ -23,6 +23,7 @@ from offsetd_coordinator.settings_sources import SettingsError, load_settings
 from offsetd_coordinator.shard_settings import shard_config
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.errors import StorageFailed
+from offsetd_storage.files import OsFiles
 from offsetd_storage.log_store import LogStore
 from offsetd_storage.simulated_files import SimulatedFiles
 
@@ -179,6 +180,32 @@ def test_whatever_stops_a_load_ends_the_server_and_gives_port_and_folder_back(
     server.check_port_is_free(address)
     monkeypatch.undo()
     assert not files._locked
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("file", "{} is not a folder"), ("file/below", "{} could not be recovered: ")],
+)
+def test_a_data_folder_that_cannot_be_is_told_in_one_sentence(
+    tmp_path: Path, name: str, told: str
+) -> None:
+    (tmp_path / "file").touch()
+    folder = tmp_path / name
+    settings = load_settings(
+        assignments=["listen.address=127.0.0.1:0", "metrics.address=", f"data.dir={folder}"]
+    )
+    starting = server.Server(settings, files=OsFiles(), clock=ManualClock(0), random=Random(1))
+
+    async def run() -> None:
+        try:
+            await starting.run()
+        finally:
+            await starting.close_port()
+
+    with pytest.raises(server.StartFailed) as caught:
+        asyncio.run(run())
+    assert str(caught.value).startswith(told.format(folder))
+    assert "Errno" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

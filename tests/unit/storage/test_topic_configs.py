@@ -274,7 +274,7 @@ def test_an_operator_passes_kafkas_bounds_by_a_prefix_and_no_others() -> None:
             None,
             {"segment.bytes": "1"},
             [],
-            "segment.bytes: a setting of a topic, not of the server",
+            "a setting of a topic, not of the server: say --topic __consumer_offsets",
         ),
         (None, {"log.segment.bytes": "1"}, [], "log.segment.bytes: 1 is not a whole number from 1"),
         (None, {"log.cleaner.thread": "1"}, [], "did you mean log.cleaner.threads?"),
