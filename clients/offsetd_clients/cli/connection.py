@@ -1,7 +1,8 @@
 """How commands reach a server: the options they share, and what they say when a call fails."""
 
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +25,8 @@ from offsetd_clients.security import TlsOptions
 from offsetd_clients.sync.client import OffsetClient
 
 TIMEOUT_S_DEFAULT = 10.0
+# Who looks on is told after so long between tries that the command is not stuck.
+SILENCE_S_MAX = 1.0
 
 TOKEN_VARIABLE = "OFFSETD_TOKEN"  # noqa: S105  # Its name.
 TLS_VARIABLE = "OFFSETD_TLS"
@@ -81,7 +84,10 @@ __all__ = [
 def connected(address: str, timeout_s: float, terminal: Terminal) -> Iterator[OffsetClient]:
     """A client for the length of a command; a call that fails ends the command."""
     try:
-        client = client_of(address, RetryPolicy(timeout_s=timeout_s))
+        sleep = telling_sleep(address, terminal)
+        retry = RetryPolicy(timeout_s=timeout_s, sleep=sleep)
+        # A command commits once at most: a stream is of no use, and does not sleep as calls do.
+        client = client_of(address, retry, stream_commits=False)
     except (OSError, ValueError) as error:
         terminal.fail(f"TLS: {error}", EXIT_WRONG_USE)
     except OffsetdError as error:
@@ -93,10 +99,30 @@ def connected(address: str, timeout_s: float, terminal: Terminal) -> Iterator[Of
             terminal.fail(explain(error, address), exit_code(error))
 
 
-def client_of(address: str | None, retry: RetryPolicy) -> OffsetClient:
+def telling_sleep(
+    address: str, terminal: Terminal, sleep: Callable[[float], None] = time.sleep
+) -> Callable[[float], None]:
+    """`sleep` between the tries of calls, which says once what is waited for."""
+    silence_s = 0.0
+
+    def tell_and_sleep(seconds: float) -> None:
+        nonlocal silence_s
+        if silence_s < SILENCE_S_MAX <= silence_s + seconds:
+            terminal.hint(f"waiting for an answer from {address} …")
+        silence_s += seconds
+        sleep(seconds)
+
+    return tell_and_sleep
+
+
+def client_of(
+    address: str | None, retry: RetryPolicy, *, stream_commits: bool = True
+) -> OffsetClient:
     """With the TLS and the token of the environment. Raises OSError, ValueError, OffsetdError."""
     token = os.environ.get(TOKEN_VARIABLE) or None
-    return OffsetClient(address, retry=retry, tls=_tls(), token=token)
+    return OffsetClient(
+        address, retry=retry, stream_commits=stream_commits, tls=_tls(), token=token
+    )
 
 
 def _tls() -> TlsOptions | None:

@@ -85,6 +85,11 @@ class Terminal:
         """Prints what is not a result to stderr."""
         self._complain(printable(text, keep="\n"))
 
+    def hint(self, text: str) -> None:
+        """Prints to stderr what only helps who looks on: nothing where that is no terminal."""
+        if _is_terminal(self._stderr):
+            self.note(text)
+
     def fail(self, text: str, code: int = EXIT_FAILED) -> NoReturn:
         """Prints `error: text` to stderr and ends the command with exit code `code`."""
         message = printable(text, keep="\n")

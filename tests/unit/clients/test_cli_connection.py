@@ -9,6 +9,7 @@ import pytest
 from fake_server import FakeServer
 from offsetd.v1 import group_service_pb2
 from offsetd_clients.cli.application import run
+from offsetd_clients.cli.connection import telling_sleep
 from offsetd_clients.cli.terminal import Terminal
 
 Offsetd = Callable[..., tuple[int, str]]
@@ -29,6 +30,33 @@ def offsetd(fake_server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> Offsetd
         return run(Terminal(stdout, stderr)), stderr.getvalue()
 
     return call
+
+
+class Screen(StringIO):
+    """A stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stderr", "told"),
+    [(Screen(), "waiting for an answer from host:1 …\n"), (StringIO(), "")],
+    ids=["terminal", "pipe"],
+)
+def test_who_looks_on_is_told_once_what_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, stderr: StringIO, told: str
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    slept: list[float] = []
+    sleep = telling_sleep("host:1", Terminal(StringIO(), stderr), slept.append)
+    for seconds in (0.1, 0.2, 0.4):
+        sleep(seconds)
+    assert stderr.getvalue() == ""
+    for seconds in (0.8, 2.0):
+        sleep(seconds)
+    assert stderr.getvalue() == told
+    assert slept == [0.1, 0.2, 0.4, 0.8, 2.0]
 
 
 def test_a_token_goes_with_each_call(fake_server: FakeServer, offsetd: Offsetd) -> None:
