@@ -45,9 +45,11 @@ def load_settings(
     toml_name: str = "the file",
     environment: Mapping[str, str] | None = None,
     assignments: Sequence[str] = (),
+    options: Mapping[str, tuple[str, str]] | None = None,
 ) -> Settings:
     """The settings from their sources: `assignments` (`NAME=VALUE`) over `environment` over `toml`.
 
+    Over all of them `options`, by how the user writes them: the setting's name, and its value.
     Raises SettingsError for an unknown name, a value that is not allowed, values that do not fit
     each other, or text that is not TOML.
     """
@@ -57,6 +59,7 @@ def load_settings(
         *_from_toml(toml, toml_name),
         *_from_environment(environment or {}),
         *_from_assignments(assignments),
+        *(_Said(*given, option) for option, given in (options or {}).items()),
     ):
         name, value, said[name] = _read(each)
         if name in OWN_FIELDS:

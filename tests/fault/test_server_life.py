@@ -287,6 +287,27 @@ def test_a_wrong_setting_is_wrong_use(
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (
+            ["--listen", "foo:bar"],
+            "listen.address (--listen): foo:bar is not HOST:PORT, port 0 to 65535",
+        ),
+        (["--config", "missing.toml"], "cannot read missing.toml: No such file or directory"),
+        (["--config", "latin.toml"], "cannot read latin.toml: it is not UTF-8"),
+    ],
+)
+def test_a_wrong_option_is_named(
+    tmp_path: Path, arguments: list[str], complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("latin.toml").write_bytes("# Schlüssel\n".encode("latin-1"))
+    with ServerProcess(tmp_path / "data", arguments=arguments) as server:
+        assert server.wait_for_exit() == 2
+        assert server.lines == [f"error: {complaint}\n"]
+
+
 def test_a_journal_that_is_too_small_for_the_folders_partitions_is_one_line(tmp_path: Path) -> None:
     # How many there are is known only when the folder is open.
     folder = tmp_path / "data"

@@ -118,10 +118,10 @@ def _serve(
     for name, value in (GRPC_READS_ITSELF, ALGEBRA_IS_ALONE):
         os.environ.setdefault(name, value)  # Read when the library is first used.
     link_kernels()  # Before anything imports one.
-    assigned = [
-        f"{_SETTINGS[option]}={value}" for option, value in given.items() if value is not None
-    ]
-    _run(_read_settings(terminal, config, [*assignments, *assigned]), terminal)
+    options = {
+        option: (_SETTINGS[option], value) for option, value in given.items() if value is not None
+    }
+    _run(_read_settings(terminal, config, assignments, options), terminal)
 
 
 def _print_settings(terminal: Terminal) -> None:
@@ -142,7 +142,12 @@ def _print_settings(terminal: Terminal) -> None:
     )
 
 
-def _read_settings(terminal: Terminal, config: Path | None, assignments: list[str]) -> Settings:
+def _read_settings(
+    terminal: Terminal,
+    config: Path | None,
+    assignments: Sequence[str],
+    options: Mapping[str, tuple[str, str]],
+) -> Settings:
     try:
         toml = "" if config is None else config.read_text(encoding="utf-8")
         return load_settings(
@@ -150,8 +155,13 @@ def _read_settings(terminal: Terminal, config: Path | None, assignments: list[st
             toml_name=str(config),
             environment=os.environ,
             assignments=assignments,
+            options=options,
         )
-    except (SettingsError, OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        terminal.fail(f"cannot read {config}: {error.strerror or error}", code=WRONG_USE)
+    except UnicodeDecodeError:
+        terminal.fail(f"cannot read {config}: it is not UTF-8", code=WRONG_USE)
+    except SettingsError as error:
         terminal.fail(str(error), code=WRONG_USE)
 
 
