@@ -106,13 +106,16 @@ def try_out() -> None:
 
 
 def _is_linked_well(content: bytes) -> bool:
-    tried = subprocess.run(  # noqa: S603  Our own words alone.
-        [sys.executable, "-c", _TRIAL],
-        input=content,
-        capture_output=True,
-        timeout=_TRIAL_SECONDS_MAX,
-        check=False,
-    )
+    try:
+        tried = subprocess.run(  # noqa: S603  Our own words alone.
+            [sys.executable, "-c", _TRIAL],
+            input=content,
+            capture_output=True,
+            timeout=_TRIAL_SECONDS_MAX,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
     return tried.returncode == 0
 
 
@@ -139,8 +142,8 @@ def _environment() -> tuple[object, ...]:
 
 def _numba_folder() -> Path:
     found = importlib.util.find_spec("numba")  # Which does not import it.
-    assert found is not None, "it is required"
-    assert found.origin is not None, "it is no namespace"
+    if found is None or found.origin is None:
+        raise ModuleNotFoundError("Numba is not installed", name="numba")
     return Path(found.origin).parent
 
 

@@ -152,6 +152,16 @@ def test_what_does_not_link_is_never_kept(
     assert linked_files(tmp_path) == []
 
 
+@pytest.mark.parametrize("executable", ["", "missing/python"])
+def test_where_nothing_can_be_tried_nothing_is_kept(
+    executable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "executable", executable)
+    assert not linked.keep_linked([PACKAGE], [])
+    assert linked_files(tmp_path) == []
+
+
 def test_what_one_kernel_is_missing_from_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
