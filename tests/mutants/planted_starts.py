@@ -28,8 +28,8 @@ START_MUTANTS = (
     Mutant(
         name="kernels are linked though somebody has configured Numba",
         file=_LINKED,
-        replace="    return not (is_configured or Path(_NUMBA_CONFIG).exists())\n",
-        by="    return is_configured is not None\n",
+        replace="        return False\n    return _numba_version_file() is not None\n",
+        by="        return True\n    return _numba_version_file() is not None\n",
         caught_by=f"{_LINKED_TESTS}::test_who_has_configured_numba_gets_numbas",
     ),
     Mutant(

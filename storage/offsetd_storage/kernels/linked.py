@@ -68,9 +68,10 @@ def keep_linked(packages: Iterable[str], kernels: Iterable[MachineCode]) -> bool
 
     False where that failed, or nothing can be written.
     """
-    folders = _folders(packages)
     content = pickle.dumps([tuple(each) for each in kernels])
-    return may_link() and _is_linked_well(content) and write_code(folders, _FILE, content)
+    if not (may_link() and _is_linked_well(content)):
+        return False
+    return write_code(_folders(packages), _FILE, content)
 
 
 def has_linked(packages: Iterable[str]) -> bool:
@@ -79,9 +80,14 @@ def has_linked(packages: Iterable[str]) -> bool:
 
 
 def may_link() -> bool:
-    """False where somebody has configured Numba, and expects what is compiled to follow."""
+    """False where somebody has configured Numba, and expects what is compiled to follow.
+
+    And where it is not installed, or not as we know it.
+    """
     is_configured = any(each.startswith("NUMBA_") for each in os.environ)
-    return not (is_configured or Path(_NUMBA_CONFIG).exists())
+    if is_configured or Path(_NUMBA_CONFIG).exists():
+        return False
+    return _numba_version_file() is not None
 
 
 def link(content: bytes) -> dict[str, Callable[..., Any]]:
@@ -129,8 +135,10 @@ def _folders(packages: Iterable[str]) -> tuple[Path, ...]:
 @functools.cache
 def _environment() -> tuple[object, ...]:
     """All that machine code depends on, and what makes functions of it."""
+    version_file = _numba_version_file()
+    assert version_file is not None, "`may_link` was asked"
     return (
-        (_numba_folder() / "_version.py").read_text(),
+        version_file.read_text(),
         llvmlite.__version__,
         np.__version__,
         sys.version,
@@ -140,17 +148,21 @@ def _environment() -> tuple[object, ...]:
     )
 
 
-def _numba_folder() -> Path:
+def _numba_version_file() -> Path | None:
+    """In the package's folder, as are its extension modules."""
     found = importlib.util.find_spec("numba")  # Which does not import it.
     if found is None or found.origin is None:
-        raise ModuleNotFoundError("Numba is not installed", name="numba")
-    return Path(found.origin).parent
+        return None
+    path = Path(found.origin).with_name("_version.py")
+    return path if path.exists() else None
 
 
 def _extension(name: str) -> Any:
     """An extension module of Numba's, without the package."""
+    version_file = _numba_version_file()
+    assert version_file is not None, "`may_link` was asked"
     finder = importlib.machinery.FileFinder(
-        str(_numba_folder()),
+        str(version_file.parent),
         (importlib.machinery.ExtensionFileLoader, importlib.machinery.EXTENSION_SUFFIXES),
     )
     found = finder.find_spec(name)
