@@ -10,10 +10,15 @@ What is here is imported when it is first asked for: the command line, which is 
 need not wait for the clients.
 """
 
+from __future__ import annotations
+
 import importlib
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from offsetd_clients.admin_values import (
         BlockedRetention,
         CleaningRound,
@@ -357,14 +362,22 @@ _MODULE_OF = {
     "UpdatedConfig": "admin_values",
 }
 
-if not TYPE_CHECKING:  # Else no wrong name would be an error of types.
 
-    def __getattr__(name: str) -> object:
-        if name not in _MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-        globals()[name] = value  # The next time it is found without this function.
+def imported_when_asked_for(package: str, module_of: Mapping[str, str]) -> Callable[[str], object]:
+    """The `__getattr__` of a package, by the module in it that has each public name."""
+
+    def imported(name: str) -> object:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{package}.{module_of[name]}"), name)
+        vars(sys.modules[package])[name] = value  # The next time it is found without this.
         return value
+
+    return imported
+
+
+if not TYPE_CHECKING:  # Else no wrong name would be an error of types.
+    __getattr__ = imported_when_asked_for(__name__, _MODULE_OF)
 
 
 def __dir__() -> list[str]:

@@ -9,8 +9,8 @@ import threading
 class WakeUp:
     """A wake-up that comes before the sleep ends it at once; several that come before are one.
 
-    It costs less than an event or a condition. A `queue.SimpleQueue` is
-    as cheap, but in CPython 3.11 its `get` may never return from a timeout of microseconds.
+    It costs less than an event or a condition. A `queue.SimpleQueue` is as cheap, but in CPython
+    3.11 its `get` may never return from a timeout of microseconds.
     """
 
     def __init__(self) -> None:

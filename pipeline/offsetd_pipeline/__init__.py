@@ -9,8 +9,9 @@ What is here is imported when it is first asked for: without PySpark, the comman
 is in this package too, has to be able to say so.
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from offsetd_clients import imported_when_asked_for
 
 if TYPE_CHECKING:
     from offsetd_pipeline.queries.checkpoint_import import CheckpointImport, import_checkpoint
@@ -79,13 +80,7 @@ _MODULE_OF = {
 }
 
 if not TYPE_CHECKING:  # Else no wrong name would be an error of types.
-
-    def __getattr__(name: str) -> object:
-        if name not in _MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-        globals()[name] = value  # The next time it is found without this function.
-        return value
+    __getattr__ = imported_when_asked_for(__name__, _MODULE_OF)
 
 
 def __dir__() -> list[str]:

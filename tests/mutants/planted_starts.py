@@ -42,8 +42,8 @@ START_MUTANTS = (
     Mutant(
         name="kernels are linked that were made of other sources",
         file=_LINKED,
-        replace="    for package in packages:\n        hash_package(package, digest)\n",
-        by="",
+        replace="    return code_key(_environment(), *packages)\n",
+        by="    return code_key(_environment(), *packages[:0])\n",
         caught_by=f"{_LINKED_TESTS}::test_what_was_made_of_other_sources_is_not_linked",
     ),
     Mutant(

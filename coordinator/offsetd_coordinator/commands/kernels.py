@@ -61,11 +61,11 @@ def _group() -> None:
     """The compiled loops of the server."""
 
 
-def link_kernels() -> bool:
+def link_kernels() -> None:
     """Has the server's kernels without Numba, if they were kept so; before they are imported."""
     from offsetd_storage.kernels import registry  # noqa: PLC0415
 
-    return registry.link(*KERNEL_PACKAGES)
+    registry.link(*KERNEL_PACKAGES)
 
 
 def warm_kernels(terminal: Terminal, *, later: Collection[str] = ()) -> int:

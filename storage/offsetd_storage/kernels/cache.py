@@ -21,7 +21,7 @@ from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.registry import cpu_target
 
-from offsetd_storage.kernels.code_files import code_folders, hash_package, read_code, write_code
+from offsetd_storage.kernels.code_files import code_folders, code_key, read_code, write_code
 from offsetd_storage.kernels.linked import MachineCode
 
 if TYPE_CHECKING:
@@ -133,13 +133,10 @@ def _sources_of(function: Callable[..., Any]) -> str:
 
 @functools.cache
 def _key(sources: str) -> str:
-    digest = hashlib.sha256(repr(_environment()).encode())
-    hash_package(_STORAGE_KERNELS, digest)
     if sources.endswith(".kernels"):
-        hash_package(sources, digest)
-    else:
-        digest.update(inspect.getsource(sys.modules[sources]).encode())
-    return digest.hexdigest()[:32]
+        return code_key(_environment(), _STORAGE_KERNELS, sources)
+    source = inspect.getsource(sys.modules[sources])
+    return code_key(_environment(), _STORAGE_KERNELS, source=source)
 
 
 def _environment() -> tuple[object, ...]:

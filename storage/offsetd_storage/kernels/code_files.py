@@ -26,6 +26,15 @@ _MAGIC: Final = b"offsetd kernel 1\n"
 _CHECKSUM_BYTES: Final = 32
 
 
+def code_key(environment: tuple[object, ...], *packages: str, source: str = "") -> str:
+    """A key of what decides on machine code: the sources of packages, one more, and the rest."""
+    digest = hashlib.sha256(repr(environment).encode())
+    for package in packages:
+        _hash_package(package, digest)
+    digest.update(source.encode())
+    return digest.hexdigest()[:32]
+
+
 def code_folders(key: str) -> tuple[Path, ...]:
     """Where the files of a key may be, best first."""
     return tuple(root / key for root in _roots())
@@ -54,16 +63,6 @@ def write_code(folders: Iterable[Path], name: str, content: bytes) -> bool:
     return False
 
 
-def hash_package(package: str, digest: Any) -> None:
-    """Adds the sources of a package to a hash of `hashlib`."""
-    folder = importlib.resources.files(package)
-    for entry in sorted(folder.iterdir(), key=lambda each: each.name):
-        if entry.name.endswith(".py"):
-            source = entry.read_bytes()
-            digest.update(f"{package} {entry.name} {len(source)}\n".encode())
-            digest.update(source)
-
-
 def _roots() -> Iterator[Path]:
     cache_home = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if cache_home.is_absolute():  # The XDG specification: a relative path is to be ignored.
@@ -72,6 +71,15 @@ def _roots() -> Iterator[Path]:
         with contextlib.suppress(RuntimeError):  # No home folder.
             yield Path.home() / ".cache" / "offsetd" / "kernels"
     yield Path(tempfile.gettempdir(), f"offsetd-kernels-{os.geteuid()}")
+
+
+def _hash_package(package: str, digest: Any) -> None:
+    folder = importlib.resources.files(package)
+    for entry in sorted(folder.iterdir(), key=lambda each: each.name):
+        if entry.name.endswith(".py"):
+            source = entry.read_bytes()
+            digest.update(f"{package} {entry.name} {len(source)}\n".encode())
+            digest.update(source)
 
 
 def _make_private(folder: Path) -> None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import builtins
 import ctypes
 import functools
-import hashlib
 import importlib.machinery
 import importlib.util
 import os
@@ -32,7 +31,7 @@ import llvmlite
 import llvmlite.binding
 import numpy as np
 
-from offsetd_storage.kernels.code_files import code_folders, hash_package, read_code, write_code
+from offsetd_storage.kernels.code_files import code_folders, code_key, read_code, write_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -126,13 +125,14 @@ def _is_linked_well(content: bytes) -> bool:
 
 
 def _folders(packages: Iterable[str]) -> tuple[Path, ...]:
-    digest = hashlib.sha256(repr(_environment()).encode())
-    for package in packages:
-        hash_package(package, digest)
-    return code_folders(digest.hexdigest()[:32])
+    return code_folders(_key(tuple(packages)))
 
 
 @functools.cache
+def _key(packages: tuple[str, ...]) -> str:
+    return code_key(_environment(), *packages)
+
+
 def _environment() -> tuple[object, ...]:
     """All that machine code depends on, and what makes functions of it."""
     version_file = _numba_version_file()
@@ -148,6 +148,7 @@ def _environment() -> tuple[object, ...]:
     )
 
 
+@functools.cache
 def _numba_version_file() -> Path | None:
     """In the package's folder, as are its extension modules."""
     found = importlib.util.find_spec("numba")  # Which does not import it.

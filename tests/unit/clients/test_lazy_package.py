@@ -1,12 +1,11 @@
 """offsetd_clients: its public names are imported when they are first asked for."""
 
-import ast
 import subprocess
 import sys
-from pathlib import Path
 
 import offsetd_clients
 import pytest
+from lazy_packages import looked_up, told_to_types
 
 
 def printed(program: str) -> list[str]:
@@ -18,15 +17,7 @@ def printed(program: str) -> list[str]:
 
 
 def test_a_name_is_imported_from_where_those_who_read_types_find_it() -> None:
-    tree = ast.parse(Path(offsetd_clients.__file__).read_text())
-    told = {
-        alias.name: f"{node.module}"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and f"{node.module}".startswith("offsetd_clients.")
-        for alias in node.names
-    }
-    looked_up = vars(offsetd_clients)["_MODULE_OF"].items()
-    assert {name: f"offsetd_clients.{module}" for name, module in looked_up} == told
+    assert looked_up(offsetd_clients) == told_to_types(offsetd_clients)
 
 
 def test_every_public_name_can_be_imported_and_is_listed() -> None:

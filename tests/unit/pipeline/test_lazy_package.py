@@ -1,6 +1,5 @@
 """offsetd_pipeline: its public names are imported when asked for; without PySpark it says so."""
 
-import ast
 import os
 import subprocess
 import sys
@@ -8,20 +7,14 @@ from pathlib import Path
 
 import offsetd_pipeline
 import pytest
+from lazy_packages import looked_up, told_to_types
 
 MISSING = "pyspark is not installed: pip install 'offsetd[spark]'"
 
 
 def test_a_name_is_imported_from_where_those_who_read_types_find_it() -> None:
-    tree = ast.parse(Path(offsetd_pipeline.__file__).read_text())
-    told = {
-        alias.name: f"{node.module}"
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and f"{node.module}".startswith("offsetd_pipeline.")
-        for alias in node.names
-    }
-    looked_up = vars(offsetd_pipeline)["_MODULE_OF"].items()
-    assert {name: f"offsetd_pipeline.{module}" for name, module in looked_up} == told
+    told = told_to_types(offsetd_pipeline)
+    assert looked_up(offsetd_pipeline) == told
     assert set(told) == set(offsetd_pipeline.__all__) <= set(dir(offsetd_pipeline))
 
 

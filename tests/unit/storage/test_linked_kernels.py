@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from kernel_processes import output, run
 from offsetd_storage.kernels import linked, registry
 from offsetd_storage.kernels.linked import MachineCode
 
@@ -36,27 +35,11 @@ IS_LINKED = f"True True\n{CHECKSUM} {CHECKSUM}\nFalse crc32c {PACKAGE}.crc32c"
 IS_NUMBAS = f"False False\n{CHECKSUM} {CHECKSUM}\nTrue crc32c {PACKAGE}.crc32c"
 
 
-def output(script: str, folder: Path, **environment: str) -> str:
-    """What a process of its own says, with a cache of the test's."""
-    variables = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")} | environment
-    process = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=folder,
-        env=variables,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr
-    return process.stdout.strip()
-
-
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the cache of a process that has kept its kernels for others to link."""
     folder = tmp_path_factory.mktemp("kept")
-    assert output(KEEP, folder) == "False"
+    assert output(run(KEEP, folder=folder)) == "False"
     return folder
 
 
@@ -66,33 +49,33 @@ def linked_files(folder: Path) -> list[Path]:
 
 def test_a_process_that_links_has_the_same_kernels_without_numba(kept: Path) -> None:
     assert len(linked_files(kept)) == 1
-    assert output(LINK, kept) == IS_LINKED
+    assert output(run(LINK, folder=kept)) == IS_LINKED
 
 
 def test_what_was_not_kept_is_numbas(tmp_path: Path) -> None:
-    assert output(LINK, tmp_path) == IS_NUMBAS
+    assert output(run(LINK, folder=tmp_path)) == IS_NUMBAS
 
 
 def test_who_has_configured_numba_gets_numbas(kept: Path) -> None:
-    assert output(LINK, kept, NUMBA_DEBUG_ARRAY_OPT_STATS="0") == IS_NUMBAS
+    assert output(run(LINK, folder=kept, NUMBA_DEBUG_ARRAY_OPT_STATS="0")) == IS_NUMBAS
     settings = kept / ".numba_config.yaml"
     settings.write_text("debug_array_opt_stats: 0\n")
     try:
-        assert output(LINK, kept) == IS_NUMBAS
+        assert output(run(LINK, folder=kept)) == IS_NUMBAS
     finally:
         settings.unlink()
 
 
 def test_once_a_kernel_was_imported_all_are_numbas(kept: Path) -> None:
-    assert output(f"from {PACKAGE}.crc32c import crc32c\n{LINK}", kept) == IS_NUMBAS
+    assert output(run(f"from {PACKAGE}.crc32c import crc32c\n{LINK}", folder=kept)) == IS_NUMBAS
 
 
 def test_a_damaged_file_is_as_none_and_comes_back(kept: Path) -> None:
     [path] = linked_files(kept)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    assert output(LINK, kept) == IS_NUMBAS
-    output(KEEP, kept)
+    assert output(run(LINK, folder=kept)) == IS_NUMBAS
+    output(run(KEEP, folder=kept))
     assert path.read_bytes() == whole
 
 
@@ -118,7 +101,7 @@ registry.keep_linked(*packages)
             "@kernel('int64(int64)')\n"
             f"def scaled(number):\n    return number * {factor}\n"
         )
-        outputs.append(output(script, tmp_path, PYTHONDONTWRITEBYTECODE="1").split())
+        outputs.append(output(run(script, folder=tmp_path, PYTHONDONTWRITEBYTECODE="1")).split())
     assert outputs == [["False", "6"], ["True", "6"], ["False", "15"], ["True", "15"]]
 
 
@@ -134,7 +117,7 @@ for wrong in (b"123456789", None, np.zeros(9, np.int64)):
     except TypeError:
         print("refused")
 """
-    assert output(script, kept).splitlines() == ["refused"] * 3
+    assert output(run(script, folder=kept)).splitlines() == ["refused"] * 3
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from kernel_processes import output, run
 from offsetd_storage.kernels import cache, padded_copy, registry
 from offsetd_storage.kernels.compiling import UnsafeKernelError
 from offsetd_storage.kernels.crc32c import crc32c
@@ -238,23 +237,6 @@ def test_a_cache_home_that_is_empty_or_relative_is_ignored(own_cache, monkeypatc
     monkeypatch.setenv("XDG_CACHE_HOME", cache_home)
     monkeypatch.setenv("HOME", str(own_cache / "home"))
     assert cache.cache_folders(total)[0].parent == own_cache / "home/.cache/offsetd/kernels"
-
-
-def run(script: str, *, folder: Path, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", script],
-        cwd=folder,
-        env=os.environ | {"XDG_CACHE_HOME": str(folder / "cache")} | environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def output(process: subprocess.Popen[str]) -> str:
-    out, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    return out.strip()
 
 
 WARM_CRC32C = """
