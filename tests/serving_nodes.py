@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from offsetd.v1 import offset_service_pb2
 from offsetd_coordinator.expirer import Expirer, grace_of_folder_ms
 from offsetd_coordinator.loader import load
-from offsetd_coordinator.metrics.expiry import ExpiryFigures
+from offsetd_coordinator.metrics.figures import ExpiryFigures
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.own_topics import OwnTopics, own_topic_specs, upkeep_config
 from offsetd_coordinator.runtime import Runtime

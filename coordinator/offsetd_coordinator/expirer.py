@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.administration import Administration
     from offsetd_coordinator.dynamic_settings import ExpiryConfig
     from offsetd_coordinator.expiry_sweep import ShardSweep, WarnedGroup
-    from offsetd_coordinator.metrics.expiry import ExpiryFigures
+    from offsetd_coordinator.metrics.figures import ExpiryFigures
     from offsetd_coordinator.runtime import Runtime
     from offsetd_coordinator.shard import Shard
 

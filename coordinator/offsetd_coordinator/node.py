@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from offsetd_coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
 from offsetd_coordinator.expiry import NO_RULE
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
     from offsetd_coordinator.expirer import Expirer
     from offsetd_coordinator.expiry import GroupRule
     from offsetd_coordinator.runtime import Runtime
+
+
+# As long as a call that is refused while the server loads is asked to stay away.
+_LOAD_WAIT_SECONDS: Final = 0.5
 
 
 class NodeState(enum.IntEnum):
@@ -42,6 +48,7 @@ class Node:
         self.runtime: Runtime | None = None
         self.expirer: Expirer | None = None
         self._administration: Administration | None = None
+        self._load_ended = asyncio.Event()
         self._on_drain: set[Callable[[], None]] = set()
 
     def serve(self, runtime: Runtime, administration: Administration | None = None) -> None:
@@ -50,10 +57,12 @@ class Node:
         self._administration = administration
         self.state = NodeState.SERVING
         runtime.members.begin()
+        self._load_ended.set()
 
     def drain(self) -> None:
         """From now on calls are refused; those that were taken are still answered."""
         self.state = NodeState.DRAINING
+        self._load_ended.set()
         if self.runtime is not None:
             self.runtime.members.close(self.refusal_of_drain)
         for callback in tuple(self._on_drain):
@@ -63,6 +72,19 @@ class Node:
         """Has `callback` called when draining begins; returns what takes that back."""
         self._on_drain.add(callback)
         return lambda: self._on_drain.discard(callback)
+
+    async def load_ended(self, remaining_seconds: float | None) -> None:
+        """Waits until the load has ended, or as long as a call may be kept waiting for that.
+
+        Which is half a second, or half of the time that its caller has left. Most loads take less:
+        nobody has to come again, and the load is not slowed by those who do again and again.
+        """
+        seconds = _LOAD_WAIT_SECONDS
+        if remaining_seconds is not None:
+            seconds = min(seconds, remaining_seconds / 2)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._load_ended.wait()
 
     def serving(self) -> Runtime:
         """The runtime. Raises CoordinatorLoadInProgress, and what `refusal_of_drain` says."""

@@ -42,12 +42,14 @@ if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s, TableArrays
     from offsetd_coordinator.requests import CommitOffsets
 
-# Each array starts with about a page, and grows by half; or to four times as many rows, where they
-# are taken in order: those ahead are free, and half of a load went into so many small steps.
-_BLOCKS_MIN: Final = PAGE_BYTES // (8 * columns.BLOCK_COLUMNS)
-_EXTRAS_MIN: Final = PAGE_BYTES // (8 * columns.EXTRA_COLUMNS)
-_ENTRIES_MIN: Final = PAGE_BYTES // (8 * columns.ENTRY_COLUMNS)
-_NAMES_MIN: Final = PAGE_BYTES // (8 * columns.NAME_COLUMNS)
+# Each array starts with about a page, and grows by half. Where rows are taken in order, it starts
+# with 16 and grows to four times as many: those ahead are free until they are touched, and half of
+# a load went into so many small steps.
+_IN_ORDER_BYTES: Final = 16 * PAGE_BYTES
+_BLOCKS_MIN: Final = _IN_ORDER_BYTES // (8 * columns.BLOCK_COLUMNS)
+_EXTRAS_MIN: Final = _IN_ORDER_BYTES // (8 * columns.EXTRA_COLUMNS)
+_ENTRIES_MIN: Final = _IN_ORDER_BYTES // (8 * columns.ENTRY_COLUMNS)
+_NAMES_MIN: Final = _IN_ORDER_BYTES // (8 * columns.NAME_COLUMNS)
 _REQUESTS_MIN: Final = PAGE_BYTES // (8 * columns.REQUEST_COLUMNS)
 _SLOTS_MIN: Final = PAGE_BYTES // 8
 _TIMES_ROWS: Final = 4

@@ -14,6 +14,8 @@ _MARK_CRASHES = "tests/sim/test_closed_marks.py"
 _LINKED = "storage/offsetd_storage/kernels/linked.py"
 _LINKED_TESTS = "tests/unit/storage/test_linked_kernels.py"
 
+_NODE_TESTS = "tests/unit/coordinator/test_node.py"
+
 START_MUTANTS = (
     Mutant(
         name="a server never links its kernels",
@@ -45,6 +47,41 @@ START_MUTANTS = (
         replace="    return code_key(_environment(), *packages)\n",
         by="    return code_key(_environment(), *packages[:0])\n",
         caught_by=f"{_LINKED_TESTS}::test_what_was_made_of_other_sources_is_not_linked",
+    ),
+    Mutant(
+        name="a call that comes while the server loads is refused at once",
+        file="coordinator/offsetd_coordinator/service/calls.py",
+        replace="                await load_ended(context.time_remaining())\n",
+        by="",
+        caught_by=_NODE_TESTS,
+    ),
+    Mutant(
+        name="a stream of commits that comes while the server loads is refused at once",
+        file="coordinator/offsetd_coordinator/service/stream.py",
+        replace="            await self._node.load_ended(self._context.time_remaining())\n",
+        by="",
+        caught_by=_NODE_TESTS,
+    ),
+    Mutant(
+        name="calls that wait for a load are left waiting by a stop",
+        file="coordinator/offsetd_coordinator/node.py",
+        replace="        self.state = NodeState.DRAINING\n        self._load_ended.set()\n",
+        by="        self.state = NodeState.DRAINING\n",
+        caught_by=_NODE_TESTS,
+    ),
+    Mutant(
+        name="a call waits for a load past its deadline",
+        file="coordinator/offsetd_coordinator/node.py",
+        replace="            seconds = min(seconds, remaining_seconds / 2)\n",
+        by="            seconds = max(seconds, remaining_seconds / 2)\n",
+        caught_by=_NODE_TESTS,
+    ),
+    Mutant(
+        name="the log loads Rich",
+        file="coordinator/offsetd_coordinator/log_setup.py",
+        replace='with _as_if_not_installed("rich"):',
+        by='with _as_if_not_installed("poor"):',
+        caught_by=_SERVE_TESTS,
     ),
     Mutant(
         name="a kernel is loaded with all that compiling one needs",

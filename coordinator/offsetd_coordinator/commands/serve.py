@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import logging
 import os
 import random
 import signal
@@ -10,8 +11,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
-
-import structlog
 
 from offsetd_coordinator.commands.kernels import link_kernels
 from offsetd_coordinator.commands.terminal import WRONG_USE, Terminal
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.server import Server
 
-_log = structlog.get_logger(__name__)
+_log = logging.getLogger(__name__)  # structlog is loaded by `log_setup`, which its log ends in.
 
 _CONFIG: Final = "--config"
 _SET: Final = "--set"

@@ -19,7 +19,7 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 
 from offsetd_coordinator.metrics.commits import commit_families
-from offsetd_coordinator.metrics.expiry import ExpiryFigures, expiry_families
+from offsetd_coordinator.metrics.expiry import expiry_families
 from offsetd_coordinator.metrics.families import (
     counter,
     counters,
@@ -28,7 +28,7 @@ from offsetd_coordinator.metrics.families import (
     histogram,
     histograms,
 )
-from offsetd_coordinator.metrics.figures import CODES, OK
+from offsetd_coordinator.metrics.figures import CODES, OK, ExpiryFigures
 from offsetd_coordinator.metrics.upkeep import upkeep_families
 from offsetd_coordinator.node import NodeState
 

@@ -1,4 +1,4 @@
-"""What expiry counts, and how it is shown. Plain numbers: the event loop's thread writes them."""
+"""What is scraped of expiry."""
 
 from __future__ import annotations
 
@@ -12,37 +12,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from offsetd_coordinator.expiry_guard import Held
-
-
-class ExpiryFigures:
-    """Of one run of the server."""
-
-    __slots__ = (
-        "check_seconds",
-        "clock_jumps",
-        "expired_groups",
-        "expired_offsets",
-        "failures",
-        "held",
-        "held_until_ms",
-        "last_check_ms",
-        "warned_groups",
-    )
-
-    def __init__(self) -> None:
-        self.expired_offsets = 0
-        self.expired_groups = 0
-        self.clock_jumps = 0
-        self.failures = 0
-        """Checks that ended before their end."""
-        self.last_check_ms: int | None = None
-        """When the last whole check ended."""
-        self.check_seconds: float | None = None
-        self.warned_groups: int | None = None
-        """Groups that lose offsets before long, as of the last whole check."""
-        self.held: Held | None = None
-        self.held_until_ms: int | None = None
+    from offsetd_coordinator.metrics.figures import ExpiryFigures
 
 
 def expiry_families(figures: ExpiryFigures) -> Iterator[Metric]:

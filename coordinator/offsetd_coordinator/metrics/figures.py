@@ -1,14 +1,17 @@
-"""What calls are counted in: plain numbers, so that to count costs a call next to nothing.
+"""What is counted, in plain numbers, so that to count costs a call next to nothing.
 
 The event loop's thread writes them. Other threads may read them at any time, one by one.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from google.rpc.code_pb2 import Code
 from offsetd_storage.durations import Durations
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.expiry_guard import Held
 
 CODES: Final[tuple[str, ...]] = tuple(Code.Name(number) for number in sorted(Code.values()))
 """gRPC's codes by their numbers."""
@@ -64,3 +67,33 @@ class CallFigures:
     def method(self, name: str) -> MethodFigures:
         """The figures of a method, such as `CommitOffsets`; made when first asked for."""
         return self.methods.setdefault(name, MethodFigures())
+
+
+class ExpiryFigures:
+    """What expiry has done in one run of the server."""
+
+    __slots__ = (
+        "check_seconds",
+        "clock_jumps",
+        "expired_groups",
+        "expired_offsets",
+        "failures",
+        "held",
+        "held_until_ms",
+        "last_check_ms",
+        "warned_groups",
+    )
+
+    def __init__(self) -> None:
+        self.expired_offsets = 0
+        self.expired_groups = 0
+        self.clock_jumps = 0
+        self.failures = 0
+        """Checks that ended before their end."""
+        self.last_check_ms: int | None = None
+        """When the last whole check ended."""
+        self.check_seconds: float | None = None
+        self.warned_groups: int | None = None
+        """Groups that lose offsets before long, as of the last whole check."""
+        self.held: Held | None = None
+        self.held_until_ms: int | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from importlib import metadata
+import functools
 from typing import TYPE_CHECKING
 
 from offsetd.v1 import admin_service_pb2
@@ -22,7 +22,12 @@ class AdminService:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._version = metadata.version("offsetd")
+
+    @functools.cached_property
+    def _version(self) -> str:
+        from importlib import metadata  # noqa: PLC0415  A start need not wait for it.
+
+        return metadata.version("offsetd")
 
     async def get_server_info(self, message: bytes) -> bytes:
         """What this server is. Answered at any time; counts are 0 until it has loaded."""

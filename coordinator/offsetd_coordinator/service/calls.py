@@ -14,7 +14,12 @@ import grpc.aio
 import structlog
 from google.rpc.code_pb2 import Code
 
-from offsetd_coordinator.errors import CoordinatorError, DeadlineSpent, RequestTooLarge
+from offsetd_coordinator.errors import (
+    CoordinatorError,
+    CoordinatorLoadInProgress,
+    DeadlineSpent,
+    RequestTooLarge,
+)
 from offsetd_coordinator.metrics.figures import CANCELLED, OK
 from offsetd_coordinator.service import callers, statuses
 
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
 
     Context = grpc.aio.ServicerContext[bytes, bytes]
     UnaryAnswer = Callable[[bytes], Awaitable[bytes]]
+    LoadEnded = Callable[[float | None], Awaitable[None]]
 
 _log = structlog.get_logger(__name__)
 
@@ -36,9 +42,17 @@ assert all(Code.Value(code.name) == number for number, code in _GRPC_CODES.items
 
 
 def unary(
-    answer: UnaryAnswer, admission: Admission, figures: MethodFigures, *, request_bytes_max: int
+    answer: UnaryAnswer,
+    admission: Admission,
+    figures: MethodFigures,
+    *,
+    load_ended: LoadEnded,
+    request_bytes_max: int,
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
-    """A handler that calls `answer` with the request's bytes and sends what it returns."""
+    """A handler that calls `answer` with the request's bytes and sends what it returns.
+
+    Calls it again after `Node.load_ended`, if the server was loading.
+    """
 
     async def call(message: bytes, context: Context) -> bytes:
         begun_seconds = time.perf_counter()
@@ -53,7 +67,11 @@ def unary(
         code = CANCELLED  # Unless it ends otherwise.
         callers.note_peer(context.peer)
         try:
-            response = await answer(message)
+            try:
+                response = await answer(message)
+            except CoordinatorLoadInProgress:
+                await load_ended(context.time_remaining())
+                response = await answer(message)
             code = OK
         except CoordinatorError as error:
             code = _refuse(context, error)

@@ -59,11 +59,7 @@ def generic_handlers(
     kafka = KafkaBounds(servers) if servers else None
     offset_admin = OffsetAdmin(node, kafka)
     request_bytes_max = settings.socket_request_max_bytes
-
-    def unary(answer: calls.UnaryAnswer) -> grpc.RpcMethodHandler[bytes, bytes]:
-        method = figures.method(method_name(answer.__name__))
-        return calls.unary(answer, admission, method, request_bytes_max=request_bytes_max)
-
+    unary = _unary_handlers(node, admission, settings, figures)
     stream = stream_commits(
         node,
         admission,
@@ -104,6 +100,21 @@ def generic_handlers(
     )
 
 
+def _unary_handlers(
+    node: Node, admission: Admission, settings: Settings, figures: CallFigures
+) -> Callable[[calls.UnaryAnswer], grpc.RpcMethodHandler[bytes, bytes]]:
+    def unary(answer: calls.UnaryAnswer) -> grpc.RpcMethodHandler[bytes, bytes]:
+        return calls.unary(
+            answer,
+            admission,
+            figures.method(method_name(answer.__name__)),
+            load_ended=node.load_ended,
+            request_bytes_max=settings.socket_request_max_bytes,
+        )
+
+    return unary
+
+
 def _group_methods(
     node: Node,
     settings: Settings,
@@ -141,12 +152,14 @@ def _file_methods(
             exports.export_offsets,
             admission,
             figures.method("ExportOffsets"),
+            load_ended=node.load_ended,
             request_bytes_max=request_bytes_max,
         ),
         "ImportOffsets": streamed_calls.asking(
             imports.import_offsets,
             admission,
             figures.method("ImportOffsets"),
+            load_ended=node.load_ended,
             request_bytes_max=request_bytes_max,
         ),
     }

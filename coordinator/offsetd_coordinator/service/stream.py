@@ -148,6 +148,7 @@ class CommitStream:
         """Answers what is read, until the client has no more or the server stops."""
         try:
             calls.check_deadline(self._context)
+            await self._node.load_ended(self._context.time_remaining())
             self._node.serving()
         except CoordinatorError as error:
             self._finish(statuses.status_of(error))

@@ -30,7 +30,12 @@ _END_OF_STREAM: Final[object] = grpc.aio.EOF
 
 
 def answering(
-    answer: StreamedAnswer, admission: Admission, figures: MethodFigures, *, request_bytes_max: int
+    answer: StreamedAnswer,
+    admission: Admission,
+    figures: MethodFigures,
+    *,
+    load_ended: calls.LoadEnded,
+    request_bytes_max: int,
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     """A handler that sends what `answer` yields, each piece when the one before has left."""
 
@@ -44,7 +49,7 @@ def answering(
             finally:
                 admission.give_back(len(message))
 
-        await run_call(run, context, figures, answer.__qualname__)
+        await run_call(run, context, figures, answer.__qualname__, load_ended=load_ended)
 
     return grpc.unary_stream_rpc_method_handler(call)
 
@@ -54,6 +59,7 @@ def asking(
     admission: Admission,
     figures: MethodFigures,
     *,
+    load_ended: calls.LoadEnded,
     request_bytes_max: int,
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
     """A handler that hands `answer` the messages as they come, and sends what it returns.
@@ -78,22 +84,28 @@ def asking(
             nonlocal response
             response = await answer(messages())
 
-        await run_call(run, context, figures, answer.__qualname__)
+        await run_call(run, context, figures, answer.__qualname__, load_ended=load_ended)
         return response
 
     return grpc.stream_unary_rpc_method_handler(call)
 
 
 async def run_call(
-    run: Callable[[], Awaitable[None]], context: calls.Context, figures: MethodFigures, name: str
+    run: Callable[[], Awaitable[None]],
+    context: calls.Context,
+    figures: MethodFigures,
+    name: str,
+    *,
+    load_ended: calls.LoadEnded,
 ) -> None:
-    """Runs a call to its end, gives it its status, and counts it."""
+    """Runs a call to its end after `Node.load_ended`, gives it its status, and counts it."""
     begun_seconds = time.perf_counter()
     status: Status | None = None
     code = CANCELLED  # Unless it ends otherwise.
     callers.note_peer(context.peer)
     try:
         calls.check_deadline(context)
+        await load_ended(context.time_remaining())
         await run()
         code = OK
     except CoordinatorError as error:

@@ -52,7 +52,9 @@ class WatchService:
                 self._watches.cut_off += 1
                 raise
 
-        await run_call(run, context, self._figures, "WatchOffsets")
+        await run_call(
+            run, context, self._figures, "WatchOffsets", load_ended=self._node.load_ended
+        )
 
     async def _watch(self, message: bytes, context: calls.Context) -> None:
         runtime = self._node.serving()

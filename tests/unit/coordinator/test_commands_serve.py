@@ -53,6 +53,19 @@ def warm_kernels(terminal, **later):
 kernels.warm_kernels = warm_kernels
 serve._serve(None, None, [], {})
 """
+LOADED_BY_A_START = """
+import sys
+from offsetd_coordinator.commands import kernels, serve
+
+def warm_kernels(terminal, **later):
+    looked_for = ("prometheus_client", "rich", "structlog", "typer")
+    loaded = [name for name in looked_for if name in sys.modules]
+    import rich.console
+    raise SystemExit(" ".join(loaded))
+
+kernels.warm_kernels = warm_kernels
+serve._serve(None, None, [], {})
+"""
 USED_GRPC = """
 import asyncio
 import grpc.aio
@@ -70,6 +83,13 @@ def told_at_the_start(name: str) -> list[str]:
         [sys.executable, "-c", TOLD_START, name], capture_output=True, text=True, check=False
     )
     return ended.stderr.rstrip("\n").split(" ")
+
+
+def test_a_start_loads_nothing_that_only_draws_or_is_scraped() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LOADED_BY_A_START], capture_output=True, text=True, check=False
+    )
+    assert ended.stderr == "structlog\n"
 
 
 @pytest.mark.parametrize("operators", [None, "", "tcp_rcv_lowat"])

@@ -38,6 +38,18 @@ def test_lines_are_json_with_the_traceback_of_an_error() -> None:
     assert "Traceback" in line["exception"]
 
 
+def test_lines_for_people_end_with_a_plain_traceback() -> None:
+    stream = StringIO()
+    set_up_logging(level="info", log_format="console", stream=stream)
+    try:
+        raise ZeroDivisionError("our own mistake")
+    except ZeroDivisionError:
+        structlog.get_logger().exception("a defect")
+    assert "a defect" in stream.getvalue()
+    assert "\nTraceback (most recent call last):\n" in stream.getvalue()
+    assert stream.getvalue().endswith("\nZeroDivisionError: our own mistake\n")
+
+
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), BrokenPipeError()])
 @pytest.mark.parametrize("log_format", ["json", "console"])
 def test_a_log_that_takes_nothing_more_is_no_failure_of_the_server(

@@ -170,7 +170,7 @@ def test_names_and_metadata_that_are_gone_leave_their_room_to_others() -> None:
     for step in range(5000):
         table.store(b"group-%d" % step, b"orders", 0, **value(step, b"m" * 50))
         table.remove(b"group-%d" % step, b"orders", 0)
-    assert table.reserved_bytes < 60_000
+    assert table.reserved_bytes < new_table().reserved_bytes + 20_000
     assert table.size == 0
 
 
@@ -179,7 +179,7 @@ def test_metadata_that_changes_its_length_again_and_again_does_not_pile_up() -> 
     for step in range(5000):
         table.store(b"g", b"orders", 0, **value(step, b"m" * (step % 40)))
     assert contents(table) == {(b"g", b"orders", 0): value(4999, b"m" * 39)}
-    assert table.reserved_bytes < 60_000
+    assert table.reserved_bytes < new_table().reserved_bytes + 20_000
 
 
 def test_an_offset_that_cannot_be_read_keeps_its_place_until_it_is_stored_again() -> None:

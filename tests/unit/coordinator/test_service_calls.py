@@ -12,6 +12,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 from offsetd_coordinator.errors import GroupIdNotFound, TooManyBytesInFlight
 from offsetd_coordinator.metrics.figures import CODES, MethodFigures
+from offsetd_coordinator.node import Node
 from offsetd_coordinator.service import callers, calls
 from offsetd_coordinator.service.limits import Admission
 from patience import PATIENCE_SECONDS
@@ -56,8 +57,13 @@ async def called(
     figures: MethodFigures | None = None,
 ) -> bytes:
     """What a handler makes of a message."""
+    node = Node(node_id="n1", address="127.0.0.1:7171", start_ms=0)
     handler: Any = calls.unary(
-        answer, admission, figures or MethodFigures(), request_bytes_max=REQUEST_BYTES_MAX
+        answer,
+        admission,
+        figures or MethodFigures(),
+        load_ended=node.load_ended,
+        request_bytes_max=REQUEST_BYTES_MAX,
     )
     response: bytes = await handler.unary_unary(message, context)
     return response
