@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 # What the kernels read stays in a core's cache from the copy until it is replayed.
 _CHUNK_BYTES: Final = 512 * 1024
+# A commit's record has hardly fewer, whatever its names. Room for more offsets than there are costs
+# nothing until it is touched, but not all systems promise any amount of it.
+_COMMIT_RECORD_BYTES_MIN: Final = 40
+_OFFSETS_EXPECTED_MAX: Final = 1 << 16
 
 
 @attrs.frozen(kw_only=True)
@@ -58,6 +62,7 @@ def load(
 
 def load_shard(shard: Shard, log: PartitionLog) -> None:
     """Replays all of a log into a new shard, which then goes on where the log ends."""
+    shard.begin_load(min(log.size_bytes // _COMMIT_RECORD_BYTES_MIN, _OFFSETS_EXPECTED_MAX))
     for buffer, end in log.read_chunks(_CHUNK_BYTES):
         shard.replay(buffer, 0, end)
     shard.end_load(offset_next=log.offset_next, leader_epoch=log.leader_epoch)

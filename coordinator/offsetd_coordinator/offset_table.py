@@ -297,6 +297,12 @@ class OffsetTable:
         count = list_misplaced(self.arrays, partition, partitions, spans)
         return [self._name(span) for span in spans[:count].tolist()]
 
+    def expect(self, offsets: int) -> None:
+        """Makes room for so many offsets, of any partitions, before they are stored."""
+        rows = offsets + columns.BLOCK_PARTITIONS
+        self._table = self._table._replace(entries=_with_rows(self._table.entries, rows))
+        self._publish()
+
     def make_room(self, name_bytes: int, metadata_bytes: int) -> None:
         """Makes room for one more offset, with two new names and metadata of these sizes, and for
         one more request id.
@@ -332,8 +338,8 @@ class OffsetTable:
             end = compact_blocks(table.blocks, counters[columns.BLOCK_END], table.entries, more)
             counters[columns.ENTRY_END], counters[columns.ENTRY_UNUSED] = end, 0
             self._table = table._replace(entries=more)
-        elif end + columns.BLOCK_PARTITIONS > len(table.entries):
-            more = grown(table.entries, len(table.entries) * _TIMES_ROWS)
+        else:
+            more = _with_rows(table.entries, end + columns.BLOCK_PARTITIONS)
             self._table = table._replace(entries=more)
 
     def _make_room_for_bytes(self, name_bytes: int, metadata_bytes: int) -> None:
@@ -427,7 +433,7 @@ class OffsetTable:
 
 def _with_rows(array: Int64s, rows: int) -> Int64s:
     """An array of at least so many rows."""
-    return array if rows <= len(array) else grown(array, len(array) * _TIMES_ROWS)
+    return array if rows <= len(array) else grown(array, max(rows, len(array) * _TIMES_ROWS))
 
 
 def _with_free_slots(slots: Int64s, rows: int) -> Int64s:

@@ -227,6 +227,10 @@ class Shard:
             now,
         )
 
+    def begin_load(self, offsets: int) -> None:
+        """Makes room for so many offsets at once, rather than step by step as they come."""
+        self._state.offsets.expect(offsets)
+
     def replay(self, buffer: Bytes, start: int, end: int) -> None:
         """Replays the whole, checked batches of `buffer[start:end]`; the buffer is padded.
 

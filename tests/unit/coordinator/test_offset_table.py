@@ -165,6 +165,20 @@ def test_an_empty_topic_is_not_taken_for_the_one_whose_bytes_are_next() -> None:
     }
 
 
+def test_offsets_that_were_expected_take_no_more_room_when_they_come() -> None:
+    table = new_table()
+    before = table.reserved_bytes
+    table.expect(0)
+    assert table.reserved_bytes == before
+    table.expect(15_000)
+    expected = table.reserved_bytes
+    for group in range(300):
+        for partition in range(50):
+            table.store(b"group-%d" % group, b"orders", partition, **value(partition))
+    assert table.reserved_bytes == expected > before
+    assert table.size == 15_000
+
+
 def test_names_and_metadata_that_are_gone_leave_their_room_to_others() -> None:
     table = new_table()
     for step in range(5000):
