@@ -75,6 +75,7 @@ class KeptStore:
         *,
         files: SimulatedFiles | None = None,
         clock: ManualClock | None = None,
+        cleaner_delay_ms: int = 0,
     ) -> None:
         self.clock = clock or ManualClock(NOW_MS)
         self.files = files or SimulatedFiles(clock=self.clock)
@@ -93,6 +94,7 @@ class KeptStore:
             clock=self.clock,
             random=Random(2),
             sleep=lambda seconds: self.clock.advance(round(seconds * 1000)),
+            cleaner_delay_ms=cleaner_delay_ms,
             on_failed=self.failures.append,
             on_round=self.rounds.append,
             on_uncleanable=self.uncleanable.append,

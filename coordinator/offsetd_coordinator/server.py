@@ -64,6 +64,8 @@ _READ_AHEAD_BYTES: Final = 256 * 1024
 _RECEIVE_BEYOND_BYTES: Final = 1024 * 1024
 _PROGRESS_SECONDS: Final = 1.0
 _DESCRIPTORS_BESIDE: Final = 64
+# It looks at each log once; who has waited for the server is answered before.
+_CLEANER_DELAY_MS: Final = 1000
 
 
 class StartFailed(Exception):
@@ -289,6 +291,7 @@ class Server:
             files=self._files,
             clock=self._clock,
             random=self._random,
+            cleaner_delay_ms=_CLEANER_DELAY_MS,
             on_failed=runtime.fail_soon,
             on_round=self.visibility.cleaner_log.note_round,
             on_uncleanable=self.visibility.cleaner_log.note_uncleanable,

@@ -195,12 +195,16 @@ class WorkerLife(NamedTuple):
 class SupervisedWorker:
     """A thread that takes one step after the other, as one of the cleaner's does."""
 
-    def __init__(self, name: str, step: Callable[[], int], *, clock: Clock) -> None:
+    def __init__(
+        self, name: str, step: Callable[[], int], *, clock: Clock, initial_delay_ms: int = 0
+    ) -> None:
         """`step` returns how long to rest before the next, in milliseconds.
 
         A long one looks at `is_stopping` now and then.
         """
-        task = PeriodicTask(name=name, run=step, interval_ms=None)
+        task = PeriodicTask(
+            name=name, run=step, interval_ms=None, initial_delay_ms=initial_delay_ms
+        )
         self._name = name
         self._scheduler = Scheduler([task], threads=1, clock=clock)
 

@@ -98,12 +98,16 @@ class Upkeep:
         clock: Clock,
         random: random_module.Random,
         sleep: Callable[[float], None] = time.sleep,
+        cleaner_delay_ms: int = 0,
         on_failed: Callable[[StorageFailed], object],
         on_round: Callable[[FinishedRound], object] = lambda _: None,
         on_uncleanable: Callable[[UncleanablePartition], object] = lambda _: None,
         on_blocked: Callable[[TopicPartition, FutureTimestamp | None], object] | None = None,
     ) -> None:
-        """`folder` is the store's. Starts nothing, and reads the cleaner's checkpoint: OSError."""
+        """`folder` is the store's. Starts nothing, and reads the cleaner's checkpoint: OSError.
+
+        The cleaner begins so long after `start`, unless it is asked to clean before.
+        """
         self.config = config
         self.deleter = FileDeleter(files, clock)
         self.cleaner = LogCleaner(
@@ -115,6 +119,7 @@ class Upkeep:
             random=random,
             sleep=sleep,
             deleter=self.deleter,
+            initial_delay_ms=cleaner_delay_ms,
             on_round=on_round,
             on_failed=on_failed,
             on_uncleanable=on_uncleanable,

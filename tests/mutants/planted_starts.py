@@ -77,6 +77,13 @@ START_MUTANTS = (
         caught_by=_NODE_TESTS,
     ),
     Mutant(
+        name="a worker begins at once though it is to begin late",
+        file="storage/offsetd_storage/scheduler.py",
+        replace="interval_ms=None, initial_delay_ms=initial_delay_ms",
+        by="interval_ms=None",
+        caught_by="tests/unit/storage/test_scheduler.py",
+    ),
+    Mutant(
         name="the log loads Rich",
         file="coordinator/offsetd_coordinator/log_setup.py",
         replace='with _as_if_not_installed("rich"):',

@@ -41,6 +41,7 @@ class CleanerThread:
         *,
         hash_key: bytes,
         clock: Clock,
+        initial_delay_ms: int = 0,
     ) -> None:
         self.number = number
         self.is_told_to_stop = False
@@ -54,7 +55,10 @@ class CleanerThread:
         self._map: OffsetMap | None = None
         self._progress_ms = clock.monotonic_ms()
         self._worker = SupervisedWorker(
-            f"kafka-log-cleaner-thread-{number}", lambda: step(self), clock=clock
+            f"kafka-log-cleaner-thread-{number}",
+            lambda: step(self),
+            clock=clock,
+            initial_delay_ms=initial_delay_ms,
         )
 
     def offset_map(self) -> OffsetMap:

@@ -63,6 +63,7 @@ class LogCleaner:
         random: random_module.Random,
         sleep: Callable[[float], None],
         deleter: FileDeleter,
+        initial_delay_ms: int = 0,
         on_round: Callable[[FinishedRound], object],
         on_failed: Callable[[StorageFailed], object],
         on_uncleanable: Callable[[UncleanablePartition], object] = lambda _: None,
@@ -88,6 +89,7 @@ class LogCleaner:
         self._throttle = Throttle(config.io_bytes_per_second_max, clock=clock, sleep=sleep)
         self._life_lock = threading.Lock()  # Of starting and stopping.
         self._threads: tuple[CleanerThread, ...] = ()
+        self._initial_delay_ms = initial_delay_ms
         self._is_started = False
         self.steps = CleaningSteps(
             store,
@@ -114,7 +116,7 @@ class LogCleaner:
             if not self._is_started:
                 self._forget_missing_logs()
                 self._is_started = True
-                self._start_threads()
+                self._start_threads(initial_delay_ms=self._initial_delay_ms)
 
     def stop(self) -> None:
         """Ends the threads, rounds at their next chunk; what was asked for and not done fails."""
@@ -165,7 +167,7 @@ class LogCleaner:
             )
         )
 
-    def _start_threads(self) -> None:
+    def _start_threads(self, *, initial_delay_ms: int = 0) -> None:
         config = self.config
         if not config.is_enabled:
             return
@@ -176,6 +178,7 @@ class LogCleaner:
                 config,
                 hash_key=self._random.randbytes(16),
                 clock=self._clock,
+                initial_delay_ms=initial_delay_ms,
             )
             for number in range(config.threads)
         )

@@ -350,6 +350,31 @@ def working(step: Callable[[], int], clock: ManualClock) -> Iterator[SupervisedW
         worker.stop()
 
 
+def test_a_worker_begins_when_it_is_time_or_when_it_is_woken() -> None:
+    clock = ManualClock()
+    begun_ms = clock.monotonic_ms()
+    steps_ms: list[int] = []
+
+    def step() -> int:
+        steps_ms.append(clock.monotonic_ms() - begun_ms)
+        return 10**9
+
+    late = SupervisedWorker("late", step, clock=clock, initial_delay_ms=1000)
+    woken = SupervisedWorker("woken", step, clock=clock, initial_delay_ms=1000)
+    late.start()
+    woken.start()
+    with working(lambda: 10**9, clock) as worker:
+        await_(lambda: worker.life.run.runs == 1)  # So those would have, too.
+    woken.wake()
+    await_(lambda: woken.life.run.runs == 1)
+    clock.advance(1000)
+    late._scheduler.wake()
+    await_(lambda: late.life.run.runs == 1)
+    for worker in (late, woken):
+        worker.stop()
+    assert steps_ms == [0, 1000]
+
+
 def test_a_worker_rests_as_long_as_its_step_says() -> None:
     clock = ManualClock()
     rests = [0, 0, 10**9]

@@ -402,6 +402,16 @@ def test_a_start_on_a_failed_disk_says_so() -> None:
     assert kept.store.failed is not None
 
 
+def test_who_asks_for_a_compaction_does_not_wait_for_the_cleaner_to_begin() -> None:
+    with KeptStore(cleaner_delay_ms=DAY_MS) as kept:
+        kept.put(P0, "a", "v")
+        kept.put(P0, "a", "w")
+        kept.store.flush()
+        report = kept.upkeep.cleaner.compact([P0], rolls_active=True)[P0].result(timeout=60)
+        assert report is not None
+        assert kept.values(P0) == {b"a": b"w"}
+
+
 def test_a_log_without_a_policy_to_clean_is_left_alone() -> None:
     with KeptStore(with_events(LogConfig(cleanup_policy=DELETE))) as kept:
         assert CONFIG.log.is_compacted
