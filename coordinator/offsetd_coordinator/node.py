@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from offsetd_coordinator.runtime import Runtime
 
 
-# As long as a call that is refused while the server loads is asked to stay away.
+# More than most loads take.
 _LOAD_WAIT_SECONDS: Final = 0.5
 
 
