@@ -1,10 +1,13 @@
-"""`python bare_server.py PORT`: generic handlers on raw bytes, ready-made answers.
+"""`python bare_server.py PORT [FILE]`: generic handlers on raw bytes, ready-made answers.
 
-An answer on a stream has a sequence that stands for "the oldest of this stream".
+With a file, a call is answered once some bytes are written into that and synced. An answer on a
+stream has a sequence that stands for "the oldest of this stream".
 """
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +17,7 @@ import uvloop
 from offsetd.v1 import offset_service_pb2, types_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 SERVICE = "offsetd.v1.OffsetService"
 OLDEST = (1 << 20) - 1
@@ -29,12 +32,31 @@ OPTIONS = [
     ("grpc.server.max_pending_requests_hard_limit", 1 << 20),
 ]
 UNARY_ANSWER = _COMMITTED.SerializeToString()
+SYNCED_BYTES = 512  # What the journal writes for a commit of one partition.
+SYNCED_FILE_BYTES = 1 << 25
 STREAM_ANSWER = offset_service_pb2.StreamCommitsResponse(results=[_RESULT]).SerializeToString()
 
 
 async def commit(_: bytes, __: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
     """Takes the bytes, answers."""
     return UNARY_ANSWER
+
+
+def syncing_commit(
+    path: str,
+) -> Callable[[bytes, grpc.aio.ServicerContext[bytes, bytes]], Awaitable[bytes]]:
+    """What `commit` does, after one write and one sync into a file that has its size already."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+    os.write(descriptor, bytes(SYNCED_FILE_BYTES))
+    os.fsync(descriptor)
+    positions = itertools.cycle(range(0, SYNCED_FILE_BYTES, SYNCED_BYTES))
+
+    async def commit_synced(_: bytes, __: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        os.pwrite(descriptor, bytes(SYNCED_BYTES), next(positions))
+        os.fdatasync(descriptor)
+        return UNARY_ANSWER
+
+    return commit_synced
 
 
 async def stream(
@@ -45,11 +67,12 @@ async def stream(
         yield STREAM_ANSWER
 
 
-async def serve(port: int) -> None:
+async def serve(port: int, path: str | None = None) -> None:
     """Serves until it is killed."""
+    answer = commit if path is None else syncing_commit(path)
     server = grpc.aio.server(options=OPTIONS)
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-        "CommitOffsets": grpc.unary_unary_rpc_method_handler(commit),
+        "CommitOffsets": grpc.unary_unary_rpc_method_handler(answer),
         "StreamCommits": grpc.stream_stream_rpc_method_handler(stream),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
@@ -59,4 +82,4 @@ async def serve(port: int) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(serve(int(sys.argv[1])))
+    uvloop.run(serve(int(sys.argv[1]), *sys.argv[2:]))

@@ -28,7 +28,10 @@ SYSTEMS: dict[str, type[Server]] = {
     )
 }
 BARE = bare.BareServer.name
-TUNED_BARE = bare.TunedBareServer.name  # Of the part `transport` alone.
+# Of the part `transport` alone.
+SYNCED_BARE = bare.SyncedBareServer.name
+TUNED_BARE = bare.TunedBareServer.name
+_OF_TRANSPORT = {each.name: each for each in (bare.SyncedBareServer, bare.TunedBareServer)}
 # Clients of the native generator, where they are not called as the system is.
 NATIVE_CLIENTS = {
     BARE: ("bare-stream", "bare-unary"),
@@ -63,7 +66,7 @@ def serving(
     with contextlib.ExitStack() as stack:
         servers: dict[str, Server] = {}
         for name in names:
-            server = _server_type(name)(folder / name)
+            server = (_OF_TRANSPORT.get(name) or SYSTEMS[name])(folder / name)
             try:
                 stack.enter_context(server.running(core=core))
             except RuntimeError as failure:
@@ -71,10 +74,6 @@ def serving(
             else:
                 servers[name] = server
         yield servers
-
-
-def _server_type(name: str) -> type[Server]:
-    return bare.TunedBareServer if name == TUNED_BARE else SYSTEMS[name]
 
 
 def leave_out(results: Results, name: str, failure: Exception) -> None:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 import attrs
 
 from benchmarks.peers import targets, works
-from benchmarks.peers.contestants import BARE, TUNED_BARE, leave_out, native_clients, serving
+from benchmarks.peers.contestants import (
+    BARE,
+    SYNCED_BARE,
+    TUNED_BARE,
+    leave_out,
+    native_clients,
+    serving,
+)
 from benchmarks.peers.generators import Native, Pace, Python
 from benchmarks.peers.python_load import CLIENTS
 
@@ -65,13 +72,14 @@ def run_side_by_side(
 def run_transport(plan: Plan, results: Results) -> None:
     """The part `transport`: ours and bare, servers on one core and the generator on another.
 
-    Bare as it comes, and with the setting of gRPC that ours makes.
+    Bare as it comes, and with the setting of gRPC that ours makes; and for one caller, where a sync
+    is for nobody else, with that.
     """
     cores = sorted(os.sched_getaffinity(0))
     folder = plan.folder / "pinned"
     folder.mkdir()
-    names = (BARE, TUNED_BARE, "offsetd")
-    with serving(names, folder, results, core=cores[0]) as servers:
+    clients = {BARE: BARE, TUNED_BARE: BARE, SYNCED_BARE: BARE, "offsetd": "offsetd"}
+    with serving(clients, folder, results, core=cores[0]) as servers:
         prepared({"offsetd": servers["offsetd"]}, results)
         for work, way in (
             (works.ONE, "unary"),
@@ -84,7 +92,8 @@ def run_transport(plan: Plan, results: Results) -> None:
                     server=servers[name],
                     generator=Native(client=f"{client}-{way}", core=cores[-1]),
                 )
-                for name, client in zip(names, (BARE, BARE, "offsetd"), strict=True)
+                for name, client in clients.items()
+                if name != SYNCED_BARE or work == works.ONE
             }
             _warm(contestants, work, plan, results)
             interleave("transport", work, contestants, plan, results)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from benchmarks.peers import works
-from benchmarks.peers.contestants import BARE, TUNED_BARE, native_clients
+from benchmarks.peers.contestants import BARE, SYNCED_BARE, TUNED_BARE, native_clients
 from benchmarks.peers.results import OURS
 from benchmarks.rounds import Spread
 
@@ -147,6 +147,13 @@ def _transport() -> Iterator[Target]:
         for each in _beside(bare):
             # The target is the transport as it comes; beside a tuned one it is only told.
             yield each if bare == BARE else attrs.evolve(each, at_least=None, at_most=None)
+    yield Target(
+        title="1 caller, p50: offsetd-unary over a bare server that syncs once a call",
+        figures=lambda results: over(
+            results.field("transport", works.ONE, "offsetd-unary", "p50_us"),
+            results.field("transport", works.ONE, f"{SYNCED_BARE}-unary", "p50_us"),
+        ),
+    )
 
 
 def _beside(bare: str) -> Iterator[Target]:

@@ -87,7 +87,7 @@ def test_the_short_form_has_a_figure_for_everything(
             f"a message a commit, pinned, 256 callers, 50 partitions: offsetd over {bare}",
             f"1 caller, p50: offsetd-unary over {bare}-unary and one fdatasync",
         )
-    ]
+    ] + ["1 caller, p50: offsetd-unary over a bare server that syncs once a call"]
     assert "What it is to show" in capsys.readouterr().out
     assert (page / "report.html").exists()
     assert list(page.glob("*.svg"))

@@ -38,6 +38,16 @@ class BareServer(Server):
         return [sys.executable, str(_PROGRAM), str(self.port)]
 
 
+class SyncedBareServer(BareServer):
+    """The same, with one write and one `fdatasync` a call, and nothing else."""
+
+    name = "bare-synced"
+    acknowledged = "some bytes are written and fsynced, and never read"
+
+    def command(self) -> list[str]:
+        return [*super().command(), "synced"]
+
+
 class TunedBareServer(BareServer):
     """The same, with the setting of gRPC that ours makes for itself."""
 
