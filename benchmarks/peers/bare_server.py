@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -17,7 +18,7 @@ import uvloop
 from offsetd.v1 import offset_service_pb2, types_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
 SERVICE = "offsetd.v1.OffsetService"
 OLDEST = (1 << 20) - 1
@@ -32,8 +33,8 @@ OPTIONS = [
     ("grpc.server.max_pending_requests_hard_limit", 1 << 20),
 ]
 UNARY_ANSWER = _COMMITTED.SerializeToString()
-SYNCED_BYTES = 512  # What the journal writes for a commit of one partition.
-SYNCED_FILE_BYTES = 1 << 25
+_SYNCED_BYTES = 512  # What the journal writes for a commit of one partition.
+_SYNCED_FILE_BYTES = 1 << 25
 STREAM_ANSWER = offset_service_pb2.StreamCommitsResponse(results=[_RESULT]).SerializeToString()
 
 
@@ -42,21 +43,28 @@ async def commit(_: bytes, __: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
     return UNARY_ANSWER
 
 
-def syncing_commit(
-    path: str,
-) -> Callable[[bytes, grpc.aio.ServicerContext[bytes, bytes]], Awaitable[bytes]]:
-    """What `commit` does, after one write and one sync into a file that has its size already."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
-    os.write(descriptor, bytes(SYNCED_FILE_BYTES))
-    os.fsync(descriptor)
-    positions = itertools.cycle(range(0, SYNCED_FILE_BYTES, SYNCED_BYTES))
+class SyncedFile:
+    """Takes a commit's bytes and syncs them; it has its size already, as the journal's files."""
 
-    async def commit_synced(_: bytes, __: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
-        os.pwrite(descriptor, bytes(SYNCED_BYTES), next(positions))
-        os.fdatasync(descriptor)
+    def __init__(self, path: Path, size_bytes: int) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+        os.write(self._descriptor, bytes(size_bytes))
+        os.fsync(self._descriptor)
+        self._positions = itertools.cycle(range(0, size_bytes, _SYNCED_BYTES))
+
+    def write(self) -> None:
+        """One write with one `fdatasync`, behind the one before."""
+        os.pwrite(self._descriptor, bytes(_SYNCED_BYTES), next(self._positions))
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        """Writes no more."""
+        os.close(self._descriptor)
+
+    async def commit(self, _: bytes, __: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        """Takes the bytes, writes others, answers."""
+        self.write()
         return UNARY_ANSWER
-
-    return commit_synced
 
 
 async def stream(
@@ -69,7 +77,7 @@ async def stream(
 
 async def serve(port: int, path: str | None = None) -> None:
     """Serves until it is killed."""
-    answer = commit if path is None else syncing_commit(path)
+    answer = commit if path is None else SyncedFile(Path(path), _SYNCED_FILE_BYTES).commit
     server = grpc.aio.server(options=OPTIONS)
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "CommitOffsets": grpc.unary_unary_rpc_method_handler(answer),

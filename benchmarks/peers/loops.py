@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import statistics
 import sys
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from benchmarks.peers import targets, works
+from benchmarks.peers.bare_server import SyncedFile
 from benchmarks.peers.contestants import (
     BARE,
     SYNCED_BARE,
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 
 _SYNCS = 300
 _SYNC_FILE_BYTES = 1 << 20
-_SYNC_BYTES = 512  # What the journal writes for a commit of one partition.
 
 
 @attrs.frozen(kw_only=True)
@@ -178,16 +179,12 @@ def _sync_us(folder: Path) -> float:
     """The median of some writes with fdatasync into a file that has its size already."""
     path = folder / "sync"
     taken = []
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     try:
-        os.write(descriptor, bytes(_SYNC_FILE_BYTES))
-        os.fsync(descriptor)
-        for number in range(_SYNCS):
-            started_s = time.perf_counter()
-            os.pwrite(descriptor, bytes(_SYNC_BYTES), number * _SYNC_BYTES)
-            os.fdatasync(descriptor)
-            taken.append(time.perf_counter() - started_s)
+        with contextlib.closing(SyncedFile(path, _SYNC_FILE_BYTES)) as file:
+            for _ in range(_SYNCS):
+                started_s = time.perf_counter()
+                file.write()
+                taken.append(time.perf_counter() - started_s)
     finally:
-        os.close(descriptor)
         path.unlink()
     return statistics.median(taken) * 1e6

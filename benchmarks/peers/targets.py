@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import attrs
@@ -88,10 +89,16 @@ def largest(of_others: list[Rounds]) -> Rounds:
     ]
 
 
-def _rates(part: str, work: works.Work, contestant: str, other: str) -> Callable[..., list[float]]:
+def _fields(
+    field: str, part: str, work: works.Work, contestant: str, other: str
+) -> Callable[..., list[float]]:
     return lambda results: over(
-        results.field(part, work, contestant, RATE), results.field(part, work, other, RATE)
+        results.field(part, work, contestant, field), results.field(part, work, other, field)
     )
+
+
+_rates = functools.partial(_fields, RATE)
+_p50s = functools.partial(_fields, "p50_us")
 
 
 def _first(part: str, work: works.Work) -> Callable[..., list[float]]:
@@ -137,10 +144,7 @@ def _native() -> Iterator[Target]:
 def _transport() -> Iterator[Target]:
     yield Target(
         title="1 caller, p50: offsetd over kafka",
-        figures=lambda results: over(
-            results.field("native", works.ONE, OURS, "p50_us"),
-            results.field("native", works.ONE, "kafka", "p50_us"),
-        ),
+        figures=_p50s("native", works.ONE, OURS, "kafka"),
         at_most=0.3,
     )
     for bare in (BARE, TUNED_BARE):
@@ -149,10 +153,7 @@ def _transport() -> Iterator[Target]:
             yield each if bare == BARE else attrs.evolve(each, at_least=None, at_most=None)
     yield Target(
         title="1 caller, p50: offsetd-unary over a bare server that syncs once a call",
-        figures=lambda results: over(
-            results.field("transport", works.ONE, "offsetd-unary", "p50_us"),
-            results.field("transport", works.ONE, f"{SYNCED_BARE}-unary", "p50_us"),
-        ),
+        figures=_p50s("transport", works.ONE, "offsetd-unary", f"{SYNCED_BARE}-unary"),
     )
 
 

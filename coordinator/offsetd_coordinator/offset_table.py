@@ -337,10 +337,9 @@ class OffsetTable:
             more = zeros((rows, columns.ENTRY_COLUMNS), np.int64)
             end = compact_blocks(table.blocks, counters[columns.BLOCK_END], table.entries, more)
             counters[columns.ENTRY_END], counters[columns.ENTRY_UNUSED] = end, 0
-            self._table = table._replace(entries=more)
         else:
             more = _with_rows(table.entries, end + columns.BLOCK_PARTITIONS)
-            self._table = table._replace(entries=more)
+        self._table = table._replace(entries=more)
 
     def _make_room_for_bytes(self, name_bytes: int, metadata_bytes: int) -> None:
         counters = self.counters

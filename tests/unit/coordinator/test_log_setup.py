@@ -25,29 +25,29 @@ def _leave_logging_as_it_was() -> Iterator[None]:
     root.setLevel(level)
 
 
-def test_lines_are_json_with_the_traceback_of_an_error() -> None:
+def logged_defect(log_format: str) -> str:
+    """The log of an error with its traceback, and of a line below the level."""
     stream = StringIO()
-    set_up_logging(level="info", log_format="json", stream=stream)
+    set_up_logging(level="info", log_format=log_format, stream=stream)
     try:
         raise ZeroDivisionError("our own mistake")
     except ZeroDivisionError:
         structlog.get_logger().exception("a defect", folder="data")
     structlog.get_logger().debug("not shown")
-    line = json.loads(stream.getvalue())
+    return stream.getvalue()
+
+
+def test_lines_are_json_with_the_traceback_of_an_error() -> None:
+    line = json.loads(logged_defect("json"))
     assert (line["event"], line["level"], line["folder"]) == ("a defect", "error", "data")
     assert "Traceback" in line["exception"]
 
 
 def test_lines_for_people_end_with_a_plain_traceback() -> None:
-    stream = StringIO()
-    set_up_logging(level="info", log_format="console", stream=stream)
-    try:
-        raise ZeroDivisionError("our own mistake")
-    except ZeroDivisionError:
-        structlog.get_logger().exception("a defect")
-    assert "a defect" in stream.getvalue()
-    assert "\nTraceback (most recent call last):\n" in stream.getvalue()
-    assert stream.getvalue().endswith("\nZeroDivisionError: our own mistake\n")
+    logged = logged_defect("console")
+    assert "a defect" in logged
+    assert "\nTraceback (most recent call last):\n" in logged
+    assert logged.endswith("\nZeroDivisionError: our own mistake\n")
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), BrokenPipeError()])

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import asynccontextmanager
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
 import pytest
+from listening_servers import listening
 from offsetd.v1 import admin_service_pb2, group_service_pb2, history_pb2, offset_service_pb2
 from offsetd_coordinator import node as node_module
 from offsetd_coordinator import server as server_module
 from offsetd_coordinator.errors import CoordinatorLoadInProgress
 from offsetd_coordinator.node import Node, NodeState
-from offsetd_coordinator.server import Server
-from offsetd_coordinator.settings_sources import load_settings
-from offsetd_storage.clock import SystemClock
-from offsetd_storage.simulated_files import SimulatedFiles
 from server_process import Stubs
 from serving_nodes import WAIT_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from listening_servers import ListeningServer
 
 NOT_SOON_SECONDS = 1e6
 
@@ -60,40 +55,16 @@ class HeldLoad:
         monkeypatch.setattr(node_module, "_LOAD_WAIT_SECONDS", NOT_SOON_SECONDS)
 
 
-@asynccontextmanager
-async def listening() -> AsyncIterator[tuple[Server, Stubs, asyncio.Future[None]]]:
-    """A server on a simulated disk, once it listens; its services; and its life."""
-    settings = load_settings(
-        assignments=[
-            "data.dir=/offsets",
-            "listen.address=127.0.0.1:0",
-            "metrics.address=",
-            "offsets.topic.num.partitions=1",
-            "journal.file.bytes=4194304",
-        ]
-    )
-    server = Server(settings, files=SimulatedFiles(), clock=SystemClock(), random=Random(1))
-    life = asyncio.ensure_future(server.run())
-    await server.listening.wait()
-    untyped_channel: Any = grpc.aio.insecure_channel(server.node.address)
-    try:
-        async with untyped_channel as channel:
-            yield server, Stubs(channel), life
-        server.stop()
-        await asyncio.wait_for(life, WAIT_SECONDS)
-    finally:
-        life.cancel()
-        await server.close_port()
-
-
 def commit() -> offset_service_pb2.CommitOffsetsRequest:
     return offset_service_pb2.CommitOffsetsRequest(
         group_id="g", offsets=[offset_service_pb2.OffsetCommit(topic="orders", offset=1)]
     )
 
 
-async def sent_before_the_end_of_loading(server: Server, stubs: Stubs) -> list[Any]:
+async def sent_before_the_end_of_loading(listens: ListeningServer) -> list[Any]:
     """A call of each kind; the last of them has arrived."""
+    untyped_channel: Any = listens.channel
+    stubs = Stubs(untyped_channel)
     in_stream = offset_service_pb2.StreamCommitsRequest(
         commits=[offset_service_pb2.SequencedCommit(sequence=1, commit=commit())]
     )
@@ -111,7 +82,7 @@ async def sent_before_the_end_of_loading(server: Server, stubs: Stubs) -> list[A
     ]
     calls = [asyncio.ensure_future(each) for each in called]
     async with asyncio.timeout(WAIT_SECONDS):
-        while server.admission.requests < 2:  # noqa: ASYNC110
+        while listens.server.admission.requests < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     return calls
 
@@ -120,22 +91,22 @@ async def test_calls_that_come_while_a_server_loads_are_answered_when_it_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     held = HeldLoad(monkeypatch)
-    async with listening() as (server, stubs, _):
-        calls = await sent_before_the_end_of_loading(server, stubs)
+    async with listening() as listens:
+        calls = await sent_before_the_end_of_loading(listens)
         assert not any(each.done() for each in calls)
         held.may_go_on.set()
         for each in calls:
             await asyncio.wait_for(each, WAIT_SECONDS)
-    assert server.admission.requests == 0
+    assert listens.server.admission.requests == 0
 
 
 async def test_calls_that_wait_for_a_load_hear_of_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     held = HeldLoad(monkeypatch)
-    async with listening() as (server, stubs, life):
-        calls = await sent_before_the_end_of_loading(server, stubs)
-        server.stop()
-        await asyncio.wait_for(life, WAIT_SECONDS)
-        assert server.admission.requests == 0
+    async with listening() as listens:
+        calls = await sent_before_the_end_of_loading(listens)
+        listens.server.stop()
+        await asyncio.wait_for(listens.life, WAIT_SECONDS)
+        assert listens.server.admission.requests == 0
         for each in calls:
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await asyncio.wait_for(each, WAIT_SECONDS)

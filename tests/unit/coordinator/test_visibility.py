@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from random import Random
 from typing import TYPE_CHECKING, Any
 
-import grpc.aio
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from listening_servers import listening
 from offsetd.v1 import offset_service_pb2_grpc
-from offsetd_coordinator.server import Server
-from offsetd_coordinator.settings_sources import load_settings
 from offsetd_storage.cleaner.cleaner_thread import CleanerThread
-from offsetd_storage.clock import SystemClock
-from offsetd_storage.simulated_files import SimulatedFiles
 from serving_nodes import commit_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
+    import grpc.aio
     import pytest
     from offsetd_storage.cleaner.offset_map import OffsetMap
 
@@ -36,29 +32,9 @@ untyped_offsets: Any = offset_service_pb2_grpc.OffsetServiceStub
 @asynccontextmanager
 async def served(*assignments: str) -> AsyncIterator[grpc.aio.Channel]:
     """A channel to a server that serves from a simulated disk."""
-    settings = load_settings(
-        assignments=[
-            "data.dir=/offsets",
-            "listen.address=127.0.0.1:0",
-            "metrics.address=",
-            "logging.cleaner.file=",
-            "offsets.topic.num.partitions=1",
-            "journal.file.bytes=4194304",
-            *assignments,
-        ]
-    )
-    server = Server(settings, files=SimulatedFiles(), clock=SystemClock(), random=Random(1))
-    life = asyncio.ensure_future(server.run())
-    await server.listening.wait()
-    try:
-        async with grpc.aio.insecure_channel(server.node.address) as channel:
-            await until(channel, "", SERVING)
-            yield channel
-        server.stop()
-        await asyncio.wait_for(life, WAIT_SECONDS)
-    finally:
-        life.cancel()
-        await server.close_port()
+    async with listening(*assignments) as listens:
+        await until(listens.channel, "", SERVING)
+        yield listens.channel
 
 
 async def status_of(channel: grpc.aio.Channel, service: str) -> int:
