@@ -1,6 +1,7 @@
 # Everything a fresh clone needs: a POSIX shell, make and Python 3.11 or newer.
 #
-#   make serve    set up, then run the server on ./offsetd-data
+#   make serve    set up, then run the server on ./offsetd-data; with other options:
+#                 make serve ARGS='--listen 127.0.0.1:7172 --set metrics.address='
 #   make test     set up, then run the tests
 #   make bounds   the tests of the kernels, with every load and store checked
 #   make check    lint, types, import contracts, house rules, generated code up to date
@@ -9,9 +10,10 @@
 #   make bench    the benchmarks, as ratios within one run
 #   make bench-peers    the same work by Redis, etcd, ZooKeeper, PostgreSQL, Kafka and offsetd
 #   make nightly  the tests at their long settings, and every planted bug
+#   make wheel    dist/offsetd-….whl, to install elsewhere: pip install 'dist/offsetd-….whl[server]'
 
 .POSIX:
-.PHONY: serve test bounds check protos protos-check sync sync-check bench bench-peers nightly clean help
+.PHONY: serve test bounds check protos protos-check sync sync-check bench bench-peers nightly wheel clean help
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -77,12 +79,16 @@ sync: $(VENV)/.check
 sync-check: $(VENV)/.check
 	@$(BIN)/python .ci/sync_from_aio --check
 
-$(VENV)/.server: pyproject.toml $(CONSTRAINTS) .ci/venv
+wheel: $(VENV)/.server
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@ls dist/*.whl
+
+# The server itself compiles its kernels, after it has looked at its ports.
+$(VENV)/.server: pyproject.toml $(CONSTRAINTS) .ci/venv .ci/install
 	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server]'
-	@$(BIN)/offsetd kernels warm
 	@touch $@
 
-$(VENV)/.test: pyproject.toml $(CONSTRAINTS) .ci/venv
+$(VENV)/.test: pyproject.toml $(CONSTRAINTS) .ci/venv .ci/install
 	@.ci/venv $(VENV) $(CONSTRAINTS) -e '.[server,kafka,zookeeper,spark]' --group test
 	@$(BIN)/offsetd kernels warm
 	@touch $(VENV)/.server $@
@@ -95,7 +101,7 @@ $(VENV)/.check: $(VENV)/.test
 	@.ci/venv $(VENV) $(CONSTRAINTS) --group check
 	@touch $@
 
-$(PROTOS_VENV)/.ready: .ci/venv .ci/protos
+$(PROTOS_VENV)/.ready: .ci/venv .ci/install .ci/protos
 	@.ci/venv $(PROTOS_VENV) /dev/null grpcio-tools==1.76.0 protobuf==6.33.6 googleapis-common-protos==1.76.0
 	@touch $@
 
@@ -103,4 +109,4 @@ clean:
 	rm -rf $(VENV) $(PROTOS_VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 help:
-	@sed -n '2,12s/^# \{0,1\}//p' Makefile
+	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile

@@ -13,6 +13,7 @@ BENCHMARKS = {
     "clean": "a round of cleaning, beside Kafka's own cleaner on the same files",
     "soak": "keys overwritten at full speed while the log is cleaned: the disk, and p99",
     "expiry": "a million offsets that expire at once: commits' p99 beside it",
+    "large_groups": "each call on groups of 200,000 and a million offsets, and commits beside it",
     "groups": "3,000 members that send heartbeats, commits beside them, and a large rebalance",
     "start": "an empty server, from exec to SERVING",
     "spark_tables": "tables of a large log in Spark, beside ready-made batches of the same rows",

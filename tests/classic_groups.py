@@ -195,6 +195,8 @@ class Calls:
                 assert token not in self.answers, "a call is answered once"
                 assert isinstance(token, int)
                 self.answers[token] = outcome
+            if step.ended_consumer_ids:
+                self._end_consumer_members(step)
             if step.record is None:
                 return
             if self.is_full:
@@ -203,11 +205,24 @@ class Calls:
                 self._write(step.group_id, step.record)
                 step = self.membership.settle(step, None, self.now)
 
+    def _end_consumer_members(self, step: Step) -> None:
+        if self.is_full:
+            self.membership.retry_consumer_ends(step.group_id, self.now)
+            return
+        records = self.records[step.group_id]
+        for key, value in records.end_of_consumer_members(step.ended_consumer_ids):
+            if value is None:
+                records.remove(key)
+            else:
+                records.put(key, value)
+
     def _write(self, group_id: bytes, value: GroupMetadataValue) -> None:
         # Through its bytes, as the log has it.
         value = GroupMetadataValue.decode(value.encode())
         self.written.append((group_id, value))
         records = self.records.setdefault(group_id, GroupRecords(group_id))
+        for key in records.consumer_tombstone_keys():
+            records.remove(key)
         records.put(GroupKey(group=group_id.decode()), value)
 
     def _move(self, monotonic_ms: int) -> None:

@@ -12,16 +12,18 @@ import numpy as np
 from offsetd_storage.cleaner.cleaned_segment import CleanedSegmentWriter
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.record_batch import Record, decode_batches, encode_batch
+from offsetd_storage.segment_list import ListedSegment, read_segment_list, segment_flaws
 from offsetd_storage.settle import plan_settling, settle, sync_segments, unlink_orphans
 from partition_logs import FOLDER, NOW_MS, created, everything, opened, segment_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from offsetd_storage.files import Files
     from offsetd_storage.partition_log import PartitionLog
     from offsetd_storage.segment import Segment
+    from offsetd_storage.segment_list import SegmentFlaw
 
 CONFIG = LogConfig(segment_bytes_max=1000, index_interval_bytes=70, preallocate_step_bytes=512)
 
@@ -112,14 +114,31 @@ def last_offsets(log: PartitionLog, offset_next: int) -> set[int]:
     return {offset for offset, is_tombstone in last.values() if not is_tombstone}
 
 
-def recovered(files: Files, *, folder: Path = FOLDER, config: LogConfig = CONFIG) -> PartitionLog:
+def recovered(
+    files: Files,
+    *,
+    folder: Path = FOLDER,
+    config: LogConfig = CONFIG,
+    log_start_offset: int = 0,
+) -> PartitionLog:
     """The log as a start finds it after a crash."""
     sync_segments(files, folder, drop_cache=True)
     settle(files, folder, plan_settling(files, folder))
     unlink_orphans(files, folder)
-    return opened(files, folder, config=config)
+    log = opened(files, folder, config=config, log_start_offset=log_start_offset)
+    assert not flaws_of(files, log)
+    return log
 
 
-def names_of(found: Mapping[str, bytes]) -> list[str]:
-    """Without the checkpoint of leader epochs."""
+def flaws_of(files: Files, log: PartitionLog) -> list[SegmentFlaw]:
+    """How the segments of a log without unwritten batches differ from their list."""
+    listed = read_segment_list(files, log.folder)
+    if listed is None:
+        return []
+    found = {each.base_offset: ListedSegment.of_segment(each) for each in log.segments}
+    return segment_flaws(listed, found, below=listed.below, log_start_offset=log.log_start_offset)
+
+
+def names_of(found: Iterable[str]) -> list[str]:
+    """Those of segments."""
     return [name for name in found if name[0].isdigit()]

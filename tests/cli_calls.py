@@ -35,7 +35,10 @@ def calls_of(program: Program, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     """Calls a program with some arguments; neither of its streams is a terminal."""
 
     def call(*arguments: object) -> Ended:
-        monkeypatch.setattr(sys, "argv", [program.name, *map(str, arguments)])
+        words = program.name.split()  # `offsetd`, or `python -m module`.
+        script = words[0] if len(words) == 1 else f"{words[-1]}/__main__.py"
+        monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
+        monkeypatch.setattr(sys, "orig_argv", [words[0], *sys.argv])
         stdout, stderr = StringIO(), StringIO()
         code = run(Terminal(stdout, stderr), program)
         return Ended(code, stdout.getvalue(), stderr.getvalue())

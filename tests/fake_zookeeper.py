@@ -69,6 +69,12 @@ class FakeZooKeeper:
         del self._nodes[path]
         self._fire(path)
 
+    def remove(self, path: str) -> None:
+        """Somebody deletes it with all below."""
+        for each in sorted(self._nodes, reverse=True):
+            if each == path or each.startswith(f"{path}/"):
+                self.delete(each)
+
     def value(self, path: str) -> bytes | None:
         """What is there."""
         return self._nodes[path][0] if path in self._nodes else None
@@ -87,6 +93,7 @@ class FakeZooKeeper:
             parent = "/" + "/".join(parts[:end])
             if parent != "/" and parent not in self._nodes:
                 self._write(parent, b"")
+                self._fire(parent)
 
     def ensure_path_async(self, path: str) -> _Answer:
         return _Answer(lambda: self.ensure_path(path))
@@ -140,13 +147,20 @@ class FakeZooKeeper:
             return NoNodeError()
         return BadVersionError() if version not in (-1, self.version(path)) else None
 
+    def exists_async(self, path: str, watch: Any = None) -> _Answer:
+        self._leave_watch(path, watch)
+        return _Answer(lambda: path in self._nodes)
+
     def _check(self, path: str, watch: Any) -> None:
-        if watch is not None and watch not in self._watches.setdefault(path, []):
-            self._watches[path].append(watch)
         if path in self.unreadable:
             raise NoAuthError
         if path != "/" and (path not in self._nodes or path in self.vanishing):
-            raise NoNodeError
+            raise NoNodeError  # As ZooKeeper does: what is not there leaves no watch.
+        self._leave_watch(path, watch)
+
+    def _leave_watch(self, path: str, watch: Any) -> None:
+        if watch is not None and watch not in self._watches.setdefault(path, []):
+            self._watches[path].append(watch)
 
     def _write(self, path: str, value: bytes) -> None:
         self._zxid += 1

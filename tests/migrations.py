@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -13,6 +13,7 @@ from offsetd_clients import (
     Group,
     GroupState,
     GroupType,
+    Lease,
     OffsetConflict,
     OffsetdError,
     Revision,
@@ -58,7 +59,9 @@ class KillSwitch:
         """Kills before a line of the journal, in its middle, and behind it."""
         append = Journal._append
 
-        def killed_append(journal: Journal, document: dict[str, Any]) -> int:
+        def killed_append(
+            journal: Journal, document: dict[str, Any], *, is_durable: bool = True
+        ) -> int:
             self.point()
             try:
                 self.point()
@@ -66,7 +69,7 @@ class KillSwitch:
                 file = journal._file
                 os.pwrite(file._descriptor, b'12345678 {"step', file.size)
                 raise
-            position = append(journal, document)
+            position = append(journal, document, is_durable=is_durable)
             self.point()
             return position
 
@@ -112,6 +115,8 @@ class FakeTarget:
     refusals: dict[str, OffsetdError] = attrs.field(factory=dict)
     server_retention: Retention = "never"
     request_ids: list[str | None] = attrs.field(factory=list)
+    lease_holder: str = ""
+    """Of all groups."""
     revision: int = 0
 
     def commit(
@@ -143,6 +148,16 @@ class FakeTarget:
             offset_count=len(self.groups.get(group_id, {})),
             state_time=None,
             retention=self.retentions.get(group_id),
+            lease=self._lease(),
+        )
+
+    def _lease(self) -> Lease | None:
+        if not self.lease_holder:
+            return None
+        until = datetime.fromtimestamp(T0_MS / 1000, UTC)
+        ttl = timedelta(seconds=30)
+        return Lease(
+            epoch=1, holder=self.lease_holder, ttl=ttl, grant_time=until, expire_time=until
         )
 
     def default_retention(self) -> Retention:

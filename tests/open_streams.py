@@ -72,6 +72,12 @@ class StreamContext:
         self.largest_write = max(self.largest_write, len(message))
         self._outgoing.put_nowait(message)
 
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:5"
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
     def time_remaining(self) -> float | None:
         return self.remaining_seconds
 

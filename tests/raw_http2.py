@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
+CONTINUATION = 9
 END_STREAM, END_HEADERS, ACK = 1, 4, 1
 INITIAL_WINDOW_SIZE = 4
 _SECONDS_MAX = 60
+_AT_ONCE_SECONDS = 0.0001
 _WINDOW_DEFAULT = 65_535
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _FRAME = struct.Struct(">IBI")  # Length (24 bits) and kind, flags, stream.
@@ -69,7 +72,10 @@ class RawConnection:
 
     def send_message(self, stream_id: int, message: bytes, *, end: bool = False) -> None:
         """Sends a message, of a size that the server takes now."""
-        payload = grpc_message(message)
+        self.send_part(stream_id, grpc_message(message), end=end)
+
+    def send_part(self, stream_id: int, payload: bytes, *, end: bool = False) -> None:
+        """Sends a part of a message, of a size that the server takes now."""
         for each in (0, stream_id):
             self.windows[each] -= len(payload)
         self.send(frame(DATA, END_STREAM if end else 0, stream_id, payload))
@@ -89,6 +95,26 @@ class RawConnection:
         finally:
             self.socket.settimeout(_SECONDS_MAX)
         return True
+
+    def take_frames(self, seconds: float) -> bool:
+        """Takes what the server has sent; whether there was anything after so many seconds."""
+        self.socket.settimeout(seconds or _AT_ONCE_SECONDS)
+        taken = False
+        try:
+            while True:
+                self._receive_frame()
+                taken = True
+                self.socket.settimeout(_AT_ONCE_SECONDS)
+        except TimeoutError:
+            return taken
+        finally:
+            self.socket.settimeout(_SECONDS_MAX)
+
+    def is_gone(self, seconds: float) -> bool:
+        """Whether the server has hung up, at the latest after so many seconds."""
+        poll = select.poll()
+        poll.register(self.socket, select.POLLRDHUP)
+        return bool(poll.poll(seconds * 1000))
 
     def wait_for_end(self, stream_id: int) -> bytes:
         """All header blocks of a call, once it has ended or was reset."""

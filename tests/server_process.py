@@ -43,7 +43,8 @@ class ServerProcess:
         ports = {"listen.address": "127.0.0.1:0", "metrics.address": "127.0.0.1:0"}
         # Most tests want to see cleaned at once what they have written.
         values = {"data.dir": folder, "history.ms": 0, **ports, **(settings or {})}
-        assignments = [part for item in values.items() for part in ("--set", "{}={}".format(*item))]
+        given = [item for item in values.items() if item[1] is not None]  # None: not said.
+        assignments = [part for item in given for part in ("--set", "{}={}".format(*item))]
         inherited = {key: value for key, value in os.environ.items() if "OFFSETD_" not in key}
         self.process = subprocess.Popen(
             [*wrapper, sys.executable, "-c", _COMMAND, "serve", *assignments, *arguments],
@@ -108,9 +109,12 @@ class ServerProcess:
         self.wait_for_event("serving")
         return self
 
-    def wait_for_exit(self) -> int:
+    def wait_for_exit(self, seconds_max: float = START_SECONDS_MAX) -> int:
         """The exit code, once the process has ended by itself."""
-        code = self.process.wait(START_SECONDS_MAX)
+        try:
+            code = self.process.wait(seconds_max)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it has not ended in {seconds_max} s:\n{self.log}") from None
         self._reader.join(STOP_SECONDS_MAX)
         return code
 

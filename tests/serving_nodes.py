@@ -9,7 +9,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from offsetd.v1 import offset_service_pb2
-from offsetd_coordinator.expirer import Expirer, grace_of_folder_ms
+from offsetd_coordinator.expirer import Expirer, begin_where_left, grace_of_folder_ms
 from offsetd_coordinator.loader import load
 from offsetd_coordinator.metrics.figures import ExpiryFigures
 from offsetd_coordinator.node import Node
@@ -19,7 +19,7 @@ from offsetd_coordinator.service.commit_parser import CommitParser
 from offsetd_coordinator.service.offsets import OffsetService
 from offsetd_coordinator.settings_sources import load_settings
 from offsetd_coordinator.shard import Shard, ShardConfig
-from offsetd_storage.clock import ManualClock
+from offsetd_storage.clock import ManualClock, SteadyClock
 from offsetd_storage.log_store import LogStore, LogStoreConfig
 from offsetd_storage.simulated_files import SimulatedFiles
 from offsetd_storage.upkeep import Upkeep
@@ -41,9 +41,17 @@ class ServingNode:
     What runs beside the appends is there, and does not run unless it is started.
     """
 
-    def __init__(self, files: SimulatedFiles, clock: ManualClock, *, partitions: int) -> None:
+    def __init__(
+        self,
+        files: SimulatedFiles,
+        clock: ManualClock,
+        *,
+        partitions: int,
+        accepts_defaults: bool = False,
+    ) -> None:
         self.files = files
         self.clock = clock
+        self.time = SteadyClock(clock)
         self.failures: list[StorageFailed] = []
         config = ShardConfig(partitions=partitions)
         # What was committed just now can be cleaned at once.
@@ -56,21 +64,23 @@ class ServingNode:
                 other_topics=own_topic_specs(configs),
                 journal_file_bytes=2 << 20,  # It takes the largest batch.
             ),
-            clock=clock,
+            clock=self.time,
             random=Random(1),
         )
+        begin_where_left(self.time, self.store, files, Path("/data"))
         self.own = OwnTopics.load(
             self.store,
             configs,
             request_id_window_ms=config.request_id_window_ms,
             now_ms=clock.now_ms(),
+            accepts_defaults=accepts_defaults,
         )
         shards = {partition: Shard(partition, config) for partition in range(partitions)}
         load(self.store, shards, 1, None)
         self.runtime = Runtime(
             self.store,
             shards,
-            clock=clock,
+            clock=self.time,
             loop=asyncio.get_running_loop(),
             on_failed=self.failures.append,
         )
@@ -79,7 +89,7 @@ class ServingNode:
         self.node.folder_id = self.store.folder_id
         self.upkeep = self.runtime.upkeep = self._upkeep()
         self.administration = self.own.administration(
-            self.node, self.runtime, self.upkeep, clock=clock
+            self.node, self.runtime, self.upkeep, clock=self.time
         )
         self.expiry = ExpiryFigures()
         self.expirer = self.node.expirer = self._expirer()
@@ -93,9 +103,9 @@ class ServingNode:
         return Upkeep(
             self.store,
             Path("/data"),
-            upkeep_config(self.own.shard.applied.configs),
+            upkeep_config(self.own.shard.applied.configs, self.own.doubt),
             files=self.files,
-            clock=self.clock,
+            clock=self.time,
             random=Random(1),
             sleep=lambda _: None,
             on_failed=self.runtime.fail_soon,
@@ -106,7 +116,7 @@ class ServingNode:
             self.store,
             self.files,
             Path("/data"),
-            now_ms=self.clock.now_ms(),
+            now_ms=self.clock.now_ms(),  # By the wall clock.
             grace_ms=self.runtime.expiry_config.grace_ms,
         )
         return Expirer(
@@ -116,7 +126,7 @@ class ServingNode:
             grace_left_ms=grace_left_ms,
             files=self.files,
             folder=Path("/data"),
-            clock=self.clock,
+            clock=self.time,
         )
 
     async def commit(
@@ -179,6 +189,7 @@ async def serving_node(
     cleaning: bool = False,
     files: SimulatedFiles | None = None,
     clock: ManualClock | None = None,
+    accepts_defaults: bool = False,
 ) -> AsyncIterator[ServingNode]:
     """A node on an empty disk, or one that was served from before.
 
@@ -186,7 +197,12 @@ async def serving_node(
     beside the appends is started, too.
     """
     clock = clock or ManualClock()
-    serving = ServingNode(files or SimulatedFiles(clock=clock), clock, partitions=partitions)
+    serving = ServingNode(
+        files or SimulatedFiles(clock=clock),
+        clock,
+        partitions=partitions,
+        accepts_defaults=accepts_defaults,
+    )
     if flushing:
         serving.runtime.start(serving.upkeep if cleaning else None)
     try:

@@ -25,17 +25,21 @@ _TYPES: Final[Mapping[str, tuple[Any, pa.DataType]]] = {
     "expected_revision": (LongType(), pa.int64()),
     "end_offset": (LongType(), pa.int64()),
     "commit_time": (TimestampType(), pa.timestamp("us", tz="UTC")),
+    "log_offset": (LongType(), pa.int64()),
 }
 
 
 def columns_of(
-    *names: str, mode: WriteMode = WriteMode.OVERWRITE, keep_commit_times: bool = False
+    *names: str,
+    mode: WriteMode = WriteMode.OVERWRITE,
+    keep_commit_times: bool = False,
+    latest_by: str | None = None,
 ) -> WrittenColumns:
     """Of a table with the four that are needed, and some more."""
     schema = StructType()
     for name in ("group", "topic", "partition", "offset", *names):
         schema.add(name, _TYPES[name][0])
-    return WrittenColumns.of(schema, mode, keep_commit_times=keep_commit_times)
+    return WrittenColumns.of(schema, mode, keep_commit_times=keep_commit_times, latest_by=latest_by)
 
 
 def packed(columns: WrittenColumns, *rows: Mapping[str, Any], batch_rows: int = 3) -> PackedRows:
@@ -57,7 +61,10 @@ def packed(columns: WrittenColumns, *rows: Mapping[str, Any], batch_rows: int = 
 
 def order(columns: WrittenColumns) -> list[str]:
     """The names in the order of the table."""
-    return sorted(columns.places, key=lambda name: columns.places[name])
+    places = dict(columns.places)
+    if columns.rank_place is not None:
+        places["log_offset"] = columns.rank_place
+    return sorted(places, key=lambda name: places[name])
 
 
 def tables(messages: Iterable[PackedRows]) -> list[pa.Table]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -14,19 +15,21 @@ from offsetd_clients.migration.selection import Selection
 from offsetd_clients.migration.undo import undo
 from offsetd_clients.migration.zookeeper.connection import STATE_ROOT_DEFAULT
 from offsetd_clients.migration.zookeeper.cutover import Cutover, CutoverOptions
+from offsetd_clients.migration.zookeeper.kazoo_tree import KazooTree
 from offsetd_clients.migration.zookeeper.layouts import layout_of
 from offsetd_clients.migration.zookeeper.layouts.layout import LayoutOptions
 from offsetd_clients.migration.zookeeper.mirror import Mirror, MirrorOptions
 from offsetd_clients.migration.zookeeper.rollback import Rollback, RollbackOptions
 from offsetd_clients.migration.zookeeper.source import ZooKeeperSource, marks_of
-from offsetd_clients.migration.zookeeper.tree import KazooTree
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from fake_zookeeper import FakeZooKeeper
     from offsetd_clients.migration.outcomes import GroupOutcome
     from offsetd_clients.migration.target import Target
+    from offsetd_clients.migration.zookeeper.mirror_events import MirrorEvent, MirrorEventKind
 
 
 class FreeLock:
@@ -45,6 +48,7 @@ class Move:
     layout: str = "kafka08"
     options: dict[str, Any] = attrs.field(factory=dict)
     state_root: str = STATE_ROOT_DEFAULT
+    events: list[MirrorEvent] = attrs.field(factory=list)
 
     @property
     def plan(self) -> Plan:
@@ -66,18 +70,29 @@ class Move:
             target = cast("Target", self.target)
             return by_id(run(plan, journal, target, options, RateLimit(None)))
 
-    def mirror(self, *, has_run: bool = True, **options: Any) -> Mirror:
-        following = Mirror(
-            self.tree,
-            self._layout(),
-            marks_of(self.plan.source, self.state_root),
-            cast("Target", self.target),
-            MirrorOptions(**options),
-            cast("Any", FreeLock()),
-        )
-        for group in self.plan.groups():
-            following.follow(group, lambda _: True, has_run=has_run)
-        return following
+    @contextmanager
+    def mirror(self, **options: Any) -> Iterator[Mirror]:
+        """One that has the journal for as long as it goes; `events` has what it tells."""
+        plan = self.plan
+        self.events.clear()
+        with Journal.open(plan.path, plan.plan_id) as journal:
+            following = Mirror(
+                self.tree,
+                self._layout(),
+                marks_of(plan.source, self.state_root),
+                cast("Target", self.target),
+                MirrorOptions(**options),
+                cast("Any", FreeLock()),
+                journal,
+                tell=self.events.append,
+            )
+            for group in plan.groups():
+                following.follow(group, lambda _: True)
+            yield following
+
+    def told(self, kind: MirrorEventKind) -> list[tuple[str, str]]:
+        """Group and text of the events of a kind."""
+        return [(each.group_id, each.text) for each in self.events if each.kind is kind]
 
     def cut_over(self, **options: Any) -> dict[str, GroupOutcome]:
         plan = self.plan

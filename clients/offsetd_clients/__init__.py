@@ -13,8 +13,14 @@ need not wait for the clients.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import TYPE_CHECKING
+
+# gRPC's core writes lines of its own to stderr: one for each try to connect and, in a server, which
+# the command line here starts, what peers say, with their line breaks. What failed is in the error
+# that a call raises. gRPC reads this when it is first imported; what is set already wins.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -63,6 +69,7 @@ if TYPE_CHECKING:
         ClientClosed,
         ClientDefect,
         CommitConflict,
+        CommitsUnanswered,
         Conflict,
         DeadlineExceeded,
         EpochFenced,
@@ -153,6 +160,7 @@ __all__ = [
     "ClientDefect",
     "ClonedGroup",
     "CommitConflict",
+    "CommitsUnanswered",
     "CommittedOffset",
     "CompactedLog",
     "CompactedPartition",
@@ -265,6 +273,7 @@ _MODULE_OF = {
     "ClientDefect": "errors",
     "ClonedGroup": "change_values",
     "CommitConflict": "errors",
+    "CommitsUnanswered": "errors",
     "CommittedOffset": "values",
     "CompactedLog": "admin_values",
     "CompactedPartition": "admin_values",

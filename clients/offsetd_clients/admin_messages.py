@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from operator import index
 from typing import Any, SupportsIndex
 
 from google.protobuf.message import Message
@@ -26,7 +25,7 @@ from offsetd_clients.admin_values import (
     UpdatedConfig,
 )
 from offsetd_clients.messages import building, revision_of, several
-from offsetd_clients.values import Revision
+from offsetd_clients.values import Revision, whole
 
 _SERVICE_BYTES_MAX = 127  # A length of one byte.
 
@@ -37,7 +36,7 @@ def describe_log_request(
     """No partitions are all."""
     with building("describe log"):
         return admin_service_pb2.DescribeLogRequest(
-            topic=topic, partitions=[index(each) for each in several("partitions", partitions)]
+            topic=topic, partitions=[whole(each) for each in several("partitions", partitions)]
         )
 
 
@@ -54,7 +53,7 @@ def compact_log_request(
     with building("compact log"):
         return admin_service_pb2.CompactLogRequest(
             topic=topic,
-            partitions=[index(each) for each in several("partitions", partitions)],
+            partitions=[whole(each) for each in several("partitions", partitions)],
             roll_active=roll_active,
             request_id=request_id,
             validate_only=validate_only,
@@ -69,7 +68,7 @@ def retry_partition_request(
     with building("retry partition"):
         return admin_service_pb2.RetryPartitionRequest(
             topic=topic,
-            partition=index(partition),
+            partition=whole(partition),
             request_id=request_id,
             validate_only=validate_only,
             reason=reason,
@@ -89,7 +88,7 @@ def delete_records_request(
     with building("delete records"):
         request = admin_service_pb2.DeleteRecordsRequest(
             topic=topic,
-            partition=index(partition),
+            partition=whole(partition),
             request_id=request_id,
             validate_only=validate_only,
             reason=reason,
@@ -97,7 +96,7 @@ def delete_records_request(
         if offset is None:
             request.end = True
         else:
-            request.offset = index(offset)
+            request.offset = whole(offset)
         return request
 
 

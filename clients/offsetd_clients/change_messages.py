@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from operator import index
 from typing import Any, SupportsIndex
 
 from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
@@ -26,8 +25,9 @@ from offsetd_clients.messages import (
     partition_messages,
     revision_of,
     several,
+    text_of,
 )
-from offsetd_clients.values import TopicPartition
+from offsetd_clients.values import TopicPartition, whole
 
 ResetTarget = (
     ToOffset | ShiftBy | ResetTo | datetime | timedelta | Mapping[TopicPartition, SupportsIndex]
@@ -51,7 +51,7 @@ def reset_offsets_request(
     """A reset; a time without a zone is UTC."""
     with building("reset offsets"):
         return offset_service_pb2.ResetOffsetsRequest(
-            group_id=group_id,
+            group_id=text_of("group_id", group_id),
             partitions=partition_messages(several("partitions", partitions)),
             topics=several("topics", topics),
             bounds=[
@@ -76,6 +76,8 @@ def reset_offsets(response: offset_service_pb2.ResetOffsetsResponse) -> ResetOff
     return ResetOffsets(
         changes=_changes(response.changes),
         revision=revision_of(response.revision) if response.HasField("revision") else None,
+        reported_end_count=response.reported_end_count,
+        unknown_end_count=response.unknown_end_count,
     )
 
 
@@ -169,7 +171,7 @@ def import_offsets_requests(
         first = admin_service_pb2.ImportOffsetsRequest(
             options=admin_service_pb2.ImportOffsetsOptions(
                 format=_format(file_format),
-                group_id=group_id,
+                group_id=text_of("group_id", group_id),
                 request_id=request_id,
                 validate_only=validate_only,
                 reason=reason,
@@ -191,6 +193,8 @@ def imported_groups(
             offset_count=group.offset_count,
             revision=revision_of(group.revision) if group.HasField("revision") else None,
             error=error_in(group.error) if group.HasField("error") else None,
+            replaced_offset_count=group.replaced_offset_count,
+            changes=_changes(group.changes),
         )
         for group in response.groups
     )
@@ -209,7 +213,7 @@ def list_audit_events_request(
         return admin_service_pb2.ListAuditEventsRequest(
             page_size=page_size,
             methods=several("methods", methods),
-            group_id=group_id,
+            group_id=text_of("group_id", group_id),
             start_time=None if start_time is None else _utc(start_time),
             end_time=None if end_time is None else _utc(end_time),
         )
@@ -233,9 +237,9 @@ def audit_events(response: admin_service_pb2.ListAuditEventsResponse) -> Iterato
 def _target(target: ResetTarget) -> dict[str, Any]:
     match target:
         case ToOffset():
-            return {"offset": index(target.offset)}
+            return {"offset": whole(target.offset)}
         case ShiftBy():
-            return {"shift_by": index(target.count)}
+            return {"shift_by": whole(target.count)}
         case ResetTo():
             return {str(target): True}
         case datetime():
@@ -245,7 +249,7 @@ def _target(target: ResetTarget) -> dict[str, Any]:
         case Mapping():
             explicit = [
                 offset_service_pb2.ExplicitOffset(
-                    topic=each.topic, partition=each.partition, offset=index(offset)
+                    topic=each.topic, partition=each.partition, offset=whole(offset)
                 )
                 for each, offset in target.items()
             ]

@@ -56,10 +56,17 @@ class OffsetChange:
 
 @attrs.frozen(kw_only=True)
 class ResetOffsets:
-    """What was written, by partition; `revision` None: it was only validated."""
+    """What was written, by partition; `revision` None: it was only validated.
+
+    `reported_end_count`: of how many partitions the end is what a commit once reported, which may
+    be outdated. `unknown_end_count`: of how many it is not known, so that no offset was checked
+    against it.
+    """
 
     changes: tuple[OffsetChange, ...]
     revision: Revision | None
+    reported_end_count: int = attrs.field(default=0, eq=False)  # Not kept for a second answer.
+    unknown_end_count: int = attrs.field(default=0, eq=False)
 
 
 @attrs.frozen(kw_only=True)
@@ -86,12 +93,18 @@ class OffsetFormat(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class ImportedGroup:
-    """What became of a group of a file; with an `error`, nothing of it was imported."""
+    """What became of a group of a file; with an `error`, nothing of it was imported.
+
+    `replaced_offset_count`: in how many partitions another offset was stored before. `changes`:
+    what would be written, if it was only validated; of all groups together the first 10,000.
+    """
 
     group_id: str
     offset_count: int
     revision: Revision | None
     error: OffsetdError | None
+    replaced_offset_count: int = 0
+    changes: tuple[OffsetChange, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -5,18 +5,19 @@ while they hold its lock; the outcomes that it returns are settled behind that.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest, StreamCommitsResponse
 
 from offsetd_clients.errors import (
+    ClientClosed,
     DeadlineExceeded,
     Failure,
     OffsetdError,
     Unavailable,
     another,
-    closed_before,
+    closed_before_sent,
     closed_while_waiting,
 )
 from offsetd_clients.messages import error_in
@@ -46,6 +47,7 @@ class HandedIn:
         "future",
         "hops",
         "is_sent",
+        "outcome",
         "request",
         "sent_s",
         "size",
@@ -73,6 +75,7 @@ class HandedIn:
         self.tries = 0
         self.hops = 0
         self.failure: OffsetdError | None = None
+        self.outcome: Revision | OffsetdError | None = None  # What the future has been told.
 
     def failed(self, error: OffsetdError) -> OffsetdError:
         """`error`, which knows now what tries before may have done. Of no other commit."""
@@ -256,10 +259,17 @@ class CommitQueue:
             is_stuck = next_s[-1] <= now_s
         return outcomes, is_stuck, max(min(next_s) - now_s, 0.0) if next_s else None
 
+    def all(self) -> list[HandedIn]:
+        """Those that are sent, or wait for it."""
+        return [*self._all()]
+
     def abandon(self) -> list[Outcome]:
         """Gives all commits up, since the client is closed."""
         return [
-            (commit, commit.failed(closed_while_waiting() if commit.is_sent else closed_before()))
+            (
+                commit,
+                commit.failed(closed_while_waiting() if commit.is_sent else closed_before_sent()),
+            )
             for commit in self._drop(lambda _: True)
         ]
 
@@ -306,6 +316,29 @@ def portions(outcomes: Sequence[Outcome]) -> Iterator[Sequence[Outcome]]:
         if size >= _PORTION_BYTES or end == len(outcomes):
             yield outcomes[begin:end]
             begin, size = end, 0
+
+
+def unanswered(commits: Iterable[HandedIn]) -> list[HandedIn]:
+    """Those that the server has not answered for: not yet, or not in time.
+
+    What it has refused is answered for: the future says so.
+    """
+    return [each for each in commits if not each.future.cancelled() and _is_unanswered(each)]
+
+
+def _is_unanswered(commit: HandedIn) -> bool:
+    error = commit.outcome
+    if error is None or isinstance(error, ClientClosed):
+        return True
+    return isinstance(error, OffsetdError) and is_tried_again(error)
+
+
+def heard(commits: Iterable[HandedIn]) -> Iterator[str]:
+    """The group of each; of their errors somebody is told, and no future says them again."""
+    for each in commits:
+        if each.future.done() and not each.future.cancelled():
+            each.future.exception()
+        yield each.request.group_id
 
 
 def no_answer(timeout_s: float) -> OffsetdError:

@@ -32,6 +32,21 @@ CHANNEL_OPTIONS = (
 )
 
 
+_FLAGS = {
+    **dict.fromkeys(("true", "yes", "on", "1", "t", "y"), True),
+    **dict.fromkeys(("false", "no", "off", "0", "f", "n"), False),
+}
+
+
+def flag_of(name: str, text: str) -> bool:
+    """What a text says of what is true or false. Raises ValueError for what is no such word."""
+    try:
+        return _FLAGS[text.lower()]
+    except KeyError:
+        words = "true, yes, on, 1, t, y, or false, no, off, 0, f, n"
+        raise ValueError(f"{name} is true or false ({words}), not {text!r}") from None
+
+
 def address_of(address: str | None) -> str:
     """`address`, else the environment's, else the default. Raises ValueError for what is none."""
     return checked_address(address or os.environ.get(ADDRESS_VARIABLE) or ADDRESS_DEFAULT)
@@ -39,6 +54,8 @@ def address_of(address: str | None) -> str:
 
 def checked_address(address: str) -> str:
     """The same. Raises ValueError for what gRPC cannot take as one, or takes as another."""
+    if not isinstance(address, str):
+        raise TypeError(f"an address is a text, HOST:PORT, not {address!r}")
     if not _SCHEME.fullmatch(address):
         host_and_port = _HOST_AND_PORT.fullmatch(address)
         # gRPC takes a port modulo 65536.

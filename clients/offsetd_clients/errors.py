@@ -1,12 +1,14 @@
 """What a call can fail with. Errors know whether trying again can help."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import attrs
 
 from offsetd_clients.values import TopicPartition
+
+_GROUPS_NAMED_MAX = 3
 
 
 @attrs.frozen(kw_only=True)
@@ -105,6 +107,45 @@ def closed_while_waiting() -> ClientClosed:
     """The error of a call that may have been answered."""
     message = "the client was closed while an answer was awaited"
     return ClientClosed(Failure(code="CANCELLED", message=message))
+
+
+def closed_before_sent() -> ClientClosed:
+    """The error of a commit that was handed in and never sent."""
+    message = "the client is closed: this commit was not sent"
+    return ClientClosed(Failure(code="FAILED_PRECONDITION", message=message))
+
+
+class CommitsUnanswered(OffsetdError):
+    """Commits that were handed in have no answer of the server: they may not be stored.
+
+    `count` says how many, and `groups` of which groups. The future of each says more.
+    """
+
+    @property
+    def count(self) -> int:
+        return int(self.details["count"])
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return tuple(json.loads(self.details["groups"]))
+
+    def _own_outcome_unknown(self) -> bool:
+        return True
+
+
+def commits_unanswered(group_ids: Iterable[str]) -> CommitsUnanswered:
+    """The error of `flush` and `close`; `group_ids` has the group of each commit."""
+    each = list(group_ids)
+    groups = sorted(set(each))
+    named = ", ".join(groups[:_GROUPS_NAMED_MAX])
+    more = len(groups) - _GROUPS_NAMED_MAX
+    commits = f"{len(each)} commit{'' if len(each) == 1 else 's'}"
+    message = (
+        f"{commits} had no answer and may not be stored, of group{'' if len(groups) == 1 else 's'}"
+        f" {named}{f' and {more} more' if more > 0 else ''}"
+    )
+    details = {"count": str(len(each)), "groups": json.dumps(groups)}
+    return CommitsUnanswered(Failure(code="DEADLINE_EXCEEDED", message=message, details=details))
 
 
 class ForkedClient(ClientClosed):

@@ -1,6 +1,5 @@
 """Values to messages and back, without IO: what happened to offsets."""
 
-import operator
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import SupportsIndex
@@ -8,8 +7,8 @@ from typing import SupportsIndex
 from offsetd.v1 import history_pb2
 
 from offsetd_clients.history_values import OffsetEvent, OffsetEvents, RestoredGroup, RestoredOffset
-from offsetd_clients.messages import building, partition_messages, revision_of, several
-from offsetd_clients.values import TopicPartition
+from offsetd_clients.messages import building, partition_messages, revision_of, several, text_of
+from offsetd_clients.values import TopicPartition, whole
 
 
 def list_offset_history_request(
@@ -24,7 +23,7 @@ def list_offset_history_request(
     """The first page; no partitions are all."""
     with building("history"):
         request = history_pb2.ListOffsetHistoryRequest(
-            group_id=group_id,
+            group_id=text_of("group_id", group_id),
             partitions=partition_messages(several("partitions", partitions)),
             oldest_first=oldest_first,
             page_size=page_size,
@@ -46,7 +45,7 @@ def restore_group_request(
     """A restore to a time, or to a log offset."""
     with building("restore"):
         request = history_pb2.RestoreGroupRequest(
-            group_id=group_id,
+            group_id=text_of("group_id", group_id),
             force=force,
             validate_only=validate_only,
             reason=reason,
@@ -55,7 +54,7 @@ def restore_group_request(
         if isinstance(target, datetime):
             request.time.FromDatetime(target)
         else:
-            request.revision = operator.index(target)
+            request.revision = whole(target)
         return request
 
 
@@ -126,7 +125,7 @@ def _set_bound(
     if isinstance(bound, datetime):
         getattr(request, f"{name}_time").FromDatetime(bound)
     elif bound is not None:
-        setattr(request, f"{name}_revision", operator.index(bound))
+        setattr(request, f"{name}_revision", whole(bound))
 
 
 def _time_in(message: history_pb2.CommittedPosition, field: str) -> datetime | None:

@@ -1,13 +1,12 @@
 """Values to messages, without IO: leases and settings of groups."""
 
-import operator
 from datetime import timedelta
 from typing import SupportsIndex
 
 from offsetd.v1 import group_service_pb2
 
-from offsetd_clients.messages import building, retention_message
-from offsetd_clients.values import Retention
+from offsetd_clients.messages import building, retention_message, text_of
+from offsetd_clients.values import Retention, whole
 
 
 def acquire_request(
@@ -22,7 +21,7 @@ def acquire_request(
     """Who wants the lease, and for how long."""
     with building("acquire"):
         return group_service_pb2.AcquireGroupRequest(
-            group_id=group_id,
+            group_id=text_of("group_id", group_id),
             holder=holder,
             ttl=ttl,
             force=force,
@@ -37,7 +36,7 @@ def renew_request(
     """The lease that goes on."""
     with building("renew"):
         return group_service_pb2.RenewGroupRequest(
-            group_id=group_id, epoch=operator.index(epoch), ttl=ttl
+            group_id=text_of("group_id", group_id), epoch=whole(epoch), ttl=ttl
         )
 
 
@@ -47,7 +46,7 @@ def release_request(
     """The lease that is over."""
     with building("release"):
         return group_service_pb2.ReleaseGroupRequest(
-            group_id=group_id, epoch=operator.index(epoch), request_id=request_id
+            group_id=text_of("group_id", group_id), epoch=whole(epoch), request_id=request_id
         )
 
 
@@ -63,7 +62,7 @@ def update_group_request(
     """What is set for a group."""
     with building("update group"):
         return group_service_pb2.UpdateGroupRequest(
-            group_id=group_id,
+            group_id=text_of("group_id", group_id),
             retention=retention_message(retention),
             allow_missing=allow_missing,
             validate_only=validate_only,

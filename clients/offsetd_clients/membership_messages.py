@@ -13,7 +13,7 @@ from offsetd_clients.membership_values import (
     MemberToRemove,
     RemovedMembers,
 )
-from offsetd_clients.messages import building, error_in, revision_of, several
+from offsetd_clients.messages import building, error_in, revision_of, several, text_of
 
 
 def join_request(
@@ -31,7 +31,7 @@ def join_request(
     """A join; the preferred protocol first."""
     with building("join"):
         return group_service_pb2.JoinGroupRequest(
-            group_id=group_id,
+            group_id=text_of("group_id", group_id),
             member_id=member_id,
             instance_id=instance_id,
             client_id=client_id,
@@ -80,7 +80,7 @@ def leave_request(
     leaving = several("members", members)
     with building("leave"):
         return group_service_pb2.LeaveGroupRequest(
-            group_id=group_id,
+            group_id=text_of("group_id", group_id),
             members=[
                 group_service_pb2.LeavingMember(
                     member_id=each.member_id, instance_id=each.instance_id, reason=reason
@@ -102,7 +102,7 @@ def remove_members_request(
     named = () if members is None else several("members", members)
     with building("remove members"):
         return group_service_pb2.RemoveMembersRequest(
-            group_id=group_id,
+            group_id=text_of("group_id", group_id),
             members=[
                 group_service_pb2.MemberToRemove(
                     member_id=each.member_id, instance_id=each.instance_id
@@ -133,7 +133,7 @@ def joined_group(
     """The generation that a member is in."""
     return JoinedGroup(
         membership=Membership(
-            group_id=group_id,
+            group_id=text_of("group_id", group_id),
             member_id=response.member_id,
             generation_id=response.generation_id,
             instance_id=instance_id,

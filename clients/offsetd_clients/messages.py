@@ -1,6 +1,7 @@
 """Values to messages and back, without IO: what both clients share."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -76,6 +77,13 @@ def _invalid(message: str) -> InvalidRequest:
     )
 
 
+def text_of(name: str, value: str) -> str:
+    """`value`. TypeError for what is no text: protobuf would take bytes, too."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: {value!r} is no text")
+    return value
+
+
 def several(name: str, values: Iterable[Value]) -> tuple[Value, ...]:
     """`values`. TypeError for a single one: a text, say, would be taken letter by letter."""
     if isinstance(values, str | bytes | TopicPartition):
@@ -89,7 +97,10 @@ def delete_group_request(
     """A deletion of a group with its offsets."""
     with building("delete group"):
         return group_service_pb2.DeleteGroupRequest(
-            group_id=group_id, request_id=request_id, validate_only=validate_only, reason=reason
+            group_id=text_of("group_id", group_id),
+            request_id=request_id,
+            validate_only=validate_only,
+            reason=reason,
         )
 
 
@@ -115,13 +126,13 @@ def list_groups_request(
 def get_group_request(group_id: str) -> group_service_pb2.GetGroupRequest:
     """One group."""
     with building("get group"):
-        return group_service_pb2.GetGroupRequest(group_id=group_id)
+        return group_service_pb2.GetGroupRequest(group_id=text_of("group_id", group_id))
 
 
 def find_coordinator_request(group_id: str) -> admin_service_pb2.FindCoordinatorRequest:
     """One group's."""
     with building("find coordinator"):
-        return admin_service_pb2.FindCoordinatorRequest(group_id=group_id)
+        return admin_service_pb2.FindCoordinatorRequest(group_id=text_of("group_id", group_id))
 
 
 def coordinator_of(response: admin_service_pb2.FindCoordinatorResponse) -> Coordinator:
@@ -234,6 +245,9 @@ def server_info(response: admin_service_pb2.GetServerInfoResponse) -> ServerInfo
         undecodable_record_count=response.undecodable_record_count,
         quarantined_partitions=tuple(response.quarantined_partitions),
         expiry_suspension=_expiry_suspension(response),
+        settings_problem=response.settings_problem,
+        clock_offset=response.clock_offset.ToTimedelta(),
+        problems=tuple(response.problems),
     )
 
 
@@ -246,6 +260,7 @@ def _expiry_suspension(
     return ExpirySuspension(
         reason=suspension.reason,
         end_time=_time(suspension.end_time) if suspension.HasField("end_time") else None,
+        remaining=suspension.remaining.ToTimedelta() if suspension.HasField("remaining") else None,
     )
 
 
@@ -255,10 +270,24 @@ def error_in(status: Status) -> OffsetdError:
     return error_of(failure_of(Code.Name(status.code), status.message, details))
 
 
+_PEER_ADDRESS = re.compile(r"ipv[46]:(\S+): Tls handshake failed")
+# How OpenSSL names an answer that is no TLS.
+_NOT_TLS = "WRONG_VERSION_NUMBER"
+
+
 def call_failure(error: Any) -> Failure:
     """A failed call, as gRPC raises it."""
     details = dict(error.trailing_metadata() or ()).get(STATUS_DETAILS_KEY)
-    return failure_of(error.code().name, error.details() or "", details)
+    return failure_of(error.code().name, _of_handshakes(error.details() or ""), details)
+
+
+def _of_handshakes(message: str) -> str:
+    """gRPC's message, or in plain words that TLS met a port without it."""
+    if _NOT_TLS not in message:
+        return message
+    peer = _PEER_ADDRESS.search(message)
+    where = peer[1] if peer else "the address"
+    return f"what answers at {where} does not speak TLS: connect without TLS, or to its TLS port"
 
 
 def failure_of(code: str, message: str, status_details: bytes | None) -> Failure:
@@ -323,6 +352,7 @@ def checked_partition(value: object) -> TopicPartition:
     """The same. TypeError for what is none."""
     if not isinstance(value, TopicPartition):
         raise TypeError(f"{value!r} is no TopicPartition")
+    text_of("topic", value.topic)
     return value
 
 

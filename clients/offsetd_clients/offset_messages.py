@@ -1,7 +1,6 @@
 """Offsets to messages and back: what a client does most, and so what has to be quick."""
 
 import functools
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, SupportsIndex
@@ -16,6 +15,7 @@ from offsetd_clients.messages import (
     partitions_of,
     revision_of,
     several,
+    text_of,
 )
 from offsetd_clients.values import (
     CommittedOffset,
@@ -39,15 +39,17 @@ def commit_request(
         raise TypeError("offsets: a mapping from TopicPartition to offset is expected")
     with building("commit"):
         request = offset_service_pb2.CommitOffsetsRequest(
-            group_id=group_id,
+            group_id=text_of("group_id", group_id),
             request_id=request_id,
-            epoch=None if epoch is None else operator.index(epoch),
+            epoch=None if epoch is None else whole(epoch),
             retention=retention,
         )
         add = request.offsets.add  # Of a message that is made by itself it takes a copy.
         for topic_partition, to_commit in offsets.items():
             if type(topic_partition) is not TopicPartition:
                 checked_partition(topic_partition)
+            if type(topic_partition.topic) is not str:
+                text_of("topic", topic_partition.topic)
             if isinstance(to_commit, OffsetToCommit):
                 add(**_conditional(topic_partition, to_commit))
                 continue
@@ -101,7 +103,8 @@ def fetch_request(
         return offset_service_pb2.FetchOffsetsRequest(
             groups=[
                 offset_service_pb2.GroupSelection(
-                    group_id=group_id, partitions=partition_messages(partitions)
+                    group_id=text_of("group_id", group_id),
+                    partitions=partition_messages(partitions),
                 )
                 for group_id, partitions in selections.items()
             ],
@@ -122,10 +125,10 @@ def delete_offsets_request(
     """A deletion of offsets, by partition and by whole topic."""
     with building("delete offsets"):
         return offset_service_pb2.DeleteOffsetsRequest(
-            group_id=group_id,
+            group_id=text_of("group_id", group_id),
             partitions=partition_messages(several("partitions", partitions)),
             topics=several("topics", topics),
-            epoch=None if epoch is None else operator.index(epoch),
+            epoch=None if epoch is None else whole(epoch),
             request_id=request_id,
             validate_only=validate_only,
             reason=reason,

@@ -5,6 +5,7 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable
+from numbers import Real
 from typing import Any, TypeVar
 
 import attrs
@@ -22,7 +23,11 @@ _DOUBLINGS_MAX = 30
 
 
 def _check_seconds(_policy: object, attribute: Any, value: float | None) -> None:
-    if value is not None and not (math.isfinite(value) and 0 < value <= TIMEOUT_S_MAX):
+    if value is None and attribute.default is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{attribute.name} = {value!r}: must be a number of seconds")
+    if not (math.isfinite(value) and 0 < value <= TIMEOUT_S_MAX):
         raise ValueError(
             f"{attribute.name} = {value}: must be seconds, above 0 and at most {TIMEOUT_S_MAX:.0f}"
         )

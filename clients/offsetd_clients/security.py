@@ -50,12 +50,31 @@ class TlsOptions:
         return (("grpc.ssl_target_name_override", self.server_name),)
 
 
+# What gRPC can send with a call.
+_SENDABLE = re.compile(r"[\x20-\x7e]+")
+
+
+def _check_token(_: object, _attribute: Any, token: object) -> None:
+    if token is not None and not callable(token):
+        _checked_token(token)
+
+
+def _checked_token(token: object) -> str:
+    """The same. TypeError and ValueError for what cannot be sent as one, which is not repeated."""
+    if not isinstance(token, str):
+        raise TypeError(f"token: a text is expected, not {type(token).__name__}")
+    if not _SENDABLE.fullmatch(token):
+        problem = "ends with a line end" if token.endswith(("\n", "\r")) else "cannot be sent"
+        raise ValueError(f"token: it {problem}; it is printable ASCII characters alone")
+    return token
+
+
 @attrs.frozen(kw_only=True)
 class Security:
     """TLS or none, a token or none, and whether the token may go without TLS to other machines."""
 
     tls: TlsOptions | None = None
-    token: Token | None = attrs.field(default=None, repr=False)
+    token: Token | None = attrs.field(default=None, repr=False, validator=_check_token)
     token_without_tls: bool = False
 
     def check(self, address: str) -> None:
@@ -69,7 +88,7 @@ class Security:
         if self.token is None:
             return None
         try:
-            token = self.token if isinstance(self.token, str) else self.token()
+            token = self.token if isinstance(self.token, str) else _checked_token(self.token())
         except Exception as error:
             raise no_token(error) from error
         return (("authorization", f"Bearer {token}"),)

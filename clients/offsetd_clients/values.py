@@ -3,17 +3,27 @@
 import operator
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Literal, SupportsIndex, TypeAlias
+from typing import Any, Literal, SupportsIndex, TypeAlias
 
 import attrs
 
 
 def whole(value: SupportsIndex) -> int:
     """`value`, be it numpy's, as Python's own; TypeError for what is no whole number."""
+    if type(value) is int:
+        return value
+    if isinstance(value, bool):
+        raise TypeError(f"{value!r} is no whole number")
     try:
         return operator.index(value)
     except TypeError:
         raise TypeError(f"{value!r} is no whole number") from None
+
+
+def check_text(_value: object, attribute: Any, text: object) -> None:
+    """TypeError for what is no text: protobuf would take bytes, too."""
+    if not isinstance(text, str):
+        raise TypeError(f"{attribute.name}: {text!r} is no text")
 
 
 def _whole_or_none(value: SupportsIndex | None) -> int | None:
@@ -51,7 +61,7 @@ class OffsetToCommit:
 
     offset: int = attrs.field(converter=whole)
     leader_epoch: int | None = attrs.field(default=None, kw_only=True, converter=_whole_or_none)
-    metadata: str = attrs.field(default="", kw_only=True)
+    metadata: str = attrs.field(default="", kw_only=True, validator=check_text)
     expected_offset: int | None = attrs.field(default=None, kw_only=True, converter=_whole_or_none)
     expected_revision: int | None = attrs.field(
         default=None, kw_only=True, converter=_whole_or_none
@@ -200,10 +210,15 @@ class ServerState(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class ExpirySuspension:
-    """What keeps offsets from expiring; `end_time` None: until somebody changes a setting."""
+    """What keeps offsets from expiring; `end_time` None: until somebody changes a setting.
+
+    `end_time` is by the server's time. `remaining` is how long it still is; None as `end_time` is,
+    and from older servers.
+    """
 
     reason: str
     end_time: datetime | None
+    remaining: timedelta | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -211,6 +226,10 @@ class ServerInfo:
     """The server, and counts over all that it has loaded.
 
     `expiry_suspension` None: offsets expire as they should, or the server loads.
+    `settings_problem` says which settings cannot be read, if so: nothing expires, is cleaned or
+    taken away by those that are in force. `clock_offset`: how far the machine's clock is ahead of
+    the server's time, which follows it slowly once it was set; zero while they agree to a second.
+    `problems`: what else is wrong with the whole server, in words for people.
     """
 
     version: str
@@ -225,3 +244,6 @@ class ServerInfo:
     undecodable_record_count: int
     quarantined_partitions: tuple[int, ...]
     expiry_suspension: ExpirySuspension | None = None
+    settings_problem: str = ""
+    clock_offset: timedelta = timedelta(0)
+    problems: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from offsetd_coordinator.append_refusals import quarantined_own_log
 from offsetd_coordinator.audit import RecordedEvent
 from offsetd_coordinator.topics import AUDIT_PARTITION, CONFIG_PARTITION
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         UpdateConfig,
     )
     from offsetd_coordinator.errors import CoordinatorError
+    from offsetd_coordinator.large_changes import Room
     from offsetd_coordinator.requests import Decision, Reply, Request
     from offsetd_coordinator.runtime import Runtime
 
@@ -44,9 +46,9 @@ class ApplyFailed(Exception):
 class Administration:
     """The settings and the audit log of a node. Every method is for the event loop's thread.
 
-    `apply` makes settings count; it is called off the loop, one call at a time, in the order of
-    the changes. `preview` says what a round over a partition would leave, with its active segment
-    or without; it takes long, and much memory: one at a time, off the loop.
+    `apply` makes settings count, with the doubt of them; it is called off the loop, one call at a
+    time, in the order of the changes. `preview` says what a round over a partition would leave,
+    with its active segment or without; it takes long, and much memory: one at a time, off the loop.
     """
 
     def __init__(
@@ -56,18 +58,26 @@ class Administration:
         audit: AuditLog,
         *,
         clock: Clock,
-        apply: Callable[[TopicConfigs], None],
+        apply: Callable[[TopicConfigs, str | None], None],
         preview: Callable[[TopicPartition, bool], CleanReport | None],
+        doubt: Callable[[], str | None] = lambda: None,
     ) -> None:
+        """`doubt` says why what was set may not be what counts, if so."""
         self.clock = clock
         self.preview = preview
         self._runtime = runtime
         self._shard = shard
         self._audit = audit
         self._apply = apply
+        self._doubt = doubt
         self._config_ticket = 0
         self._audit_ticket = 0
         self._applying: asyncio.Task[None] | None = None
+
+    @property
+    def settings_doubt(self) -> str | None:
+        """Why nothing may expire, be cleaned or taken away by the settings that count, if so."""
+        return self._doubt()
 
     async def applied(self) -> AppliedConfigs:
         """The settings, durable and in force. Raises StorageUnavailable."""
@@ -82,6 +92,9 @@ class Administration:
         A caller that no longer waits changes nothing about that. Raises the refusal, and what
         `Runtime.append` does.
         """
+        damage = self._runtime.store.quarantined.get(CONFIG_PARTITION)
+        if damage is not None:  # Also for what would write nothing.
+            raise quarantined_own_log(CONFIG_PARTITION, damage)
         decision = self._shard.decide(request, self.clock.now_ms())
         if decision.batch is not None and decision.configs is not None:
             self._append_event(event)
@@ -122,10 +135,10 @@ class Administration:
         await self._until_durable(self._audit_ticket)
         return end
 
-    def change_group(
-        self, request: Request, event_of: Callable[[Reply], AuditEvent]
+    async def change_group(
+        self, request: Request, event_of: Callable[[Reply], AuditEvent], room: Room
     ) -> tuple[int, Reply | CoordinatorError]:
-        """`Runtime.submit`, behind the record of what is changed, if anything is.
+        """`LargeChanges.submit`, behind the record of what is changed, if anything is.
 
         Raises as that does; then the record may be there all the same.
         """
@@ -134,7 +147,7 @@ class Administration:
             assert decision.reply is not None, "what is written was not refused"
             self._append_event(event_of(decision.reply))
 
-        return self._runtime.submit(request, before_write=record)
+        return await self._runtime.large_changes.submit(request, before_write=record, room=room)
 
     def find(self, method: str, request_id: str) -> RecordedEvent | None:
         """What was recorded of an earlier try of a request; not durable yet, perhaps."""
@@ -167,7 +180,7 @@ class Administration:
             await asyncio.wait([before])
         await self._until_durable(ticket)
         try:
-            await asyncio.to_thread(self._apply, configs)
+            await asyncio.to_thread(self._apply, configs, self.settings_doubt)
         except Exception as error:
             raise ApplyFailed("the settings are stored, and could not be put in force") from error
 

@@ -10,6 +10,7 @@ from offsetd_storage.errors import (
     PartitionQuarantined,
     RecordTooLarge,
     StorageFull,
+    is_no_room,
 )
 
 from offsetd_coordinator.errors import (
@@ -22,11 +23,15 @@ from offsetd_coordinator.errors import (
 
 if TYPE_CHECKING:
     from offsetd_storage.errors import StorageError
+    from offsetd_storage.topic_partition import TopicPartition
 
 
 def append_refusal(error: StorageError, log_partition: int) -> CoordinatorError | None:
     """The refusal for what `LogStore.append` raised; None where it is our own mistake."""
     if isinstance(error, StorageFull):
+        cause = error.__cause__
+        if isinstance(cause, OSError) and not is_no_room(cause):
+            return CoordinatorNotAvailable("nothing was written: {cause}", cause=error)
         return DiskFull("the disk is full: nothing was written")
     if isinstance(error, RecordTooLarge):
         return InvalidCommitSize("offsets", "{cause}", cause=error)
@@ -41,3 +46,13 @@ def append_refusal(error: StorageError, log_partition: int) -> CoordinatorError 
             cause=error,
         )
     return None
+
+
+def quarantined_own_log(topic_partition: TopicPartition, damage: object) -> LogPartitionQuarantined:
+    """The refusal of what needs a damaged log of the settings or of the audit."""
+    return LogPartitionQuarantined(
+        "the log of {topic} is damaged: {cause}; with the server stopped, bring it back from a copy"
+        " or begin it anew: offsetd log recreate --topic {topic}",
+        topic=topic_partition.topic,
+        cause=damage,
+    )

@@ -67,8 +67,10 @@ class AuditEvent:
                 request_id=_checked(document["request_id"], str),
                 peer=_checked(document["peer"], str),
             )
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise UndecodableRecord(f"no audit record: {error!r}") from error
+        except KeyError as error:
+            raise UndecodableRecord(f"no audit record: it has no {error}") from error
+        except (ValueError, TypeError, RecursionError) as error:
+            raise UndecodableRecord(f"no audit record: {error}") from error
 
 
 class RecordedEvent(NamedTuple):

@@ -14,11 +14,15 @@ from offsetd_coordinator.errors import (
     RecordUndecodable,
 )
 from offsetd_coordinator.offset_changes import (
+    EndCounts,
     OffsetsChangedReply,
     PutChanges,
+    PutColumns,
     PutOffsets,
     RestoredReply,
+    RestoreOffsets,
     TargetKind,
+    end_counts,
     reset_offsets,
 )
 from offsetd_coordinator.put_batches import (
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offsetd_coordinator.membership.classic_group import ClassicGroup
-    from offsetd_coordinator.offset_changes import OffsetsChange, RestoreOffsets
+    from offsetd_coordinator.offset_changes import OffsetsChange
     from offsetd_coordinator.put_batches import Encoder
     from offsetd_coordinator.replayed_state import ReplayedState
 
@@ -59,16 +63,17 @@ def decide_offsets_change(
     `offset_changes.reset_offsets` does.
     """
     group_id, request_id = request.group_id, _request_id(request)
-    answered = answered_before(encoder, group_id, request_id)
+    answered = check_change(state, request, encoder, usage)
     if answered is not None:
-        return Decision(request, OffsetsChangedReply(answered, (), is_repeated=True), None)
-    _check_presence(request, exists=usage.live is not None or state.has_group(group_id))
-    _check_unused(state, request, usage)
+        return answered
     if isinstance(request, PutOffsets):
+        assert isinstance(request.offsets, PutColumns), "rows are written in slices"
         written, is_splittable = request.offsets, not request.expected
+        ends = EndCounts()
     else:
         stored = state.offsets.read_columns(group_id)
         written, is_splittable = reset_offsets(request, stored), False
+        ends = end_counts(request, written, stored)
     rows = PutRows.of(group_id, request_id, written)
     if isinstance(request, PutOffsets) and request.expected:
         _check_expected(state, request, rows)
@@ -86,6 +91,11 @@ def decide_offsets_change(
         ),
         stored_count=state.offsets.count(group_id),
         replaced_count=len(before) - before.count(None),
+        moved_count=sum(
+            was is not None and was != offset
+            for was, offset in zip(before, written.offsets, strict=True)
+        ),
+        ends=ends,
     )
     return Decision.of_batches(request, reply, batches, encoder.now_ms)
 
@@ -96,13 +106,29 @@ def decide_restoration(
     """The same for a restore. Raises NonEmptyGroup, LeaseHeld, RecordUndecodable, and what
     `restoration.restored` does.
     """
-    request_id = _request_id(request)
-    answered = answered_before(encoder, request.group_id, request_id)
+    answered = check_change(state, request, encoder, usage)
     if answered is not None:
-        return Decision(request, RestoredReply(answered, (), is_repeated=True), None)
-    _check_unused(state, request, usage)
-    reply, batches = restored(state, request, encoder, request_id)
+        return answered
+    reply, batches = restored(state, request, encoder, _request_id(request))
     return Decision.of_batches(request, reply, batches, encoder.now_ms)
+
+
+def check_change(
+    state: ReplayedState, request: OffsetsChange | RestoreOffsets, encoder: Encoder, usage: Usage
+) -> Decision | None:
+    """What the request was answered before, within the window.
+
+    Raises GroupIdNotFound, GroupExists, NonEmptyGroup, LeaseHeld, RecordUndecodable.
+    """
+    group_id = request.group_id
+    answered = answered_before(encoder, group_id, _request_id(request))
+    if answered is not None:
+        reply_type = RestoredReply if isinstance(request, RestoreOffsets) else OffsetsChangedReply
+        return Decision(request, reply_type(answered, (), is_repeated=True), None)
+    if not isinstance(request, RestoreOffsets):
+        _check_presence(request, exists=usage.live is not None or state.has_group(group_id))
+    _check_unused(state, request, usage)
+    return None
 
 
 def _request_id(request: OffsetsChange | RestoreOffsets) -> bytes:
@@ -123,7 +149,9 @@ def _check_expected(state: ReplayedState, request: PutOffsets, rows: PutRows) ->
     """Whether what is stored is what the request expects. Raises OffsetConflict."""
     place = rows.names, rows.group_size, rows.keys
     stored = state.offsets.revisions_at(*place)
-    partitions = zip(request.offsets.topics, request.offsets.partitions, strict=True)
+    puts = request.offsets
+    assert isinstance(puts, PutColumns), "rows are written without expectations"
+    partitions = zip(puts.topics, puts.partitions, strict=True)
     wrong = [
         row
         for row, partition in enumerate(partitions)
@@ -134,8 +162,8 @@ def _check_expected(state: ReplayedState, request: PutOffsets, rows: PutRows) ->
     offsets = state.offsets.offsets_at(*place)
     conflicts = tuple(
         Conflict(
-            topic=request.offsets.topics[row],
-            partition=request.offsets.partitions[row],
+            topic=puts.topics[row],
+            partition=puts.partitions[row],
             offset=offsets[row],
             revision=stored[row],
         )

@@ -30,6 +30,8 @@ def why_not_cleaning(
     makes progress with each chunk that it reads and each look for work; one that rests looks again
     after `backoff_ms`.
     """
+    if status.held is not None:
+        return status.held
     if not status.is_enabled:
         return "log.cleaner.enable is false: the log only grows"
     for number, thread in enumerate(status.threads):

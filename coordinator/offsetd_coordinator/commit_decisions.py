@@ -111,7 +111,11 @@ class CommitDecisions:
             if live is not None:
                 live.check_commit(commit.member)
             else:
-                has_group = records is not None or self._state.has_group(group_id)
+                has_group = (
+                    records is not None
+                    or self._state.has_group(group_id)
+                    or self._membership.has_promised(group_id)
+                )
                 check_commit(group_id, records, commit.member, has_group=has_group)
             self._leases.check_writer(group_id, commit.epoch, now)
         except CoordinatorError as refusal:

@@ -83,7 +83,9 @@ def commit_refusal(
     """Why `kernels.commit.decide_commit` wrote no batch, from what it returned and filled."""
     if outcome == columns.TOO_LARGE:
         return InvalidCommitSize(
-            "offsets", "the record batch exceeds {bytes_max} bytes", bytes_max=bytes_max
+            "offsets",
+            "the record batch exceeds max.message.bytes ({bytes_max})",
+            bytes_max=bytes_max,
         )
     if outcome == columns.UNREADABLE:
         row = int(verdict[columns.VERDICT_ROW])
@@ -101,13 +103,13 @@ def commit_refusal(
     )
     if outcome == columns.CONFLICTING:
         return OffsetConflict(
-            "{conflict_count} of {offset_count} preconditions do not hold",
+            "preconditions do not hold: {conflict_count} of {offset_count}",
             listed,
             total,
             offset_count=len(commit.columns),
         )
     return OffsetNotMonotonic(
-        "{conflict_count} of {offset_count} offsets would go back",
+        "offsets would go back: {conflict_count} of {offset_count}",
         listed,
         total,
         offset_count=len(commit.columns),

@@ -22,6 +22,7 @@ from offsetd_coordinator.config_record import (
     encode_config_key,
     encode_config_value,
 )
+from offsetd_coordinator.dynamic_settings import SETTINGS_THAT_KEEP_RECORDS
 from offsetd_coordinator.errors import CoordinatorError, InvalidConfig
 from offsetd_coordinator.kernels.request_ids import HEADER_NAME
 from offsetd_coordinator.record_log import RecordLog
@@ -101,6 +102,20 @@ class ConfigShard(RecordLog):
         if self._applied is None:
             self._applied = applied_configs(self._started_with, self._texts)
         return self._applied
+
+    @property
+    def doubt(self) -> str | None:
+        """Why what counts now may not be what was set, so that nothing may go by it; or None."""
+        unreadable = self.unknown_records + self.undecodable_records
+        if unreadable:
+            return f"{unreadable} of the settings' records cannot be read"
+        problems = self.applied.problems
+        if not problems:  # Each fetch asks.
+            return None
+        for key, problem in sorted(problems.items(), key=str):
+            if key.name not in SETTINGS_THAT_KEEP_RECORDS:
+                return f"{key} is set, and not used: {problem}"
+        return None
 
     def decide(self, request: UpdateConfig, now_ms: int) -> ConfigDecision:
         """What to write and what to answer. Changes nothing; a refusal is part of the decision."""

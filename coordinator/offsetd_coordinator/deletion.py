@@ -54,8 +54,7 @@ def offsets_to_delete(
     """
     group_id, topics, offsets = request.group_id, set(request.topics), state.offsets
     named = set(request.partitions)
-    named_topics = {*topics, *(topic for topic, _ in request.partitions)}
-    _check_unused(live or state.group_records(group_id), named_topics)
+    check_offsets_deletable(state, request, live)
     entries = offsets.locate(group_id, named)
     entries = entries[entries >= 0]
     if topics:
@@ -78,11 +77,16 @@ def offsets_to_delete(
 
 
 def group_to_delete(
-    state: ReplayedState, request: DeleteGroup, live: ClassicGroup | None = None
+    state: ReplayedState,
+    request: DeleteGroup,
+    live: ClassicGroup | None = None,
+    *,
+    has_promised: bool = False,
 ) -> Deletion:
     """All that a group has, its own records last: as long as one of them is left, it is there.
 
-    `live` is the group with its members, where its records do not tell all.
+    `live` is the group with its members, where its records do not tell all. A group of which
+    nothing is stored is there if it `has_promised` an id to a member, as Kafka has it.
 
     Raises GroupIdNotFound, RecordUndecodable, NonEmptyGroup.
     """
@@ -91,13 +95,11 @@ def group_to_delete(
     entries = offsets.entries_of(group_id)
     pending = sorted(state.pending.partitions(group_id))
     others = state.other_keys(group_id)
-    if live is not None and live.has_members:
-        raise NonEmptyGroup("group {group!r} has members", group=group_id)
-    if records.group_type is None and not entries.size and not pending and not others:
+    _refuse_members(group_id, live)
+    has_any = records.group_type is not None or entries.size or pending or others
+    if not has_any and not has_promised:
         raise GroupIdNotFound("there is no group {group!r}", group=group_id)
-    _check_readable(records)
-    if live is None and records.has_members:
-        raise NonEmptyGroup("group {group!r} has members", group=group_id)
+    check_group_deletable(state, group_id, live)
     is_stored = (offsets.locate(group_id, pending) >= 0).tolist()
     pending_only = [each for each, stored in zip(pending, is_stored, strict=True) if not stored]
     return Deletion(
@@ -111,6 +113,28 @@ def group_to_delete(
         ),
         DeleteGroupReply(None, entries.size),
     )
+
+
+def check_offsets_deletable(
+    state: ReplayedState, request: DeleteOffsets, live: ClassicGroup | None
+) -> None:
+    """Raises RecordUndecodable, NonEmptyGroup, GroupSubscribedToTopic."""
+    named_topics = {*request.topics, *(topic for topic, _ in request.partitions)}
+    _check_unused(live or state.group_records(request.group_id), named_topics)
+
+
+def check_group_deletable(state: ReplayedState, group_id: bytes, live: ClassicGroup | None) -> None:
+    """Of a group that is there. Raises RecordUndecodable, NonEmptyGroup."""
+    _refuse_members(group_id, live)
+    records = state.group_records(group_id)
+    _check_readable(records)
+    if live is None:
+        _refuse_members(group_id, records)
+
+
+def _refuse_members(group_id: bytes, group: GroupRecords | ClassicGroup | None) -> None:
+    if group is not None and group.has_members:
+        raise NonEmptyGroup("group {group!r} has members", group=group_id)
 
 
 def joined_keys(keys: Bytes, ends: Int64s, more: list[bytes]) -> tuple[Bytes, Int64s]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from offsetd_coordinator.errors import DiskFull
-from offsetd_coordinator.requests import DeleteGroup, DeleteOffsets, WriteGroup
+from offsetd_coordinator.requests import DeleteGroup, DeleteOffsets, EndConsumerMembers, WriteGroup
 
 if TYPE_CHECKING:
     from offsetd_storage.errors import StorageFull
@@ -37,5 +37,5 @@ def refuse_unless_it_deletes(request: Request) -> None:
     """On a low disk. Behind the decision: a duplicate and a refusal write nothing."""
     if isinstance(request, WriteGroup) and not request.value.members:
         return
-    if not isinstance(request, DeleteOffsets | DeleteGroup):
+    if not isinstance(request, DeleteOffsets | DeleteGroup | EndConsumerMembers):
         raise DiskFull("the disk is nearly full: nothing was written; reads and deletes go on")

@@ -5,15 +5,17 @@ They are the server's, beside those of `offsetd_storage.server_config`.
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 import attrs
 from offsetd_storage.errors import InvalidSetting
+from offsetd_storage.server_config import BackgroundConfig
 from offsetd_storage.setting_kinds import INT32_MAX
 from offsetd_storage.settings import Setting, listed, milliseconds, settings_of, whole
 
 from offsetd_coordinator.commit_rules import UNCHANGED_SHARE
-from offsetd_coordinator.expiry import ExpiryBase, ExpiryTerms
+from offsetd_coordinator.expiry import ExpiryBase, ExpiryTerms, GroupRule, plain_rule
 from offsetd_coordinator.expiry_guard import Hold
 from offsetd_coordinator.watch_config import WatchConfig
 
@@ -104,6 +106,11 @@ class ExpiryConfig:
             warning_ms=self.warning_ms,
         )
 
+    @functools.cached_property
+    def plain_rule(self) -> GroupRule:
+        """The rule for a group that is nothing but its offsets."""
+        return plain_rule(self.terms)
+
     def hold(self, is_from_elsewhere: bool) -> Hold | None:
         """Why nothing expires until a setting is changed, if so.
 
@@ -155,6 +162,12 @@ DYNAMIC_CLASSES: Final[tuple[type[attrs.AttrsInstance], ...]] = (
     ExpiryConfig,
     CommitGuardConfig,
     WatchConfig,
+)
+# No record is deleted because of the values of these.
+SETTINGS_THAT_KEEP_RECORDS: Final[frozenset[str]] = frozenset(
+    setting.name
+    for each in (CommitGuardConfig, WatchConfig, BackgroundConfig)
+    for setting in settings_of(each).values()
 )
 DYNAMIC_SETTINGS: Final[dict[str, Setting]] = {
     setting.name: setting for each in DYNAMIC_CLASSES for setting in settings_of(each).values()

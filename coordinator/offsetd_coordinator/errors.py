@@ -276,7 +276,7 @@ class OffsetNotMonotonic(CommitConflict):
 
 
 class CoordinatorLoadInProgress(CoordinatorError):
-    """The partition is being loaded."""
+    """The partition is being loaded, or a large change of the group goes on."""
 
     reason = "COORDINATOR_LOAD_IN_PROGRESS"
     retriable = True

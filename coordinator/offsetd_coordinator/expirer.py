@@ -15,14 +15,27 @@ import structlog
 
 from offsetd_coordinator.errors import CoordinatorError, LogPartitionQuarantined
 from offsetd_coordinator.expiry_audit import expired_event, suspended_event
-from offsetd_coordinator.expiry_guard import ExpiryGuard, Held, grace_at_start_ms
-from offsetd_coordinator.last_up import LastUp, newest_record_ms, read_last_up, write_last_up
+from offsetd_coordinator.expiry_guard import (
+    TIME_IN_DOUBT,
+    ExpiryGuard,
+    Held,
+    Hold,
+    grace_at_start_ms,
+)
+from offsetd_coordinator.last_up import (
+    LastUp,
+    newest_record_ms,
+    read_last_up,
+    recorded_ms,
+    write_last_up,
+)
 from offsetd_coordinator.requests import ExpireOffsets
+from offsetd_coordinator.topics import AUDIT_PARTITION
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from offsetd_storage.clock import Clock
+    from offsetd_storage.clock import SteadyClock
     from offsetd_storage.files import Files
     from offsetd_storage.log_store import LogStore
 
@@ -61,6 +74,16 @@ def grace_of_folder_ms(
     )
 
 
+def begin_where_left(clock: SteadyClock, store: LogStore, files: Files, folder: Path) -> None:
+    """Time goes on from where it was when the folder was served last, if the clock is behind.
+
+    Blocks. Raises OSError.
+    """
+    time_ms = recorded_ms(newest_record_ms(store), read_last_up(files, folder))
+    if time_ms is not None:
+        clock.begin_at(time_ms)
+
+
 class Expirer:
     """Of one node. For the event loop's thread."""
 
@@ -73,7 +96,7 @@ class Expirer:
         grace_left_ms: int,
         files: Files,
         folder: Path,
-        clock: Clock,
+        clock: SteadyClock,
     ) -> None:
         self._runtime = runtime
         self._administration = administration
@@ -82,6 +105,8 @@ class Expirer:
         self._folder = folder
         self.clock = clock
         started_ms = clock.monotonic_ms()
+        # By the server's time: if the wall clock is behind it, that clock was set meanwhile, and
+        # the first look says so.
         self._guard = ExpiryGuard(
             now_ms=clock.now_ms(), monotonic_ms=started_ms, grace_left_ms=grace_left_ms
         )
@@ -135,6 +160,10 @@ class Expirer:
     def held(self) -> Held | None:
         """What keeps offsets from expiring now, if anything."""
         config = self._config
+        if self._administration.settings_doubt is not None:
+            return Held(hold=Hold.SETTINGS_UNREADABLE)
+        if AUDIT_PARTITION in self._runtime.store.quarantined:
+            return Held(hold=Hold.AUDIT_DAMAGED)
         hold = config.hold(self._runtime.store.is_from_elsewhere)
         if hold is not None:
             return Held(hold=hold)
@@ -149,6 +178,10 @@ class Expirer:
         """Since when commits are refused for want of room, by the wall clock."""
         upkeep = self._runtime.upkeep
         return None if upkeep is None else upkeep.disk.status.low_since_ms
+
+    def clock_offset_ms(self) -> int:
+        """How far the wall clock is ahead of the server's time now."""
+        return self.clock.wall_ms() - self.clock.now_ms()
 
     def _note_held(self, held: Held | None) -> None:
         figures = self._figures
@@ -166,20 +199,36 @@ class Expirer:
         monotonic_ms = self.clock.monotonic_ms()
         if self._low_since_ms is not None:
             self._guard.note_disk_low(monotonic_ms=monotonic_ms, period_ms=period_ms)
+        self._figures.clock_offset_ms = self.clock_offset_ms()
         jump_ms = self._guard.observe(
-            now_ms=self.clock.now_ms(), monotonic_ms=monotonic_ms, period_ms=period_ms
+            now_ms=self.clock.wall_ms(), monotonic_ms=monotonic_ms, period_ms=period_ms
         )
+        self._hold_retention(monotonic_ms)
         if jump_ms is None:
             return True
         self._figures.clock_jumps += 1
         held = self.held()
-        _log.error("the wall clock was set: nothing expires for a while", jump_ms=jump_ms)
+        _log.error(
+            "the wall clock was set: nothing expires for a while, and the server's time follows"
+            " slowly",
+            jump_ms=jump_ms,
+            clock_offset_ms=self._figures.clock_offset_ms,
+        )
         self._note_held(held)
         try:
             self._administration.note_events([suspended_event(jump_ms, held, self.clock.now_ms())])
         except CoordinatorError as error:
             _log.warning("a jump of the clock is not in the audit log", error=str(error))
         return False
+
+    def _hold_retention(self, monotonic_ms: int) -> None:
+        """Segments are not deleted by their age either while the time is in doubt."""
+        held = self._guard.held(monotonic_ms=monotonic_ms, grace_ms=self._config.grace_ms)
+        upkeep = self._runtime.upkeep
+        if upkeep is None or held is None or held.hold not in TIME_IN_DOUBT:
+            return
+        check_ms = upkeep.config.retention.check_interval_ms
+        upkeep.retention.hold_age(max(held.remaining_ms or 0, check_ms))
 
     async def _note_up(self) -> None:
         """Durably, so that the next start knows how long the stop was."""
@@ -231,6 +280,7 @@ class Expirer:
         config = self._config
         sweep = shard.expiry_rules(config.terms, self._runtime.moment()).sweep()
         while not sweep.is_done:
+            await shard.holds.until_ended()
             if not self._observe() or self.held() is not None or self._config != config:
                 return False
             begun_seconds = time.perf_counter()
@@ -252,14 +302,15 @@ class Expirer:
         Nothing may come in between: what was found has expired now. While commits are refused for
         want of room, that is what had expired before.
         """
-        now_ms = self.clock.now_ms()
+        now_ms = self.clock.age_now_ms()
         low_since_ms = self._low_since_ms
         found = sweep.next_slice(now_ms if low_since_ms is None else min(low_since_ms, now_ms))
         for each in found.warned:
             warnings.note(each)
         if not found.ends.size:
             return None
-        self._administration.note_events([expired_event(each, now_ms) for each in found.expired])
+        audit_ms = self.clock.now_ms()
+        self._administration.note_events([expired_event(each, audit_ms) for each in found.expired])
         gone = tuple(each.group_id for each in found.expired if each.is_gone)
         ticket = self._runtime.expire(
             partition, ExpireOffsets(keys=found.keys, ends=found.ends, gone=gone)

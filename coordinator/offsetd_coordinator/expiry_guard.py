@@ -20,11 +20,17 @@ CLOCK_JUMP_MS: Final = 60_000
 class Hold(enum.Enum):
     """Why nothing expires."""
 
+    SETTINGS_UNREADABLE = "settings_unreadable"  # So it is not known what is to stay.
+    AUDIT_DAMAGED = "audit_damaged"  # What expires has to be recorded.
     DISABLED = "disabled"  # offsets.expiry.enable
     FOREIGN_FOLDER = "foreign_folder"  # Not ours from the start, and nobody has allowed it.
     LONG_STOP = "long_stop"
     CLOCK_JUMP = "clock_jump"
     LOW_DISK = "low_disk"  # It was until a moment ago, and commits were refused.
+
+
+TIME_IN_DOUBT: Final = frozenset({Hold.LONG_STOP, Hold.CLOCK_JUMP})
+"""Nothing is deleted because of its age then, whatever it is."""
 
 
 @attrs.frozen(kw_only=True)

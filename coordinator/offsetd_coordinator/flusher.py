@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from offsetd_storage.durations import Durations
-from offsetd_storage.errors import StorageFailed
+from offsetd_storage.errors import StorageFailed, storage_failed
 
 from offsetd_coordinator.flush_pace import FlushPace
 from offsetd_coordinator.wake_up import WakeUp
@@ -193,7 +193,7 @@ def as_storage_failed(error: BaseException) -> StorageFailed:
     while isinstance(first, StorageFailed) and first.__cause__ is not None:
         first = first.__cause__
     if isinstance(first, StorageFailed | OSError):
-        return error if isinstance(error, StorageFailed) else StorageFailed(_told(error))
+        return storage_failed(error)
     if isinstance(error, FlushDefect):
         return error
     defect = FlushDefect(_told(first))

@@ -115,7 +115,9 @@ def _encode(request: GroupChange, settings: GroupSettings, situation: Situation)
     )
     if len(batch) > situation.bytes_max:
         raise InvalidCommitSize(
-            "group_id", "the record batch exceeds {bytes_max} bytes", bytes_max=situation.bytes_max
+            "group_id",
+            "the record batch exceeds max.message.bytes ({bytes_max})",
+            bytes_max=situation.bytes_max,
         )
     return batch
 

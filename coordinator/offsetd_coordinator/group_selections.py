@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 
 GROUPS_MAX: Final = 512
 PARTITIONS_MAX: Final = 4096
-"""A request for more is not plain: what takes so long is not read in one go."""
+"""What is read of one request at once. One for more is read by a reader with room for it, on a
+thread."""
+
+_NAMED_BYTES_MIN: Final = 5  # A topic of one character, partition 0.
 
 
 class GroupSelection(NamedTuple):
@@ -49,15 +53,10 @@ class GroupSelection(NamedTuple):
         require_stable: bool = False,
     ) -> GroupSelection:
         """The plain way to make one, from Python values."""
-        names = bytearray(group_id)
-        if partitions is None:
-            return cls(group_id, padded_copy(names), 0, None, require_stable)
-        rows = []
-        for topic, partition in partitions:
-            rows.append((len(names), len(topic), partition))
-            names += topic
-        columns = np.array(rows, np.int64).reshape(len(rows), PARTITION_COLUMNS)
-        return cls(group_id, padded_copy(names), 0, columns, require_stable)
+        keys = PartitionKeys(group_id)
+        for topic, partition in partitions or ():
+            keys.add(topic, partition)
+        return keys.selection(is_all=partitions is None, require_stable=require_stable)
 
     def has_any_of(self, partitions: AbstractSet[tuple[bytes, int]]) -> bool:
         """Whether it asks for any of these partitions of the group."""
@@ -70,16 +69,52 @@ class GroupSelection(NamedTuple):
         )
 
 
-class SelectionReader:
-    """Reads `FetchOffsetsRequest`; for one thread."""
+class PartitionKeys:
+    """Partitions of a group, packed one by one: their spans are of names that have the group first.
 
-    def __init__(self) -> None:
+    A topic's name is packed once as long as its partitions come one after the other.
+    """
+
+    def __init__(self, group_id: bytes) -> None:
+        self._group_id = group_id
+        self._names = bytearray(group_id)
+        self._keys = array("q")
+        self._last: bytes | None = None
+        self._last_at = 0
+
+    def add(self, topic: bytes, partition: int) -> None:
+        """Adds a partition."""
+        if topic != self._last:
+            self._last, self._last_at = topic, len(self._names)
+            self._names += topic
+        self._keys.extend((self._last_at, len(topic), partition))
+
+    def packed(self) -> tuple[Bytes, Int64s]:
+        """The names, padded, and a row for each partition."""
+        keys = np.array(self._keys, np.int64).reshape(-1, PARTITION_COLUMNS)
+        return padded_copy(self._names), keys
+
+    def selection(self, *, is_all: bool, require_stable: bool) -> GroupSelection:
+        """These partitions, or all of the group."""
+        names, keys = self.packed()
+        return GroupSelection(self._group_id, names, 0, None if is_all else keys, require_stable)
+
+
+class SelectionReader:
+    """Reads `FetchOffsetsRequest`; for one thread at a time."""
+
+    def __init__(self, partitions_max: int = PARTITIONS_MAX) -> None:
         # Who knew the seeds could make all partitions of a request collide.
         self._seeds = fresh_hash_seeds()[:2]
         self._groups = np.empty((GROUPS_MAX, GROUP_COLUMNS), np.int64)
-        self._partitions = np.empty((PARTITIONS_MAX, PARTITION_COLUMNS), np.int64)
-        self._slots = np.empty(2 * PARTITIONS_MAX, np.int64)
+        self._partitions = np.empty((partitions_max, PARTITION_COLUMNS), np.int64)
+        self._slots = np.empty(2 * partitions_max, np.int64)
         self._read = np.empty(READ_COLUMNS, np.int64)
+
+    @classmethod
+    def for_size(cls, message_bytes: int) -> SelectionReader:
+        """One with room for all that a message of this size can name."""
+        return cls(message_bytes // _NAMED_BYTES_MIN + 1)
 
     def read(self, message: bytes) -> list[GroupSelection] | None:
         """The groups that a request asks for, none twice, or None if it is not plain."""

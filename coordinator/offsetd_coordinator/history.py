@@ -17,7 +17,6 @@ from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValu
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 from offsetd_storage.record_batch import batch_header, decode_batch
 
-from offsetd_coordinator.errors import CoordinatorNotAvailable
 from offsetd_coordinator.history_errors import HistoryCompacted
 from offsetd_coordinator.kernels import changes as columns
 from offsetd_coordinator.kernels.changes import (
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 1 << 18
 _ROWS: Final = 1024
-_TRIES_MAX: Final = 8
+TRIES_MAX: Final = 8
 
 Partition = tuple[bytes, int]
 
@@ -130,12 +129,13 @@ def _of_batches(
     while True:
         count = read_changes(buffer, size, group, group_size, cursor, rows)
         for row in rows[:count].tolist():
-            yield from _changes_of(buffer, row)
+            yield from changes_of_row(buffer, row)
         if count < len(rows):
             return
 
 
-def _changes_of(buffer: Bytes, row: list[int]) -> Iterator[Change]:
+def changes_of_row(buffer: Bytes, row: list[int]) -> Iterator[Change]:
+    """The changes that a row of the kernel's tells of."""
     kind = row[columns.KIND]
     if kind <= UNREADABLE:
         yield _change(buffer, row)
@@ -240,7 +240,7 @@ def whole_changes(
 
     Raises HistoryCompacted, CorruptBatch, OSError.
     """
-    for _ in range(_TRIES_MAX):
+    for _ in range(TRIES_MAX):
         oldest = log.gapless_from
         first = oldest if start is None else start
         found = take(changes(log, first, end, group_id)) if first >= oldest else []
@@ -278,49 +278,18 @@ def end_of_batch(log: PartitionLog, offset: int, end: int) -> int:
     return end
 
 
-def offsets_before(
-    log: PartitionLog, limit: int, end: int, group_id: bytes
-) -> dict[Partition, Change]:
-    """What a group had committed before log offset `limit` was written, sorted.
+def time_at(log: PartitionLog, offset: int, end: int) -> int | None:
+    """When the first batch from `offset` on was written; None: there is none.
 
-    Raises HistoryCompacted where that cannot be told for sure, CorruptBatch, OSError.
+    Raises CorruptBatch, OSError.
     """
-    for _ in range(_TRIES_MAX):
-        before = log.segments
-        last, next_after = _around(log, limit, end, group_id)
-        # What is read while segments are exchanged may be of none of their states.
-        if log.segments[: len(before)] == before:
-            break
-    else:
-        raise CoordinatorNotAvailable("the log is being cleaned all the time")
-    gapless_from, superseders_end = log.gapless_from, log.superseders_end
-    if limit < gapless_from:
-        raise compacted(max(gapless_from, superseders_end))
-    for partition, offset in next_after.items():
-        known = last.get(partition)
-        # What is gone has a later record of its partition below `superseders_end`.
-        if offset < superseders_end and (known is None or known.log_offset < gapless_from):
-            raise compacted(max(gapless_from, superseders_end))
-    return {
-        partition: change for partition, change in sorted(last.items()) if change.kind != DELETED
-    }
+    for buffer, _ in log.read_chunks(1, offset=offset, offset_limit=end):
+        return batch_header(buffer.data).max_timestamp_ms
+    return None
 
 
-def _around(
-    log: PartitionLog, limit: int, end: int, group_id: bytes
-) -> tuple[dict[Partition, Change], dict[Partition, int]]:
-    """By partition: the last change before `limit`, and where the first one from there on lies."""
-    last: dict[Partition, Change] = {}
-    next_after: dict[Partition, int] = {}
-    for change in changes(log, 0, end, group_id):
-        partition = (change.topic, change.partition)
-        if change.log_offset < limit:
-            last[partition] = change
-        else:
-            next_after.setdefault(partition, change.log_offset)
-    return last, next_after
-
-
-def compacted(oldest: int) -> HistoryCompacted:
-    """The refusal of what may have been cleaned away below `oldest`."""
-    return HistoryCompacted("what is asked for may be cleaned away", oldest_revision=oldest)
+def compacted(oldest: int, oldest_time: str | None = None) -> HistoryCompacted:
+    """The refusal of what may have been cleaned away below `oldest`, and before `oldest_time`."""
+    return HistoryCompacted(
+        "what is asked for may be cleaned away", oldest_revision=oldest, oldest_time=oldest_time
+    )

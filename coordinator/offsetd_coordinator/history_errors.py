@@ -25,11 +25,16 @@ class HistoryCompacted(WatchRefused):
         message: str,
         *,
         oldest_revision: int,
+        oldest_time: str | None = None,
         tokens: dict[str, str] | None = None,
         **variables: object,
     ) -> None:
+        message += ": all is there from log offset {oldest_revision} on"
+        if oldest_time is not None:
+            message += ", written {oldest_time}"
+            variables["oldest_time"] = oldest_time
         super().__init__(
-            message + ": all is there from log offset {oldest_revision} on",
+            message,
             tokens=tokens,
             oldest_revision=oldest_revision,
             **variables,

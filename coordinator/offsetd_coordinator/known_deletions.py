@@ -6,6 +6,7 @@ one is what its answer says: a count, or partitions, packed by topic.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from offsetd_coordinator.kernels import tombstones
 from offsetd_coordinator.requests import DeleteGroupReply, DeleteOffsetsReply
+from offsetd_coordinator.turns import SLICE_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,6 +32,7 @@ NODE_BYTES_MAX: Final = 16 * 1024 * 1024
 """What the remembered deletions of all partitions may take together."""
 
 _ENTRY_BYTES: Final = 1024  # A remembered deletion, beside its names and partitions.
+_BEGUN_MAX: Final = 16
 _BATCH_BYTES: Final = 512  # What one batch of it took, beside names and partitions.
 
 
@@ -70,6 +73,23 @@ class PackedPartitions(NamedTuple):
                 yield topic, partition
             name_at += size
             partition_at += count
+
+
+@attrs.frozen(eq=False)
+class DeletedPartitions(Collection[tuple[bytes, int]]):
+    """What a deletion took away, batch by batch: they are unpacked as they are asked for."""
+
+    batches: tuple[PackedPartitions, ...]
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __contains__(self, partition: object) -> bool:
+        return any(each == partition for each in self)
+
+    def __iter__(self) -> Iterator[tuple[bytes, int]]:
+        return chain.from_iterable(map(PackedPartitions.pairs, self.batches))
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -145,7 +165,9 @@ class KnownDeletions:
         self._bytes_max = bytes_max
         self._size_bytes = 0
         self._known: dict[tuple[type[DeletionReply], bytes, bytes], _Deletion] = {}
-        self._begun: _Deletion | None = None
+        # Of which the last batch is to come, by group and by where each starts. Batches of others
+        # may come between.
+        self._begun: dict[tuple[bytes, int], _Deletion] = {}
 
     def find(
         self, kind: type[DeletionReply], group_id: bytes, request_id: bytes, now_ms: int
@@ -157,10 +179,11 @@ class KnownDeletions:
         if kind is DeleteGroupReply:
             return DeleteGroupReply(known.last_offset, known.offset_count)
         assert known.deleted is not None, "what names partitions is kept with them"
-        return DeleteOffsetsReply(
-            known.last_offset,
-            tuple(chain.from_iterable(map(PackedPartitions.pairs, known.deleted))),
-        )
+        deleted: Collection[tuple[bytes, int]]
+        deleted = DeletedPartitions(known.deleted, known.offset_count)
+        if len(deleted) <= SLICE_ROWS:
+            deleted = tuple(deleted)
+        return DeleteOffsetsReply(known.last_offset, deleted)
 
     def note(self, batch: DeletedBatch) -> None:
         """Remembers a deletion, if this is its last batch.
@@ -168,10 +191,13 @@ class KnownDeletions:
         Of a deletion whose earlier batches are no longer in the log, what is left is remembered.
         """
         deletion = self._with_earlier_batches(batch)
+        begun = batch.group_id, deletion.starts_at
+        self._begun.pop(begun, None)
         if not batch.request_id:
-            self._begun = deletion
+            self._begun[begun] = deletion
+            if len(self._begun) > _BEGUN_MAX:  # Those that a crash cut off never end.
+                del self._begun[next(iter(self._begun))]
             return
-        self._begun = None
         kind: type[DeletionReply] = DeleteOffsetsReply
         if batch.has_group:  # Only the deletion of a group ends so.
             kind = DeleteGroupReply
@@ -185,12 +211,10 @@ class KnownDeletions:
     def _with_earlier_batches(self, batch: DeletedBatch) -> _Deletion:
         offset_count, size_bytes = batch.deleted.partitions.size, batch.deleted.size_bytes
         deleted: tuple[PackedPartitions, ...] | None = (batch.deleted,)
-        begun = self._begun
-        if (
-            begun is None
-            or begun.starts_at != batch.starts_at
-            or begun.last_offset + 1 != batch.base_offset
-        ):
+        begun = None
+        if batch.starts_at is not None:
+            begun = self._begun.get((batch.group_id, batch.starts_at))
+        if begun is None:
             size_bytes += _ENTRY_BYTES
         else:
             offset_count += begun.offset_count

@@ -3,8 +3,9 @@
 Only the epoch fences: it is the log offset of the record by which the lease was acquired, so that
 a later one is always larger, and a commit is taken with the newest epoch alone. The ttl only says
 when somebody else may acquire without force, and until when commits without an epoch are refused;
-it runs by a clock that is never set, and is kept in memory beside what the log says: a lease that
-nobody has renewed since the shard was loaded runs from then on, once more for its whole ttl.
+it runs by a clock that is never set and leaves out the server's pauses, and is kept in memory
+beside what the log says: a lease that nobody has renewed since the shard was loaded runs from then
+on, once more for its whole ttl.
 """
 
 from __future__ import annotations

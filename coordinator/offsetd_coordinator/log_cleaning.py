@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from offsetd_storage.clock import Clock
     from offsetd_storage.files import Files
     from offsetd_storage.folder_view import FolderView, LogView
+    from offsetd_storage.guest_logs import OpenLogs
     from offsetd_storage.log_config import LogConfig
-    from offsetd_storage.log_store import LogStore, LogStoreConfig
+    from offsetd_storage.log_store import LogStoreConfig
     from offsetd_storage.server_config import CleanerConfig
     from offsetd_storage.topic_configs import TopicConfigs
     from offsetd_storage.topic_partition import TopicPartition
@@ -51,8 +52,13 @@ class CleaningSettings:
     topic: str
     changes: Mapping[str, str]  # Of the topic's settings: they go before all others.
 
-    def log_config(self, configs: TopicConfigs) -> LogConfig:
-        """How the topic's logs behave, by the settings in the folder, too.
+    @property
+    def topics_of_store(self) -> frozenset[str]:
+        """Those whose logs are the server's own: of others its journal knows nothing."""
+        return frozenset((OFFSETS_TOPIC, *(spec.topic for spec in self.store.other_topics)))
+
+    def with_changes(self, configs: TopicConfigs) -> TopicConfigs:
+        """The settings in the folder, with what was said for the topic.
 
         Raises InvalidSetting: values do not fit each other or the topic, or nobody says what is to
         be kept of it.
@@ -61,7 +67,7 @@ class CleaningSettings:
             raise InvalidSetting(
                 _CLEANUP_POLICY, f"nothing here says how {self.topic} is kept: --set it"
             )
-        return configs.with_changes(self.topic, self.changes).log_config(self.topic)
+        return configs.with_changes(self.topic, self.changes)
 
 
 def read_cleaning_settings(
@@ -115,7 +121,7 @@ def cleaner_tools(
 
 
 def cleaned_partitions(
-    store: LogStore,
+    store: OpenLogs,
     folder: Path,
     partitions: Sequence[TopicPartition],
     tools: CleanerTools,

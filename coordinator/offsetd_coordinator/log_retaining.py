@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from offsetd_storage.clock import Clock
     from offsetd_storage.files import Files
     from offsetd_storage.folder_view import FolderView, LogView
+    from offsetd_storage.guest_logs import OpenLogs
     from offsetd_storage.log_config import LogConfig
-    from offsetd_storage.log_store import LogStore
     from offsetd_storage.retention import RetentionPlan
     from offsetd_storage.topic_partition import TopicPartition
 
@@ -36,7 +36,7 @@ class Retained:
 
 
 def retained_partitions(
-    store: LogStore, partitions: Sequence[TopicPartition], *, files: Files, clock: Clock
+    store: OpenLogs, partitions: Sequence[TopicPartition], *, files: Files, clock: Clock
 ) -> Iterator[PartitionOutcome[Retained]]:
     """Takes away what is due, of one log after the other. Raises StorageFailed."""
     for each in partitions:
@@ -44,7 +44,7 @@ def retained_partitions(
 
 
 def _retained(
-    store: LogStore, topic_partition: TopicPartition, *, files: Files, clock: Clock
+    store: OpenLogs, topic_partition: TopicPartition, *, files: Files, clock: Clock
 ) -> Retained:
     log = store.log(topic_partition)
     start_offset, segments, size_bytes = log.log_start_offset, len(log.segments), log.size_bytes

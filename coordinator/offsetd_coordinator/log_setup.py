@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import sys
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from structlog.typing import Processor
+    from structlog.typing import EventDict, ExcInfo, Processor
 
 
 @contextlib.contextmanager
@@ -41,11 +42,12 @@ def set_up_logging(*, level: str, log_format: str, stream: TextIO = sys.stderr) 
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     if for_people:
-        processors.append(
+        processors += [
+            _on_one_line,
             structlog.dev.ConsoleRenderer(
-                colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
-            )
-        )
+                colors=stream.isatty(), exception_formatter=_indented_traceback
+            ),
+        ]
     else:
         processors += [
             structlog.processors.format_exc_info,
@@ -58,6 +60,29 @@ def set_up_logging(*, level: str, log_format: str, stream: TextIO = sys.stderr) 
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(level=logging.WARNING, handlers=[_Forward()], force=True)
+
+
+def _on_one_line(_: object, __: str, event: EventDict) -> EventDict:
+    """Escapes what would end the line or steer the terminal: peers send names and texts, too."""
+    for name, value in event.items():
+        if name != "exc_info":
+            event[name] = _escaped(str(value))
+    return event
+
+
+def _escaped(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
+
+
+def _indented_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
+    """No line of it, of which an error's message may have several, looks like one of the log."""
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, exc_info)
+    stream.writelines(f"\n    {_escaped(line)}" for line in text.getvalue().splitlines())
 
 
 class _Unfailing:

@@ -11,9 +11,11 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import structlog
+
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.membership.calls import Joined, Left, Synced
-from offsetd_coordinator.requests import WriteGroup
+from offsetd_coordinator.requests import EndConsumerMembers, WriteGroup
 
 if TYPE_CHECKING:
     import asyncio
@@ -29,9 +31,12 @@ if TYPE_CHECKING:
         SyncGroup,
     )
     from offsetd_coordinator.membership.membership import Membership
+    from offsetd_coordinator.requests import MembersChange
     from offsetd_coordinator.runtime import Runtime
 
     Ask = Callable[[Membership, int, Moment], Step]
+
+_log = structlog.get_logger(__name__)
 
 Expected = TypeVar("Expected", Joined, Synced, Left)
 
@@ -69,6 +74,7 @@ class MemberCalls:
         Whoever is cancelled meanwhile is answered no more, and stays in the group until its
         session ends. Raises as `Runtime.submit` does.
         """
+        self._runtime.shard_of(request.group_id)[1].holds.check_writer(request.group_id)
         return await self._ask(
             Joined, request.group_id, lambda groups, *call: groups.join(request, *call)
         )
@@ -151,6 +157,8 @@ class MemberCalls:
         now = self._runtime.moment()
         while True:
             then: Step | None = None
+            if step.ended_consumer_ids:
+                self._end_consumer_members(membership, step, now)
             if step.record is not None:
                 refused = self._write(WriteGroup(group_id=step.group_id, value=step.record))
                 copies = None if refused is None else functools.partial(copy.copy, refused)
@@ -166,7 +174,15 @@ class MemberCalls:
                 return
             step = then
 
-    def _write(self, request: WriteGroup) -> CoordinatorError | None:
+    def _end_consumer_members(self, membership: Membership, step: Step, now: Moment) -> None:
+        ids = step.ended_consumer_ids
+        refused = self._write(EndConsumerMembers(group_id=step.group_id, member_ids=ids))
+        if refused is not None:
+            membership.retry_consumer_ends(step.group_id, now)
+        else:
+            _log.info("sessions of KIP-848 members ended", group=step.group_id, members=len(ids))
+
+    def _write(self, request: MembersChange) -> CoordinatorError | None:
         """Why the record was not written; nothing has changed then."""
         try:
             _, outcome = self._runtime.submit(request)

@@ -7,11 +7,13 @@ import contextlib
 import enum
 from typing import TYPE_CHECKING, Final
 
+from offsetd_coordinator.append_refusals import quarantined_own_log
 from offsetd_coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
 from offsetd_coordinator.expiry import NO_RULE
+from offsetd_coordinator.topics import AUDIT_PARTITION, CONFIG_PARTITION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from offsetd_coordinator.administration import Administration
     from offsetd_coordinator.errors import CoordinatorError
@@ -85,6 +87,8 @@ class Node:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._load_ended.wait()
+                if self.runtime is not None:
+                    await self.runtime.large_changes.until_ended()
 
     def serving(self) -> Runtime:
         """The runtime. Raises CoordinatorLoadInProgress, and what `refusal_of_drain` says."""
@@ -101,6 +105,22 @@ class Node:
         assert self._administration is not None, "a node that serves can be administered"
         return self._administration
 
+    @property
+    def settings_doubt(self) -> str | None:
+        """Which settings cannot be read, so that nothing may go by those in force; None: none."""
+        return None if self._administration is None else self._administration.settings_doubt
+
+    def problems(self) -> Iterator[str]:
+        """What else is wrong with the whole server, for people."""
+        runtime = self.runtime
+        if runtime is None:
+            return
+        if runtime.disk.is_low:
+            yield "the disk is nearly full: commits are refused; reads and deletes go on"
+        for each in (CONFIG_PARTITION, AUDIT_PARTITION):
+            if (damage := runtime.store.quarantined.get(each)) is not None:
+                yield str(quarantined_own_log(each, damage))
+
     def expiry_rule(self, group_id: bytes) -> GroupRule:
         """How a group's offsets expire, by the settings in force."""
         runtime = self.runtime
@@ -109,6 +129,10 @@ class Node:
         shard = runtime.shards.get(runtime.partition_of(group_id))
         if shard is None or config.hold(runtime.store.is_from_elsewhere) is not None:
             return NO_RULE
+        if self.settings_doubt is not None:
+            return NO_RULE
+        if not shard.has_guarded_groups:
+            return config.plain_rule
         return shard.expiry_rules(config.terms, runtime.moment()).rule(group_id)
 
     def refusal_of_drain(self) -> CoordinatorError:

@@ -5,9 +5,10 @@ Pure: what is stored goes in, what is to be written comes out, or why not. Names
 
 from __future__ import annotations
 
+import difflib
 import enum
 from collections.abc import Collection, Iterator, Sequence
-from itertools import count, repeat
+from itertools import count, islice, repeat
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import attrs
@@ -22,11 +23,13 @@ from offsetd_coordinator.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from offsetd_coordinator.history import Change
+    from offsetd_coordinator.offset_rows import OffsetRows
     from offsetd_coordinator.requests import CommittedColumns
 
 OFFSET_MAX: Final = (1 << 63) - 1
 _NOWHERE: Final = -1
+_LISTED_MAX: Final = 1000  # More partitions than a refusal has room for.
+_COMPARED_TOPICS_MAX: Final = 200  # To find the nearest of more would hold other calls up.
 
 Partition = tuple[bytes, int]
 
@@ -42,11 +45,22 @@ class TargetKind(enum.Enum):
     EXPLICIT = "from-file"
 
 
+class BoundSource(enum.StrEnum):
+    """Who says where a partition begins or ends."""
+
+    REQUEST = "request"
+    KAFKA = "kafka"
+    REPORTED = "reported"
+    """A client did, with a commit."""
+
+
 class Bounds(NamedTuple):
     """The offsets that a partition has: its first record's, and what lies behind its last."""
 
     earliest: int | None = None
     latest: int | None = None
+    earliest_source: BoundSource = BoundSource.REQUEST
+    latest_source: BoundSource = BoundSource.REQUEST
 
 
 @attrs.frozen(kw_only=True)
@@ -108,7 +122,7 @@ class PutColumns(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class PutOffsets:
-    """Writes offsets of one group as they are given.
+    """Writes offsets of one group as they are given; many, in slices, as rows, which are sorted.
 
     What does not fit one batch goes into several, unless there are expectations. `expected` has
     the revisions that stored offsets must have; None: there must be none. `call` tells request ids
@@ -117,7 +131,7 @@ class PutOffsets:
     """
 
     group_id: bytes
-    offsets: PutColumns
+    offsets: PutColumns | OffsetRows
     call: str
     expected: Mapping[Partition, int | None] = attrs.field(factory=dict)
     is_new: bool = False
@@ -171,12 +185,19 @@ class PutChanges(Collection[OffsetChange]):
         return map(OffsetChange._make, zip(*columns, strict=False))
 
 
+class EndCounts(NamedTuple):
+    """Of how many offsets of a reset the partition's end was reported by a client, or unknown."""
+
+    reported: int = 0
+    unknown: int = 0
+
+
 class OffsetsChangedReply(NamedTuple):
     """The log offset of the last record, or None if nothing was written.
 
     `is_repeated`: the request was answered before, and `changes` is empty. `stored_count` is how
     many offsets the group had, and `replaced_count` of how many of them another one takes the
-    place.
+    place. `moved_count` is how many of these differ from what is put there.
     """
 
     last_offset: int | None
@@ -184,16 +205,19 @@ class OffsetsChangedReply(NamedTuple):
     is_repeated: bool = False
     stored_count: int = 0
     replaced_count: int = 0
+    moved_count: int = 0
+    ends: EndCounts = EndCounts()
 
 
 @attrs.frozen(kw_only=True)
 class RestoreOffsets:
-    """Makes a group's offsets those of `then`, which is sorted. `is_forced`: also while there are
-    members.
+    """Makes a group's offsets those of `then`, which are sorted, and can be read.
+
+    `is_forced`: also while there are members.
     """
 
     group_id: bytes
-    then: Mapping[Partition, Change]
+    then: OffsetRows
     call: ClassVar[str] = "RestoreGroup"
     is_forced: bool = False
     request_id: bytes = b""
@@ -222,8 +246,24 @@ def reset_offsets(request: ResetOffsets, stored: CommittedColumns) -> PutColumns
         _check_readable(request, chosen, stored)
     bounds = _bounds(request, chosen, stored)
     targets = _targets(request, chosen, stored, bounds)
-    _check_range(chosen, targets, bounds)
+    _check_range(request, chosen, targets, bounds)
     return _puts(chosen, targets, stored)
+
+
+def end_counts(request: ResetOffsets, written: PutColumns, stored: CommittedColumns) -> EndCounts:
+    """What is known of the ends of partitions that neither the request nor Kafka tells of."""
+    given = {where for where, bounds in request.bounds.items() if bounds.latest is not None}
+    place_of = stored.places()
+    reported = unknown = 0
+    for where in zip(written.topics, written.partitions, strict=True):
+        if where in given:
+            continue
+        place = place_of.get(where, _NOWHERE)
+        if place != _NOWHERE and stored.end_offsets[place] >= 0:
+            reported += 1
+        else:
+            unknown += 1
+    return EndCounts(reported, unknown)
 
 
 class _Chosen(NamedTuple):
@@ -236,7 +276,8 @@ class _Chosen(NamedTuple):
     def listed(self, rows: Iterable[int]) -> tuple[dict[str, object], ...]:
         """Some of them, for a refusal."""
         return tuple(
-            {"topic": self.topics[row].decode(), "partition": self.partitions[row]} for row in rows
+            {"topic": self.topics[row].decode(), "partition": self.partitions[row]}
+            for row in islice(rows, _LISTED_MAX)
         )
 
 
@@ -269,11 +310,23 @@ def _of_topics(request: ResetOffsets, stored: Iterable[Partition]) -> set[Partit
     missing = sorted(named - {topic for topic, _ in of_topics})
     if missing:
         raise OffsetNotCommitted(
-            "{topic_count} topics have no committed offset: name their partitions",
+            "group {group!r} has no offset of {topic_count} of the topics{hint}; to begin a topic,"
+            " name its partitions, as in TOPIC:0",
             tuple({"topic": topic.decode()} for topic in missing),
             topic_count=len(missing),
+            group=request.group_id,
+            hint=_nearest_topic(missing[0], {topic for topic, _ in stored}),
         )
     return of_topics
+
+
+def _nearest_topic(missing: bytes, stored: Collection[bytes]) -> str:
+    """A hint at the topic that may have been meant; none where it would take long to find."""
+    if len(stored) > _COMPARED_TOPICS_MAX:
+        return ""
+    names = sorted(topic.decode() for topic in stored)
+    near = difflib.get_close_matches(missing.decode(), names, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _check_readable(request: ResetOffsets, chosen: _Chosen, stored: CommittedColumns) -> None:
@@ -317,7 +370,7 @@ def _targets(
         missing = [row for row, place in enumerate(places) if place == _NOWHERE]
         if missing:
             raise OffsetNotCommitted(
-                "{partition_count} partitions have no committed offset to shift",
+                "there is no committed offset to shift; partitions without one: {partition_count}",
                 chosen.listed(missing),
                 partition_count=len(missing),
             )
@@ -332,7 +385,7 @@ def _targets(
         unknown = [row for row in unknown if places[row] == _NOWHERE]
     if unknown:
         raise OffsetBoundsUnknown(
-            "the {bound} offset of {partition_count} partitions is not known: give their bounds",
+            "the {bound} offset is not known: give bounds; partitions: {partition_count}",
             chosen.listed(unknown),
             bound="earliest" if kind is TargetKind.EARLIEST else "latest",
             partition_count=len(unknown),
@@ -340,7 +393,9 @@ def _targets(
     return targets
 
 
-def _check_range(chosen: _Chosen, targets: list[int], bounds: _BoundColumns) -> None:
+def _check_range(
+    request: ResetOffsets, chosen: _Chosen, targets: list[int], bounds: _BoundColumns
+) -> None:
     """Kafka's tool moves what is out of range to the nearest end, with a warning; we refuse."""
     outside = [
         row
@@ -349,19 +404,30 @@ def _check_range(chosen: _Chosen, targets: list[int], bounds: _BoundColumns) -> 
     ]
     if outside:
         raise OffsetOutOfRange(
-            "{partition_count} of {chosen_count} partitions have not the offset that they are to"
-            " be reset to",
+            "the offset to reset to is outside what the partition has; partitions:"
+            " {partition_count} of {chosen_count}",
             tuple(
-                named | {"offset": targets[row]} | _known(bounds, row)
-                for named, row in zip(chosen.listed(outside), outside, strict=True)
+                named | {"offset": targets[row]} | _known(request, chosen, bounds, row)
+                for named, row in zip(chosen.listed(outside), outside, strict=False)
             ),
             partition_count=len(outside),
             chosen_count=len(targets),
         )
 
 
-def _known(bounds: _BoundColumns, row: int) -> dict[str, object]:
-    return {name: column[row] for name, column in bounds._asdict().items() if column[row] >= 0}
+def _known(
+    request: ResetOffsets, chosen: _Chosen, bounds: _BoundColumns, row: int
+) -> dict[str, object]:
+    """The bounds of a partition that are known, and who says so."""
+    given = request.bounds.get((chosen.topics[row], chosen.partitions[row]), Bounds())
+    known: dict[str, object] = {}
+    if bounds.earliest[row] >= 0:
+        known |= {"earliest": bounds.earliest[row], "earliest_source": given.earliest_source}
+    if bounds.latest[row] >= 0:
+        is_given = given.latest is not None
+        source = given.latest_source if is_given else BoundSource.REPORTED
+        known |= {"latest": bounds.latest[row], "latest_source": source}
+    return known
 
 
 def _puts(chosen: _Chosen, targets: list[int], stored: CommittedColumns) -> PutColumns:

@@ -90,7 +90,7 @@ def read_groups(
             for each in nameless:
                 problem(each)
             if state.pending:
-                note(f"{log}: {len(state.pending)} offsets of open transactions are left out")
+                note(f"{log}: offsets of open transactions are left out: {len(state.pending)}")
             for group in _groups(log, state, nameless):
                 if group.has_members is None:
                     problem(f"{log}: whether group {group.group_id} has members cannot be read")
@@ -148,7 +148,9 @@ def _nameless(log: TopicPartition, state: ReplayedState) -> tuple[str, ...]:
     """What cannot be read and may be of any group of the log partition, if something is."""
     if not state.nameless_records:
         return ()
-    return (f"{log}: {state.nameless_records} records cannot be read, of groups unknown",)
+    return (
+        f"{log}: {_counted(state.nameless_records, 'record')} cannot be read, of groups unknown",
+    )
 
 
 def _groups(
@@ -170,7 +172,9 @@ def _problems(log: TopicPartition, unreadable: Sequence[CommittedOffset]) -> tup
     if not unreadable:
         return ()
     first = f"{_text(unreadable[0].topic)}:{unreadable[0].partition}"
-    return (f"{log}: {len(unreadable)} offsets cannot be read, the first that of {first}",)
+    return (
+        f"{log}: {_counted(len(unreadable), 'offset')} cannot be read, the first that of {first}",
+    )
 
 
 def _file_offset(group_id: bytes, stored: CommittedOffset) -> FileOffset:
@@ -190,3 +194,7 @@ def _file_offset(group_id: bytes, stored: CommittedOffset) -> FileOffset:
 def _text(name: bytes) -> str:
     """Kafka's clients write UTF-8; what is none stays visible as such."""
     return name.decode(errors="backslashreplace")
+
+
+def _counted(count: int, one: str) -> str:
+    return f"{count} {one if count == 1 else one + 's'}"

@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
+import numpy as np
 from offsetd_storage.errors import CorruptBatch, StorageFailed
 from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_storage.topic_partition import TopicPartition
@@ -18,16 +19,17 @@ from offsetd_coordinator.errors import (
     LogPartitionQuarantined,
     RecordUndecodable,
 )
-from offsetd_coordinator.history import end_of, end_of_batch, offsets_before
-from offsetd_coordinator.kernels.changes import UNREADABLE
+from offsetd_coordinator.history import compacted, end_of, end_of_batch, time_at
+from offsetd_coordinator.history_errors import HistoryCompacted
+from offsetd_coordinator.history_rows import rows_before
+from offsetd_coordinator.rfc3339 import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offsetd_storage.partition_log import PartitionLog
 
-    from offsetd_coordinator.history import Change
-    from offsetd_coordinator.offset_changes import Partition
+    from offsetd_coordinator.offset_rows import OffsetRows
     from offsetd_coordinator.runtime import Runtime
 
 Arguments = ParamSpec("Arguments")
@@ -39,18 +41,9 @@ _readers: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]]
 )
 
 
-async def offsets_at(runtime: Runtime, group_id: bytes, time_ms: int) -> dict[Partition, int]:
-    """The offsets that a group had at `time_ms`, wall time.
-
-    Raises HistoryCompacted where that is not known any more, RecordUndecodable.
-    """
-    _, then = await state_at(runtime, group_id, time_ms=time_ms)
-    return {partition: change.offset for partition, change in then.items()}
-
-
 async def state_at(
     runtime: Runtime, group_id: bytes, *, time_ms: int = -1, revision: int = -1
-) -> tuple[int, dict[Partition, Change]]:
+) -> tuple[int, OffsetRows]:
     """What a group had committed at a time, or else behind the batch of a log offset, sorted; and
     before which log offset that was.
 
@@ -58,20 +51,33 @@ async def state_at(
     """
     log, end = durable_log(runtime, runtime.partition_of(group_id))
 
-    def read() -> tuple[int, dict[Partition, Change]]:
-        limit = end_of(log, time_ms, end) if time_ms >= 0 else end_of_batch(log, revision, end)
-        then = offsets_before(log, limit, end, group_id)
-        for (topic, partition), change in then.items():
-            if change.kind == UNREADABLE:
-                raise RecordUndecodable(
-                    "the offset that group {group!r} had in {topic}:{partition} cannot be read",
-                    group=group_id,
-                    topic=topic,
-                    partition=partition,
-                )
+    def read() -> tuple[int, OffsetRows]:
+        try:
+            limit = end_of(log, time_ms, end) if time_ms >= 0 else end_of_batch(log, revision, end)
+            then = rows_before(log, limit, end, group_id)
+        except HistoryCompacted as error:
+            raise with_time(error, log, end) from error
+        unreadable = np.flatnonzero(~then.are_decodable)
+        if unreadable.size:
+            topic, partition = then.partition(int(unreadable[0]))
+            raise RecordUndecodable(
+                "the offset that group {group!r} had in {topic}:{partition} cannot be read",
+                group=group_id,
+                topic=topic,
+                partition=partition,
+            )
         return limit, then
 
     return await reading(read)
+
+
+def with_time(error: HistoryCompacted, log: PartitionLog, end: int) -> HistoryCompacted:
+    """The same refusal, which names the oldest time that can be reached as well.
+
+    Raises CorruptBatch, OSError.
+    """
+    time_ms = time_at(log, error.oldest_revision, end)
+    return compacted(error.oldest_revision, None if time_ms is None else rfc3339(time_ms))
 
 
 def durable_log(runtime: Runtime, partition: int) -> tuple[PartitionLog, int]:

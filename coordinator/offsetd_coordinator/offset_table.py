@@ -33,6 +33,7 @@ from offsetd_coordinator.kernels.slots import refill_slots
 from offsetd_coordinator.kernels.table_directory import ROW_COLUMNS, fill_row
 from offsetd_coordinator.kernels.tombstones import OFFSET_KEY_FIXED_BYTES, put_offset_keys
 from offsetd_coordinator.requests import CommittedColumns, CommittedOffset
+from offsetd_coordinator.turns import SLICE_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -247,6 +248,12 @@ class OffsetTable:
         locate(self.arrays, padded_copy(names), len(group_id), rows, found)
         return found
 
+    def locate_keys(self, names: Bytes, group_size: int, keys: Int64s) -> Int64s:
+        """The same of partitions as `offsets_at` takes them."""
+        found = np.empty(len(keys), np.int64)
+        locate(self.arrays, names, group_size, np.ascontiguousarray(keys), found)
+        return found
+
     def partitions_of(self, entries: Int64s) -> list[tuple[bytes, int]]:
         """The topic and partition of each of these entries."""
         topics = self._topics_of(entries)
@@ -284,12 +291,19 @@ class OffsetTable:
         return int(found[0])
 
     def group_ids(self) -> Iterator[bytes]:
-        """The groups that have an offset, in no order. The table must not change meanwhile."""
-        names = self._table.names[: self.counters[columns.NAME_END]]
-        # A free row keeps a link where a name keeps its entries.
-        spans = names[:, columns.NAME_SPAN]
-        has_entries = (names[:, columns.ENTRY_LIST] != 0) & (spans != columns.FREE)
-        return map(self._name, spans[has_entries].tolist())
+        """The groups that have an offset, in no order.
+
+        The table may change meanwhile: a group that comes or goes may be listed or not, or twice.
+        """
+        first = 0
+        while first < self.counters[columns.NAME_END]:
+            end = min(first + SLICE_ROWS, int(self.counters[columns.NAME_END]))
+            names = self._table.names[first:end]
+            # A free row keeps a link where a name keeps its entries.
+            spans = names[:, columns.NAME_SPAN]
+            has_entries = (names[:, columns.ENTRY_LIST] != 0) & (spans != columns.FREE)
+            yield from list(map(self._name, spans[has_entries].tolist()))
+            first = end
 
     def misplaced_groups(self, partition: int, partitions: int) -> list[bytes]:
         """The groups whose hash puts them into another partition than this."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from offsetd_storage.cleaner.clean import CleanReport
     from offsetd_storage.clock import Clock
     from offsetd_storage.log_store import LogStore
+    from offsetd_storage.quarantine import Damage
     from offsetd_storage.topic_configs import TopicConfigs
     from offsetd_storage.topic_partition import TopicPartition
     from offsetd_storage.upkeep import Upkeep
@@ -34,23 +35,37 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
+REMEDY: Final = (
+    "mend or set what is named (offsetd admin config), or bring the log's folder back from a copy,"
+    " or start with --accept-default-settings, or give up all that was set"
+    " (offsetd log recreate --topic __offsetd_config)"
+)
+
 _CHUNK_BYTES: Final = 512 * 1024
 
 
 def own_topic_specs(configs: TopicConfigs) -> tuple[TopicSpec, ...]:
     """The topics as a store is told of them: each has one partition."""
     return tuple(
-        TopicSpec(topic=topic, partitions=1, log=configs.log_config(topic))
+        TopicSpec(
+            topic=topic,
+            partitions=1,
+            log=configs.log_config(topic),
+            # Without the settings, offsets would expire that were to stay.
+            is_removable=topic != CONFIG_TOPIC,
+        )
         for topic in (AUDIT_TOPIC, CONFIG_TOPIC)
     )
 
 
 @attrs.frozen(kw_only=True)
 class OwnTopics:
-    """What is in them."""
+    """What is in them. `damage` is that of the settings, if their log is quarantined."""
 
     shard: ConfigShard
     audit: AuditLog
+    damage: Damage | None = None
+    accepts_defaults: bool = False  # The operator's word: where settings are lost, defaults count.
 
     @classmethod
     def load(
@@ -60,11 +75,13 @@ class OwnTopics:
         *,
         request_id_window_ms: int,
         now_ms: int,
+        accepts_defaults: bool = False,
     ) -> Self:
         """Replays the settings, and has the store's logs obey them; then the audit log.
 
-        A damaged log counts as empty, and changes are refused. Raises CorruptBatch or OSError for
-        files that are no longer as recovery left them.
+        A damaged log counts as empty, and changes are refused; but nothing goes by the settings
+        that count then (`doubt`), unless the operator `accepts_defaults`. Raises CorruptBatch or
+        OSError for files that are no longer as recovery left them.
         """
         shard = ConfigShard(started_with, request_id_window_ms=request_id_window_ms)
         audit = AuditLog(request_id_window_ms=request_id_window_ms)
@@ -83,7 +100,36 @@ class OwnTopics:
             audit.end_load(offset_next=log.offset_next, leader_epoch=log.leader_epoch)
         _warn_of_problems(shard)
         apply_log_configs(store, shard.applied.configs)
-        return cls(shard=shard, audit=audit)
+        own = cls(
+            shard=shard,
+            audit=audit,
+            damage=store.quarantined.get(CONFIG_PARTITION),
+            accepts_defaults=accepts_defaults,
+        )
+        own.log_doubt()
+        return own
+
+    @property
+    def doubt(self) -> str | None:
+        """Why what was set may not be what counts, so that nothing may go by it; or None."""
+        return None if self.accepts_defaults else self._what_is_lost()
+
+    def _what_is_lost(self) -> str | None:
+        return self.shard.doubt if self.damage is None else f"their log is damaged: {self.damage}"
+
+    def log_doubt(self) -> None:
+        """Tells of a start what holds back expiry, cleaning and retention."""
+        lost = self._what_is_lost()
+        if lost is None:
+            return
+        if self.accepts_defaults:
+            _log.warning("not all settings can be read; defaults count, as accepted", reason=lost)
+        else:
+            _log.error(
+                "not all settings can be read: nothing expires, is cleaned or taken away",
+                reason=lost,
+                remedy=REMEDY,
+            )
 
     def administration(
         self, node: Node, runtime: Runtime, upkeep: Upkeep, *, clock: Clock
@@ -96,11 +142,11 @@ class OwnTopics:
                 configs.server_config(CommitGuardConfig), configs.server_config(ExpiryConfig)
             )
 
-        def apply(configs: TopicConfigs) -> None:
+        def apply(configs: TopicConfigs, doubt: str | None) -> None:
             for topic_partition in apply_log_configs(store, configs):
                 # What goes on by the settings of before ends: from the answer on it does nothing.
                 upkeep.cleaner.abort(topic_partition)
-            upkeep.configure(upkeep_config(configs))
+            upkeep.configure(upkeep_config(configs, doubt))
             configure_runtime(configs)
 
         def is_ending() -> bool:
@@ -113,7 +159,13 @@ class OwnTopics:
 
         configure_runtime(self.shard.applied.configs)
         return Administration(
-            runtime, self.shard, self.audit, clock=clock, apply=apply, preview=preview
+            runtime,
+            self.shard,
+            self.audit,
+            clock=clock,
+            apply=apply,
+            preview=preview,
+            doubt=lambda: self.doubt,
         )
 
 
@@ -137,9 +189,10 @@ def apply_log_configs(store: LogStore, configs: TopicConfigs) -> list[TopicParti
     return changed
 
 
-def upkeep_config(configs: TopicConfigs) -> UpkeepConfig:
-    """What the settings say to what runs beside the appends."""
+def upkeep_config(configs: TopicConfigs, doubt: str | None = None) -> UpkeepConfig:
+    """What the settings say to what runs beside the appends; with a `doubt` of them, less goes."""
     return UpkeepConfig(
+        held=None if doubt is None else f"not all settings can be read: {doubt}",
         cleaner=configs.cleaner,
         retention=configs.retention,
         background=configs.background,

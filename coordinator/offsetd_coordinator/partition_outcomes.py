@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import attrs
-from offsetd_storage.errors import StorageError, StorageFailed
+from offsetd_storage.errors import StorageError, StorageFailed, words_of
 from offsetd_storage.quarantine import DamageFound
 
 if TYPE_CHECKING:
@@ -36,5 +36,5 @@ def outcome_of(
     except DamageFound as found:
         problem = str(found.of(topic_partition))
     except (StorageError, OSError) as error:
-        problem = str(error)
+        problem = words_of(error)
     return PartitionOutcome(topic_partition=topic_partition, problem=problem)

@@ -137,13 +137,15 @@ def encode_offsets(
         if not is_last and not is_splittable:
             raise InvalidCommitSize(
                 "partitions",
-                "the record batch of {offset_count} offsets exceeds {bytes_max} bytes",
+                "the record batch exceeds max.message.bytes ({bytes_max}); offsets: {offset_count}",
                 offset_count=end,
                 bytes_max=encoder.bytes_max,
             )
         if not count:
             raise InvalidCommitSize(
-                "offsets", "a record exceeds {bytes_max} bytes", bytes_max=encoder.bytes_max
+                "offsets",
+                "a record exceeds max.message.bytes ({bytes_max})",
+                bytes_max=encoder.bytes_max,
             )
         size = put_offsets(
             *(rows if is_last else without_id),

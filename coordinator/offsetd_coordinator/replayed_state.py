@@ -149,8 +149,13 @@ class ReplayedState:
         return list(self._groups)
 
     def group_ids(self) -> Iterator[bytes]:
-        """All groups, each once, in no order."""
-        return chain(self.offsets.group_ids(), self._groups_without_offsets())
+        """All groups, in no order. What changes meanwhile is listed or not; no group twice."""
+        listed = set[bytes]()
+        recorded = (group_id for group_id in list(self._groups) if self.has_group(group_id))
+        for group_id in chain(self.offsets.group_ids(), recorded, list(self.pending.group_ids())):
+            if group_id not in listed:
+                listed.add(group_id)
+                yield group_id
 
     @property
     def group_count(self) -> int:

@@ -28,7 +28,7 @@ from offsetd_coordinator.offset_changes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import numpy.typing as npt
     from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMetadataValue
@@ -165,6 +165,14 @@ class WriteGroup:
 
 
 @attrs.frozen(kw_only=True)
+class EndConsumerMembers:
+    """Takes members out of a KIP-848 group: their sessions ended, or an operator removes them."""
+
+    group_id: bytes
+    member_ids: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
 class AcquireGroup:
     """Takes a group's lease; `force`: from whoever holds it, and where it cannot be read."""
 
@@ -207,7 +215,8 @@ class UpdateGroup:
 
 GroupChange = AcquireGroup | ReleaseGroup | UpdateGroup
 AdministratorsChange = GroupChange | OffsetsChange | RestoreOffsets
-Request = CommitOffsets | DeleteOffsets | DeleteGroup | WriteGroup | AdministratorsChange
+MembersChange = WriteGroup | EndConsumerMembers
+Request = CommitOffsets | DeleteOffsets | DeleteGroup | MembersChange | AdministratorsChange
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -232,7 +241,7 @@ class DeleteOffsetsReply(NamedTuple):
     """The log offset of the last tombstone, or None; what was there, as (topic, partition)."""
 
     last_offset: int | None
-    deleted: tuple[tuple[bytes, int], ...]
+    deleted: Collection[tuple[bytes, int]]
 
 
 class DeleteGroupReply(NamedTuple):
@@ -246,6 +255,12 @@ class WriteGroupReply(NamedTuple):
     """The log offset of the group's record."""
 
     last_offset: int
+
+
+class EndConsumerMembersReply(NamedTuple):
+    """The log offset of the group's new epoch; None if none of them was a member any more."""
+
+    last_offset: int | None
 
 
 class LeaseReply(NamedTuple):
@@ -279,6 +294,7 @@ Reply = (
     | DeleteOffsetsReply
     | DeleteGroupReply
     | WriteGroupReply
+    | EndConsumerMembersReply
     | GroupChangeReply
     | OffsetsChangedReply
     | RestoredReply

@@ -15,12 +15,11 @@ from offsetd_coordinator.put_batches import PutRows, encode_offsets, fits_one_ba
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from offsetd_coordinator.history import Change
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.offset_changes import Partition, RestoreOffsets
     from offsetd_coordinator.put_batches import Encoder
     from offsetd_coordinator.replayed_state import ReplayedState
-    from offsetd_coordinator.requests import CommittedColumns
+    from offsetd_coordinator.requests import CommittedColumns, CommittedOffset
 
 
 class _Written(NamedTuple):
@@ -41,8 +40,9 @@ def restored(
     group_id = request.group_id
     stored = state.offsets.read_columns(group_id)
     places = stored.places()
-    differing = _differing(request.then, stored, places)
-    deleted = sorted(places.keys() - request.then.keys())
+    then = {(each.topic, each.partition): each for each in request.then.committed()}
+    differing = _differing(then, stored, places)
+    deleted = sorted(places.keys() - then.keys())
     puts = _puts(differing, encoder.now_ms)
     before = _offsets(stored, map(places.get, zip(puts.topics, puts.partitions, strict=True)))
     gone = _offsets(stored, map(places.get, deleted))
@@ -79,8 +79,10 @@ def _written(
 
 
 def _differing(
-    then: Mapping[Partition, Change], stored: CommittedColumns, places: Mapping[Partition, int]
-) -> list[Change]:
+    then: Mapping[Partition, CommittedOffset],
+    stored: CommittedColumns,
+    places: Mapping[Partition, int],
+) -> list[CommittedOffset]:
     """What stands no longer as it was then."""
     return [
         change
@@ -101,7 +103,7 @@ def _offsets(stored: CommittedColumns, places: Iterable[int | None]) -> list[int
     ]
 
 
-def _puts(then: Sequence[Change], now_ms: int) -> PutColumns:
+def _puts(then: Sequence[CommittedOffset], now_ms: int) -> PutColumns:
     """They are committed now, and live as long from now on as they were to live then."""
     return PutColumns(
         [change.topic for change in then],
@@ -110,8 +112,8 @@ def _puts(then: Sequence[Change], now_ms: int) -> PutColumns:
         [change.leader_epoch for change in then],
         [change.metadata for change in then],
         [
-            now_ms + max(0, change.expire_time_ms - change.commit_time_ms)
-            if change.expire_time_ms >= 0
+            now_ms + max(0, change.expire_timestamp_ms - change.commit_timestamp_ms)
+            if change.expire_timestamp_ms >= 0
             else -1
             for change in then
         ],

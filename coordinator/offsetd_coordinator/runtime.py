@@ -18,11 +18,12 @@ from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.record_batch import batch_header
 from offsetd_storage.topic_partition import TopicPartition
 
-from offsetd_coordinator.append_refusals import append_refusal
+from offsetd_coordinator.append_refusals import append_refusal, quarantined_own_log
 from offsetd_coordinator.commit_guards import CommitGuards
 from offsetd_coordinator.commit_runs import CommitRuns
 from offsetd_coordinator.disk_room import UnwatchedDisk, refuse_unless_it_deletes
 from offsetd_coordinator.dynamic_settings import ExpiryConfig
+from offsetd_coordinator.endings import unavailable
 from offsetd_coordinator.errors import (
     CoordinatorError,
     DiskFull,
@@ -30,6 +31,7 @@ from offsetd_coordinator.errors import (
     StorageUnavailable,
 )
 from offsetd_coordinator.flusher import Flusher, as_storage_failed
+from offsetd_coordinator.large_changes import LargeChanges
 from offsetd_coordinator.member_calls import MemberCalls
 from offsetd_coordinator.membership.calls import Moment
 from offsetd_coordinator.requests import CommitOffsets
@@ -116,10 +118,11 @@ class Runtime:
         )
         store.on_write_failed = self.fail_soon
         self._append = store.append
-        self._disk: DiskRoom = disk or UnwatchedDisk()
+        self.disk: DiskRoom = disk or UnwatchedDisk()
         self.commit_guards = CommitGuards()
         self.expiry_config = ExpiryConfig()
         self.commit_runs = CommitRuns(self)
+        self.large_changes = LargeChanges(self)
         self.members = MemberCalls(self, loop=loop)
         self._remembered_place = functools.lru_cache(_PLACEMENTS_MAX)(self._place)
 
@@ -135,7 +138,7 @@ class Runtime:
         self._flusher.start()
         if upkeep is not None:
             self.upkeep = upkeep
-            self._disk = upkeep.disk
+            self.disk = upkeep.disk
             upkeep.start()
 
     def close(self) -> None:
@@ -160,19 +163,19 @@ class Runtime:
         durable. Raises LogPartitionQuarantined, CommitRateExceeded, DiskFull, InvalidCommitSize
         (nothing changed) and StorageUnavailable.
         """
-        partition, shard = self._shard(request.group_id)
+        partition, shard = self.shard_of(request.group_id)
         monotonic_ms = self._clock.monotonic_ms()
         if isinstance(request, CommitOffsets):
             self.commit_guards.admit(request.group_id, monotonic_ms)
         decision = shard.decide(request, self._clock.now_ms(), monotonic_ms)
         if decision.batch is not None or decision.batches:
-            if self._disk.is_low:
+            if self.disk.is_low:
                 refuse_unless_it_deletes(request)
             if before_write is not None:
                 before_write(decision)
             if decision.batches:
                 return self._write_steps(partition, shard, decision)
-            self._write(partition, shard, decision)
+            self.write(partition, shard, decision)
             self._note_life(shard, request)
         elif decision.is_unchanged:
             self.commit_guards.unchanged_commits += 1
@@ -186,7 +189,7 @@ class Runtime:
         return (
             self.failed is None
             and bool(self._shards)
-            and not self._disk.is_low
+            and not self.disk.is_low
             and not self.commit_guards.quota.is_on
         )
 
@@ -210,7 +213,7 @@ class Runtime:
             return [0] * len(where)  # Each is refused by itself.
         for refusal in appended.refusals.values():
             if isinstance(refusal, StorageFull):
-                self._disk.note_full(refusal)
+                self.disk.note_full(refusal)
         return appended.batch_counts
 
     def count_runs(self, partitions: list[int], commits: int) -> int:
@@ -230,7 +233,7 @@ class Runtime:
         """
         shard = self._shard_of(partition)
         for step in shard.decide_expiry(request, self._clock.now_ms()).steps():
-            self._write(partition, shard, step, is_beside=True)
+            self.write(partition, shard, step, is_beside=True)
         return self._tickets[partition]
 
     def fetch_into(
@@ -259,7 +262,7 @@ class Runtime:
         self, group_id: bytes, question: Callable[[Shard], Answer]
     ) -> tuple[int, Answer | CoordinatorError]:
         """What a group's shard answers or refuses, with the ticket that rests on."""
-        partition, shard = self._shard(group_id)
+        partition, shard = self.shard_of(group_id)
         try:
             return self._tickets[partition], question(shard)
         except CoordinatorError as refusal:
@@ -271,7 +274,7 @@ class Runtime:
 
     def membership_of(self, group_id: bytes) -> Membership:
         """The members of a group's shard. Raises as `submit` does."""
-        return self._shard(group_id)[1].membership
+        return self.shard_of(group_id)[1].membership
 
     def ticket_of(self, group_id: bytes) -> int:
         """The ticket of all that is known of a group."""
@@ -279,13 +282,13 @@ class Runtime:
 
     def list_groups(
         self, partition: int, *, prefix: bytes, after: bytes | None
-    ) -> tuple[int, Iterator[GroupListing]]:
-        """Groups of one log partition, unsorted, to be read before anything else is done.
+    ) -> Iterator[GroupListing]:
+        """Groups of one log partition, as `Shard.list_groups`. Raises as `submit` does."""
+        return self._shard_of(partition).list_groups(prefix=prefix, after=after)
 
-        Raises as `submit` does.
-        """
-        shard = self._shard_of(partition)
-        return self._tickets[partition], shard.list_groups(prefix=prefix, after=after)
+    def ticket_in(self, partition: int) -> int:
+        """The ticket of all that is known of a log partition."""
+        return self._tickets[partition]
 
     @property
     def shards(self) -> Mapping[int, Shard]:
@@ -299,7 +302,7 @@ class Runtime:
     def unavailable(self) -> StorageUnavailable:
         """What every call gets once it has `failed`."""
         assert self.failed is not None, "asked before there was a failure"
-        return _unavailable(self.failed)
+        return unavailable(self.failed)
 
     def durable(self, ticket: int) -> asyncio.Future[None] | None:
         """None if the ticket is durable, else a future that ends when it is.
@@ -339,7 +342,8 @@ class Runtime:
     def _place(self, group_id: bytes) -> int:
         return partition_of(group_id.decode(), self.partitions)
 
-    def _shard(self, group_id: bytes) -> tuple[int, Shard]:
+    def shard_of(self, group_id: bytes) -> tuple[int, Shard]:
+        """A group's log partition and its shard. Raises as `submit` does."""
         partition = self.partition_of(group_id)
         return partition, self._shard_of(partition)
 
@@ -365,7 +369,7 @@ class Runtime:
         ticket = self._tickets[partition]
         for step in decision.steps():
             try:
-                self._write(partition, shard, step)
+                self.write(partition, shard, step)
             except DiskFull:
                 if self._tickets[partition] == ticket:
                     raise  # Nothing has changed.
@@ -373,7 +377,7 @@ class Runtime:
                 break
         return self._tickets[partition], outcome
 
-    def _write(
+    def write(
         self, partition: int, shard: Shard, decision: Decision, *, is_beside: bool = False
     ) -> None:
         """Appends a decision's batch, replays it, and counts it in the partition's ticket."""
@@ -405,6 +409,8 @@ class Runtime:
         """
         if self.failed is not None:
             raise self.unavailable()
+        if (damage := self.store.quarantined.get(topic_partition)) is not None:
+            raise quarantined_own_log(topic_partition, damage)
         header = batch_header(batch)  # The time index must have what the batch has.
         self._append_or_refuse(
             topic_partition,
@@ -432,10 +438,10 @@ class Runtime:
             )
         except StorageFailed as error:
             self._note_failed(error)
-            raise _unavailable(error) from error
+            raise unavailable(error) from error
         except StorageError as error:
             if isinstance(error, StorageFull):
-                self._disk.note_full(error)
+                self.disk.note_full(error)
             refusal = append_refusal(error, topic_partition.partition)
             if refusal is None:
                 raise
@@ -492,8 +498,3 @@ def _outcome(decision: Decision) -> Reply | CoordinatorError:
     outcome = decision.refusal if decision.reply is None else decision.reply
     assert outcome is not None, "a decision answers or refuses"
     return outcome
-
-
-def _unavailable(error: StorageFailed) -> StorageUnavailable:
-    """One for each call that is answered so: an exception that is shared gathers tracebacks."""
-    return StorageUnavailable("the disk failed, the server stops: {cause}", cause=error)

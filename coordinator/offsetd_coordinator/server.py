@@ -13,8 +13,6 @@ import gc
 import ipaddress
 import os
 import resource
-import socket
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,20 +22,32 @@ import grpc.aio
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
+from offsetd_storage.clock import SteadyClock
 from offsetd_storage.disk_space import opened_with_reserve
-from offsetd_storage.errors import StorageError, StorageFailed
+from offsetd_storage.errors import StorageError, StorageFailed, words_of
+from offsetd_storage.folder_lock import check_usable
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
-from offsetd_storage.setting_kinds import INT32_MAX, UNIX_PREFIXES
+from offsetd_storage.setting_kinds import UNIX_PREFIXES
 from offsetd_storage.store_config import OFFSETS_PARTITIONS_DEFAULT
-from offsetd_storage.upkeep import Upkeep
+from offsetd_storage.upkeep import Upkeep, UpkeepConfig
 
+from offsetd_coordinator.awake_clock import AwakeClock
 from offsetd_coordinator.cleaner_health import CLEANER_SERVICE
 from offsetd_coordinator.combined_settings import frame_bytes_max
-from offsetd_coordinator.expirer import Expirer, grace_of_folder_ms
+from offsetd_coordinator.connection_guard import ConnectionGuard
+from offsetd_coordinator.connection_limits import (
+    channel_options,
+    connection_limits,
+    connections_beyond,
+)
+from offsetd_coordinator.endings import what_happened
+from offsetd_coordinator.expirer import Expirer, begin_where_left, grace_of_folder_ms
 from offsetd_coordinator.flusher import FlushDefect
 from offsetd_coordinator.loader import load
 from offsetd_coordinator.node import Node
 from offsetd_coordinator.own_topics import OwnTopics, own_topic_specs, upkeep_config
+from offsetd_coordinator.ports import listen_error
+from offsetd_coordinator.progress_lines import ProgressLines
 from offsetd_coordinator.runtime import Runtime
 from offsetd_coordinator.service import handlers
 from offsetd_coordinator.service.limits import Admission
@@ -50,7 +60,6 @@ if TYPE_CHECKING:
 
     from offsetd_storage.clock import Clock
     from offsetd_storage.files import Files
-    from offsetd_storage.topic_configs import TopicConfigs
 
     from offsetd_coordinator.administration import Administration
     from offsetd_coordinator.settings import Settings
@@ -60,9 +69,6 @@ _log = structlog.get_logger(__name__)
 # The last answers' way out.
 _FAREWELL_SECONDS: Final = 0.5
 _DRAIN_POLL_SECONDS: Final = 0.005
-_READ_AHEAD_BYTES: Final = 256 * 1024
-_RECEIVE_BEYOND_BYTES: Final = 1024 * 1024
-_PROGRESS_SECONDS: Final = 1.0
 _DESCRIPTORS_BESIDE: Final = 64
 # It looks at each log once; who has waited for the server is answered before.
 _CLEANER_DELAY_MS: Final = 1000
@@ -70,22 +76,6 @@ _CLEANER_DELAY_MS: Final = 1000
 
 class StartFailed(Exception):
     """The server cannot start; the message is one line for an operator."""
-
-
-class _Progress:
-    """Lines about something long, at most one a second; nothing of what is done within one."""
-
-    def __init__(self, event: str) -> None:
-        self._event = event
-        self._next_seconds = time.monotonic() + _PROGRESS_SECONDS
-
-    def note(self, partitions_done: int, partitions: int, bytes_done: int) -> None:
-        now_seconds = time.monotonic()
-        if now_seconds >= self._next_seconds:
-            self._next_seconds = now_seconds + _PROGRESS_SECONDS
-            _log.info(
-                self._event, partitions_done=partitions_done, of=partitions, bytes_done=bytes_done
-            )
 
 
 @attrs.frozen(kw_only=True)
@@ -107,22 +97,33 @@ class Server:
     """
 
     def __init__(
-        self, settings: Settings, *, files: Files, clock: Clock, random: random.Random
+        self,
+        settings: Settings,
+        *,
+        files: Files,
+        clock: Clock,
+        random: random.Random,
+        accepts_default_settings: bool = False,
     ) -> None:
         self.settings = settings
+        steady = SteadyClock(clock)
         self.node = Node(
-            node_id=settings.node_id, address=settings.address_told, start_ms=clock.now_ms()
+            node_id=settings.node_id, address=settings.address_told, start_ms=steady.now_ms()
         )
-        self.admission = Admission(settings.queued_max_request_bytes)
-        self.visibility = Visibility(settings, self.node, self.admission, clock=clock)
+        self.admission = Admission(
+            settings.queued_max_request_bytes, receive_ms_max=settings.request_receive_max_ms
+        )
+        self.visibility = Visibility(settings, self.node, self.admission, clock=steady)
         self.listening = asyncio.Event()
         self.serving = asyncio.Event()
         self._files = files
-        self._clock = clock
+        self._clock = steady
         self._random = random
+        self._accepts_default_settings = accepts_default_settings
         self._stopping = asyncio.Event()
         self._health = health_aio.HealthServicer()
         self._grpc_server: grpc.aio.Server | None = None
+        self._guard: ConnectionGuard | None = None
 
     def stop(self) -> None:
         """Begins to drain; `run` returns when that is done."""
@@ -135,9 +136,12 @@ class Server:
         """
         await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._health.set(CLEANER_SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
+        self._check_folder()
         self._grpc_server = self._open_port()
         self._open_metrics_port()
         await self._grpc_server.start()
+        if self._guard is not None:
+            self._guard.start()
         self.listening.set()
         _log.info("listening", address=self.node.address, pid=os.getpid())
         if not is_loopback(self.settings.listen_address):
@@ -158,6 +162,7 @@ class Server:
         self.node.serve(runtime, loaded.administration)
         await self._set_health(health_pb2.HealthCheckResponse.SERVING)
         self.visibility.watch(loaded.upkeep.cleaner, self._health)
+        self.visibility.watch_clock_and_disk(self._health)
         self.node.expirer = loaded.expirer
         loaded.expirer.start()
         _log.info("serving", address=self.node.address, folder=self.settings.data_dir)
@@ -169,6 +174,8 @@ class Server:
     async def close_port(self) -> None:
         """For a process that goes on without this server."""
         self.visibility.close_port()
+        if self._guard is not None:
+            self._guard.stop()
         if self._grpc_server is not None:
             await self._grpc_server.stop(0)
 
@@ -180,6 +187,7 @@ class Server:
             await self._drain()
         self.node.drain()  # Streams that wait for commits end too when the disk has failed.
         if runtime.failed is None:
+            await runtime.large_changes.until_ended()
             # Raises StorageFailed if the last flush fails.
             await asyncio.to_thread(runtime.close)
             self.visibility.close()
@@ -200,18 +208,25 @@ class Server:
 
     def _open_port(self) -> grpc.aio.Server:
         settings = self.settings
-        server = grpc.aio.server(options=_channel_options(settings))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, handlers.GenericOnly(server))
+        server = grpc.aio.server(options=channel_options(settings))
+        # gRPC asks them for each call, in this order: commits and fetches come most.
         server.add_generic_rpc_handlers(
             handlers.generic_handlers(self.node, self.admission, settings, self.visibility.figures)
         )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, handlers.GenericOnly(server))
         if _reflection_is_on(settings):
             handlers.add_reflection(server)
-        check_port_is_free(settings.listen_address)
+        if (taken := listen_error(settings.listen_address)) is not None:
+            raise StartFailed(
+                f"cannot listen on {settings.listen_address} (listen.address): {taken.strerror}"
+            )
         try:
             port = server.add_insecure_port(settings.listen_address)
         except RuntimeError as error:
             raise StartFailed(f"cannot listen on {settings.listen_address}: {error}") from error
+        if not settings.listen_address.startswith(UNIX_PREFIXES):
+            limits = connection_limits(settings)
+            self._guard = ConnectionGuard(self.admission.connections, port, limits)
         if not settings.advertised_address and settings.listen_address.endswith(":0"):
             self.node.address = f"{settings.listen_address.removesuffix(':0')}:{port}"
         return server
@@ -220,14 +235,28 @@ class Server:
         try:
             self.visibility.open_port()
         except OSError as error:
-            raise StartFailed(
-                f"cannot listen on {self.settings.metrics_address} (metrics.address):"
-                f" {error.strerror}"
-            ) from error
+            address = self.settings.metrics_address
+            if "metrics.address" in self.settings.said:
+                raise StartFailed(
+                    f"cannot listen on {address} (metrics.address): {error.strerror}"
+                ) from error
+            # Nobody asked for this port.
+            _log.warning(
+                "metrics are not served",
+                address=address,
+                reason=error.strerror,
+                remedy="name another address, or none: --set metrics.address=HOST:PORT",
+            )
 
     async def _set_health(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
         for service in ("", *handlers.SERVICES):
             await self._health.set(service, status)
+
+    def _check_folder(self) -> None:
+        try:
+            check_usable(self._files, Path(self.settings.data_dir))
+        except (StorageError, OSError) as error:
+            raise StartFailed(words_of(error)) from error
 
     async def _load_unless_stopped(self) -> _Loaded | None:
         """None if `stop` came first: a start, like a crash, may end anywhere."""
@@ -241,8 +270,8 @@ class Server:
             return loading.result()
         except (StorageError, OSError) as error:
             folder = str(self.settings.data_dir)
-            named = "" if folder in str(error) else f"{folder}: "
-            raise StartFailed(f"{named}{error}") from error
+            told = words_of(error)
+            raise StartFailed(told if folder in told else f"{folder}: {told}") from error
 
     async def _load(self) -> _Loaded:
         """Opens the folder and replays its log, in threads. Nothing is started yet."""
@@ -253,15 +282,11 @@ class Server:
         try:
             shards = await asyncio.to_thread(self._load_shards, store, threads)
             own = await asyncio.to_thread(self._load_own_topics, store)
-            runtime = Runtime(
-                store,
-                shards,
-                clock=self._clock,
-                loop=asyncio.get_running_loop(),
-                on_failed=self._note_failed,
-            )
-            configs = own.shard.applied.configs
-            upkeep = await asyncio.to_thread(self._upkeep, runtime, configs)
+            loop = asyncio.get_running_loop()
+            clock = AwakeClock(self._clock, loop)
+            runtime = Runtime(store, shards, clock=clock, loop=loop, on_failed=self._note_failed)
+            config = upkeep_config(own.shard.applied.configs, own.doubt)
+            upkeep = await asyncio.to_thread(self._upkeep, runtime, config)
             administration = own.administration(self.node, runtime, upkeep, clock=self._clock)
             return _Loaded(
                 runtime=runtime,
@@ -280,15 +305,16 @@ class Server:
             settings.configs,
             request_id_window_ms=settings.request_id_window_ms,
             now_ms=self._clock.now_ms(),
+            accepts_defaults=self._accepts_default_settings,
         )
 
-    def _upkeep(self, runtime: Runtime, configs: TopicConfigs) -> Upkeep:
+    def _upkeep(self, runtime: Runtime, config: UpkeepConfig) -> Upkeep:
         """What runs beside the appends."""
         return Upkeep(
             runtime.store,
             Path(self.settings.data_dir),
-            upkeep_config(configs),
-            files=self._files,
+            config,
+            files=runtime.store.files,
             clock=self._clock,
             random=self._random,
             cleaner_delay_ms=_CLEANER_DELAY_MS,
@@ -303,9 +329,9 @@ class Server:
         folder = Path(self.settings.data_dir)
         grace_left_ms = grace_of_folder_ms(
             runtime.store,
-            self._files,
+            runtime.store.files,
             folder,
-            now_ms=self._clock.now_ms(),
+            now_ms=self._clock.wall_ms(),
             grace_ms=runtime.expiry_config.grace_ms,
         )
         return Expirer(
@@ -313,13 +339,13 @@ class Server:
             administration,
             self.visibility.expiry,
             grace_left_ms=grace_left_ms,
-            files=self._files,
+            files=runtime.store.files,
             folder=folder,
             clock=self._clock,
         )
 
     def _open_store(self, threads: int) -> LogStore:
-        progress = _Progress("checking")
+        progress = ProgressLines("checking")
         partitions = self.settings.offsets_topic_num_partitions or OFFSETS_PARTITIONS_DEFAULT
         raise_descriptor_limit(partitions, self.settings.max_connections)
         folder = Path(self.settings.data_dir)
@@ -337,6 +363,7 @@ class Server:
                 ),
             ),
         )
+        begin_where_left(self._clock, store, store.files, folder)
         report = store.report
         _log.info(
             "folder open",
@@ -345,6 +372,8 @@ class Server:
             bytes_cut=report.bytes_cut,
             batches_appended_again=report.batches_appended_again,
         )
+        for note in report.notes:
+            _log.info("noted while opening", note=note)
         for warning in report.warnings:
             _log.warning("found while opening", warning=warning)
         for each in report.partitions:
@@ -363,7 +392,7 @@ class Server:
             for topic_partition in store.logs
             if topic_partition.topic == OFFSETS_TOPIC and topic_partition not in store.quarantined
         }
-        progress = _Progress("loading")
+        progress = ProgressLines("loading")
         load(
             store,
             shards,
@@ -380,37 +409,18 @@ class Server:
         return shards
 
     def _note_failed(self, error: StorageFailed) -> None:
-        if isinstance(error, FlushDefect):
-            _log.error(
-                "a defect of the server: nothing more is acknowledged",
-                error=str(error),
-                exc_info=error.__cause__,
-            )
-        else:
-            _log.error("the disk failed: nothing more is acknowledged", error=str(error))
-        self._stopping.set()
-
-
-def check_port_is_free(address: str) -> None:
-    """Raises StartFailed if HOST:PORT cannot be listened on: gRPC does not say why."""
-    if address.startswith(UNIX_PREFIXES):
-        return
-    host, _, port = address.rpartition(":")
-    try:
-        resolved = socket.getaddrinfo(
-            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        _log.error(
+            f"{what_happened(error)}: nothing more is acknowledged",
+            error=str(error),
+            exc_info=error.__cause__ if isinstance(error, FlushDefect) else None,
         )
-        for family, kind, protocol, _, socket_address in resolved:
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(socket_address)
-    except OSError as error:
-        raise StartFailed(f"cannot listen on {address}: {error.strerror}") from error
+        self._stopping.set()
 
 
 def raise_descriptor_limit(partitions: int, connections: int) -> None:
     """Makes room for the log's files and all connections. Raises StartFailed if there is none."""
-    needed = 3 * partitions + connections + _DESCRIPTORS_BESIDE
+    needed = 3 * partitions + connections + connections_beyond(connections)
+    needed += _DESCRIPTORS_BESIDE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return
@@ -420,42 +430,6 @@ def raise_descriptor_limit(partitions: int, connections: int) -> None:
             f"or lower max.connections"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-
-
-def _channel_options(settings: Settings) -> list[tuple[str, int]]:
-    return [
-        ("grpc.so_reuseport", 0),  # Else a second server on the port is let in.
-        # Messages between this and the setting are refused with the contract's reason.
-        (
-            "grpc.max_receive_message_length",
-            settings.socket_request_max_bytes + _RECEIVE_BEYOND_BYTES,
-        ),
-        ("grpc.max_send_message_length", -1),
-        # The soft and the hard limit are set alike: between them gRPC refuses at random.
-        ("grpc.max_metadata_size", settings.request_metadata_max_bytes),
-        ("grpc.absolute_max_metadata_size", settings.request_metadata_max_bytes),
-        ("grpc.max_allowed_incoming_connections", settings.max_connections),
-        ("grpc.max_concurrent_streams", settings.connection_calls_max),
-        # What the two above allow may all arrive at once. Above its own bound (1,000 calls that
-        # wait to be taken) gRPC answers CANCELLED, which no client tries again.
-        ("grpc.server.max_pending_requests", _calls_max(settings)),
-        ("grpc.server.max_pending_requests_hard_limit", _calls_max(settings)),
-        ("grpc.server_handshake_timeout_ms", settings.connection_handshake_max_ms),
-        ("grpc.max_connection_idle_ms", settings.connections_max_idle_ms),
-        ("grpc.max_connection_age_ms", settings.connections_max_age_ms),
-        ("grpc.max_connection_age_grace_ms", settings.connections_age_grace_ms),
-        ("grpc.keepalive_time_ms", settings.keepalive_interval_ms),
-        ("grpc.keepalive_timeout_ms", settings.keepalive_reply_max_ms),
-        # Newer gRPC waits for a ping's answer so long, and a minute unless told.
-        ("grpc.http2.ping_timeout_ms", settings.keepalive_reply_max_ms),
-        # What a connection may send ahead of being read is bounded, and not probed for: requests
-        # are small, and memory has to be.
-        ("grpc.http2.bdp_probe", 0),
-        ("grpc.http2.lookahead_bytes", _READ_AHEAD_BYTES),
-        # Clients that ping a quiet connection every ten seconds are not sent away.
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-    ]
 
 
 def store_config(settings: Settings, threads: int) -> LogStoreConfig:
@@ -468,10 +442,6 @@ def store_config(settings: Settings, threads: int) -> LogStoreConfig:
         frame_bytes_max=frame_bytes_max(settings),
         recovery_threads=threads,
     )
-
-
-def _calls_max(settings: Settings) -> int:
-    return min(settings.max_connections * settings.connection_calls_max, INT32_MAX)
 
 
 def _reflection_is_on(settings: Settings) -> bool:

@@ -168,6 +168,13 @@ class Settings:
         most=INT32_MAX,
         reason="The longest such time: so long a dead member keeps its partitions.",
     )
+    group_consumer_session_timeout_ms: int = milliseconds(
+        45_000,
+        "group.consumer.session.timeout.ms",
+        least=1,
+        most=INT32_MAX,
+        reason="So long after the start the members of KIP-848 groups are gone: none is served.",
+    )
     group_initial_rebalance_delay_ms: int = milliseconds(
         3000,
         "group.initial.rebalance.delay.ms",
@@ -215,8 +222,16 @@ class Settings:
         "queued.max.request.bytes",
         unit="bytes",
         least=1024,
-        reason="Bytes of all requests that wait for an answer; beyond, calls are refused, streams"
-        " wait.",
+        reason="Bytes of all requests that wait for an answer, and of answers that are built or not"
+        " read; beyond, calls are refused, streams wait.",
+    )
+    request_receive_max_ms: int = milliseconds(
+        60_000,
+        "request.receive.max.ms",
+        least=1000,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="A call that is not a stream ends if its message is not whole after this time.",
     )
     request_metadata_max_bytes: int = whole(
         16_384,
@@ -233,7 +248,7 @@ class Settings:
         unit="connections",
         least=1,
         most=1_000_000,
-        reason="Over all clients; each needs a file descriptor.",
+        reason="Over all clients; beyond, those without a call give way. Each needs a descriptor.",
     )
     connection_calls_max: int = whole(
         128,
@@ -242,7 +257,7 @@ class Settings:
         least=1,
         most=INT32_MAX,
         is_ours=True,
-        reason="Calls open at one time on one connection.",
+        reason="Calls open at one time on one connection. Set it well above a client's callers.",
     )
     connections_max_idle_ms: int = milliseconds(
         300_000,
@@ -250,6 +265,14 @@ class Settings:
         least=1000,
         most=INT32_MAX,
         reason="A connection without a call is closed after this time.",
+    )
+    connections_unread_max_ms: int = milliseconds(
+        30_000,
+        "connections.unread.max.ms",
+        least=1000,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="A connection that takes none of its answers for so long is closed.",
     )
     connections_max_age_ms: int = milliseconds(
         1_800_000,

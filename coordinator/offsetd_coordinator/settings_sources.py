@@ -78,6 +78,8 @@ def load_settings(
 
 def _read(said: _Said) -> tuple[str, object, str]:
     """Canonical name, value, and the value as text."""
+    if not said.name:
+        raise SettingsError(f"{said.source}: a setting has a name: NAME=VALUE")
     setting = ALL_SETTINGS.get(canonical_name(said.name))
     try:
         if setting is None:

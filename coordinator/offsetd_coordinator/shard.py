@@ -13,13 +13,9 @@ import attrs
 import numpy as np
 from offsetd_storage.kernels import padded_buffer
 from offsetd_storage.offsets_topic.groups import simple_group
-from offsetd_storage.offsets_topic.schemas.keys import GroupKey, encode_key
-from offsetd_storage.record_batch import Record, encode_batch
 
-from offsetd_coordinator.change_decisions import Usage, decide_offsets_change, decide_restoration
 from offsetd_coordinator.commit_decisions import CommitDecisions, CommitTerms
 from offsetd_coordinator.commit_rules import undecodable_offset
-from offsetd_coordinator.deletion import group_to_delete, offsets_to_delete
 from offsetd_coordinator.errors import (
     CoordinatorError,
     GroupIdNotFound,
@@ -28,33 +24,34 @@ from offsetd_coordinator.errors import (
 )
 from offsetd_coordinator.expiry_sweep import ShardRules
 from offsetd_coordinator.group_changes import Situation, decide_group_change
+from offsetd_coordinator.group_holds import GroupHolds
 from offsetd_coordinator.known_deletions import NODE_BYTES_MAX
 from offsetd_coordinator.leases import Leases
+from offsetd_coordinator.member_records import decide_members_change
 from offsetd_coordinator.membership.calls import Moment
 from offsetd_coordinator.membership.membership import Membership, fresh_member_name
 from offsetd_coordinator.membership.rebalance import MembershipConfig
-from offsetd_coordinator.membership.refusals import GroupRecordTooLarge
 from offsetd_coordinator.offset_changes import PutOffsets, ResetOffsets, RestoreOffsets
 from offsetd_coordinator.offset_table import fresh_hash_seeds
-from offsetd_coordinator.put_batches import Encoder
 from offsetd_coordinator.replayed_state import ReplayedState
 from offsetd_coordinator.requests import (
     AcquireGroup,
     CommitOffsets,
     Decision,
     DeleteGroup,
-    DeleteGroupReply,
     DeleteOffsets,
     DeleteOffsetsReply,
+    EndConsumerMembers,
     ExpireOffsets,
     LeaseReply,
     WriteGroup,
-    WriteGroupReply,
 )
+from offsetd_coordinator.shard_changes import ShardChanges
 from offsetd_coordinator.tombstones import encode_tombstones
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from collections.abc import Set as AbstractSet
 
     from offsetd_storage.offsets_topic.groups import Group, GroupListing, GroupState
 
@@ -63,11 +60,12 @@ if TYPE_CHECKING:
     from offsetd_coordinator.group_selections import GroupSelection
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
     from offsetd_coordinator.membership.calls import Step
-    from offsetd_coordinator.offset_changes import OffsetsChange
+    from offsetd_coordinator.offset_table import OffsetTable
     from offsetd_coordinator.requests import (
         CommittedColumns,
         CommittedOffset,
         GroupChange,
+        MembersChange,
         Request,
     )
 
@@ -124,8 +122,17 @@ class Shard:
             random_id=config.new_member_name,
             check_lease=self.leases.check_not_held,
         )
+        self.holds = GroupHolds()
         self._misplaced: frozenset[bytes] = frozenset()
         self._batch = padded_buffer(config.message_bytes_max)
+        self.changes = ShardChanges(
+            self._state,
+            self.membership,
+            self.leases,
+            value_version=config.offset_commit_value_version,
+            batch_bytes_max=config.message_bytes_max,
+            out=self._batch,
+        )
         self._commits = CommitDecisions(
             self._state,
             self.membership,
@@ -141,6 +148,11 @@ class Shard:
         return self._state.offset_next
 
     @property
+    def offsets(self) -> OffsetTable:
+        """What is stored, to be read."""
+        return self._state.offsets
+
+    @property
     def leader_epoch(self) -> int:
         """What new batches carry."""
         return self._state.leader_epoch
@@ -148,15 +160,17 @@ class Shard:
     def decide(self, request: Request, now_ms: int, monotonic_ms: int = 0) -> Decision:
         """What to write and what to answer. Changes nothing; a refusal is part of the decision."""
         now = Moment(now_ms, monotonic_ms)
-        if isinstance(request, CommitOffsets):
-            return self._commits.decide(request, self._commit_terms(now))
         try:
-            if isinstance(request, WriteGroup):
-                return self._decide_group(request, now_ms)
+            if self.holds.by_group and not isinstance(request, WriteGroup | EndConsumerMembers):
+                self.holds.check_writer(request.group_id)
+            if isinstance(request, CommitOffsets):
+                return self._commits.decide(request, self._commit_terms(now))
+            if isinstance(request, WriteGroup | EndConsumerMembers):
+                return self._decide_members_change(request, now)
             if isinstance(request, ResetOffsets | PutOffsets | RestoreOffsets):
-                return self._decide_offsets(request, now)
+                return self.changes.decide(request, now)
             if isinstance(request, DeleteOffsets | DeleteGroup):
-                return self._decide_deletion(request, now)
+                return self.changes.decide_deletion(request, now)
             return self._decide_change(request, now)
         except CoordinatorError as refusal:
             return Decision(request, None, refusal)
@@ -194,12 +208,19 @@ class Shard:
     @property
     def has_guarded_groups(self) -> bool:
         """Whether there may be groups to which not everybody may commit."""
-        return self._state.has_group_records or bool(self.membership.groups)
+        return (
+            self._state.has_group_records
+            or bool(self.membership.groups)
+            or bool(self.holds.by_group)
+        )
 
     def is_guarded(self, group_id: bytes) -> bool:
-        """Whether a group has members, or records of its own: then its commits go one by one."""
+        """Whether a group has members, or records of its own, or is held: then its commits go one
+        by one.
+        """
         return (
-            self._state.known_group_records(group_id) is not None
+            group_id in self.holds.by_group
+            or self._state.known_group_records(group_id) is not None
             or self.membership.live(group_id) is not None
         )
 
@@ -257,14 +278,20 @@ class Shard:
             ResponseTooLarge: the answer becomes so.
         """
         group_id, state = selection.group_id, self._state
+        self.holds.check_reader(group_id)
         if selection.require_stable and selection.has_any_of(state.pending.partitions(group_id)):
             raise UnstableOffsetCommit(
                 "a transaction has offsets pending for group {group!r}", group=group_id
             )
         answer.add(state.offsets, selection, log_partition=self.partition)
 
+    def pending_partitions(self, group_id: bytes) -> AbstractSet[tuple[bytes, int]]:
+        """The partitions of a group for which a transaction is open."""
+        return self._state.pending.partitions(group_id)
+
     def fetch(self, group_id: bytes) -> list[CommittedOffset]:
         """All committed offsets of a group, sorted. Raises RecordUndecodable."""
+        self.holds.check_reader(group_id)
         offsets = self._state.offsets.read_group(group_id)
         for offset in offsets:
             if not offset.is_decodable:
@@ -274,6 +301,7 @@ class Shard:
 
     def fetch_columns(self, group_id: bytes) -> CommittedColumns:
         """All committed offsets of a group, by column. Raises RecordUndecodable."""
+        self.holds.check_reader(group_id)
         stored = self._state.offsets.read_columns(group_id)
         if not all(stored.are_decodable):
             place = stored.are_decodable.index(False)
@@ -285,6 +313,7 @@ class Shard:
     ) -> Iterator[GroupListing]:
         """The groups with ids that start with `prefix` and are larger than `after`, unsorted.
 
+        The shard may change meanwhile: what comes or goes then is listed or not.
         Those that `end_load` found misplaced are left out: no other call finds them either.
         """
         misplaced = self._misplaced
@@ -299,14 +328,15 @@ class Shard:
                 else:
                     listing = records.listing() if live is None else live.listing()
                     yield listing._replace(settings=records.settings)
-        for live in self.membership.live_groups():
+        for live in tuple(self.membership.live_groups()):
             group_id = live.group_id
             is_asked_for = group_id.startswith(prefix) and (after is None or group_id > after)
             if is_asked_for and not self._state.has_group(group_id):
                 yield live.listing()
 
     def get_group(self, group_id: bytes, now_ms: int = 0, monotonic_ms: int = 0) -> Group:
-        """One group. Raises GroupIdNotFound, RecordUndecodable."""
+        """One group. Raises GroupIdNotFound, RecordUndecodable, CoordinatorLoadInProgress."""
+        self.holds.check_reader(group_id)
         live = self.membership.live(group_id)
         if live is None and not self._state.has_group(group_id):
             raise GroupIdNotFound("there is no group {group!r}", group=group_id)
@@ -379,28 +409,16 @@ class Shard:
         """Groups that are here although their hash belongs to another partition."""
         return self._state.misplaced_groups(self.partition, self.config.partitions)
 
-    def _decide_group(self, request: WriteGroup, now_ms: int) -> Decision:
-        record = Record(
-            key=encode_key(GroupKey(group=request.group_id.decode())),
-            value=request.value.encode(),
-            offset=self.offset_next,
-            timestamp_ms=now_ms,
-        )
-        batch = encode_batch([record], base_offset=self.offset_next, leader_epoch=self.leader_epoch)
-        if len(batch) > self.config.message_bytes_max:
-            raise GroupRecordTooLarge(
-                "the record of group {group!r}, {size_bytes} bytes, exceeds {bytes_max}",
-                group=request.group_id,
-                size_bytes=len(batch),
-                bytes_max=self.config.message_bytes_max,
-            )
-        reply = WriteGroupReply(self.offset_next)
-        return Decision(request, reply, None, batch, self.offset_next, now_ms)
-
     def _decide_change(self, request: GroupChange, now: Moment) -> Decision:
-        group_id, state = request.group_id, self._state
-        members = self.membership.live(group_id) or state.group_records(group_id)
-        situation = Situation(
+        return decide_group_change(self._state, request, self._situation(request.group_id, now))
+
+    def _decide_members_change(self, request: MembersChange, now: Moment) -> Decision:
+        records = self._state.group_records(request.group_id)
+        return decide_members_change(records, request, self._situation(request.group_id, now))
+
+    def _situation(self, group_id: bytes, now: Moment) -> Situation:
+        members = self.membership.live(group_id) or self._state.group_records(group_id)
+        return Situation(
             now=now,
             loaded_ms=self.leases.loaded_ms,
             has_members=members.has_members,
@@ -408,50 +426,3 @@ class Shard:
             leader_epoch=self.leader_epoch,
             bytes_max=self.config.message_bytes_max,
         )
-        return decide_group_change(state, request, situation)
-
-    def _decide_offsets(self, request: OffsetsChange | RestoreOffsets, now: Moment) -> Decision:
-        encoder = Encoder(
-            self._state.offsets.arrays,
-            now.wall_ms,
-            self.offset_next,
-            self.leader_epoch,
-            self.config.offset_commit_value_version,
-            self.config.message_bytes_max,
-            self._batch,
-        )
-        usage = Usage(
-            self.membership.live(request.group_id),
-            lambda: self.leases.check_writer(request.group_id, -1, now),
-        )
-        if isinstance(request, RestoreOffsets):
-            return decide_restoration(self._state, request, encoder, usage)
-        return decide_offsets_change(self._state, request, encoder, usage)
-
-    def _decide_deletion(self, request: DeleteOffsets | DeleteGroup, now: Moment) -> Decision:
-        state, now_ms = self._state, now.wall_ms
-        if not request.validate_only:
-            kind = DeleteGroupReply if isinstance(request, DeleteGroup) else DeleteOffsetsReply
-            known = state.deletions.find(kind, request.group_id, request.request_id, now_ms)
-            if known is not None:
-                return Decision(request, known, None)
-        live = self.membership.live(request.group_id)
-        epoch = -1 if isinstance(request, DeleteGroup) else request.epoch
-        self.leases.check_writer(request.group_id, epoch, now)
-        if isinstance(request, DeleteGroup):
-            deletion = group_to_delete(state, request, live)
-        else:
-            deletion = offsets_to_delete(state, request, live)
-        if request.validate_only or not deletion.ends.size:
-            return Decision(request, deletion.reply, None)
-        batches = encode_tombstones(
-            deletion.keys,
-            deletion.ends,
-            request_id=request.request_id,
-            now_ms=now_ms,
-            base_offset=self.offset_next,
-            leader_epoch=self.leader_epoch,
-            out=self._batch,
-        )
-        reply = deletion.reply._replace(last_offset=batches[-1][1])
-        return Decision.of_batches(request, reply, batches, now_ms)

@@ -22,6 +22,7 @@ def shard_config(settings: Settings, partitions: int) -> ShardConfig:
         membership=MembershipConfig(
             session_timeout_ms_min=settings.group_min_session_timeout_ms,
             session_timeout_ms_max=settings.group_max_session_timeout_ms,
+            consumer_session_timeout_ms=settings.group_consumer_session_timeout_ms,
             initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
             size_max=settings.group_max_size,
         ),

@@ -37,12 +37,14 @@ def topic_floors(*, request_id_window_ms: int, history_ms: int = 0) -> tuple[Flo
         name="min.compaction.lag.ms",
         # What is as old as the window is still in it, and as old as the lag is cleaned.
         least=request_id_window_ms + 1,
+        setting="request.id.window.ms",
         reason="More than request.id.window.ms: a request id is found in its record.",
     )
     history = Floor(
         topic=OFFSETS_TOPIC,
         name="min.compaction.lag.ms",
         least=history_ms,
+        setting="history.ms",
         reason="At least history.ms: for so long every commit can be read again.",
     )
     keeps_longest = attrs.evolve(window, topic=OFFSETS_TOPIC)
@@ -72,7 +74,9 @@ def topic_rules(*, message_bytes_max: int) -> tuple[TopicRule, ...]:
             topic=OFFSETS_TOPIC,
             name="max.message.bytes",
             is_kept=takes_what_is_written,
-            reason="It needs a restart: the largest commit is one such batch.",
+            reason="It needs a restart, with offsetd serve --set max.message.bytes=N: "
+            "the largest commit is one such batch.",
+            needs_restart=True,
         ),
         TopicRule(
             topic=CONFIG_TOPIC,

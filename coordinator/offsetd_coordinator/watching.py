@@ -173,6 +173,10 @@ class Watcher:
     until: dict[int, int] | None = None
     unreachable: list[int] = attrs.field(factory=list)
     _woken: asyncio.Event = attrs.field(factory=asyncio.Event)
+    _digest: bytes = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._digest = self.filter.digest(self.watchers.folder_id)
 
     def begin(self, token: str, *, from_oldest: bool, until_token: str = "") -> None:
         """Sets the positions: those of a token, or the oldest ones, or the logs' ends.
@@ -222,10 +226,6 @@ class Watcher:
     def token(self) -> str:
         """Where it is."""
         return encode_token(self.positions, self._digest)
-
-    @property
-    def _digest(self) -> bytes:
-        return self.filter.digest(self.watchers.folder_id)
 
     def wake(self) -> None:
         """There may be something to be read, or the watcher is to end."""

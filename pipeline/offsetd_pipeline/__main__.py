@@ -10,7 +10,9 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("offsetd"):
             raise
-        sys.stderr.write(f"error: {error.name} is not installed: pip install 'offsetd[spark]'\n")
+        from offsetd_clients.installation import install_command  # noqa: PLC0415  rarely needed
+
+        sys.stderr.write(f"error: {error.name} is not installed: {install_command('spark')}\n")
         sys.exit(1)
     sys.exit(run_jobs())
 

@@ -34,7 +34,7 @@ _NAMES: Final = frozenset(
         "push_filters",
     )
 )
-_SERVER_MODES: Final = (Mode.CURRENT,)
+_SERVER_MODES: Final = (Mode.CURRENT, Mode.HISTORY)
 _WITHOUT_TOPIC: Final = (Mode.GROUPS,)
 _WITHOUT_GROUP: Final = (Mode.DAMAGE,)
 
@@ -102,6 +102,7 @@ class ReadOptions:
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
         """From the options of a reader. Raises ValueError, which says what can be."""
         given = {name.lower(): value for name, value in options.items()}
+        check_any(given)
         unknown = given.keys() - _NAMES
         if unknown:
             raise ValueError(
@@ -127,7 +128,8 @@ class ReadOptions:
         )
         found.chosen.check(found.mode)
         if server and found.mode not in _SERVER_MODES:
-            raise ValueError(f"mode {found.mode} is read from a folder; a server gives current")
+            told = " and ".join(_SERVER_MODES)
+            raise ValueError(f"mode {found.mode} is read from a folder; a server gives {told}")
         return found
 
 
@@ -146,6 +148,16 @@ class NamedTable(NamedTuple):
             word(Mode, "mode", given.get("mode", Mode.CURRENT)),
             list_of(given.get("columns", "")),
             len(paths_of(given)) > 1,
+        )
+
+
+def check_any(given: Mapping[str, str]) -> None:
+    """Raises ValueError where no option came: Spark keeps those of a catalog's table to itself."""
+    if not given:
+        raise ValueError(
+            "no option was given: say path (a data folder) or server (host:port). Spark does not"
+            " hand on the options of CREATE TABLE ... USING offsetd: make a view instead, by"
+            " CREATE TEMPORARY VIEW name USING offsetd OPTIONS (path '...')"
         )
 
 

@@ -22,6 +22,7 @@ from offsetd_storage.record_batch import batch_header
 from offsetd_storage.segment_scan import BATCH_BYTES_MAX, StopReason
 from offsetd_storage.tail_search import valid_batch_after
 
+from offsetd_pipeline.compiling import say_if_kernels_compile
 from offsetd_pipeline.kernels import records
 from offsetd_pipeline.kernels.fields import FIELDS
 
@@ -181,6 +182,7 @@ class SegmentPass(ABC, Generic[_Found]):
 
     def found(self) -> Generator[_Found, None, int]:
         """Of the whole file, as far as it is to be read; returns the log offset behind it."""
+        say_if_kernels_compile()
         position = self._segment.start_bytes
         while position < self._size:
             wanted = min(self._buffer.size - PADDING_BYTES, self._size - position)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 from offsetd_clients import OffsetClient, RetryPolicy, TlsOptions
+from offsetd_clients.connection import flag_of
 
 from offsetd_pipeline.files import read_file
 
@@ -66,9 +67,7 @@ class ServerOptions:
 
 def flag(name: str, text: str) -> bool:
     """An option that is true or false. Raises ValueError."""
-    if text.lower() not in ("true", "false"):
-        raise ValueError(f"{name} is true or false, not {text!r}")
-    return text.lower() == "true"
+    return flag_of(name, text)
 
 
 def _text(path: str | None) -> str | None:

@@ -16,12 +16,13 @@ from offsetd_pipeline.folder_plan import (
 )
 from offsetd_pipeline.folder_tables import WHOLE_LOG_MODES, FolderTable
 from offsetd_pipeline.folders import plan_folders
-from offsetd_pipeline.read_options import NamedTable, ReadOptions
+from offsetd_pipeline.read_options import NamedTable, OnDamage, ReadOptions
 from offsetd_pipeline.selection import Selection, filters_of
 from offsetd_pipeline.server_table import ServerWork, server_batches
 from offsetd_pipeline.streams.options import StreamOptions
 from offsetd_pipeline.streams.reader import OffsetdStreamReader
-from offsetd_pipeline.tables import arrow_schema, check_schema, schema_of
+from offsetd_pipeline.streams.server_stream import ServerStream, WatchWork, watched_batches
+from offsetd_pipeline.tables import Mode, arrow_schema, check_schema, schema_of
 from offsetd_pipeline.writing.writer import batch_writer, stream_writer
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from offsetd_pipeline.folder_plan import LogPlan
     from offsetd_pipeline.folders import FolderPlan
+    from offsetd_pipeline.server_options import ServerOptions
 
 NAME = "offsetd"
 PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
@@ -106,7 +108,7 @@ class OffsetdReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The work of each task; log partitions in which nothing can be selected are left out."""
         if self._options.server is not None:
-            return [ServerWork(self._options.server)]
+            return self._of_server(self._options.server)
         files = OsFiles()
         plans = plan_folders(
             files,
@@ -120,6 +122,22 @@ class OffsetdReader(DataSourceReader):
         )
         # Spark has a source without partitions read one that is None.
         return works or [FolderWork(())]
+
+    def _of_server(self, server: ServerOptions) -> Sequence[InputPartition]:
+        """One task asks. The history that it reads is that of now, whenever it does."""
+        if self._options.mode is Mode.CURRENT:
+            return [ServerWork(server)]
+        stream = ServerStream(self._watching())
+        return stream.works(stream.begin(), stream.ends())
+
+    def _watching(self) -> StreamOptions:
+        options = self._options
+        return StreamOptions(
+            mode=options.mode,
+            server=options.server,
+            fails_on_loss=options.on_damage is OnDamage.FAIL,
+            chosen=options.chosen,
+        )
 
     def _with_wanted_groups(self, files: Files, plan: FolderPlan) -> list[LogPlan]:
         groups = self._selection.values("group")
@@ -137,6 +155,9 @@ class OffsetdReader(DataSourceReader):
         schema = arrow_schema(self._schema)
         if isinstance(partition, ServerWork):
             yield from server_batches(partition, schema, self._selection)
+            return
+        if isinstance(partition, WatchWork):
+            yield from watched_batches(partition, schema, self._watching())
             return
         assert isinstance(partition, FolderWork), "what was planned is read"
         table = FolderTable(

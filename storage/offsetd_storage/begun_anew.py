@@ -2,9 +2,10 @@
 
 With Kafka an operator gets rid of a topic's records by deleting the topic and making it again. Here
 that is: stop the server, remove the folders of one of the other topics, start it. It is not done to
-`__consumer_offsets`, nor where the journal was not closed: a folder that is missing then may be a
-disk that lost it. Such a partition is quarantined, until its folder is back, or an operator says
-that it is to begin anew (`LogStore.open(begin_anew=...)`).
+`__consumer_offsets`, nor to a topic that is not `is_removable`, nor where the journal was not
+closed: a folder that is missing then may be a disk that lost it. Such a partition is quarantined,
+until its folder is back, or an operator says that it is to begin anew
+(`LogStore.open(begin_anew=...)`).
 
 A log begins anew at the offset at which it ended, so that whoever has an old offset never takes
 another record for that one, and so that a crash on the way leaves a log that is as long as the
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from offsetd_storage.log_config import OFFSETS_TOPIC
 from offsetd_storage.partition_recovery import PartitionPlan
 from offsetd_storage.quarantine import Claim
 from offsetd_storage.record_batch import batch_header
@@ -75,13 +75,18 @@ def _was_removed(
     folder: RecoveryScope, topic_partition: TopicPartition, claim: Claim | Damage
 ) -> bool:
     return (
-        topic_partition.topic != OFFSETS_TOPIC
-        and isinstance(claim, Claim)
+        isinstance(claim, Claim)
         and claim.closed_clean
         and not claim.is_aside
         and claim.point.offset > 0
+        and (folder.config.is_removable(topic_partition.topic) or _was_empty(claim))
         and not _bases(folder, topic_partition)
     )
+
+
+def _was_empty(claim: Claim) -> bool:
+    """Whether the log had no record: nothing can be lost with its folder."""
+    return claim.point.log_start_offset >= claim.point.offset
 
 
 def _end(claim: Claim | Damage | None) -> int:
@@ -130,8 +135,8 @@ def start_warnings(
     warnings = []
     for each, plan in plans.items():
         claim, first = claims.get(each), min(plan.scans, default=None)
-        if first is None or not isinstance(claim, Claim):
-            continue
+        if first is None or not isinstance(claim, Claim) or plan.known.listed is not None:
+            continue  # Without the list it is not known whether they were to go.
         if claim.point.log_start_offset < first:
             warnings.append(
                 f"{each}: the segments from offset {claim.point.log_start_offset} to {first - 1}"

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from typing import Protocol
+from typing import Final, Protocol
+
+_LOOK_MS: Final = 1000
+"""A `SteadyClock` looks so often at the clock that it follows."""
+_PERCENT: Final = 100
+_SLOW_PERCENT: Final = 50
+_NEVER: Final = (0, 0, 0)
 
 
 class Clock(Protocol):
@@ -11,6 +18,9 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Milliseconds since 1970, UTC."""
+
+    def age_now_ms(self) -> int:
+        """Now, for what is deleted because of its age: not later than any clock says."""
 
     def monotonic_ms(self) -> int:
         """Milliseconds from an arbitrary start; never goes back."""
@@ -22,6 +32,10 @@ class SystemClock:
     def now_ms(self) -> int:
         """Milliseconds since 1970, UTC."""
         return time.time_ns() // 1_000_000
+
+    def age_now_ms(self) -> int:
+        """As `now_ms`."""
+        return self.now_ms()
 
     def monotonic_ms(self) -> int:
         """Milliseconds from an arbitrary start; never goes back."""
@@ -39,6 +53,10 @@ class ManualClock:
         """Milliseconds since 1970, UTC."""
         return self._now_ms
 
+    def age_now_ms(self) -> int:
+        """As `now_ms`."""
+        return self.now_ms()
+
     def monotonic_ms(self) -> int:
         """Milliseconds since this clock was made; never goes back."""
         return self._monotonic_ms
@@ -47,3 +65,71 @@ class ManualClock:
         """Lets time pass. A negative amount moves the wall clock back only."""
         self._now_ms += milliseconds
         self._monotonic_ms += max(0, milliseconds)
+
+
+class SteadyClock:
+    """The time of a server: what it writes down, and what it judges ages by. For any thread.
+
+    It never goes back. It follows the wall clock, but never at less than half or at more than one
+    and a half times the pace of the monotonic clock. So a wall clock that is set moves it slowly.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        """Begins with what the wall clock of `clock` says now."""
+        self._clock = clock
+        self.monotonic_ms = clock.monotonic_ms  # Without a layer between.
+        self._lock = threading.Lock()
+        self._now_ms = clock.now_ms()
+        self._looked_ms = clock.monotonic_ms()
+        self._pace_percent = _PERCENT
+        # From when until when, by the monotonic clock, it is ahead of that by how much: all that
+        # is needed while nothing is set, and needs no lock.
+        self._even = self._looked_ms, self._looked_ms + _LOOK_MS, self._now_ms - self._looked_ms
+
+    def begin_at(self, recorded_ms: int) -> None:
+        """It is at least this time: it is written down already."""
+        with self._lock:
+            now_ms, monotonic_ms = self._stopped()
+            self._go_on(max(now_ms, recorded_ms), monotonic_ms)
+
+    def now_ms(self) -> int:
+        """Milliseconds since 1970, UTC."""
+        monotonic_ms = self.monotonic_ms()
+        since_ms, until_ms, ahead_ms = self._even
+        if since_ms <= monotonic_ms < until_ms:
+            return monotonic_ms + ahead_ms
+        with self._lock:
+            passed_ms = self.monotonic_ms() - self._looked_ms
+            if passed_ms < _LOOK_MS:
+                return self._now_ms + passed_ms * self._pace_percent // _PERCENT
+            return self._followed()
+
+    def age_now_ms(self) -> int:
+        """Now, for what is deleted because of its age: the earlier of this and the wall clock."""
+        return min(self.now_ms(), self._clock.now_ms())
+
+    def wall_ms(self) -> int:
+        """What the wall clock says, right or wrong."""
+        return self._clock.now_ms()
+
+    def _stopped(self) -> tuple[int, int]:
+        """The time, and the monotonic one; no thread goes by `_even` for later than that."""
+        self._even = _NEVER
+        monotonic_ms = self.monotonic_ms()
+        passed_ms = monotonic_ms - self._looked_ms
+        return self._now_ms + passed_ms * self._pace_percent // _PERCENT, monotonic_ms
+
+    def _followed(self) -> int:
+        """Nearer to the wall clock, if that is ahead; if it is behind, the pace slackens."""
+        now_ms, monotonic_ms = self._stopped()
+        ahead_ms = now_ms - self._clock.now_ms()
+        gain_ms = min(max(-ahead_ms, 0), (monotonic_ms - self._looked_ms) // 2)
+        slower_percent = max(ahead_ms, 0) * _PERCENT // _LOOK_MS
+        self._go_on(now_ms + gain_ms, monotonic_ms, max(_PERCENT - slower_percent, _SLOW_PERCENT))
+        return self._now_ms
+
+    def _go_on(self, now_ms: int, monotonic_ms: int, pace_percent: int = _PERCENT) -> None:
+        self._now_ms, self._looked_ms = now_ms, monotonic_ms
+        self._pace_percent = pace_percent
+        if pace_percent == _PERCENT:
+            self._even = monotonic_ms, monotonic_ms + _LOOK_MS, now_ms - monotonic_ms

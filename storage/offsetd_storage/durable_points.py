@@ -61,6 +61,11 @@ class DurablePoints:
             # One has been exchanged before the look at it, and the other one behind its.
         return {}
 
+    @property
+    def last_points(self) -> dict[TopicPartition, RecoveryPoint]:
+        """Those of the last look, also where the journal was closed."""
+        return dict(self._points)
+
     def _newest(self, stack: ExitStack) -> tuple[JournalReader, JournalHeader] | None:
         """The file whose turn it is, and its header; None if neither has one."""
         newest: tuple[JournalReader, JournalHeader] | None = None

@@ -6,7 +6,8 @@ import errno
 from typing import ClassVar, Final
 
 _NO_ROOM: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
-_NO_FILE: Final = frozenset((errno.EFBIG, errno.EMFILE, errno.ENFILE))
+_NO_DESCRIPTOR: Final = frozenset((errno.EMFILE, errno.ENFILE))
+_NO_FILE: Final = _NO_DESCRIPTOR | {errno.EFBIG}
 # A sector, or what a file system keeps in one, that does not come back as it was written.
 _UNREADABLE: Final = frozenset((errno.EIO, errno.ENODATA, errno.EBADMSG, errno.EUCLEAN))
 
@@ -19,6 +20,18 @@ def is_no_room(error: OSError) -> bool:
 def may_pass(error: OSError) -> bool:
     """Whether it was room, file size or descriptors that lacked; else the disk is broken."""
     return is_no_room(error) or error.errno in _NO_FILE
+
+
+def is_no_descriptor(error: OSError) -> bool:
+    """Whether this process, or the whole system, has too many files open."""
+    return error.errno in _NO_DESCRIPTOR
+
+
+def words_of(error: BaseException) -> str:
+    """What an error says, for people. An error of the system is told without its number."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.strerror} ({error.filename})"
 
 
 def is_unreadable(error: OSError) -> bool:
@@ -139,3 +152,33 @@ class StorageFull(StorageError):
 
 class StorageFailed(StorageError):
     """A write or an fsync failed. Nothing more is acknowledged; the process has to exit."""
+
+
+class FolderGone(StorageFailed):
+    """The data folder, or its lock, was moved away, deleted or replaced while it was open."""
+
+
+class FilesGone(StorageFailed):
+    """Files of the data folder were removed, replaced or cut while it was open."""
+
+
+class DescriptorsExhausted(StorageFailed):
+    """A file that is needed could not be opened: too many are open. The disk itself is well."""
+
+
+def storage_failed(error: BaseException, what: str = "") -> StorageFailed:
+    """The failure of the store that an error is; `what` says what was being done."""
+    if isinstance(error, StorageFailed):
+        return error
+    failure, told = StorageFailed, repr(error)
+    if isinstance(error, OSError):
+        if error.errno == errno.ESTALE:
+            failure = FolderGone
+        elif error.errno == errno.ENOENT:
+            failure = FilesGone
+        elif is_no_descriptor(error):
+            failure = DescriptorsExhausted
+        told = words_of(error)
+    failed = failure(f"{what}: {told}" if what else told)
+    failed.__cause__ = error
+    return failed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from offsetd_storage.errors import StorageFailed
+from offsetd_storage.errors import StorageFailed, storage_failed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,17 +27,13 @@ class FailureLatch:
         Whoever is refused later can tell by its cause what it was.
         """
         if self.failed is None:
-            failed = error
-            if not isinstance(failed, StorageFailed):
-                failed = StorageFailed(f"storage failed: {error!r}")
-                failed.__cause__ = error
-            self.failed = failed
+            self.failed = storage_failed(error)
         return self.failed
 
     def refuse_if_failed(self) -> None:
         """Raises StorageFailed after a failure."""
         if self.failed is not None:
-            raise StorageFailed(str(self.failed)) from self.failed
+            raise type(self.failed)(str(self.failed)) from self.failed
 
     @contextmanager
     def fail_stop(self) -> Iterator[None]:

@@ -8,19 +8,23 @@ disk is an `OSError`, as the operating system raised it.
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import errno
 import fcntl
 import os
+import stat
 import struct
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+    from typing import Self
 
 Buffer: TypeAlias = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 
@@ -78,7 +82,22 @@ class File(Protocol):
 
 
 class FileLock(Protocol):
-    """A lock that is held."""
+    """A lock that is held on a file, and with it the folder that the file lies in."""
+
+    @property
+    def files(self) -> Files:
+        """The same files, but that the lock's folder is reached by its descriptor.
+
+        A path into the folder leads to the folder that was locked, wherever that was moved to, and
+        never to another one that is at its path by now. Nothing is made, renamed or removed there
+        unless the lock `is_in_place`: ESTALE. Not to be used once the lock is released.
+        """
+
+    def is_in_place(self) -> bool:
+        """Whether the paths lead to what was locked; else another may hold a lock there."""
+
+    def leads_to(self, path: Path, file: File) -> bool:
+        """Whether a path within the folder leads to a file that is open."""
 
     def release(self) -> None:
         """Gives the lock back. Calling it again does nothing."""
@@ -110,6 +129,9 @@ class Files(Protocol):
 
     def sync_folder(self, path: Path) -> None:
         """Puts the names inside a folder on stable storage."""
+
+    def may_write(self, path: Path) -> bool:
+        """Whether this process may make files in a folder, as far as that is known beforehand."""
 
     def size(self, path: Path) -> int:
         """A file's length."""
@@ -268,72 +290,92 @@ class OsFile:
 
 
 class OsFiles:
-    """The operating system's files (Linux)."""
+    """The operating system's files (Linux).
+
+    Those of a lock name files in errors by where they are in the locked folder.
+    """
+
+    _locked: OsFileLock | None = None  # Of `OsFileLock.files`: what leads into its folder.
 
     def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> OsFile:
         """Opens a file; `create` makes an empty one where there is none."""
         flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR)
         if create:
             flags |= os.O_CREAT
-        return OsFile(os.open(path, flags, 0o644))
+        name, folder = self._place(path, changes_names=create)
+        return OsFile(os.open(name, flags, 0o644, dir_fd=folder))
 
     def exists(self, path: Path) -> bool:
         """Whether there is a file or a folder of that name."""
-        return os.path.lexists(path)
+        name, folder = self._place(path)
+        with suppress(OSError):
+            os.stat(name, dir_fd=folder, follow_symlinks=False)
+            return True
+        return False
 
     def is_folder(self, path: Path) -> bool:
         """Whether there is a folder of that name."""
-        return os.path.isdir(path)
+        with suppress(OSError):
+            return stat.S_ISDIR(self._status(path).st_mode)
+        return False
 
     def list_folder(self, path: Path) -> list[str]:
         """The names inside a folder, sorted."""
-        return sorted(os.listdir(path))
+        with self._opened_folder(path) as descriptor:
+            return sorted(os.listdir(descriptor))
 
     def make_folder(self, path: Path) -> None:
         """Makes one folder. Its parent has to exist, itself must not."""
-        os.mkdir(path, 0o755)
+        name, folder = self._place(path, changes_names=True)
+        os.mkdir(name, 0o755, dir_fd=folder)
 
     def rename(self, source: Path, target: Path) -> None:
         """Renames within a folder, at once; a file that was at `target` is gone."""
-        os.rename(source, target)
+        name, folder = self._place(source, changes_names=True)
+        new_name, new_folder = self._place(target)
+        os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
 
     def unlink(self, path: Path) -> None:
         """Removes a file's name. Whoever has it open keeps it."""
-        os.unlink(path)
+        name, folder = self._place(path, changes_names=True)
+        os.unlink(name, dir_fd=folder)
 
     def sync_folder(self, path: Path) -> None:
         """Puts the names inside a folder on stable storage."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with self._opened_folder(path) as descriptor:
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+
+    def may_write(self, path: Path) -> bool:
+        """Whether its mode, its owner, and how its disk is mounted let us make files in it."""
+        name, folder = self._place(path)
+        return os.access(name, os.W_OK | os.X_OK, dir_fd=folder, effective_ids=True)
 
     def size(self, path: Path) -> int:
         """A file's length."""
-        return os.stat(path).st_size
+        return self._status(path).st_size
 
     def modified_ms(self, path: Path) -> int:
         """When a file was last written, in milliseconds since 1970, UTC."""
-        return os.stat(path).st_mtime_ns // 1_000_000
+        return self._status(path).st_mtime_ns // 1_000_000
 
     def set_modified_ms(self, path: Path, modified_ms: int) -> None:
         """Says when a file was last written; durable with the file's next `sync`."""
-        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+        name, folder = self._place(path)
+        os.utime(name, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000), dir_fd=folder)
 
     def stamp(self, path: Path) -> tuple[int, ...]:
         """Its inode, its length, and when it changed: the last of these nobody can set."""
-        status = os.stat(path)
+        status = self._status(path)
         return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
     def free_bytes(self, path: Path) -> int:
         """Room left, for a user without privileges, on the file system that holds `path`."""
-        status = os.statvfs(path)
+        status = self._file_system(path)
         return status.f_bavail * status.f_frsize
 
     def total_bytes(self, path: Path) -> int:
         """All room, taken or not, on the file system that holds `path`."""
-        status = os.statvfs(path)
+        status = self._file_system(path)
         return status.f_blocks * status.f_frsize
 
     def read_bytes(self, path: Path) -> bytes:
@@ -346,37 +388,113 @@ class OsFiles:
 
     def lock(self, path: Path) -> OsFileLock | None:
         """Locks a file, made where missing, for this opener; None where another holds it."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = _CLOSED
         try:
+            descriptor = os.open(
+                path.name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644, dir_fd=folder
+            )
             # An OFD lock: unlike a plain fcntl lock it conflicts within this process as well, and
             # is not dropped when some other descriptor of the same file is closed.
             request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
         except OSError as error:
+            os.close(folder)
+            if descriptor == _CLOSED:
+                raise
             os.close(descriptor)
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 return None
             raise
-        return OsFileLock(descriptor)
+        return OsFileLock(self, path, folder=folder, file=descriptor)
+
+    def _of_lock(self, lock: OsFileLock) -> Self:
+        within = copy.copy(self)
+        within._locked = lock
+        return within
+
+    def _place(self, path: Path, *, changes_names: bool = False) -> tuple[Path | str, int | None]:
+        """A path for the system's calls, and the folder that it starts from, if not the usual.
+
+        Raises ESTALE where a name is to be changed in a folder that is not in its place any more.
+        """
+        if self._locked is None or (name := self._locked.name_within(path)) is None:
+            return path, None
+        if changes_names and not self._locked.is_in_place():
+            raise OSError(errno.ESTALE, "the folder is not at its path any more", str(path))
+        return name, self._locked.folder
+
+    def _status(self, path: Path) -> os.stat_result:
+        name, folder = self._place(path)
+        return os.stat(name, dir_fd=folder)
+
+    def _file_system(self, path: Path) -> os.statvfs_result:
+        name, folder = self._place(path)
+        if folder is None or name == ".":  # This is asked for where no descriptor may be left.
+            return os.statvfs(name if folder is None else folder)
+        descriptor = os.open(name, os.O_PATH | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            return os.statvfs(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _opened_folder(self, path: Path) -> Iterator[int]:
+        """A descriptor of its own: threads that list a folder by one share how far they are."""
+        name, folder = self._place(path)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        descriptor = os.open(name, flags, dir_fd=folder)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
 
 class OsFileLock:
     """A lock that lives as long as its descriptor, and so no longer than the process."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, files: OsFiles, path: Path, *, folder: int, file: int) -> None:
+        """`folder` and `file` are descriptors, which are this lock's from now on."""
+        self.folder = folder
+        self._file = file
+        self._path = path
+        self._folder_path = str(path.parent)
+        self._prefix = os.path.join(self._folder_path, "")
+        self.files = files._of_lock(self)
+
+    def name_within(self, path: Path) -> str | None:
+        """What a path is called from the locked folder on; None: it leads elsewhere."""
+        text = str(path)
+        if text.startswith(self._prefix):
+            return text[len(self._prefix) :]
+        return "." if text == self._folder_path else None
+
+    def is_in_place(self) -> bool:
+        """Whether the paths of the folder and of the file still lead to what was locked."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return os.path.samestat(
+                os.stat(self._folder_path), os.fstat(self.folder)
+            ) and os.path.samestat(os.stat(self._path), os.fstat(self._file))
+        return False
+
+    def leads_to(self, path: Path, file: File) -> bool:
+        """Whether a path within the folder leads to a file that is open."""
+        assert isinstance(file, OsFile)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return os.path.samestat(self.files._status(path), os.fstat(file._descriptor))
+        return False
 
     def release(self) -> None:
         """Gives the lock back. Calling it again does nothing."""
-        descriptor, self._descriptor = self._descriptor, _CLOSED
-        if descriptor != _CLOSED:
-            os.close(descriptor)
+        descriptors = self.folder, self._file
+        self.folder = self._file = _CLOSED
+        for descriptor in descriptors:
+            if descriptor != _CLOSED:
+                os.close(descriptor)
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _fallocate = _libc.fallocate
 _fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
-_fallocate.restype = ctypes.c_int
 _sync_file_range = _libc.sync_file_range
 _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-_sync_file_range.restype = ctypes.c_int

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.checkpoints import read_offset_checkpoint, write_offset_checkpoint
-from offsetd_storage.errors import CorruptCheckpoint, is_no_room, is_unreadable
+from offsetd_storage.errors import CorruptCheckpoint, is_unreadable, may_pass, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,7 +64,7 @@ class FolderCheckpoints:
         except OSError as error:
             if not is_unreadable(error):
                 raise
-            problem = f"{self.folder / name} cannot be read: {error}"
+            problem = f"{self.folder / name} cannot be read: {words_of(error)}"
         self._damaged.add(name)
         self.warnings.append(f"{problem}; it is written anew")
         return {}
@@ -74,7 +74,7 @@ class FolderCheckpoints:
     ) -> None:
         """Puts these in, beside the entries of other partitions. Raises OSError.
 
-        On a full disk the old ones stay: for Kafka they only mean more to check.
+        Without room, or a descriptor, the old ones stay: for Kafka they only mean more to check.
         """
         log_starts = dict(self._written[LOG_START_CHECKPOINT])
         for log in logs:
@@ -90,7 +90,7 @@ class FolderCheckpoints:
         try:
             write_offset_checkpoint(self._files, self.folder / name, offsets)
         except OSError as error:
-            if not is_no_room(error):
+            if not may_pass(error):
                 raise
             return
         self._damaged.discard(name)

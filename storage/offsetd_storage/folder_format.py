@@ -22,7 +22,18 @@ if TYPE_CHECKING:
 
 FOLDER_FORMAT_VERSION: Final = 1
 PROPERTIES_NAME: Final = "offsetd.properties"
+CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"  # A broker's.
 FOLDER_ID_BYTES: Final = 16
+# This needs no backup: the logs themselves tell where they end.
+JOURNAL_REMEDY: Final = (
+    "move offsetd.properties, offsetd-journal-* and offsetd-quarantine-* out of the folder, and"
+    " start: the logs are served as they are, without what only the journal held (nothing after a"
+    " clean stop)"
+)
+PROPERTIES_REMEDY: Final = (
+    "put it back from a backup of any age, as it is written when the folder is made; without one,"
+    f" {JOURNAL_REMEDY}"
+)
 _BYTES_MAX: Final = 65_536  # Of a newer format, too: its version has to be read.
 
 _FORMAT: Final = "format.version"
@@ -102,8 +113,11 @@ def read_properties(files: Files, folder: Path) -> FolderProperties | None:
             journal_begun=lines[_JOURNAL_BEGUN] == "true",
             is_from_elsewhere=lines.get(_ORIGIN) != _HERE,
         )
-    except (KeyError, ValueError) as error:
-        raise FolderMismatch(f"{path} is damaged: {error}") from error
+    except KeyError as error:
+        what = f"it has no line {error.args[0]}"
+        raise FolderMismatch(f"{path} is damaged: {what}; {PROPERTIES_REMEDY}") from error
+    except ValueError as error:
+        raise FolderMismatch(f"{path} is damaged: {error}; {PROPERTIES_REMEDY}") from error
 
 
 def write_properties(files: Files, folder: Path, properties: FolderProperties) -> None:

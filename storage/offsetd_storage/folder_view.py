@@ -15,11 +15,12 @@ from offsetd_storage.checkpoints import read_offset_checkpoint
 from offsetd_storage.durable_points import DurablePoints
 from offsetd_storage.errors import CorruptCheckpoint, FolderMismatch
 from offsetd_storage.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
-from offsetd_storage.folder_format import read_properties
+from offsetd_storage.folder_format import CLEAN_SHUTDOWN_NAME, read_properties
 from offsetd_storage.store_config import OFFSETS_TOPIC
 from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from offsetd_storage.files import Files
@@ -33,6 +34,9 @@ class LogView:
     topic_partition: TopicPartition
     folder: Path
     recovery_point: RecoveryPoint | None
+    # The last one that we wrote, also where the folder is closed; None: there is none, or a broker
+    # may have had the folder since.
+    last_point: RecoveryPoint | None = None
 
     def readable_bytes(self, base_offset: int, size: int) -> int:
         """How much is to be read of a segment whose file has `size` bytes."""
@@ -55,6 +59,8 @@ class FolderView:
     logs: tuple[LogView, ...]
     offsets_partitions: int
     is_settled: bool
+    # Partitions that had records, and have no folder any more.
+    missing: tuple[TopicPartition, ...] = ()
     _points: DurablePoints | None = attrs.field(default=None, eq=False, repr=False)
 
     def seen_again(self, files: Files) -> FolderView:
@@ -88,34 +94,49 @@ def _read_folder(files: Files, folder: Path, journal: DurablePoints | None) -> F
     if not partitions:
         raise FolderMismatch(f"{folder} has no partition folders: it is no data folder")
     points = None
+    last_points: Mapping[TopicPartition, RecoveryPoint] = {}
     if properties is None:
         journal = None
     else:
         if journal is None or journal.identity != properties.identity:
             journal = DurablePoints(files, folder, properties.identity)
         points = journal.read(begun=properties.journal_begun)
+        if not files.exists(folder / CLEAN_SHUTDOWN_NAME):
+            last_points = journal.last_points
     return FolderView(
         folder=folder,
-        logs=tuple(_log_view(folder, each, points or {}) for each in partitions),
+        logs=tuple(_log_view(folder, each, points or {}, last_points) for each in partitions),
         offsets_partitions=(
             _highest_partition(files, folder, partitions) + 1
             if properties is None
             else properties.offsets_partitions
         ),
         is_settled=points is None,
+        missing=tuple(
+            sorted(
+                each
+                for each, point in last_points.items()
+                if each not in partitions and (point.held or point.offset > point.log_start_offset)
+            )
+        ),
         points=journal,
     )
 
 
 def _log_view(
-    folder: Path, topic_partition: TopicPartition, points: dict[TopicPartition, RecoveryPoint]
+    folder: Path,
+    topic_partition: TopicPartition,
+    points: Mapping[TopicPartition, RecoveryPoint],
+    last_points: Mapping[TopicPartition, RecoveryPoint],
 ) -> LogView:
     point = points.get(topic_partition)
+    last = last_points.get(topic_partition)
     return LogView(
         topic_partition=topic_partition,
         folder=folder / topic_partition.folder_name,
         # Nobody writes to a partition that is held in quarantine.
         recovery_point=None if point is None or point.held else point,
+        last_point=None if last is None or last.held else last,
     )
 
 

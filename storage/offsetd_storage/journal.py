@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from offsetd_storage.batches_frame import BatchesFrame
     from offsetd_storage.files import Files
     from offsetd_storage.folder_format import FolderIdentity
+    from offsetd_storage.folder_lock import FolderLock
     from offsetd_storage.journal_format import LogEnd
     from offsetd_storage.topic_partition import TopicPartition
 
@@ -407,6 +408,10 @@ class Journal:
             self._prepare(1 - self._place)
             self._turn_over(self._points.values(), self._life)
         self.append_closed({})
+
+    def lost_files(self, lock: FolderLock) -> list[Path]:
+        """The paths of its files that were removed or replaced since they were opened."""
+        return self._files.lost_files(lock)
 
     def close(self) -> None:
         """Closes the files; writes nothing."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from offsetd_storage.files import Buffer, File, Files
+    from offsetd_storage.folder_lock import FolderLock
 
 JOURNAL_NAMES: Final = ("offsetd-journal-0", "offsetd-journal-1")
 SPARE_NAME: Final = "offsetd-journal.tmp"  # A file that is being made.
@@ -81,6 +82,14 @@ class JournalFiles:
             spare.sync()
         self._files.rename(self._spare_path, self._paths[place])
         self._files.sync_folder(self._folder)
+
+    def lost_files(self, lock: FolderLock) -> list[Path]:
+        """The paths of files that are open and not there any more, or replaced."""
+        return [
+            self._paths[place]
+            for place, file in self._open.items()
+            if not lock.leads_to(self._paths[place], file)
+        ]
 
     def close(self) -> None:
         """Gives the descriptors back."""

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-FORMAT_VERSION: Final = 2  # In 1, what BATCHES frames hold of a partition was one batch each.
+# In 1, what BATCHES frames hold of a partition was one batch each; in 2, recovery points had no
+# digest, nor said how far segments are listed.
+FORMAT_VERSION: Final = 3
 ALIGNMENT: Final = 8
 FILE_BYTES_MAX: Final = 1 << 32
 FRAME_BYTES_MAX: Final = 64 << 20  # Read in one piece.
@@ -51,7 +53,10 @@ COUNT: Final = struct.Struct(">I")
 _TOPIC: Final = struct.Struct(">H")
 _PARTITION: Final = struct.Struct(">i")
 _POINT: Final = struct.Struct(">iBqqqqiq")
+_LISTING: Final = struct.Struct(">Iq")
 _FLAG_HELD: Final = 1
+_FLAG_LISTING: Final = 2  # What `_LISTING` says follows: always, but in versions 1 and 2.
+_NOT_LISTED: Final = -1
 _SEQUENCE_FIELD: Final = 3  # The fourth of a frame's fields of 8 bytes.
 _CRC_END: Final = MARK_BYTES + 4  # A frame's CRC covers everything behind its own field.
 
@@ -84,6 +89,11 @@ class RecoveryPoint:
     leader_epoch: int  # What our batches carry.
     log_start_offset: int = 0  # Batches below were deleted; segments may still hold some.
     held: bool = False  # Quarantined: its file speaks for it, not the journal.
+    # Of the segment's batches below R, see `SegmentScan`; None where an older version wrote this.
+    headers_digest: int | None = None
+    # The segments that begin below are listed in `offsetd.segments`, as far as they lie above the
+    # log's start.
+    listed_below: int = 0
 
     @classmethod
     def of_held(cls, topic_partition: TopicPartition) -> RecoveryPoint:
@@ -158,13 +168,17 @@ def encode_points(points: Iterable[RecoveryPoint]) -> bytes:
 
 def _encode_point(point: RecoveryPoint) -> bytes:
     topic = point.topic_partition.topic.encode()
+    # All points are of one size, so that a frame of them never outgrows what is kept for it.
+    listing = _LISTING.pack(0, _NOT_LISTED)
+    if point.headers_digest is not None:
+        listing = _LISTING.pack(point.headers_digest, point.listed_below)
     return b"".join(
         (
             _TOPIC.pack(len(topic)),
             topic,
             _POINT.pack(
                 point.topic_partition.partition,
-                _FLAG_HELD if point.held else 0,
+                _FLAG_LISTING | (_FLAG_HELD if point.held else 0),
                 point.offset,
                 point.journal_offset_next,
                 point.segment_base_offset,
@@ -172,6 +186,7 @@ def _encode_point(point: RecoveryPoint) -> bytes:
                 point.leader_epoch,
                 point.log_start_offset,
             ),
+            listing,
         )
     )
 
@@ -193,6 +208,12 @@ def _decoded_points(content: bytes) -> Iterator[RecoveryPoint]:
             content, position
         )
         position += _POINT.size
+        headers_digest, listed_below = None, 0
+        if flags & _FLAG_LISTING:
+            digest, below = _LISTING.unpack_from(content, position)
+            position += _LISTING.size
+            if below != _NOT_LISTED:
+                headers_digest, listed_below = digest, below
         yield RecoveryPoint(
             topic_partition=TopicPartition.checked(topic, partition),
             offset=offset,
@@ -202,6 +223,8 @@ def _decoded_points(content: bytes) -> Iterator[RecoveryPoint]:
             leader_epoch=epoch,
             log_start_offset=log_start,
             held=bool(flags & _FLAG_HELD),
+            headers_digest=headers_digest,
+            listed_below=listed_below,
         )
 
 

@@ -57,6 +57,27 @@ class JournalReader:
             self._window, at, at + size, mark=self._mark, buffer_position=position - at
         )
 
+    def begun_frame_bytes(self, position: int, limit: int, *, life: int, sequence: int) -> int:
+        """The least size of a frame that was begun at `position` and is not whole; 0 if none.
+
+        A frame's mark, life and sequence tell it from what earlier turns of the file left there.
+        One of the three may be damaged. What an earlier turn left has an earlier sequence; its life
+        may be the same.
+        """
+        if position + FRAME.size > limit or self.frame_at(position, limit) is not None:
+            return 0
+        at = self._see(position, FRAME.size)
+        mark, _, payload_bytes, found_life, found_sequence, _ = FRAME.unpack_from(
+            self._window.data, at
+        )
+        is_ours = (mark == self._mark) + (found_life == life) + (found_sequence == sequence) >= 2
+        if not is_ours:
+            return 0
+        if found_sequence != sequence and (found_sequence ^ sequence).bit_count() > 1:
+            return 0
+        size = align(FRAME.size + payload_bytes)
+        return size if size <= min(FRAME_BYTES_MAX, limit - position) else FRAME.size
+
     def payload(self, frame: Frame) -> bytes:
         """What a frame holds."""
         size = frame.payload_end - frame.payload_start

@@ -49,6 +49,21 @@ class RecoveredJournal:
     closed_clean: bool
     # From the recovery points on, in the order in which they were appended.
     batches: dict[TopicPartition, list[bytes]]
+    bytes_cut: int = 0  # Of a last frame that is not whole.
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is to be told of it."""
+        if not self.bytes_cut:
+            return ()
+        return (
+            (
+                f"{JOURNAL_NAMES[self.end.file_place]}: the last frame, number"
+                f" {self.end.next_sequence} at byte {self.end.position}, is not whole, and was"
+                f" dropped with its {self.bytes_cut} bytes: a crash tore it, and nothing in it was"
+                " acknowledged; or it is damaged since, and what it held is lost"
+            ),
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -88,6 +103,16 @@ class _Turn:
     def next_sequence(self) -> int:
         """What the next frame carries."""
         return self.header.first_sequence + len(self.frames)
+
+    @property
+    def begun_frame_bytes(self) -> int:
+        """Of a frame behind the last one that is not whole."""
+        return self.reader.begun_frame_bytes(
+            self.position,
+            self.header.file_bytes,
+            life=self.header.life,
+            sequence=self.next_sequence,
+        )
 
     @property
     def is_closed(self) -> bool:
@@ -173,6 +198,7 @@ def _followed(
         ),
         closed_clean=current.is_closed,
         batches=batches,
+        bytes_cut=0 if current.is_closed else current.begun_frame_bytes,
     )
 
 

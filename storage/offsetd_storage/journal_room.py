@@ -106,8 +106,8 @@ class JournalRoom:
         if batch_bytes <= bytes_max:
             return
         told = (
-            f"{log.topic_partition}: a batch of {batch_bytes} bytes is above the bound of"
-            f" {bytes_max}"
+            f"{log.topic_partition}: a batch of {batch_bytes} bytes is larger than what"
+            f" max.message.bytes and journal.file.bytes allow ({bytes_max})"
         )
         if batch_bytes <= log.batch_bytes_max and self.is_short:
             raise JournalTooSmall(f"{told}, until the journal has grown")

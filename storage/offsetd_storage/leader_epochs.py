@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from offsetd_storage.checkpoints import read_leader_epochs
-from offsetd_storage.errors import CorruptCheckpoint, is_unreadable
+from offsetd_storage.errors import CorruptCheckpoint, is_unreadable, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,7 +64,7 @@ def _read(files: Files, path: Path) -> tuple[list[tuple[int, int]], str | None]:
     except OSError as error:
         if not is_unreadable(error):
             raise
-        return [], f"{path} cannot be read: {error}"
+        return [], f"{path} cannot be read: {words_of(error)}"
 
 
 def _epochs_in_batches(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from offsetd_storage.clock import Clock
     from offsetd_storage.delayed_deletion import FileDeleter
     from offsetd_storage.files import Files
+    from offsetd_storage.guest_logs import OpenLogs
     from offsetd_storage.log_store import LogStore
     from offsetd_storage.partition_log import PartitionLog
     from offsetd_storage.retention import FutureTimestamp, RetentionPlan
@@ -35,30 +36,41 @@ LOG_END: Final = -1  # Kafka's offset for "everything" in DeleteRecords.
 
 
 def planned(
-    store: LogStore, topic_partition: TopicPartition, *, files: Files, clock: Clock
+    store: OpenLogs,
+    topic_partition: TopicPartition,
+    *,
+    files: Files,
+    clock: Clock,
+    goes_by_age: bool = True,
 ) -> RetentionPlan:
     """What of a log is due now; changes nothing. Raises PartitionQuarantined, and OSError."""
-    return plan_of_log(files, store.log(topic_partition), now_ms=clock.now_ms())
+    log, now_ms = store.log(topic_partition), clock.age_now_ms()
+    return plan_of_log(files, log, now_ms=now_ms, goes_by_age=goes_by_age)
 
 
 def retain(
-    store: LogStore,
+    store: OpenLogs,
     topic_partition: TopicPartition,
     *,
     files: Files,
     clock: Clock,
     discard: Discard | None = None,
+    goes_by_age: bool = True,
 ) -> RetentionPlan:
     """Takes away what is due, and says what that was. Nobody cleans the log meanwhile.
 
-    `discard` sees to the files; by default they are removed. Raises PartitionQuarantined, OSError
-    (nothing was changed), and StorageFailed.
+    `discard` sees to the files; by default they are removed. Without `goes_by_age`, nothing goes
+    because of `retention.ms`. Raises PartitionQuarantined, OSError (nothing was changed), and
+    StorageFailed.
     """
-    plan = planned(store, topic_partition, files=files, clock=clock)
+    plan_now = partial(
+        planned, store, topic_partition, files=files, clock=clock, goes_by_age=goes_by_age
+    )
+    plan = plan_now()
     if plan.rolls_active:
         with suppress(StorageFull):  # Then the active segment stays.
             store.roll(topic_partition)
-        plan = _without_active(planned(store, topic_partition, files=files, clock=clock))
+        plan = _without_active(plan_now())
     if plan.deletions:
         _raise_start(store, topic_partition, plan.log_start_offset)
         store.delete_oldest(topic_partition, len(plan.deletions), discard=discard)
@@ -79,7 +91,7 @@ def _without_active(plan: RetentionPlan) -> RetentionPlan:
 
 
 def delete_records(
-    store: LogStore,
+    store: OpenLogs,
     topic_partition: TopicPartition,
     offset: int,
     *,
@@ -108,7 +120,7 @@ def delete_records(
 
 
 def delete_hidden(
-    store: LogStore, topic_partition: TopicPartition, *, discard: Discard | None = None
+    store: OpenLogs, topic_partition: TopicPartition, *, discard: Discard | None = None
 ) -> None:
     """Removes the segments that lie below the log's start, as far as they are durably below."""
     log = store.log(topic_partition)
@@ -128,7 +140,7 @@ def has_hidden(log: PartitionLog) -> bool:
     return len(segments) > 1 and segments[1].base_offset <= log.log_start_offset
 
 
-def _raise_start(store: LogStore, topic_partition: TopicPartition, offset: int) -> None:
+def _raise_start(store: OpenLogs, topic_partition: TopicPartition, offset: int) -> None:
     """Durably, once the recovery point and its segment are no longer below `offset`."""
     point = store.recovery_point(topic_partition)
     if point.offset < offset or point.segment_base_offset < offset:
@@ -159,11 +171,17 @@ class LogRetention:
         self._deleter = deleter
         self._on_blocked = on_blocked
         self._blocked: dict[TopicPartition, FutureTimestamp] = {}
+        self._age_held_until_ms = clock.monotonic_ms()
 
     @property
     def blocked(self) -> Mapping[TopicPartition, FutureTimestamp]:
         """What held back retention by time at the last check, by log."""
         return dict(self._blocked)
+
+    def hold_age(self, for_ms: int) -> None:
+        """For so long, at least, nothing goes because of its age: the time is in doubt."""
+        until_ms = self._clock.monotonic_ms() + for_ms
+        self._age_held_until_ms = max(self._age_held_until_ms, until_ms)
 
     def concerns(self, log: PartitionLog) -> bool:
         """Whether a check of a log may take something away, or has something to take back."""
@@ -187,6 +205,7 @@ class LogRetention:
                 files=self._files,
                 clock=self._clock,
                 discard=self.discard_of(self._store.log(topic_partition)),
+                goes_by_age=self._clock.monotonic_ms() >= self._age_held_until_ms,
             )
         finally:
             self._states.end(topic_partition)

@@ -8,26 +8,30 @@ syncs the segments, so that the journal can be reused. What holds after a crash 
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from offsetd_storage.cleaner.swap import delete_oldest
 from offsetd_storage.closed_mark import write_closed_mark
 from offsetd_storage.errors import (
+    FilesGone,
     OffsetOutOfRange,
     PartitionQuarantined,
+    StorageError,
     StorageFailed,
     StorageFull,
     is_no_room,
+    storage_failed,
 )
 from offsetd_storage.failure_latch import FailureLatch
+from offsetd_storage.files_in_place import FilesInPlace
 from offsetd_storage.journal_format import frame_bytes
 from offsetd_storage.journal_room import JournalRoom, StoreLocks
 from offsetd_storage.log_appends import LogAppends
 from offsetd_storage.producing import produced_batch
 from offsetd_storage.record_batch import batch_header
 from offsetd_storage.recovery import RecoveredFolder, recover_folder
-from offsetd_storage.recovery_points import points_to_reach
+from offsetd_storage.recovery_points import points_to_reach, with_listings
 from offsetd_storage.store_config import OFFSETS_TOPIC, LogStoreConfig, TopicSpec
 from offsetd_storage.unflushed import Unflushed
 
@@ -62,14 +66,14 @@ class LogStore:
 
     def __init__(
         self,
-        files: Files,
         recovered: RecoveredFolder,
         config: LogStoreConfig,
         clock: Clock,
         cleanup: ExitStack,
     ) -> None:
         """For `open`."""
-        self._files = files
+        self.files = recovered.lock.files  # What reaches the folder wherever it was moved to.
+        self._folder_lock = recovered.lock
         self.logs = recovered.logs
         self.quarantined = recovered.quarantined
         self.report = recovered.report
@@ -86,6 +90,7 @@ class LogStore:
         self._cleanup = cleanup
         self._checkpoints = recovered.checkpoints
         self._journal = recovered.journal
+        self._in_place = FilesInPlace(recovered.lock, recovered.journal, recovered.logs)
         self._locks = StoreLocks()
         self._unflushed = Unflushed(self._journal.frame_payload_bytes_max)
         self.journal_room = JournalRoom(
@@ -112,11 +117,12 @@ class LogStore:
         random: random.Random,
         on_progress: Callable[[RecoveryProgress], None] | None = None,
         begin_anew: Collection[TopicPartition] = (),
+        repaired: Collection[TopicPartition] = (),
     ) -> LogStore:
         """Locks and recovers the folder, made where missing, and begins a new life of its journal.
 
         The logs in `begin_anew` lose all that they hold, damaged or not, and go on, empty, at the
-        offsets at which they ended.
+        offsets at which they ended. Those in `repaired`, if they are damaged, keep what is whole.
 
         Raises FolderLocked, NewerFormat, ForeignWriter, FolderMismatch, JournalDamaged (all with
         nothing changed but the lock's file), StorageFull, StorageFailed.
@@ -132,13 +138,12 @@ class LogStore:
                     cleanup=cleanup,
                     on_progress=on_progress,
                     begin_anew=begin_anew,
+                    repaired=repaired,
                 )
             except OSError as error:
-                failure = StorageFull if is_no_room(error) else StorageFailed
-                why = error.strerror or error
-                place = f" ({error.filename})" if error.filename else ""
-                raise failure(f"{folder} could not be recovered: {why}{place}") from error
-            return cls(files, recovered, config, clock, cleanup.pop_all())
+                failed = storage_failed(error, f"{folder} could not be recovered")
+                raise (StorageFull(str(failed)) if is_no_room(error) else failed) from error
+            return cls(recovered, config, clock, cleanup.pop_all())
 
     # Appending -------------------------------------------------------------------------------
 
@@ -279,6 +284,7 @@ class LogStore:
             log.write()
             synced = log.sync()
             assert synced >= point.offset, "the journal runs ahead of the segment"
+        points = with_listings(self.logs, points)
         if points:
             with self._locks.journal:
                 if not self._journal.append_recovery_points(points):
@@ -372,7 +378,7 @@ class LogStore:
                 f" {count} segments"
             )
         with self._latch.latching():
-            delete_oldest(self._files, log, count, discard=discard)
+            delete_oldest(self.files, log, count, discard=discard)
 
     def log(self, topic_partition: TopicPartition) -> PartitionLog:
         """A log that is there and whole. Raises PartitionQuarantined."""
@@ -388,6 +394,31 @@ class LogStore:
     def failed(self) -> StorageFailed | None:
         """The first failure of the disk, if there was one."""
         return self._latch.failed
+
+    def check_folder(self) -> None:
+        """Looks whether the folder, and what is in it, is at its path still. One call at a time.
+
+        Raises FolderGone and FilesGone, failures of the store. Where the folder is there, the
+        segments have by then all that was acknowledged: the journal may be what is gone.
+        """
+        with self._latch.fail_stop():
+            self._folder_lock.check()
+            try:
+                with self._locks.journal:
+                    self._in_place.check_journal()
+                self._in_place.check_some_logs()
+            except FilesGone as gone:
+                self._latch.latch(gone)
+                self._write_what_is_left()
+                raise
+
+    def _write_what_is_left(self) -> None:
+        """Has the logs whose files are there as long as they are, durably; nobody relies on it."""
+        with self._locks.advance:
+            for log in self.logs.values():
+                with suppress(OSError, StorageError):
+                    log.write()
+                    log.sync()
 
     def latching(self) -> AbstractContextManager[None]:
         """For what changes segments beside the store: it is refused after a failure, and a
@@ -407,9 +438,11 @@ class LogStore:
             with self._locks.advance, self._locks.journal, self._latch.fail_stop():
                 for log in self.logs.values():
                     log.close()
-                self._journal.append_closed(self._points_to_reach())
+                self._journal.append_closed(with_listings(self.logs, self._points_to_reach()))
+                for log in self.logs.values():
+                    log.listing.settle()
                 self._checkpoints.write(self._durable_offsets(), self.logs.values())
-                write_closed_mark(self._files, self._checkpoints.folder, self.logs.values())
+                write_closed_mark(self.files, self._checkpoints.folder, self.logs.values())
 
     def abandon(self) -> None:
         """Drops everything without a write, as a crash would; for tests."""

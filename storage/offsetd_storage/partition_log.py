@@ -8,11 +8,18 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from offsetd_storage.checkpoints import write_leader_epochs
-from offsetd_storage.errors import FolderMismatch, StorageFailed, StorageFull, may_pass
+from offsetd_storage.errors import (
+    FolderMismatch,
+    StorageFailed,
+    StorageFull,
+    may_pass,
+    storage_failed,
+)
 from offsetd_storage.journal_format import LogEnd
 from offsetd_storage.leader_epochs import LEADER_EPOCHS_FILE, found_leader_epochs
 from offsetd_storage.readable_log import ReadableLog
 from offsetd_storage.segment import Segment
+from offsetd_storage.segment_listing import SegmentListing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -55,6 +62,7 @@ class PartitionLog(ReadableLog):
         self.offset_next_written = self.offset_next
         self._gapless_floor = 0
         self.superseders_end = 0
+        self.listing = SegmentListing(files, folder, lambda: self.segments)
         self._files = files
         self._config = config
         self._random = random
@@ -258,8 +266,8 @@ class PartitionLog(ReadableLog):
         return self._active
 
     def _no_room(self, error: OSError) -> StorageFull | StorageFailed:
-        failure = StorageFull if may_pass(error) else StorageFailed
-        return failure(f"{self.topic_partition}: no room for a batch: {error}")
+        failed = storage_failed(error, f"{self.topic_partition}: no room for a batch")
+        return StorageFull(str(failed)) if may_pass(error) else failed
 
     def roll(self) -> bool:
         """Begins a new active segment at the log's end, unless the active one holds nothing.

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from offsetd_storage.errors import CorruptBatch, is_unreadable
+from offsetd_storage.errors import is_unreadable, words_of
+from offsetd_storage.log_reader import NO_LEADER_EPOCH, LogReader
+from offsetd_storage.log_repair import put_aside
 from offsetd_storage.partition_log import PartitionLog
 from offsetd_storage.quarantine import Claim, Damage, DamageFound, require_whole
 from offsetd_storage.record_batch import BatchHeader, batch_header
@@ -19,12 +21,21 @@ from offsetd_storage.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
-    segment_base_offsets,
     segment_path,
 )
-from offsetd_storage.segment_scan import SegmentScan, scan_file
-from offsetd_storage.settle import Settling, plan_settling, settle, unlink_orphans
-from offsetd_storage.tail_search import is_valid_batch_at, valid_batch_after
+from offsetd_storage.segment_comparison import (
+    NOTHING_KNOWN,
+    OLDER_LIST,
+    KnownSegments,
+    known_of_longer,
+    known_segments,
+    may_be_a_brokers,
+    require_not_ahead,
+    require_point,
+    require_same,
+)
+from offsetd_storage.segment_list import remove_segment_list
+from offsetd_storage.settle import Settling, settle, unlink_orphans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,11 +48,11 @@ if TYPE_CHECKING:
     from offsetd_storage.files import Files
     from offsetd_storage.journal_format import RecoveryPoint
     from offsetd_storage.log_config import LogConfig
+    from offsetd_storage.log_repair import MendedSegment, Repair
+    from offsetd_storage.segment_scan import SegmentScan
     from offsetd_storage.topic_partition import TopicPartition
 
-_NO_LEADER_EPOCH = -1
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-_SEGMENT_BYTES_MAX = 2**31 - 1  # Positions in it are 32-bit numbers; Kafka opens no larger one.
 
 
 @attrs.frozen(kw_only=True)
@@ -59,10 +70,15 @@ class PartitionPlan:
     # The claim's point, where nobody but us has written since: then it says where the log starts,
     # and which leader epoch our batches carry. The checkpoints hold no checksum.
     point: RecoveryPoint | None
+    # With what the segments were compared; where that is nothing, they are listed as they are.
+    known: KnownSegments = NOTHING_KNOWN
+    listed_below: int = 0  # The segments that begin below are as the list says.
     # Of the batches that are cut, and of what is known to be ours: only a broker raises it.
-    leader_epoch_cut: int = _NO_LEADER_EPOCH
-    leader_epoch_known: int = _NO_LEADER_EPOCH
+    leader_epoch_cut: int = NO_LEADER_EPOCH
+    leader_epoch_known: int = NO_LEADER_EPOCH
     valid_offset_next: int = 0  # Behind those batches.
+    repair: Repair | None = None  # The operator's word: what is whole of a damaged log is kept.
+    mended: Mapping[int, MendedSegment] = attrs.Factory(dict)  # By base offset; written anew.
 
     @property
     def recovered_offset_next(self) -> int:
@@ -71,12 +87,23 @@ class PartitionPlan:
 
 
 class PartitionPlanner:
-    """Plans the recovery of one partition after the other; one for each thread."""
+    """Plans the recovery of one partition after the other; one for each thread.
 
-    def __init__(self, files: Files, folder: Path, buffer: npt.NDArray[np.uint8]) -> None:
+    Where a broker has had the folder, what segments there were before says nothing.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        folder: Path,
+        buffer: npt.NDArray[np.uint8],
+        *,
+        is_brokers: bool = False,
+    ) -> None:
         self._files = files
         self._data_folder = folder
         self._buffer = buffer
+        self._is_brokers = is_brokers
 
     def plan(
         self, topic_partition: TopicPartition, claim: Claim | None, config: LogConfig
@@ -87,98 +114,33 @@ class PartitionPlanner:
         """
         folder = self._data_folder / topic_partition.folder_name
         try:
-            reader = _LogReader(self._files, folder, config, self._buffer)
+            known = self._known(folder, claim)
+            reader = LogReader(self._files, folder, config, self._buffer)
             if claim is None:
                 return _plan_whole_log(topic_partition, reader)
             if claim.closed_clean:
-                return _plan_closed_log(topic_partition, reader, claim)
-            return _plan_crashed_log(topic_partition, reader, claim)
+                return _plan_closed_log(topic_partition, reader, claim, known)
+            return _plan_crashed_log(topic_partition, reader, claim, known)
         except DamageFound as found:
             return found.of(topic_partition)
         except OSError as error:
             if not is_unreadable(error):
                 raise
-            return DamageFound(f"it cannot be read: {error}").of(topic_partition)
+            return DamageFound(f"it cannot be read: {words_of(error)}").of(topic_partition)
 
-
-def is_as_closed(files: Files, folder: Path, point: RecoveryPoint) -> bool:
-    """Whether a log ends where it did when it was closed: then nobody has appended to it since."""
-    last = max(segment_base_offsets(files, folder), default=None)
-    return (
-        last == point.segment_base_offset
-        and files.size(segment_path(folder, last)) == point.segment_bytes
-    )
-
-
-class _LogReader:
-    """The segments of one folder, and what scanning them said."""
-
-    def __init__(
-        self, files: Files, folder: Path, config: LogConfig, buffer: npt.NDArray[np.uint8]
-    ) -> None:
-        self._files = files
-        self._folder = folder
-        self._config = config
-        self._buffer = buffer
-        self.bytes_scanned = 0
-        self.settling = plan_settling(files, folder)
-        self.base_offsets = sorted(self.settling.log_names)  # As they are once that is done.
-
-    def is_as_closed(self, claim: Claim) -> bool:
-        """Whether nobody has appended since the claim was made."""
-        return bool(self.base_offsets) and is_as_closed(self._files, self._folder, claim.point)
-
-    def _path(self, base_offset: int) -> Path:
-        return self._folder / self.settling.log_names[base_offset]
-
-    def size(self, base_offset: int) -> int:
-        """Length of a segment's log file."""
-        size = self._files.size(self._path(base_offset))
-        if size > _SEGMENT_BYTES_MAX:
-            raise DamageFound(f"it has {size} bytes, more than a segment", base_offset=base_offset)
-        return size
-
-    def scan(
-        self, base_offset: int, before: SegmentScan | None, *, limit: int | None = None
-    ) -> SegmentScan:
-        """Checks the batches of a segment, which continues `before`, up to `limit`."""
-        if before is not None and base_offset < before.offset_next:
-            raise DamageFound(
-                f"it begins below {before.offset_next}, where the one before it ends",
-                base_offset=base_offset,
-            )
-        size = self.size(base_offset) if limit is None else limit
-        self.bytes_scanned += size
-        return scan_file(
-            self._files,
-            self._path(base_offset),
-            size=size,
-            base_offset=base_offset,
-            leader_epoch_min=before.leader_epoch_last if before else _NO_LEADER_EPOCH,
-            index_interval_bytes=self._config.index_interval_bytes,
-            buffer=self._buffer,
-        )
-
-    def has_valid_batch(self, base_offset: int, position: int) -> bool:
-        """Whether a valid batch lies at or behind `position` of a segment, or may lie there."""
-        size = self.size(base_offset)
-        file = self._files.open(self._path(base_offset), read_only=True)
-        try:
-            return (
-                is_valid_batch_at(file, position, size=size)
-                or valid_batch_after(file, position - 1, size=size, offset_min=base_offset)
-                is not None
-            )
-        except CorruptBatch:
-            return True  # It cannot be told: nothing may be cut.
-        finally:
-            file.close()
+    def _known(self, folder: Path, claim: Claim | None) -> KnownSegments:
+        if claim is None or self._is_brokers or not self._files.exists(folder):
+            return NOTHING_KNOWN
+        known = known_segments(self._files, folder, claim.point)
+        if may_be_a_brokers(self._files, folder, known, claim.point):
+            return NOTHING_KNOWN
+        return known
 
 
 # Without a promise: check everything, cut only a torn tail --------------------------------------
 
 
-def _plan_whole_log(topic_partition: TopicPartition, reader: _LogReader) -> PartitionPlan:
+def _plan_whole_log(topic_partition: TopicPartition, reader: LogReader) -> PartitionPlan:
     """A log that the journal says nothing of: its end is behind its last valid batch.
 
     A bad batch is a torn tail only if nothing valid follows it, in whatever segment.
@@ -211,14 +173,16 @@ def _plan_whole_log(topic_partition: TopicPartition, reader: _LogReader) -> Part
 
 
 def _plan_closed_log(
-    topic_partition: TopicPartition, reader: _LogReader, claim: Claim
+    topic_partition: TopicPartition, reader: LogReader, claim: Claim, known: KnownSegments
 ) -> PartitionPlan:
     """A log that was closed clean: the same, but it has to reach as far as it did then.
 
-    It may reach further: a broker may have written to it since.
+    It may reach further, where a broker has written to it since. Else, and where nothing shows a
+    broker, its segments are those that it had.
     """
     plan = _plan_whole_log(topic_partition, reader)
-    if plan.offset_next < claim.point.offset:
+    is_shorter = known.listed is not None and bool(plan.scans) and reader.is_shorter(claim.point)
+    if plan.offset_next < claim.point.offset or is_shorter:
         if not reader.base_offsets:
             raise DamageFound(_no_segment(claim.point))
         raise DamageFound(
@@ -226,14 +190,21 @@ def _plan_closed_log(
             base_offset=max(plan.scans, default=None),
             position=plan.scans[max(plan.scans)].valid_bytes if plan.scans else 0,
         )
-    return attrs.evolve(plan, point=claim.point if reader.is_as_closed(claim) else None)
+    if not reader.is_as_closed(claim):
+        # With a list, and without a trace of a broker: it may be another folder's.
+        if known.listed is not None or known.problem == OLDER_LIST:
+            require_point(reader.scan_up_to(claim.point), claim.point)
+        return attrs.evolve(plan, known=known_of_longer(known, plan.scans, claim.point))
+    require_not_ahead(known, claim.point.offset)
+    require_same(known, plan.scans, claim.point)
+    return attrs.evolve(plan, point=claim.point, known=known, listed_below=claim.point.listed_below)
 
 
 # After a crash: cut at the recovery point, append what the journal holds ------------------------
 
 
 def _plan_crashed_log(
-    topic_partition: TopicPartition, reader: _LogReader, claim: Claim
+    topic_partition: TopicPartition, reader: LogReader, claim: Claim, known: KnownSegments
 ) -> PartitionPlan:
     """A log whose recovery point the journal has.
 
@@ -257,10 +228,17 @@ def _plan_crashed_log(
             f"a batch has leader epoch {before.leader_epoch_last}, above {point.leader_epoch}",
             base_offset=max(limits),
         )
+    require_same(known, scans, point)
     batches, headers = _continuing(claim)
+    require_not_ahead(known, headers[-1].last_offset + 1 if headers else point.offset)
     behind = [each for each in reader.base_offsets if reader.size(each) > limits.get(each, -1)]
     bytes_behind = sum(reader.size(each) - limits.get(each, 0) for each in behind)
-    scans_behind = [reader.scan(each, None) for each in behind]
+    scans_behind = {each: reader.scan(each, None) for each in behind}
+    found = scans_behind.values()
+    epoch_known = max([point.leader_epoch, *(each.partition_leader_epoch for each in headers)])
+    epoch_cut = max([NO_LEADER_EPOCH, *(scan.leader_epoch_last for scan in found)])
+    if epoch_cut > epoch_known and reader.is_of_journal(scans_behind, limits, batches):
+        epoch_cut = NO_LEADER_EPOCH  # It has rotted: a broker would have written other batches.
     return PartitionPlan(
         topic_partition=topic_partition,
         settling=reader.settling,
@@ -271,17 +249,15 @@ def _plan_crashed_log(
         bytes_cut=max(0, bytes_behind - sum(map(len, batches))),
         bytes_scanned=reader.bytes_scanned,
         point=point,
-        leader_epoch_cut=max(
-            (scan.leader_epoch_last for scan in scans_behind), default=_NO_LEADER_EPOCH
-        ),
-        leader_epoch_known=max(
-            [point.leader_epoch, *(each.partition_leader_epoch for each in headers)]
-        ),
-        valid_offset_next=max((scan.offset_next for scan in scans_behind), default=point.offset),
+        known=known,
+        listed_below=point.listed_below,
+        leader_epoch_cut=epoch_cut,
+        leader_epoch_known=epoch_known,
+        valid_offset_next=max([point.offset, *(scan.offset_next for scan in found)]),
     )
 
 
-def _segments_below(reader: _LogReader, point: RecoveryPoint) -> dict[int, int]:
+def _segments_below(reader: LogReader, point: RecoveryPoint) -> dict[int, int]:
     """The segments up to the recovery point, and how many bytes of each are below it.
 
     The segment that held the point when it was taken is not cleaned before the point has left it,
@@ -290,30 +266,25 @@ def _segments_below(reader: _LogReader, point: RecoveryPoint) -> dict[int, int]:
     """
     limits = {each: reader.size(each) for each in reader.base_offsets if each <= point.offset}
     last, held_by = max(limits, default=None), point.segment_base_offset
-    if last == held_by:
-        if limits[last] < point.segment_bytes:
+    if held_by in limits and last in (held_by, point.offset):
+        if limits[held_by] < point.segment_bytes:
             raise DamageFound(
                 f"it ends before byte {point.segment_bytes}, up to which it was durable",
-                base_offset=last,
-                position=limits[last],
+                base_offset=held_by,
+                position=limits[held_by],
             )
-        limits[last] = point.segment_bytes
-    elif last is not None and last == point.offset > held_by:
-        limits[last] = 0
-        if held_by in limits:
-            limits[held_by] = min(limits[held_by], point.segment_bytes)
+        if last != held_by:
+            limits[point.offset] = 0
+        limits[held_by] = point.segment_bytes
     elif not reader.base_offsets and point.offset > 0:
         raise DamageFound(_no_segment(point))
     elif reader.base_offsets:
-        raise DamageFound("the segment is missing", base_offset=held_by)
+        raise DamageFound("the segment is missing", base_offset=held_by, position=None)
     return limits  # Empty where nothing was ever durable.
 
 
 def _no_segment(point: RecoveryPoint) -> str:
-    return (
-        f"its folder is missing or holds no segment, and {point.offset} offsets were written to it:"
-        " put the folder back, or have it begin anew, empty, with `offsetd log recreate`"
-    )
+    return f"its folder or its segments are missing; {point.offset} offsets were written to it"
 
 
 def _continuing(claim: Claim) -> tuple[list[bytes], list[BatchHeader]]:
@@ -346,6 +317,7 @@ def apply_plan(
     log_start_offset: int,
     now_ms: int,
     random: Random,
+    is_listed: bool = True,
 ) -> PartitionLog:
     """Settles the folder, cuts the log at its end, appends the batches again, all durably.
 
@@ -353,7 +325,10 @@ def apply_plan(
     """
     log_folder = folder / plan.topic_partition.folder_name
     if files.exists(log_folder):
+        if plan.known.listed is None:  # First: what tells that a broker has been here may go now.
+            remove_segment_list(files, log_folder)
         settle(files, log_folder, plan.settling)
+        put_aside(files, log_folder, plan.mended, now_ms=now_ms)
         _unlink_segments(files, log_folder, plan.dropped)
         unlink_orphans(files, log_folder)
     if plan.scans:
@@ -370,6 +345,8 @@ def apply_plan(
     try:
         if log.offset_next != plan.offset_next:
             log.truncate(plan.offset_next)
+            if plan.repair is not None:
+                log.roll()  # By its name the new segment says where the log ends.
         log.sync()  # Else, if the log now rolls, a crash could bring back what was cut before that.
         for batch in plan.batches:
             header = batch_header(batch)
@@ -381,6 +358,8 @@ def apply_plan(
             )
         log.write()
         log.sync()
+        log.listing.is_kept = is_listed
+        log.listing.take(plan.known.listed, below=plan.listed_below)
     except BaseException:
         log.abandon()
         raise

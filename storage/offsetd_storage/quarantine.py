@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from offsetd_storage.errors import CorruptBatch, NewerFormat, is_unreadable
+from offsetd_storage.errors import CorruptBatch, NewerFormat, is_unreadable, words_of
 from offsetd_storage.files import replace_file
 from offsetd_storage.journal_format import (
     COUNT,
@@ -38,8 +38,13 @@ if TYPE_CHECKING:
     from offsetd_storage.files import Files
     from offsetd_storage.segment_scan import SegmentScan
 
-QUARANTINE_FORMAT_VERSION: Final = 1
+QUARANTINE_FORMAT_VERSION: Final = 2  # In 1, recovery points were those of journals up to 2.
 QUARANTINE_PREFIX: Final = "offsetd-quarantine-"
+# Of whatever is wrong with a partition of a folder of ours.
+REPAIR_REMEDY: Final = (
+    "put back what was there, or have what is whole of it served with `offsetd log repair`"
+)
+UNREADABLE_PREFIX: Final = "damaged-"  # Before the name of a file that a repair could not read.
 _MAGIC: Final = b"offsetdQ"
 _BODY: Final = struct.Struct(">IBI")
 _FLAG_CLOSED_CLEAN: Final = 1
@@ -52,23 +57,26 @@ class Damage:
 
     topic_partition: TopicPartition
     segment_base_offset: int | None  # None where it is not about one segment.
-    position: int  # In the segment, bytes.
+    position: int | None  # In the segment, bytes; None where all of it is meant.
     reason: str
+    remedy: str = ""
 
     def __str__(self) -> str:
         """One line for an operator."""
+        remedy = f": {self.remedy}" if self.remedy else ""
         if self.segment_base_offset is None:
-            return f"{self.topic_partition}: {self.reason}"
-        return (
-            f"{self.topic_partition}: {self.reason}, at byte {self.position} of"
-            f" {self.segment_base_offset:020d}.log"
-        )
+            return f"{self.topic_partition}: {self.reason}{remedy}"
+        at = "in" if self.position is None else f"at byte {self.position} of"
+        where = f"{at} {self.segment_base_offset:020d}.log"
+        return f"{self.topic_partition}: {self.reason}, {where}{remedy}"
 
 
 class DamageFound(Exception):
     """Ends what is being done with a partition: it is damaged."""
 
-    def __init__(self, reason: str, *, base_offset: int | None = None, position: int = 0) -> None:
+    def __init__(
+        self, reason: str, *, base_offset: int | None = None, position: int | None = 0
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.base_offset = base_offset
@@ -192,6 +200,6 @@ def claims_of(
                 isinstance(error, FileNotFoundError) or is_unreadable(error)
             ):
                 raise
-            reason = f"its share of the journal cannot be read: {error}"
+            reason = f"its share of the journal cannot be read: {words_of(error)}"
             claims[topic_partition] = DamageFound(reason).of(topic_partition)
     return claims

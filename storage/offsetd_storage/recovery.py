@@ -15,27 +15,38 @@ import attrs
 
 from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
 from offsetd_storage.errors import StorageFull
-from offsetd_storage.folder_format import FolderProperties, new_properties, write_properties
+from offsetd_storage.folder_format import (
+    CLEAN_SHUTDOWN_NAME,
+    FolderProperties,
+    new_properties,
+    write_properties,
+)
 from offsetd_storage.journal import Journal, JournalSizes
 from offsetd_storage.journal_format import RecoveryPoint
 from offsetd_storage.partition_recovery import apply_plan
 from offsetd_storage.quarantine import (
     QUARANTINE_PREFIX,
+    UNREADABLE_PREFIX,
     Claim,
     Damage,
     quarantine_path,
     write_quarantine_file,
 )
+from offsetd_storage.recovery_points import point_at_end, with_listings
 from offsetd_storage.recovery_report import PartitionReport, RecoveryReport
 from offsetd_storage.recovery_survey import (
-    CLEAN_SHUTDOWN_NAME,
     RecoveryScope,
     Survey,
+    check_format,
+    lock_folder,
+    survey_as_it_is,
     survey_folder,
 )
+from offsetd_storage.segment_comparison import listing_notes
+from offsetd_storage.segment_list import remove_segment_list
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from contextlib import ExitStack
     from pathlib import Path
     from random import Random
@@ -43,6 +54,7 @@ if TYPE_CHECKING:
     from offsetd_storage.clock import Clock
     from offsetd_storage.files import Files
     from offsetd_storage.folder_checkpoints import FolderCheckpoints
+    from offsetd_storage.folder_lock import FolderLock
     from offsetd_storage.journal_recovery import RecoveredJournal
     from offsetd_storage.partition_log import PartitionLog
     from offsetd_storage.recovery_report import RecoveryProgress
@@ -54,8 +66,9 @@ __all__ = ["CLEAN_SHUTDOWN_NAME", "RecoveredFolder", "recover_folder"]
 
 @attrs.frozen(kw_only=True)
 class RecoveredFolder:
-    """A folder in a new life, ready for appends."""
+    """A folder in a new life, ready for appends. Its files are those of the lock."""
 
+    lock: FolderLock
     properties: FolderProperties
     journal: Journal
     logs: dict[TopicPartition, PartitionLog]
@@ -74,12 +87,16 @@ def recover_folder(
     cleanup: ExitStack,
     on_progress: Callable[[RecoveryProgress], None] | None,
     begin_anew: Collection[TopicPartition] = (),
+    repaired: Collection[TopicPartition] = (),
 ) -> RecoveredFolder:
     """Locks, checks and repairs a folder, and begins a new life of its journal.
 
-    Whatever the logs in `begin_anew` hold goes. What has to be given back, also after an error,
-    goes into `cleanup`.
+    All of the logs in `begin_anew` goes; of damaged ones in `repaired`, what is whole stays. What
+    has to be given back, also after an error, goes into `cleanup`.
     """
+    lock = lock_folder(files, path)
+    cleanup.callback(lock.release)
+    files = lock.files
     folder = RecoveryScope(
         files=files,
         path=path,
@@ -87,8 +104,9 @@ def recover_folder(
         clock=clock,
         random=random,
         begin_anew=frozenset(begin_anew),
+        repaired=frozenset(repaired),
     )
-    survey = survey_folder(folder, cleanup, on_progress)
+    survey = survey_folder(folder, on_progress)
     properties = survey.properties or new_properties(
         survey.offsets_partitions, random, is_from_elsewhere=survey.has_logs
     )
@@ -97,7 +115,6 @@ def recover_folder(
     journal.refuse_if_too_small({*survey.claims, *survey.plans})
     if survey.journal is not None:
         journal.resume(survey.journal.end)
-
     if journal.drop_spare():  # First, as what follows may need its room.
         files.sync_folder(path)
     follow_broker(folder, survey, journal)
@@ -110,8 +127,9 @@ def recover_folder(
     offsets_next = {each: log.offset_next for each, log in logs.items()}
     survey.checkpoints.write(offsets_next, logs.values())
     begin_new_life(folder, journal, survey.journal, points_at_end(survey, logs))
-    properties = forget_old_life(folder, properties, survey.damaged)
+    properties = forget_old_life(folder, properties, survey)
     return RecoveredFolder(
+        lock=lock,
         properties=properties,
         journal=journal,
         logs=logs,
@@ -119,6 +137,34 @@ def recover_folder(
         checkpoints=survey.checkpoints,
         report=_report(survey, logs, cleaned),
     )
+
+
+def planned_repairs(
+    files: Files,
+    path: Path,
+    config: LogStoreConfig,
+    partitions: Collection[TopicPartition],
+    *,
+    clock: Clock,
+    random: Random,
+) -> Survey:
+    """What a repair of these partitions would do; nothing is changed but the lock's file.
+
+    Raises what `survey_folder` does, and FolderLocked.
+    """
+    lock = lock_folder(files, path)
+    try:
+        folder = RecoveryScope(
+            files=lock.files,
+            path=path,
+            config=config,
+            clock=clock,
+            random=random,
+            repaired=frozenset(partitions),
+        )
+        return survey_as_it_is(folder, check_format(folder), None)
+    finally:
+        lock.release()
 
 
 def _sizes(config: LogStoreConfig) -> JournalSizes:
@@ -150,12 +196,16 @@ def _report(
             )
             for topic_partition, plan in survey.plans.items()
         ),
+        journal_bytes_cut=0 if survey.journal is None else survey.journal.bytes_cut,
         warnings=(
+            *(() if survey.journal is None else survey.journal.warnings),
             *survey.warnings,
             *survey.checkpoints.warnings,
             *cleaned.warnings,
             *epochs_problems,
         ),
+        notes=listing_notes(survey.plans),
+        repairs=survey.repairs,
     )
 
 
@@ -166,9 +216,14 @@ def follow_broker(folder: RecoveryScope, survey: Survey, journal: Journal) -> No
     """7. The first changes, where a broker had the folder in between.
 
     If our journal had crashed, and the logs count as the broker left them, the journal says so
-    before the proof of it goes. The broker's word that it closed the folder is taken away, as it
-    stops being true.
+    before the proof of it goes. So do the lists of segments, which a broker does not keep. The
+    broker's word that it closed the folder is taken away, as it stops being true.
     """
+    if survey.is_brokers:
+        for topic_partition in survey.plans:
+            log_folder = folder.path / topic_partition.folder_name
+            if folder.files.exists(log_folder):
+                remove_segment_list(folder.files, log_folder)
     if survey.ends_journal_for_broker:
         journal.append_closed_late()
     path = folder.path / CLEAN_SHUTDOWN_NAME
@@ -225,6 +280,8 @@ def forget_what_was_clean(cleaned: CleanerCheckpoint, survey: Survey) -> None:
         if not plan.scans:
             with suppress(StorageFull):  # It is below the log's start, or right there.
                 cleaned.advance(topic_partition, None)
+    with suppress(StorageFull):  # Now that all is listed as a broker's cleaner has left it.
+        cleaned.put_checksum()
 
 
 # Steps 10 and 11 -----------------------------------------------------------------------------
@@ -234,18 +291,8 @@ def points_at_end(
     survey: Survey, logs: Mapping[TopicPartition, PartitionLog]
 ) -> dict[TopicPartition, RecoveryPoint]:
     """Where the new life starts: every log durable up to its end."""
-    points = {
-        topic_partition: RecoveryPoint(
-            topic_partition=topic_partition,
-            offset=log.offset_next,
-            journal_offset_next=log.offset_next,
-            segment_base_offset=log.segments[-1].base_offset,
-            segment_bytes=log.segments[-1].size_bytes,
-            leader_epoch=log.leader_epoch,
-            log_start_offset=log.log_start_offset,
-        )
-        for topic_partition, log in logs.items()
-    }
+    points = {topic_partition: point_at_end(log) for topic_partition, log in logs.items()}
+    points = with_listings(logs, points)
     # Of a damaged partition that no journal knew there is nothing to be kept.
     held = [each for each in survey.damaged if each in survey.claims]
     return points | {each: RecoveryPoint.of_held(each) for each in held}
@@ -268,7 +315,7 @@ def begin_new_life(
         if not journal.other_file_is_free:
             journal.append_last_recovery_points(
                 {
-                    topic_partition: point if point.held else points[topic_partition]
+                    topic_partition: point if point.held else _as_large(points, point)
                     for topic_partition, point in old.end.points.items()
                 }
             )
@@ -277,20 +324,38 @@ def begin_new_life(
     journal.begin_life(life, [points[each] for each in sorted(points)])
 
 
+def _as_large(
+    points: Mapping[TopicPartition, RecoveryPoint], before: RecoveryPoint
+) -> RecoveryPoint:
+    """The new point of a partition, which takes no more room in the journal than the old one."""
+    point = points[before.topic_partition]
+    if before.headers_digest is None:  # An older version has kept no room for it.
+        return attrs.evolve(point, headers_digest=None, listed_below=0)
+    return point
+
+
 # Step 12 -------------------------------------------------------------------------------------
 
 
 def forget_old_life(
-    folder: RecoveryScope, properties: FolderProperties, damaged: Iterable[TopicPartition]
+    folder: RecoveryScope, properties: FolderProperties, survey: Survey
 ) -> FolderProperties:
     """12. From now on there has to be a journal; quarantine files of healed partitions go."""
     files = folder.files
     if not properties.journal_begun:
         properties = attrs.evolve(properties, journal_begun=True)
         write_properties(files, folder.path, properties)
-    kept = {quarantine_path(folder.path, topic_partition).name for topic_partition in damaged}
+    kept = {quarantine_path(folder.path, each).name for each in survey.damaged}
+    unreadable = {
+        quarantine_path(folder.path, each.topic_partition).name
+        for each in survey.repairs
+        if isinstance(survey.claims.get(each.topic_partition), Damage)
+    }
     for name in files.list_folder(folder.path):
         if name.startswith(QUARANTINE_PREFIX) and name not in kept:
-            files.unlink(folder.path / name)
+            if name in unreadable:  # What a repair could not use is kept.
+                files.rename(folder.path / name, folder.path / f"{UNREADABLE_PREFIX}{name}")
+            else:
+                files.unlink(folder.path / name)
             files.sync_folder(folder.path)
     return properties

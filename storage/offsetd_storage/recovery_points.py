@@ -1,4 +1,4 @@
-"""Which recovery points can be reached now."""
+"""Recovery points: those that can be reached now, and those of a log that is durable to its end."""
 
 from __future__ import annotations
 
@@ -6,12 +6,43 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from offsetd_storage.journal_format import RecoveryPoint
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from offsetd_storage.journal_format import LogEnd, RecoveryPoint
+    from offsetd_storage.journal_format import LogEnd
     from offsetd_storage.partition_log import PartitionLog
     from offsetd_storage.topic_partition import TopicPartition
+
+
+def with_listings(
+    logs: Mapping[TopicPartition, PartitionLog], points: Mapping[TopicPartition, RecoveryPoint]
+) -> dict[TopicPartition, RecoveryPoint]:
+    """The points with the digests of their segments; the segments before these are listed.
+
+    All that lies below the points is in the segments already, durably. Raises CorruptBatch,
+    OSError.
+    """
+    return {
+        each: attrs.evolve(
+            point,
+            headers_digest=_headers_digest(logs[each], point),
+            listed_below=logs[each].listing.cover(point.segment_base_offset),
+        )
+        for each, point in points.items()
+    }
+
+
+def _headers_digest(log: PartitionLog, point: RecoveryPoint) -> int:
+    segment = log.segments_from(point.segment_base_offset)[0]
+    assert segment.base_offset == point.segment_base_offset, "a point's segment stays in the log"
+    known = segment.headers_digest
+    if known.size_bytes < point.segment_bytes:
+        with segment.reader() as reader:
+            known.up_to(reader.file, point.segment_bytes)
+    assert known.size_bytes == point.segment_bytes, "recovery points do not go back"
+    return known.digest
 
 
 def points_to_reach(
@@ -42,3 +73,16 @@ def points_to_reach(
         if point != durable:
             to_reach[topic_partition] = point
     return to_reach
+
+
+def point_at_end(log: PartitionLog) -> RecoveryPoint:
+    """Of a log that is durable up to its end; without what is listed of its segments."""
+    return RecoveryPoint(
+        topic_partition=log.topic_partition,
+        offset=log.offset_next,
+        journal_offset_next=log.offset_next,
+        segment_base_offset=log.segments[-1].base_offset,
+        segment_bytes=log.segments[-1].size_bytes,
+        leader_epoch=log.leader_epoch,
+        log_start_offset=log.log_start_offset,
+    )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 if TYPE_CHECKING:
+    from offsetd_storage.log_repair import Repair
     from offsetd_storage.topic_partition import TopicPartition
 
 
@@ -39,11 +40,14 @@ class RecoveryReport:
     closed_clean: bool | None  # The last life of the journal; None: there was none.
     partitions: tuple[PartitionReport, ...]
     warnings: tuple[str, ...]
+    journal_bytes_cut: int = 0  # Of its last frame, where that is not whole.
+    notes: tuple[str, ...] = ()  # What is as it may be, and is told once.
+    repairs: tuple[Repair, ...] = ()  # Of partitions that were damaged, as it was asked.
 
     @property
     def bytes_cut(self) -> int:
-        """In all partitions."""
-        return sum(each.bytes_cut for each in self.partitions)
+        """In all partitions, and of the journal."""
+        return self.journal_bytes_cut + sum(each.bytes_cut for each in self.partitions)
 
     @property
     def batches_appended_again(self) -> int:

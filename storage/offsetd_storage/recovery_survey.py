@@ -16,17 +16,34 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from offsetd_storage.begun_anew import find_begun_anew, plan_anew, start_warnings
+from offsetd_storage.cleaner.checkpoint import CLEANER_CHECKPOINT, was_written_here
 from offsetd_storage.closed_mark import ClosedMark, read_closed_mark
-from offsetd_storage.errors import FolderMismatch, ForeignWriter
+from offsetd_storage.errors import FolderMismatch, ForeignWriter, JournalDamaged, is_unreadable
 from offsetd_storage.folder_checkpoints import FolderCheckpoints
-from offsetd_storage.folder_format import FolderProperties, read_properties
+from offsetd_storage.folder_format import (
+    CLEAN_SHUTDOWN_NAME,
+    JOURNAL_REMEDY,
+    PROPERTIES_NAME,
+    PROPERTIES_REMEDY,
+    FolderProperties,
+    read_properties,
+)
 from offsetd_storage.folder_lock import FolderLock
 from offsetd_storage.journal import JOURNAL_NAMES
 from offsetd_storage.journal_recovery import RecoveredJournal, recover_journal
 from offsetd_storage.kernels import padded_buffer
-from offsetd_storage.partition_recovery import PartitionPlan, PartitionPlanner, is_as_closed
-from offsetd_storage.quarantine import Claim, Damage, DamageFound, claims_of, list_quarantine_files
+from offsetd_storage.log_reader import is_as_closed
+from offsetd_storage.partition_repair import RepairingPlanner
+from offsetd_storage.quarantine import (
+    REPAIR_REMEDY,
+    Claim,
+    Damage,
+    DamageFound,
+    claims_of,
+    list_quarantine_files,
+)
 from offsetd_storage.recovery_report import RecoveryProgress
+from offsetd_storage.segment_comparison import listing_warnings
 from offsetd_storage.segment_scan import BUFFER_BYTES
 from offsetd_storage.settle import sync_segments
 from offsetd_storage.store_config import (
@@ -40,14 +57,14 @@ from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from contextlib import ExitStack
     from pathlib import Path
     from random import Random
 
     from offsetd_storage.clock import Clock
     from offsetd_storage.files import Files
+    from offsetd_storage.log_repair import Repair
+    from offsetd_storage.partition_recovery import PartitionPlan
 
-CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
 _OUR_PREFIX: Final = "offsetd"
 
 
@@ -61,6 +78,7 @@ class RecoveryScope:
     clock: Clock
     random: Random
     begin_anew: frozenset[TopicPartition] = frozenset()  # The operator's word.
+    repaired: frozenset[TopicPartition] = frozenset()  # As well: what is whole of these is kept.
 
 
 @attrs.frozen(kw_only=True)
@@ -75,8 +93,14 @@ class Survey:
     plans: Mapping[TopicPartition, PartitionPlan]
     damaged: Mapping[TopicPartition, Damage]
     warnings: tuple[str, ...]
+    is_brokers: bool  # A broker had it since we did, or as well.
     # A broker wrote to it after the journal crashed, which had nothing to add to the logs by then.
     ends_journal_for_broker: bool
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """Of the partitions that were damaged, and are to be repaired."""
+        return tuple(plan.repair for plan in self.plans.values() if plan.repair is not None)
 
     @property
     def has_logs(self) -> bool:
@@ -86,33 +110,31 @@ class Survey:
 
 def survey_folder(
     folder: RecoveryScope,
-    cleanup: ExitStack,
     on_progress: Callable[[RecoveryProgress], None] | None,
 ) -> Survey:
-    """Locks a folder, and says what there is to be done.
+    """Says what there is to be done with a folder that is locked.
 
-    Nothing is changed, but that the folder is made where it is missing, and that folders of ours
-    that a broker set aside have their names again. Raises FolderLocked, NewerFormat,
-    FolderMismatch, JournalDamaged, ForeignWriter, OSError: then it is as it was. What has to be
-    given back, also after an error, goes into `cleanup`.
+    Nothing is changed, but that folders of ours that a broker set aside have their names again.
+    Raises NewerFormat, FolderMismatch, JournalDamaged, ForeignWriter, OSError: then it is as it
+    was.
     """
-    properties = lock_and_check_format(folder, cleanup)
+    properties = check_format(folder)
     ours = [
         TopicPartition(spec.topic, partition)
         for spec in folder.config.other_topics
         for partition in range(spec.partitions)
     ]
     with strays_taken_back(folder.files, folder.path, ours) as warnings:
-        survey = _survey(folder, properties, on_progress)
+        survey = survey_as_it_is(folder, properties, on_progress)
         return attrs.evolve(survey, warnings=warnings + survey.warnings)
 
 
-def _survey(
+def survey_as_it_is(
     folder: RecoveryScope,
     properties: FolderProperties | None,
     on_progress: Callable[[RecoveryProgress], None] | None,
 ) -> Survey:
-    """The steps behind the first."""
+    """The steps behind the first: nothing at all is changed."""
     mark = read_closed_mark(folder.files, folder.path)
     journal = follow_journal(folder, properties, mark)
     claims = collect_claims(folder, journal)
@@ -127,13 +149,15 @@ def _survey(
     if broker is not None:
         claims = claims_after_broker(claims, broker)
     sync_logs(folder, partitions, claims, mark, keep_cache=broker is not None)
-    plans, damaged = plan_all(folder, partitions, claims, on_progress)
+    is_brokers = broker is not None or broker_has_cleaned(folder)
+    plans, damaged = plan_all(folder, partitions, claims, on_progress, is_brokers=is_brokers)
     if broker is None:
         broker = broker_that_was_killed(plans, checkpoints)
         if broker is not None:
+            is_brokers = True
             claims = claims_after_broker(claims, broker)
-            plans, damaged = plan_all(folder, partitions, claims, on_progress)
-    warnings = anew.warnings
+            plans, damaged = plan_all(folder, partitions, claims, on_progress, is_brokers=True)
+    warnings = anew.warnings + listing_warnings(plans)
     if broker is None:
         warnings += start_warnings(plans, claims)
     else:
@@ -152,6 +176,7 @@ def _survey(
         },
         damaged=damaged,
         warnings=warnings,
+        is_brokers=is_brokers,
         ends_journal_for_broker=(
             broker is not None and journal is not None and not journal.closed_clean
         ),
@@ -161,21 +186,30 @@ def _survey(
 # Step 1 --------------------------------------------------------------------------------------
 
 
-def lock_and_check_format(folder: RecoveryScope, cleanup: ExitStack) -> FolderProperties | None:
-    """1. One process at a time; a newer format is not even locked. None: not ours yet."""
-    files, path = folder.files, folder.path
+def lock_folder(files: Files, path: Path) -> FolderLock:
+    """1. One process at a time; the folder is made where missing.
+
+    A newer format is not even locked. Raises FolderLocked, FolderMismatch, NewerFormat, OSError.
+    """
     if not files.exists(path):
         files.make_folder(path)
     elif not files.is_folder(path):
         raise FolderMismatch(f"{path} is not a folder")
     read_properties(files, path)
-    cleanup.callback(FolderLock.acquire(files, path).release)
+    return FolderLock.acquire(files, path)
+
+
+def check_format(folder: RecoveryScope) -> FolderProperties | None:
+    """1. What the locked folder says of itself. None: it is not ours yet."""
+    files, path = folder.files, folder.path
     sync_names(files, path)
     properties = read_properties(files, path)
     if properties is None:
         for name in JOURNAL_NAMES:
             if files.exists(path / name):
-                raise FolderMismatch(f"{path / name} is there, but offsetd.properties is not")
+                raise FolderMismatch(
+                    f"{path / name} is there, but {PROPERTIES_NAME} is not; {PROPERTIES_REMEDY}"
+                )
     return properties
 
 
@@ -212,8 +246,12 @@ def follow_journal(
         properties.identity,
         begun=properties.journal_begun,
     )
-    closed = follow(as_closed=True) if mark.has_journal(folder.files, folder.path) else None
-    return closed or follow()
+    try:
+        closed = follow(as_closed=True) if mark.has_journal(folder.files, folder.path) else None
+        return closed or follow()
+    except JournalDamaged as error:
+        remedy = f"put the whole folder back from a backup, or {JOURNAL_REMEDY}"
+        raise JournalDamaged(f"{error}; {remedy}") from error
 
 
 # Step 3 --------------------------------------------------------------------------------------
@@ -328,22 +366,33 @@ def plan_all(
     partitions: Iterable[TopicPartition],
     claims: Mapping[TopicPartition, Claim | Damage],
     on_progress: Callable[[RecoveryProgress], None] | None,
+    *,
+    is_brokers: bool,
 ) -> tuple[dict[TopicPartition, PartitionPlan], dict[TopicPartition, Damage]]:
     """6. Checks every batch of every log, and plans its recovery."""
-    damaged = {each: claim for each, claim in claims.items() if isinstance(claim, Damage)}
+    damaged = {
+        each: _with_remedy(claim)
+        for each, claim in claims.items()
+        if isinstance(claim, Damage) and each not in folder.repaired
+    }
     waiting = [each for each in partitions if each not in damaged]
-    planners: SimpleQueue[PartitionPlanner] = SimpleQueue()
+    planners: SimpleQueue[RepairingPlanner] = SimpleQueue()
     for _ in range(folder.config.recovery_threads):
-        planners.put(PartitionPlanner(folder.files, folder.path, padded_buffer(BUFFER_BYTES)))
+        buffer = padded_buffer(BUFFER_BYTES)
+        planner = RepairingPlanner(folder.files, folder.path, buffer, is_brokers=is_brokers)
+        planners.put(planner)
 
     def plan(topic_partition: TopicPartition) -> PartitionPlan | Damage:
         claim = claims.get(topic_partition)
-        assert not isinstance(claim, Damage), "a damaged claim is not planned with"
+        config = folder.config.log_config(topic_partition.topic)
         planner = planners.get()
         try:
-            return planner.plan(
-                topic_partition, claim, folder.config.log_config(topic_partition.topic)
-            )
+            if isinstance(claim, Damage):
+                return planner.plan_repair(claim, None, config)
+            outcome = planner.plan(topic_partition, claim, config)
+            if isinstance(outcome, Damage) and topic_partition in folder.repaired:
+                outcome = planner.plan_repair(outcome, claim, config)
+            return outcome
         finally:
             planners.put(planner)
 
@@ -352,7 +401,7 @@ def plan_all(
     with ThreadPoolExecutor(folder.config.recovery_threads, "recovery") as pool:
         for done, outcome in enumerate(pool.map(plan, waiting), start=1):
             if isinstance(outcome, Damage):
-                damaged[outcome.topic_partition] = outcome
+                damaged[outcome.topic_partition] = _with_remedy(outcome)
             else:
                 plans[outcome.topic_partition] = outcome
                 bytes_done += outcome.bytes_scanned
@@ -365,6 +414,10 @@ def plan_all(
     return plans, damaged
 
 
+def _with_remedy(damage: Damage) -> Damage:
+    return attrs.evolve(damage, remedy=REPAIR_REMEDY)
+
+
 # A broker that ran in between ------------------------------------------------------------------
 
 
@@ -372,6 +425,16 @@ def broker_that_closed(folder: RecoveryScope) -> str | None:
     """The word of a broker that it closed the folder; it is newer than our journal."""
     path = folder.path / CLEAN_SHUTDOWN_NAME
     return f"a broker closed it ({path})" if folder.files.exists(path) else None
+
+
+def broker_has_cleaned(folder: RecoveryScope) -> bool:
+    """Whether a broker wrote the cleaner's checkpoint, whatever else it did."""
+    try:
+        return not was_written_here(folder.files, folder.path / CLEANER_CHECKPOINT)
+    except OSError as error:
+        if not is_unreadable(error):
+            raise
+        return False
 
 
 def broker_that_was_killed(

@@ -113,7 +113,12 @@ def segment_figures(files: Files, log: PartitionLog) -> list[SegmentFigures]:
 
 
 def plan_of_log(
-    files: Files, log: PartitionLog, *, now_ms: int, rolls_if_due: bool = False
+    files: Files,
+    log: PartitionLog,
+    *,
+    now_ms: int,
+    rolls_if_due: bool = False,
+    goes_by_age: bool = True,
 ) -> RetentionPlan:
     """What is due of a log as it is now; as `plan_retention`. Raises OSError, StorageFailed.
 
@@ -137,6 +142,7 @@ def plan_of_log(
         log_start_offset=log.log_start_offset,
         high_watermark=log.offset_next,
         now_ms=now_ms,
+        goes_by_age=goes_by_age,
     )
 
 
@@ -147,18 +153,19 @@ def plan_retention(
     log_start_offset: int,
     high_watermark: int,
     now_ms: int,
+    goes_by_age: bool = True,
 ) -> RetentionPlan:
     """Says what of a log is due, and changes nothing.
 
     `segments` are all of the log's, in order; the last is active. Nothing that ends above
-    `high_watermark` goes.
+    `high_watermark` goes; without `goes_by_age`, nothing because of `retention.ms`.
     """
     walk = _Walk(segments, config, high_watermark=high_watermark, now_ms=now_ms)
     walk.take(Breach.LOG_START_OFFSET, walk.is_below(log_start_offset))
     if config.is_deleted:
         if config.retention_bytes >= 0:
             walk.take(Breach.SIZE, walk.exceeds(config.retention_bytes))
-        if config.retention_ms >= 0:
+        if config.retention_ms >= 0 and goes_by_age:
             walk.take(Breach.TIME, walk.is_older)
     deletions = tuple(walk.deletions)
     if deletions:

@@ -33,7 +33,12 @@ from offsetd_storage.segment_files import (
     segment_path,
 )
 from offsetd_storage.segment_reader import SegmentReader
-from offsetd_storage.segment_scan import index_entries_max, index_rows, index_step_bytes
+from offsetd_storage.segment_scan import (
+    RunningDigest,
+    index_entries_max,
+    index_rows,
+    index_step_bytes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,6 +107,7 @@ class Segment(SegmentFiles):
         "_waking_bytes",
         "first_timestamp_ms",
         "gapless_from",
+        "headers_digest",
         "index_problems",
         "largest_timestamp_ms",
         "largest_timestamp_offset",
@@ -142,6 +148,7 @@ class Segment(SegmentFiles):
         self.offset_index = OffsetIndex(base_offset)
         self.time_index = TimeIndex(base_offset)
         self.index_problems: tuple[str, ...] = ()  # Found in the index files when opened.
+        self.headers_digest = RunningDigest()  # For the log's `SegmentListing`.
         self.plain_bytes = 0  # No batch before here is a producer's or has a delete horizon.
 
         # A batch that ends within these goes in without a further look.
@@ -165,6 +172,7 @@ class Segment(SegmentFiles):
         """Takes the batches that `scan` found valid for the segment's; changes nothing on disk."""
         self.size_bytes = self.written_bytes = self._reserved_bytes = scan.valid_bytes
         self._tail_found = self._files.size(self.path) > scan.valid_bytes
+        self.headers_digest = RunningDigest(scan.valid_bytes, scan.headers_digest)
         self.plain_bytes = 0 if scan.marked_batches else scan.valid_bytes
         self.offset_next, self.gapless_from = scan.offset_next, scan.gapless_from
         self.first_timestamp_ms = scan.first_timestamp_ms
@@ -429,6 +437,7 @@ class Segment(SegmentFiles):
         file = unsynced.file or self.file
         if unsynced.cut_bytes is not None:
             file.truncate(unsynced.cut_bytes)
+        self._date_file(None if unsynced.file else self._filled_ms)
         file.sync()
         if unsynced.offset_tail:
             self._offset_file.write(unsynced.offset_tail)
@@ -485,6 +494,7 @@ class Segment(SegmentFiles):
         self.file.truncate(end)
         self.size_bytes = self.written_bytes = self._reserved_bytes = end
         self.plain_bytes = min(self.plain_bytes, end)
+        self.headers_digest = RunningDigest()
         self._tail_found = False
         self._note_indexed()
         self.configure(self._config)

@@ -40,6 +40,9 @@ def segment_base_offsets(files: Files, folder: Path) -> list[int]:
     return sorted(offset for offset in offsets if offset <= OFFSET_MAX)
 
 
+_CLOCK_OFF_MS: Final = 60_000
+
+
 class SegmentFiles:
     """A segment's log file and its indexes, in one of the states that their names end with."""
 
@@ -124,3 +127,9 @@ class SegmentFiles:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _date_file(self, filled_ms: int | None) -> None:
+        """Where the machine's clock is behind ours, its file looks older than what is in it."""
+        if filled_ms is None or self._files.modified_ms(self.path) >= filled_ms - _CLOCK_OFF_MS:
+            return
+        self._files.set_modified_ms(self.path, filled_ms)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import numpy as np
 
+from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.kernels import PADDING_BYTES, padded_buffer, scan
 from offsetd_storage.kernels.encode import (
     BATCH_HEADER_BYTES,
@@ -27,6 +28,7 @@ BUFFER_BYTES: Final = 1024 * 1024  # It stays in the processor's cache between r
 BATCH_BYTES_MAX: Final = 128 << 20
 
 _INDEX_ROWS_MAX: Final = 4096
+_DIGEST_READ_BYTES: Final = 1 << 18
 _NO_LEADER_EPOCH: Final = -1
 _NO_TIMESTAMP: Final = -1
 
@@ -65,7 +67,8 @@ class SegmentScan:
     `segment.ms`; timestamps are -1 where there is none. Marked batches are those of producers, and
     those with a delete horizon. From `gapless_from` up to `offset_next` each offset has its record,
     outside of transactions. `tobytes()` of an index is what its file holds, but for the last entry
-    that a time index gets when its segment is closed.
+    that a time index gets when its segment is closed. `headers_digest` is the CRC32C of the first
+    21 bytes of each batch, one after the other: 17 that no checksum of Kafka's covers, and the CRC.
     """
 
     valid_bytes: int
@@ -78,6 +81,7 @@ class SegmentScan:
     largest_timestamp_ms: int
     largest_timestamp_offset: int
     leader_epoch_last: int
+    headers_digest: int
     offset_index: npt.NDArray[np.void]
     time_index: npt.NDArray[np.void]
     stop: ScanStop | None
@@ -125,6 +129,7 @@ def scan_segment(
         largest_timestamp_ms=int(state[scan.LARGEST_TIMESTAMP]),
         largest_timestamp_offset=int(state[scan.LARGEST_TIMESTAMP_OFFSET]),
         leader_epoch_last=int(state[scan.LEADER_EPOCH_LAST]),
+        headers_digest=int(state[scan.HEADERS_DIGEST]),
         offset_index=_offset_index(index, base_offset),
         time_index=_time_index(index, base_offset),
         stop=stop,
@@ -156,6 +161,41 @@ def scan_file(
         )
     finally:
         file.close()
+
+
+class RunningDigest:
+    """The headers' digest of the first batches of a segment, carried on as it grows.
+
+    One thread at a time.
+    """
+
+    __slots__ = ("digest", "size_bytes")
+
+    def __init__(self, size_bytes: int = 0, digest: int = 0) -> None:
+        self.size_bytes = size_bytes
+        self.digest = digest
+
+    def up_to(self, file: File, size_bytes: int) -> int:
+        """The digest of the batches in the first `size_bytes`, all of them valid and in the file.
+
+        Nothing before where the last call ended is read again. Raises CorruptBatch, OSError.
+        """
+        assert size_bytes >= self.size_bytes, "what it has read has been cut"
+        state = np.zeros(scan.STATE_SLOTS, dtype=np.int64)
+        state[scan.HEADERS_DIGEST] = self.digest
+        position = self.size_bytes
+        buffer = padded_buffer(min(_DIGEST_READ_BYTES, size_bytes - position))
+        while position < size_bytes:
+            wanted = min(buffer.size - PADDING_BYTES, size_bytes - position)
+            end = file.pread_into(buffer, wanted, position)
+            digested = scan.digest_headers(buffer, 0, end, state)
+            if digested == 0:
+                raise CorruptBatch("a batch is cut short", position=position)
+            position += digested
+        if position > size_bytes:
+            raise CorruptBatch("a batch is cut short", position=size_bytes)
+        self.size_bytes, self.digest = size_bytes, int(state[scan.HEADERS_DIGEST])
+        return self.digest
 
 
 def index_rows(

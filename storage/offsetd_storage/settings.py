@@ -230,10 +230,16 @@ def canonical_name(name: str) -> str:
     return name.removeprefix(INTERNAL_PREFIX)
 
 
-def unknown_setting(name: str, names: Iterable[str]) -> InvalidSetting:
-    """The error for a name that does not exist; it tells the nearest of those that do."""
-    near = difflib.get_close_matches(canonical_name(name), list(names), n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+def unknown_setting(
+    name: str, names: Iterable[str], elsewhere: Mapping[str, str] | None = None
+) -> InvalidSetting:
+    """The error for a name that does not exist; it tells the nearest of those that do.
+
+    `elsewhere` has names that exist in another place, each with the words that say where.
+    """
+    places = {**(elsewhere or {}), **dict.fromkeys(names, "")}
+    near = difflib.get_close_matches(canonical_name(name), list(places), n=1)
+    hint = f"; did you mean {near[0]}{places[near[0]]}?" if near else ""
     return InvalidSetting(name, f"no such setting{hint}")
 
 

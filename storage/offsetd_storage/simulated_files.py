@@ -11,7 +11,7 @@ import errno
 import itertools
 import os
 import threading
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from offsetd_storage.clock import Clock, ManualClock
@@ -35,6 +35,7 @@ from offsetd_storage.simulated_disk import (
     visible_files,
 )
 from offsetd_storage.simulated_faults import Fault, Operation, OperationKind
+from offsetd_storage.simulated_lock import SimulatedLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -66,6 +67,7 @@ class SimulatedFiles:
         self._turn = threading.RLock()
         self._open: dict[int, FileNode] = {}
         self._locked: set[int] = set()
+        self._held: tuple[tuple[str, ...], FolderNode] | None = None  # See `SimulatedLock.files`.
 
     def crash_states(
         self, *, exhaustive_pending_max: int = 3, samples: int, random: Random
@@ -186,6 +188,10 @@ class SimulatedFiles:
             self._begin(OperationKind.SYNC_FOLDER, path)
             folder.sync()
 
+    def may_write(self, path: Path) -> bool:
+        """Whether there is a folder: a simulated one has no owner."""
+        return self.is_folder(path)
+
     def size(self, path: Path) -> int:
         """A file's length."""
         with self._turn:
@@ -210,10 +216,9 @@ class SimulatedFiles:
     def free_bytes(self, path: Path) -> int:
         """Room left."""
         with self._turn:
-            self._existing(path)
-            if self.capacity_bytes is None:
-                return _UNBOUNDED_FREE_BYTES
-            return max(0, self.capacity_bytes - self._used_bytes())
+            total_bytes = self.total_bytes(path)
+            used_bytes = 0 if self.capacity_bytes is None else self._used_bytes()
+            return max(0, total_bytes - used_bytes)
 
     def total_bytes(self, path: Path) -> int:
         """All room, taken or not."""
@@ -223,11 +228,8 @@ class SimulatedFiles:
 
     def read_bytes(self, path: Path) -> bytes:
         """A file's whole contents."""
-        file = self.open(path, read_only=True)
-        try:
+        with closing(self.open(path, read_only=True)) as file:
             return file.pread(file.size(), 0)
-        finally:
-            file.close()
 
     def lock(self, path: Path) -> SimulatedLock | None:
         """Locks a file, made where missing, for this opener; None where another holds it."""
@@ -235,9 +237,24 @@ class SimulatedFiles:
             if self._find(path) is None:
                 self._create(path)
             file = self._file(path)
-            if id(file) in self._locked:
-                return None
-            return SimulatedLock(self._locked, file)
+            is_held, folder = id(file) in self._locked, self._folder(path.parent)
+            return None if is_held else SimulatedLock(self, path, folder, file)
+
+    @contextmanager
+    def reached_through(self, path: Path, folder: FolderNode) -> Iterator[None]:
+        """In the block, one turn, what begins with `path` is looked up from `folder` on."""
+        with self._turn:
+            before, self._held = self._held, (_names(path), folder)
+            try:
+                yield
+            finally:
+                self._held = before
+
+    def leads_to(self, path: Path, node: Node) -> bool:
+        """Whether a path leads to this file or folder, now."""
+        with self._turn, suppress(NotADirectoryError):
+            return self._find(path) is node
+        return False
 
     def _announce(
         self,
@@ -292,7 +309,10 @@ class SimulatedFiles:
 
     def _find(self, path: Path) -> Node | None:
         node: Node = self._root
-        for name in _names(path):
+        names = _names(path)
+        if self._held is not None and names[: len(self._held[0])] == self._held[0]:
+            names, node = names[len(self._held[0]) :], self._held[1]
+        for name in names:
             if isinstance(node, FileNode):
                 raise _error(errno.ENOTDIR, path)
             child = node.entries.get(name)
@@ -470,21 +490,6 @@ class SimulatedFile:
     def _check_open(self, *, writing: bool = False) -> None:
         if self._closed or (writing and self._read_only):
             raise _error(errno.EBADF, self._path)
-
-
-class SimulatedLock:
-    """A lock that is held on a simulated disk."""
-
-    def __init__(self, locked: set[int], file: FileNode) -> None:
-        self._locked = locked
-        self._file: FileNode | None = file  # Held, so that no other file gets its id.
-        locked.add(id(file))
-
-    def release(self) -> None:
-        """Gives the lock back. Calling it again does nothing."""
-        file, self._file = self._file, None
-        if file is not None:
-            self._locked.discard(id(file))
 
 
 def _names(path: Path) -> tuple[str, ...]:

@@ -26,6 +26,8 @@ class TopicSpec:
     topic: str
     partitions: int = attrs.field(validator=_partitions())
     log: LogConfig
+    # Whether an operator may remove its folder after a clean stop, to have it begin anew.
+    is_removable: bool = True
 
 
 @attrs.frozen(kw_only=True)
@@ -54,6 +56,12 @@ class LogStoreConfig:
     # that not all of them are written in one flush.
     unwritten_bytes_max: int = attrs.field(default=4 << 20, validator=attrs.validators.ge(0))
     recovery_threads: int = attrs.field(default=2, validator=attrs.validators.ge(1))
+
+    def is_removable(self, topic: str) -> bool:
+        """Whether a topic's folder may be removed by hand; else its loss is damage."""
+        if topic == OFFSETS_TOPIC:
+            return False
+        return all(spec.is_removable for spec in self.other_topics if spec.topic == topic)
 
     def log_config(self, topic: str) -> LogConfig:
         """How the logs of a topic behave."""

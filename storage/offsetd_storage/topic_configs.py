@@ -80,11 +80,12 @@ class SettingEntry:
 
 @attrs.frozen(kw_only=True)
 class Floor:
-    """A topic's setting counts as `least` where it is below."""
+    """A topic's setting counts as `least` where it is below, as `setting` asks for that much."""
 
     topic: str
     name: str
     least: int
+    setting: str
     reason: str
 
 
@@ -96,6 +97,7 @@ class TopicRule:
     name: str
     is_kept: Callable[[LogConfig], bool] = attrs.field(eq=False)
     reason: str
+    needs_restart: bool = False  # Only the value of the start is ever kept.
 
 
 @attrs.frozen(kw_only=True)
@@ -159,6 +161,12 @@ class TopicConfigs:
             for name, (text, _) in self._resolved(topic).items()
         }
         return LogConfig(**values)
+
+    def ruling_setting(self, topic: str, name: str) -> str:
+        """The setting that decides what a topic's setting counts as: itself, or a floor's."""
+        _, source = self._resolved(topic)[name]
+        floors = [each for each in self._floors_of(topic) if each.name == name]
+        return floors[-1].setting if source is Source.FLOOR else name
 
     def texts(self, topic: str | None) -> Mapping[str, str]:
         """What was set while the server runs: of a topic, or (None) of the server."""
@@ -263,13 +271,27 @@ class TopicConfigs:
             return setting
         if any(entry.name == name for entry in self.restart_entries):
             raise InvalidSetting(name, "needs a restart: it is read when the server starts")
-        elsewhere = TOPIC_SETTINGS if topic is None else self._server_settings
-        if canonical_name(name) in elsewhere:
-            if topic is None:
-                why = f"a setting of a topic, not of the server: say --topic {OFFSETS_TOPIC}"
-                raise InvalidSetting(name, why)
-            raise InvalidSetting(name, "a setting of the server, not of a topic")
-        raise unknown_setting(name, known)
+        refusal = self.unknown_setting(topic, name)
+        if topic is None:
+            for rule in self.rules:
+                if rule.needs_restart and rule.name == canonical_name(name):
+                    told = f"{refusal.reason}; of {rule.topic}: {rule.reason}"
+                    raise InvalidSetting(name, told)
+        raise refusal
+
+    def unknown_setting(self, topic: str | None, name: str) -> InvalidSetting:
+        """Why a topic, or (None) the server, has no setting of this name."""
+        of_server = {*self._server_settings, *(entry.name for entry in self.restart_entries)}
+        of_topic = set(TOPIC_SETTINGS)
+        known, elsewhere = (of_server, of_topic) if topic is None else (of_topic, of_server)
+        if canonical_name(name) not in elsewhere:
+            where = " with --topic" if topic is None else " of the server"
+            return unknown_setting(name, sorted(known), dict.fromkeys(sorted(elsewhere), where))
+        if topic is None:
+            return InvalidSetting(
+                name, f"a setting of a topic, not of the server: say --topic {OFFSETS_TOPIC}"
+            )
+        return InvalidSetting(name, "a setting of the server, not of a topic")
 
     def _normal_text(
         self, topic: str | None, name: str, text: str, *, is_stored: bool = False

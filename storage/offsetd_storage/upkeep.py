@@ -13,6 +13,7 @@
 - `offsetd-idle-logs` rolls active segments that take no appends any more and could be cleaned, and
   makes the journal small once nothing is appended at all.
 - `offsetd-disk-space` looks at what is free, and makes room where that is little.
+- `offsetd-folder` looks whether the folder is still the one at its path, and ends the store if not.
 """
 
 from __future__ import annotations
@@ -65,17 +66,23 @@ if TYPE_CHECKING:
     from offsetd_storage.topic_partition import TopicPartition
 
 DISK_SPACE: Final = "offsetd-disk-space"
+FOLDER_IN_PLACE: Final = "offsetd-folder"
 IDLE_LOGS: Final = "offsetd-idle-logs"
 JOURNAL_GROWTH: Final = "offsetd-journal-growth"
 _IDLE_LOOK_MS: Final = 5000  # For so much longer a log may have been idle.
 _JOURNAL_REST_MS: Final = 60_000  # Idle for so long, or not filled again for so long.
 _DELETION_LOOK_MS: Final = 1000  # How late a file may go.
+_FOLDER_LOOK_MS: Final = 1000  # How late it is noticed that another folder is in its place.
 
 
 @attrs.frozen(kw_only=True)
 class UpkeepConfig:
-    """Settings of all that runs beside the appends."""
+    """Settings of all that runs beside the appends.
 
+    `held` says why nothing may be cleaned, or taken away by age and size, whatever they say.
+    """
+
+    held: str | None = None
     cleaner: CleanerConfig = attrs.Factory(CleanerConfig)
     retention: RetentionConfig = attrs.Factory(RetentionConfig)
     background: BackgroundConfig = attrs.Factory(BackgroundConfig)
@@ -113,6 +120,7 @@ class Upkeep:
         self.cleaner = LogCleaner(
             store,
             config.cleaner,
+            held=config.held,
             files=files,
             folder=folder,
             clock=clock,
@@ -169,7 +177,7 @@ class Upkeep:
             self.config = config
             self.disk.configure(config.disk)
             self._scheduler.configure(self._new_tasks(), threads=config.background.threads)
-            self.cleaner.configure(config.cleaner)
+            self.cleaner.configure(config.cleaner, held=config.held)
 
     def wake(self) -> None:
         """Looks at the clock again, which was moved."""
@@ -218,6 +226,7 @@ class Upkeep:
             task(IDLE_LOGS, self._rest, _IDLE_LOOK_MS),
             task(JOURNAL_GROWTH, self._grow_journal, _IDLE_LOOK_MS),
             task(DELETE_LOGS, self.deleter.run, _DELETION_LOOK_MS),
+            self._task(FOLDER_IN_PLACE, store.check_folder, _FOLDER_LOOK_MS, initial_delay_ms=0),
             self._task(
                 DISK_SPACE,
                 self.relief.run,
@@ -308,11 +317,13 @@ class Upkeep:
         Raises the first of them at the end; at once StorageFailed.
         """
         self._roll_due()
+        if self.config.held is not None:
+            return
         failures: list[StorageError | OSError] = []
         for topic_partition, log in list(self._store.logs.items()):
             if self._scheduler.is_stopping:
                 return
-            if log.config.is_compacted and self.cleaner.config.is_enabled:
+            if log.config.is_compacted and self.cleaner.is_on:
                 continue
             try:
                 self.retention.check(topic_partition)

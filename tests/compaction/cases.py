@@ -59,6 +59,7 @@ class Shape:
     leader_changes: float = 0.0
     rolls_twice: bool = False  # The active segment is empty.
     timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    is_start_raised: bool = False  # The log was told to begin further on.
     settings: CleanerSettings = attrs.field(factory=_settings)
     rounds: int = 4
     reopened: float = 0.0  # Of the rounds.
@@ -119,6 +120,16 @@ SHAPES = {
     "idempotent producers": Shape(producers=4, idempotent=0.8, tombstones=0.3),
     "expired producers": attrs.evolve(
         TRANSACTIONS, idempotent=0.4, settings=_settings(producer_expiration_ms=RETENTION_MS)
+    ),
+    "markers of expired producers": Shape(
+        keys=4,
+        producers=6,
+        idempotent=0.5,
+        transactional=0.1,
+        markers=0.3,
+        epoch_bumps=0.05,
+        waits_ms=(100, 300),
+        settings=_settings(producer_expiration_ms=RETENTION_MS),
     ),
     "offset gaps": Shape(inner_gaps=0.4, skips=0.4),
     "wide offset gaps": Shape(
@@ -187,6 +198,13 @@ SHAPES = {
 }
 
 
+# What Kafka's cleaner leaves below a log's raised start is not what ours leaves.
+RAISED_SHAPES = {
+    f"{name} and a raised start": attrs.evolve(SHAPES[name], is_start_raised=True, reopened=0)
+    for name in ("transactions", "mostly markers", "epochs of producers", "everything")
+}
+
+
 def cases(seed: int, *, of_each_shape: int) -> list[Case]:
     """That many of each shape, named by shape and number; the same ones for the same seed."""
     return [
@@ -200,11 +218,13 @@ def drawn(name: str, shape: Shape, number: int, seed: int) -> Case:
     random = Random(f"{seed} {name} {number}")
     draw = _Draw(shape=shape, random=random, log=LogWriter(offset_next=random.choice(BASE_OFFSETS)))
     draw.fill()
+    log_start_offset = draw.start()
     return Case(
         name=f"{name}-{number}",
         segments=draw.log.segments,
         settings=shape.settings,
-        rounds=draw.rounds(),
+        rounds=draw.rounds(log_start_offset),
+        log_start_offset=log_start_offset,
     )
 
 
@@ -237,10 +257,10 @@ class _Draw:
         if not shape.rolls_twice:
             self._put_one()
 
-    def rounds(self) -> list[Round]:
+    def rounds(self, log_start_offset: int) -> list[Round]:
         """Each goes up to a later segment, and the last to the end."""
         shape, random = self.shape, self.random
-        bases = self.log.segment_bases[1:]
+        bases = [base for base in self.log.segment_bases[1:] if base > log_start_offset]
         earlier = random.sample(bases, min(len(bases), shape.rounds - 1))
         ends: list[int | None] = [*sorted(earlier), None]
         if shape.settings.map_slots < 50 or shape.settings.min_compaction_lag_ms:
@@ -251,6 +271,13 @@ class _Draw:
             now_ms += random.choice(shape.waits_ms)
             rounds.append(Round(now_ms=now_ms, end=end, reopened=self._is(shape.reopened)))
         return rounds
+
+    def start(self) -> int:
+        """Where the log begins: anywhere below the active segment, if it was told to."""
+        if not self.shape.is_start_raised:
+            return 0
+        first, *_, active = self.log.segment_bases
+        return self.random.randrange(first, active)
 
     def _is(self, share: float) -> bool:
         return self.random.random() < share

@@ -99,6 +99,37 @@ def without_remembered(ours: bytes, theirs: bytes, *, before: bytes) -> bytes:
     return b"".join(kept)
 
 
+def marked_after_expiry(before: bytes, *, expired_ms: int) -> set[int]:
+    """The producers whose last data is from before `expired_ms`, and that have a marker behind it.
+
+    To Kafka such a producer has no data, if it was expired when the marker came, or when a restart
+    read on behind the end of a segment. To us it has: see `without_emptied`.
+    """
+    last_data_ms: dict[int, int] = {}
+    marked = set()
+    for batch in decode_batches(before):
+        if not batch.is_control:
+            last_data_ms[batch.producer_id] = batch.max_timestamp_ms
+            marked.discard(batch.producer_id)
+        elif last_data_ms.get(batch.producer_id, expired_ms + 1) <= expired_ms:
+            marked.add(batch.producer_id)
+    return marked
+
+
+def without_emptied(batches: bytes, producer_ids: set[int]) -> bytes:
+    """Batches but for the emptied ones of these producers.
+
+    The last data batch stays, emptied, of a producer that has data, and else its markers.
+    """
+    kept, position = [], 0
+    for batch in decode_batches(batches):
+        end = position + batch.size_bytes
+        if batch.records or batch.producer_id not in producer_ids:
+            kept.append(batches[position:end])
+        position = end
+    return b"".join(kept)
+
+
 def aborted_batches(index: Sequence[Mapping[str, int]], log: bytes) -> list[list[int]]:
     """Of each transaction that an index says was aborted, the batches that are left in the log.
 

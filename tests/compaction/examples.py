@@ -104,6 +104,18 @@ def a_map_of_ten_slots_takes_nine_keys_a_round() -> Example:
 
 
 @_example
+def a_map_that_is_filled_whole_takes_a_key_for_each_slot() -> Example:
+    log = LogWriter()
+    for number in range(9):
+        log.put((b"key-%d" % number, b"v"))
+    all_stay = [[f"{offset}-{offset}: {offset}" for offset in range(9)]]
+    return Example(
+        case=_case(log, _at(1), _at(1), _at(1), map_slots=4, map_load_factor=1.0),
+        expected=[Expected(next_first_dirty=offset, segments=all_stay) for offset in (4, 8, 9)],
+    )
+
+
+@_example
 def a_full_map_stops_at_a_key_that_it_has_and_not_at_a_record_without_one() -> Example:
     log = LogWriter()
     log.put((None, b"0"), (b"a", b"1"), (None, b"2"), (b"a", b"3"), (b"a", b"4"))

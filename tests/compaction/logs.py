@@ -56,6 +56,7 @@ class Case:
     segments: dict[int, bytes]
     settings: CleanerSettings
     rounds: Sequence[Round]
+    log_start_offset: int = 0  # Where the log was told to begin; below it nobody reads.
 
     def write(self, folder: Path) -> None:
         """The segments, without indexes, in a new folder; written from `START_MS` on."""

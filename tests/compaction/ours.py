@@ -46,7 +46,12 @@ def clean_once(
         clock=ManualClock(round_.now_ms),
         producer_expiration_ms=settings.producer_expiration_ms,
     )
-    log = recovered(tools.files, folder=folder, config=config_of(case))
+    log = recovered(
+        tools.files,
+        folder=folder,
+        config=config_of(case),
+        log_start_offset=case.log_start_offset,
+    )
     try:
         history = read_history(log)
         summary = log_summary(

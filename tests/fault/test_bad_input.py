@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import struct
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2, types_pb2
-from raw_http2 import RawConnection, call_headers
+from raw_http2 import ACK, GOAWAY, PING, RawConnection, call_headers, frame
 from refusals import contents, details
 from server_process import ServerProcess, Stubs, poll
 
@@ -128,6 +129,23 @@ COMMIT_CASES = {
         "offsets",
     ),
 }
+
+
+# What is too large by a setting: which one, and its value.
+TOO_LARGE = {
+    "metadata of 4097": "offset.metadata.max.bytes (4096)",
+    "metadata of 4098 units": "offset.metadata.max.bytes (4096)",
+    "batch beyond max.message.bytes": "max.message.bytes (65536)",
+    "more offsets than fit a batch": "max.message.bytes (65536)",
+}
+
+
+@pytest.mark.parametrize("case", TOO_LARGE)
+def test_what_is_too_large_is_told_with_the_setting_and_its_value(stubs: Stubs, case: str) -> None:
+    request, *_ = COMMIT_CASES[case]
+    with pytest.raises(grpc.RpcError) as caught:
+        stubs.offsets.CommitOffsets(request)
+    assert TOO_LARGE[case] in caught.value.details()
 
 
 @pytest.mark.parametrize("case", COMMIT_CASES)
@@ -452,6 +470,21 @@ def test_calls_that_never_send_their_message_hold_up_nobody(
         stubs.offsets.CommitOffsets(commit("beside", offset()), timeout=WAIT_SECONDS)
     for connection in connections:
         connection.close()
+
+
+def test_no_peer_writes_lines_of_its_own_into_the_log(server: ServerProcess, stubs: Stubs) -> None:
+    forged = b'bye\n{"event": "forged", "level": "error"}\n\x1b[2J'
+    for code in (0, 2, 11):
+        connection = RawConnection(server.address)
+        connection.send(frame(GOAWAY, 0, 0, struct.pack(">II", 0, code) + forged))
+        connection.open_call(1, call_headers("/forged\nforged", grpc_timeout="forged\nforged"))
+        connection.send(frame(PING, ACK, 0, forged[:8]), b"\n forged \n" * 20)
+        while not connection.is_gone(WAIT_SECONDS):
+            pass
+        connection.close()
+    stubs.offsets.CommitOffsets(commit("beside", offset()), timeout=WAIT_SECONDS)
+    assert not [line for line in server.lines if not line.startswith("{")]
+    assert "forged" not in server.log
 
 
 def test_a_method_that_is_not_there_is_unimplemented(stubs: Stubs) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import grpc
 import grpc.aio
 from offsetd.v1 import offset_service_pb2
+from offsetd_clients import AsyncOffsetClient, TopicPartition
 from server_process import ServerProcess
 
 if TYPE_CHECKING:
@@ -49,4 +50,20 @@ async def test_thousands_of_calls_at_once_are_all_answered(tmp_path: Path) -> No
         address = server.wait_until_serving().address
         outcomes = await outcomes_of_burst(address)
         assert outcomes == {"OK": CONNECTIONS * CALLS_OF_EACH}
+        assert server.stop() == 0, server.log
+
+
+async def test_our_client_waits_where_it_has_more_callers_than_a_connection_has_calls(
+    tmp_path: Path,
+) -> None:
+    callers, partition = 200, TopicPartition("orders", 0)
+    with ServerProcess(tmp_path / "data", settings={"connection.calls.max": 16}) as server:
+        address = server.wait_until_serving().address
+        async with AsyncOffsetClient(address, stream_commits=False) as client:
+
+            async def commit_twice(number: int) -> None:
+                for offset in (1, 2):
+                    await client.commit(f"group-{number}", {partition: offset})
+
+            await asyncio.gather(*map(commit_twice, range(callers)))
         assert server.stop() == 0, server.log

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 import shutil
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -64,6 +67,18 @@ async def test_a_thousand_commits_at_once_are_all_there(
         where.partition: c.offset for offsets in found.values() for where, c in offsets.items()
     }
     assert stored == {each: each for each in range(1000)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [1, 1000])
+async def test_commits_that_nobody_waits_for_are_stored_when_the_client_is_left(
+    server: ServerProcess, group: str, kind: Any, count: int
+) -> None:
+    async with EitherClient(kind(server.address)) as client:
+        for offset in range(count):
+            await client.commit_soon(group, {WHERE: offset})
+    async with EitherClient(kind(server.address)) as client:
+        assert (await client.fetch(group))[WHERE].offset == count - 1
 
 
 async def test_a_server_that_is_killed_under_streams_has_all_that_was_answered(
@@ -214,6 +229,44 @@ async def test_a_server_that_somebody_else_vouches_for_is_not_spoken_with(
             ) as client:
                 with pytest.raises(Unavailable, match=complaint):
                     await client.commit(group, {WHERE: 42})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_tls_to_a_port_without_it_is_told_in_plain_words(
+    server: ServerProcess, group: str, kind: Any
+) -> None:
+    retry = RetryPolicy(timeout_s=1)
+    async with EitherClient(kind(server.address, tls=TlsOptions(), retry=retry)) as client:
+        with pytest.raises(Unavailable, match=f"{server.address} does not speak TLS"):
+            await client.fetch(group)
+
+
+@pytest.mark.parametrize("imported", ["grpc", "offsetd_clients"])
+def test_a_connection_that_fails_writes_nothing_by_itself(
+    server: ServerProcess, imported: str
+) -> None:
+    """Whichever a program imports first, if the environment says so; else the client's package."""
+    environment = {key: value for key, value in os.environ.items() if key != "GRPC_VERBOSITY"}
+    if imported == "grpc":
+        environment["GRPC_VERBOSITY"] = "NONE"
+    program = f"""
+import {imported}
+from offsetd_clients import OffsetClient, OffsetdError, RetryPolicy, TlsOptions
+with OffsetClient("{server.address}", tls=TlsOptions(), retry=RetryPolicy(timeout_s=1)) as client:
+    try:
+        client.fetch("group")
+    except OffsetdError as error:
+        print(error)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ended.stdout.count("does not speak TLS") == 1
+    assert ended.stderr == ""
 
 
 @needs_openssl

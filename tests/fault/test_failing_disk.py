@@ -211,6 +211,8 @@ def test_a_power_cut_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
                 time.sleep(rng.uniform(0.05, 0.6))
                 volume.shut_down()
                 writers.stop()
+                # They may have ended between two commits: a server notices when it writes.
+                assert commit_until_refused(Stubs(channels[0]), history, "last") is not None
                 for channel in channels:
                     channel.close()
                 assert server.wait_for_exit() == 1, server.log

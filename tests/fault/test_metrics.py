@@ -63,7 +63,10 @@ def test_commits_show_in_the_next_scrape(tmp_path: Path) -> None:
                 )
             )
             assert sum(len(response.results) for response in results) == 7
-        after = Scrape.from_address(metrics_address(server))
+        address = metrics_address(server)
+        delays = "offsetd_event_loop_delay_seconds_count"
+        poll(lambda: Scrape.from_address(address).value(delays) > 0, WAIT_SECONDS)
+        after = Scrape.from_address(address)
         assert server.stop() == 0
     assert list(rule_problems(after)) == []
     committed = {"method": "CommitOffsets", "code": "OK"}

@@ -126,11 +126,15 @@ def test_a_reset_is_shown_first_and_done_when_told(
         (
             ["--to-offset", "7", "--topic", "orders:1", "--bounds", "orders:1=8..60"],
             1,
-            "orders:1: offset 7, earliest 8, latest 60",
+            "orders:1: offset 7, earliest 8 (--bounds), latest 60 (--bounds)",
         ),
         (["--shift-by", "1", "--topic", "orders:9"], 1, "OFFSET_NOT_COMMITTED"),
         (["--by-duration", "1h", "--all-topics"], 1, "had no such offsets then"),
-        (["--by-duration", "1h", "--topic", "orders:9"], 1, "1 partitions of group 'r2' had no"),
+        (
+            ["--by-duration", "1h", "--topic", "orders:9"],
+            1,
+            "group 'r2' had no offset of a partition",
+        ),
     ],
 )
 def test_a_reset_that_cannot_be_says_why(
@@ -145,6 +149,26 @@ def test_a_reset_that_cannot_be_says_why(
     assert (ended.code, ended.stdout) == (code, "")
     assert told in ended.stderr
     assert stored(client, "r2") == {"orders:0": 100, "orders:1": 50}
+
+
+def test_all_groups_that_have_a_topic_are_reset_and_the_others_left(
+    client: OffsetClient, offsetd: Callable[..., Ended]
+) -> None:
+    client.commit("a1", {TopicPartition("apart", 0): 5, TopicPartition("more", 0): 6})
+    client.commit("a2", {TopicPartition("apart", 0): 7})
+    client.commit("a3", {TopicPartition("other", 0): 8})
+    line = ("groups", "reset", "--all-groups", "--to-offset", "1", "-o", "jsonl", "--topic")
+    done = offsetd(*line, "apart")
+    assert (done.code, [row["group"] for row in done.rows]) == (0, ["a1", "a2"])
+    done = offsetd(*line, "apart", "--topic", "more")
+    assert (done.code, [row["topic"] for row in done.rows]) == (0, ["apart", "more", "apart"])
+    ended = offsetd(*line, "nowhere")
+    assert (ended.code, ended.stdout) == (1, "")
+    assert ended.stderr == "error: no group has an offset of nowhere\n"
+    named = offsetd("groups", "reset", "a3", "--to-offset", "1", "--topic", "apart")
+    assert (named.code, "OFFSET_NOT_COMMITTED" in named.stderr) == (1, True)
+    line = ("groups", "reset", "--all-groups", "--by-duration", "1h", "--topic", "apart")
+    assert offsetd(*line).code == 1  # They have it, and had no offset then.
 
 
 def test_a_group_with_members_is_reset_by_force_alone(client: OffsetClient) -> None:

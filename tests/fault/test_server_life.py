@@ -7,7 +7,6 @@ import os
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -252,19 +251,6 @@ def test_a_second_process_on_the_folder_exits_at_once(tmp_path: Path) -> None:
         assert written(folder) == before
         with first.channel() as channel:
             Stubs(channel).offsets.CommitOffsets(commit("g", 1))
-
-
-def test_a_port_that_is_taken_gives_one_clear_line(tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        address = "{}:{}".format(*taken.getsockname())
-        settings = {"listen.address": address}
-        with ServerProcess(tmp_path / "data", settings=settings) as server:
-            assert server.wait_for_exit() == 1
-            assert len(server.lines) == 1, server.log
-            assert server.lines[0].startswith(f"error: cannot listen on {address}: ")
-    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.parametrize(

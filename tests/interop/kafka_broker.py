@@ -24,7 +24,7 @@ try:
         NewTopic,
     )
 except ModuleNotFoundError:
-    no_kafka("confluent-kafka is not installed: pip install 'offsetd[kafka]'")
+    no_kafka("confluent-kafka is not installed: make test sets it up")
 
 CLUSTER_ID = "b2Zmc2V0ZC1pbi10ZXN0cw"
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -71,6 +71,7 @@ class KafkaBroker:
         self.folder = folder
         self.data_folder = folder / "data"
         self.address = ""
+        self.settings: Mapping[str, str] = {}  # Beside those that every broker here has.
         self._admin: AdminClient  # Of the running broker; one that is let go cancels its calls.
         self._runtime = runtime
         self._jvm: RunningJvm | None = None
@@ -191,6 +192,10 @@ class KafkaBroker:
                     assert not any(partition.error for partition in committed or ())
                     return
 
+    def delete_group(self, group_id: str) -> None:
+        """Deletes a group with its offsets."""
+        self._admin.delete_consumer_groups([group_id])[group_id].result(CALL_S_MAX)
+
     def consumer(self, group_id: str) -> Consumer:
         """A consumer that never joins its group."""
         return Consumer(
@@ -260,7 +265,9 @@ class KafkaBroker:
         port, controller_port = free_ports(2)
         self.address = f"127.0.0.1:{port}"
         properties = self.folder / "server.properties"
+        lines = "".join(f"{name}={value}\n" for name, value in self.settings.items())
         properties.write_text(
             PROPERTIES.format(port=port, controller_port=controller_port, folder=self.folder)
+            + lines
         )
         return str(properties)

@@ -71,7 +71,7 @@ class KafkaCleaner:
                 for each in case.rounds
             ]
             kept = {"kept": str(work_folder / case.name), "rounds": rounds}
-            asked.append(_asked(folder, case.settings) | kept)
+            asked.append(_asked(folder, case.settings, case.log_start_offset) | kept)
         answers = self._ask("clean", asked, work_folder)
         cleaned = {}
         for case, answer in zip(cases, answers, strict=True):
@@ -122,7 +122,7 @@ class KafkaCleaner:
         return answers
 
 
-def _asked(folder: Path, settings: CleanerSettings) -> dict[str, Any]:
+def _asked(folder: Path, settings: CleanerSettings, log_start_offset: int = 0) -> dict[str, Any]:
     topic = {
         "cleanup.policy": "compact",
         "internal.segment.bytes": settings.segment_bytes,
@@ -140,5 +140,5 @@ def _asked(folder: Path, settings: CleanerSettings) -> dict[str, Any]:
         "map_load_factor": settings.map_load_factor,
         "io_buffer_bytes": settings.io_buffer_bytes,
         "producer_expiration_ms": settings.producer_expiration_ms,
-        "log_start_offset": 0,
+        "log_start_offset": log_start_offset,
     }

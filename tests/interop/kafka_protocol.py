@@ -1,8 +1,9 @@
-"""Two requests of Kafka's protocol, spoken over a plain socket, where librdkafka 2.16 will not do.
+"""Requests of Kafka's protocol over a plain socket, for what librdkafka 2.16 will not do.
 
 It waits without end for the answer to a commit when the broker has gone. Its admin call for a
 group's offsets crashes on an answer that is an error, as that of a coordinator which is loading,
-and reads past the end of metadata that another client wrote, without librdkafka's final NUL.
+and reads past the end of metadata that another client wrote, without librdkafka's final NUL. Its
+Python client cannot delete offsets.
 """
 
 import socket
@@ -18,6 +19,7 @@ from offsetd_storage.offsets_topic.placement import partition_of
 CALL_S_MAX = 30
 OFFSET_COMMIT = 8
 OFFSET_FETCH = 9
+OFFSET_DELETE = 47
 
 
 class KafkaRefused(Exception):
@@ -51,6 +53,13 @@ class KafkaConnection:
     ) -> None:
         self._socket.close()
 
+    def call(self, kind: int, version: int, body: bytes) -> bytes:
+        """A request of any kind; the answer behind the correlation id."""
+        request = struct.pack(">hhih", kind, version, 0, -1) + body
+        self._socket.sendall(struct.pack(">i", len(request)) + request)
+        (size,) = struct.unpack(">i", self._receive(4))
+        return self._receive(size)[4:]
+
     def commit(self, group_id: str, offsets: Mapping[tuple[str, int], KafkaOffset]) -> bool:
         """Commits for a group without members; whether the broker acknowledged every offset."""
         body = _string(group_id) + struct.pack(">i", -1) + _string("") + struct.pack(">q", -1)
@@ -59,7 +68,7 @@ class KafkaConnection:
             assert stored.leader_epoch is None, "this version has none"
             body += _string(topic) + struct.pack(">iiq", 1, partition, stored.offset)
             body += _string(stored.metadata)
-        answer = Answer(self._call(OFFSET_COMMIT, 2, body))
+        answer = Answer(self.call(OFFSET_COMMIT, 2, body))
         errors = []
         for _ in range(answer.number("i")):
             answer.string()
@@ -70,7 +79,7 @@ class KafkaConnection:
 
     def offsets(self, group_id: str) -> dict[tuple[str, int], KafkaOffset]:
         """All that is stored of a group. Raises KafkaRefused."""
-        answer = Answer(self._call(OFFSET_FETCH, 5, _string(group_id) + struct.pack(">i", -1)))
+        answer = Answer(self.call(OFFSET_FETCH, 5, _string(group_id) + struct.pack(">i", -1)))
         answer.number("i")  # How long to slow down.
         stored: dict[tuple[str, int], KafkaOffset] = {}
         errors = []
@@ -89,6 +98,20 @@ class KafkaConnection:
             raise KafkaRefused(f"offsets of {group_id}: error {max(errors)}")
         return stored
 
+    def delete_offset(self, group_id: str, topic: str, partition: int) -> None:
+        """As `kafka-consumer-groups.sh --delete-offsets` does. Raises KafkaRefused."""
+        body = _string(group_id) + struct.pack(">i", 1) + _string(topic)
+        answer = Answer(self.call(OFFSET_DELETE, 0, body + struct.pack(">ii", 1, partition)))
+        errors = [answer.number("h")]
+        answer.number("i")  # How long to slow down.
+        for _ in range(answer.number("i")):
+            answer.string()
+            for _ in range(answer.number("i")):
+                answer.number("i")
+                errors.append(answer.number("h"))
+        if any(errors):
+            raise KafkaRefused(f"{topic}:{partition} of {group_id}: error {max(errors)}")
+
     def has_loaded_groups(self, partitions: int) -> bool:
         """Whether the broker answers for the groups of every partition of the offsets topic."""
         try:
@@ -97,12 +120,6 @@ class KafkaConnection:
         except KafkaRefused:
             return False
         return True
-
-    def _call(self, kind: int, version: int, body: bytes) -> bytes:
-        request = struct.pack(">hhih", kind, version, 0, -1) + body
-        self._socket.sendall(struct.pack(">i", len(request)) + request)
-        (size,) = struct.unpack(">i", self._receive(4))
-        return self._receive(size)[4:]
 
     def _receive(self, size: int) -> bytes:
         received = b""

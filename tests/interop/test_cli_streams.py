@@ -70,7 +70,8 @@ def test_a_watch_of_which_nothing_comes_ends_when_its_reader_leaves(
     with shell.started(["watch", "nobody", "-o", output]) as running:
         running.stop_reading()
         ended = running.ended()
-    assert (ended.code, ended.stderr) == (0, "")
+    told = "there is no group nobody yet: waiting for its commits\n"
+    assert (ended.code, ended.stderr) == (0, told)
 
 
 @pytest.mark.parametrize("output", ["table", "jsonl", "csv", "json"])
@@ -126,7 +127,7 @@ def test_a_terminal_without_colours_gets_none(
     ("line", "shown"),
     [
         ("offsetd admin clean --dry-run", "cleaning"),
-        ("offsetd groups export --file offsets.jsonl", "exporting"),
+        ("offsetd groups export --file offsets.jsonl --force", "exporting"),
         ("offsetd groups import offsets.jsonl --dry-run", "importing"),
     ],
 )

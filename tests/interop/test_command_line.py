@@ -23,7 +23,7 @@ STEPS = [
         "commit billing orders:0=50 --dry-run",
         0,
         "group,topic,partition,offset,stored_offset\nbilling,orders,0,50,42\n",
-        "dry run: nothing was committed\n",
+        "dry run: nothing was committed, and no precondition was checked\n",
     ),
     (
         "commit billing orders:0=50 orders:2=1 --expected-offset=41",
@@ -50,14 +50,14 @@ STEPS = [
     ),
     (
         "fetch billing nobody",
-        0,
+        3,
         (
             "group,topic,partition,offset,end_offset,leader_epoch,commit_time,expire_time,revision,"
             "metadata\n"
             "billing,orders,0,42,,,TIME,TIME,0,größe\n"
             "billing,orders,1,7,,,TIME,TIME,1,größe\n"
         ),
-        "group nobody has no offsets\n",
+        r"error: group nobody: GROUP_ID_NOT_FOUND: .*\n",
     ),
     (
         "groups list --state empty",

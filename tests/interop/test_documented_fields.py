@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,12 +30,17 @@ RUNS: Final = {
     "offsetd groups describe --members": "offsetd groups describe readers --members",
     "offsetd groups describe --state": "offsetd groups describe --all-groups --state",
     "offsetd groups reset": "offsetd groups reset billing --topic orders --shift-by -1 --execute",
+    "offsetd groups seek": "offsetd groups seek billing --to-group trial",
     "offsetd groups restore": "offsetd groups restore billing --to-revision 1",
     "offsetd groups history": "offsetd groups history billing",
     "offsetd groups clone": "offsetd groups clone billing trial --overwrite",
     "offsetd groups import": "offsetd groups import offsets.csv --group imported",
+    "offsetd groups import --dry-run": (
+        "offsetd groups import offsets.csv --group imported --dry-run"
+    ),
     "offsetd groups update": "offsetd groups update billing --retention 90d",
     "offsetd groups delete": "offsetd groups delete trial --dry-run",
+    "offsetd groups offset-delete": "offsetd groups offset-delete trial --topic orders --dry-run",
     "offsetd groups remove-members": "offsetd groups remove-members readers --all --dry-run",
     "offsetd admin status": "offsetd admin status --partition 9",
     "offsetd admin config": "offsetd admin config --changed",
@@ -58,11 +64,13 @@ RUNS: Final = {
         "offsetd log retain --data-dir stopped --dry-run --topic __offsetd_audit"
         " --set retention.ms=1"
     ),
+    "offsetd log repair": "offsetd log repair --data-dir damaged --dry-run",
     "offsetd log recreate": (
         "offsetd log recreate --data-dir stopped --topic __consumer_offsets --partition 9 --dry-run"
     ),
     "offsetd serve --list-settings": "offsetd serve --list-settings",
 }
+BATCH_HEADER_BYTES: Final = 61
 # They have rows only where something is broken.
 MAY_BE_EMPTY: Final = ("offsetd admin retry", "offsetd admin clean", "offsetd log retain")
 WITHOUT_ROWS: Final = ("groups export", "log dump", "serve", "kernels warm")
@@ -119,6 +127,8 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     break_folder(folder / "broken")
     with serving_groups(folder / "stopped") as server:
         commit_and_reset(Shell(folder=folder, environment={"OFFSETD_ADDRESS": server.address}))
+    shutil.copytree(folder / "stopped", folder / "damaged")
+    damage_folder(folder / "damaged")
     with serving_groups(folder / "data") as server:
         shell = Shell(folder=folder, environment={"OFFSETD_ADDRESS": server.address})
         commit_and_reset(shell)
@@ -130,6 +140,15 @@ def break_folder(folder: Path) -> None:
     log = folder / "__consumer_offsets-0"
     log.mkdir(parents=True)
     (log / "00000000000000000000.log").write_bytes(b"no batch at all" * 10)
+
+
+def damage_folder(folder: Path) -> None:
+    """One wrong bit in a batch of a log that a server has left."""
+    logs = folder.glob("__consumer_offsets-*/*.log")
+    largest = max(logs, key=lambda each: each.stat().st_size)
+    content = bytearray(largest.read_bytes())
+    content[BATCH_HEADER_BYTES] ^= 1
+    largest.write_bytes(content)
 
 
 def commit_and_reset(shell: Shell) -> None:

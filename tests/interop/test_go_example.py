@@ -71,16 +71,37 @@ def environment() -> dict[str, str]:
 
 
 def test_a_go_program_commits_fetches_and_watches(
-    environment: dict[str, str], serve: Callable[[Path], ServedFolder], tmp_path: Path
+    serve: Callable[[Path], ServedFolder], tmp_path: Path
+) -> None:
+    if shutil.which("go") is None:
+        no_go("there is no go")
+    folder = tmp_path / "go"
+    shutil.copytree(EXAMPLE, folder)
+    call(["go", "build", "-o", "example", "."], folder, {})
+    server = serve(tmp_path / "data")
+    with server.running():
+        printed = call([str(folder / "example"), "-address", server.address], folder, {})
+    assert printed.splitlines() == PRINTED
+
+
+def test_the_generated_code_is_that_of_the_protos(
+    environment: dict[str, str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "go"
     shutil.copytree(EXAMPLE, folder)
+    shutil.rmtree(folder / "offsetdv1")
     call(["./generate", str(ROOT / "protos")], folder, environment)
-    call(["go", "build", "-o", "example", "."], folder, environment)
-    server = serve(tmp_path / "data")
-    with server.running():
-        printed = call([str(folder / "example"), "-address", server.address], folder, environment)
-    assert printed.splitlines() == PRINTED
+    made, kept = (
+        {file.name: code_of(file) for file in (each / "offsetdv1").iterdir()}
+        for each in (folder, EXAMPLE)
+    )
+    assert made == kept, "call docs/examples/go/generate"
+
+
+def code_of(file: Path) -> list[str]:
+    """Its lines, without the versions of what made it."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if not line.startswith("//")]
 
 
 def test_the_program_is_a_page() -> None:

@@ -15,7 +15,9 @@ from compaction.comparison import (
     aborted_batches,
     batch_difference,
     differences,
+    marked_after_expiry,
     segments_in,
+    without_emptied,
     without_forgotten,
     without_remembered,
 )
@@ -186,7 +188,8 @@ def test_the_reference_leaves_what_kafka_leaves(
             now_ms=case.rounds[number].now_ms,
         )
         assert ours.next_first_dirty == report.next_first_dirty, f"round {number}"
-        assert left_otherwise(name, before, theirs, ours.segments) == [], f"round {number}"
+        left = ours.segments
+        assert left_otherwise(case, number, before, theirs, left) == [], f"round {number}"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -211,9 +214,10 @@ def test_our_cleaner_leaves_what_kafka_leaves(
             continue
         before, theirs = segments_in(states[number]), segments_in(states[number + 1])
         assert done.offset_next == report.next_first_dirty, f"round {number}"
-        assert left_otherwise(name, before, theirs, segments_in(folder)) == [], f"round {number}"
+        left = segments_in(folder)
+        assert left_otherwise(case, number, before, theirs, left) == [], f"round {number}"
         figures, kafkas = (figures_of(each, case.settings) for each in (done, report))
-        if _remembers(before, theirs, segments_in(folder)):
+        if _differences(name, before, theirs, left):
             del figures["read"], kafkas["read"]  # Of what goes as a whole no record is looked at.
         assert figures == kafkas, f"round {number}"
         if report.first_dirty in before:
@@ -246,13 +250,21 @@ def ours(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_our_rounds_one_after_the_other_lead_where_kafkas_do(
-    cleaned: dict[str, CleanedCase], ours: dict[str, Path], name: str
+    cleaned: dict[str, CleanedCase],
+    every_case: dict[str, Case],
+    ours: dict[str, Path],
+    name: str,
 ) -> None:
     theirs, mine = segments_in(cleaned[name].states[-1]), segments_in(ours[name])
     kafkas, log = (b"".join(segments.values()) for segments in (theirs, mine))
     if kafkas != log:
         left = without_remembered(log, kafkas, before=kafkas)
-        assert batch_difference(without_forgotten(kafkas, log), left) is None
+        doubtful = marked_after_expiry(
+            b"".join(every_case[name].segments.values()),
+            expired_ms=_expired_ms(every_case[name], -1),
+        )
+        allowed = without_emptied(without_forgotten(kafkas, log), doubtful)
+        assert batch_difference(allowed, without_emptied(left, doubtful)) is None
     assert list(mine)[-1] == list(theirs)[-1], "the active segment"
 
 
@@ -309,9 +321,11 @@ def test_kafkas_dump_tool_finds_nothing_wrong_with_what_our_cleaner_left(
         assert complaints(attrs.evolve(said, stderr=TIME_OF_NO_RECORD.sub("", said.stderr))) == []
 
 
-def left_otherwise(name: str, before: Segments, theirs: Segments, ours: Segments) -> list[str]:
-    """How what is left differs from what Kafka left."""
-    found = _differences(name, before, theirs, ours)
+def left_otherwise(
+    case: Case, number: int, before: Segments, theirs: Segments, ours: Segments
+) -> list[str]:
+    """How what round `number` left differs from what Kafka left."""
+    found = _differences(case.name, before, theirs, ours)
     if found:  # It takes long to look for the batches that may differ.
         log, kafkas, left = (b"".join(segments.values()) for segments in (before, theirs, ours))
         allowed = {
@@ -321,14 +335,19 @@ def left_otherwise(name: str, before: Segments, theirs: Segments, ours: Segments
         mine = {
             base: without_remembered(batches, kafkas, before=log) for base, batches in ours.items()
         }
-        found = _differences(name, before, allowed, mine)
+        doubtful = marked_after_expiry(log, expired_ms=_expired_ms(case, number))
+        if doubtful:
+            allowed, mine = (
+                {base: without_emptied(batches, doubtful) for base, batches in each.items()}
+                for each in (allowed, mine)
+            )
+        found = _differences(case.name, before, allowed, mine)
     return found
 
 
-def _remembers(before: Segments, theirs: Segments, ours: Segments) -> bool:
-    """Whether Kafka let a marker go of which only its memory knew that it may."""
-    log, kafkas, left = (b"".join(segments.values()) for segments in (before, theirs, ours))
-    return without_remembered(left, kafkas, before=log) != left
+def _expired_ms(case: Case, number: int) -> int:
+    """In this round producers that wrote last at this time, or before, are forgotten."""
+    return case.rounds[number].now_ms - case.settings.producer_expiration_ms
 
 
 def _differences(name: str, before: Segments, theirs: Segments, ours: Segments) -> list[str]:

@@ -311,7 +311,7 @@ def test_metadata_is_told_of_and_taken_only_where_that_is_asked_for(
     )
     source = ("--bootstrap-servers", groups.topic.address, "--include", groups.pattern)
     told = offsetd("plan", *source)
-    assert (told.code, "1 offsets have metadata, which is left out" in told.stderr) == (0, True)
+    assert (told.code, "1 offset has metadata, which is left out" in told.stderr) == (0, True)
     assert offsetd("run", planned("--metadata"), "--execute").code == 0
     assert groups.client.fetch(groups.id("a"))[groups.topic.at(0)].metadata == "host-7"
 

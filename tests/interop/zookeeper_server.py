@@ -17,7 +17,7 @@ try:
     from kazoo.client import KazooClient
     from kazoo.handlers.threading import KazooTimeoutError
 except ModuleNotFoundError:
-    no_zookeeper("kazoo is not installed: pip install 'offsetd[zookeeper]'")
+    no_zookeeper("kazoo is not installed: make test sets it up")
 
 ZOOKEEPER_VERSION = "3.9.3"
 IMAGE = f"zookeeper:{ZOOKEEPER_VERSION}"

@@ -12,6 +12,7 @@ _PAST = "tests/unit/pipeline/archive/test_past.py"
 _LIVES = "tests/spark/test_archive_lives.py"
 _VANISHED = "test_a_deletion_that_was_cleaned_away_before_it_was_archived_is_none_the_less_one"
 _JOBS = "tests/spark/test_archive.py"
+_OTHER = "test_another_servers_archive_is_told_of_and_restored_only_if_that_is_said"
 
 ARCHIVE_MUTANTS = (
     Mutant(
@@ -104,5 +105,20 @@ ARCHIVE_MUTANTS = (
         replace="                if not bad:\n",
         by="                if bad:\n",
         caught_by=f"{_JOBS}::test_groups_that_cannot_be_restored_stop_no_other",
+    ),
+    Mutant(
+        name="another cluster's archive is restored without a word",
+        file=f"{_ARCHIVE}/restoring.py",
+        replace="other_source = None if source == server_id else source",
+        by="other_source = None",
+        caught_by=f"{_JOBS}::{_OTHER}",
+    ),
+    Mutant(
+        name="a restore does not list what a group has besides",
+        file=f"{_PIPELINE}/jobs/restore.py",
+        replace="        if each.outcome is not Outcome.UNCHANGED or each.other_count\n",
+        by="        if each.outcome is not Outcome.UNCHANGED\n",
+        caught_by="tests/spark/test_restore_promises.py::"
+        "test_a_restore_touches_what_it_was_told_to",
     ),
 )

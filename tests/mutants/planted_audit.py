@@ -37,4 +37,11 @@ AUDIT_MUTANTS = (
         by="",
         caught_by=_RANDOM_LOGS,
     ),
+    Mutant(
+        name="a page says that all rows are beside it, whatever there is",
+        file="pipeline/offsetd_pipeline/reports/writing.py",
+        replace="    if written_count == table.count:\n",
+        by="    if True:\n",
+        caught_by="tests/unit/pipeline/reports/test_writing.py",
+    ),
 )

@@ -10,6 +10,7 @@ _CLEAN = "tests/unit/storage/cleaner/test_clean.py"
 _KEEP = "tests/unit/storage/cleaner/test_keep.py"
 _OFFSET_MAP = "tests/unit/storage/cleaner/test_offset_map.py"
 _REFERENCE = "tests/property/test_cleaned_records.py"
+_RULES = "tests/property/test_cleaning_rules.py"
 
 CLEANER_MUTANTS = (
     Mutant(
@@ -109,6 +110,30 @@ CLEANER_MUTANTS = (
         replace="self.plain_bytes = 0 if scan.marked_batches else scan.valid_bytes",
         by="self.plain_bytes = scan.valid_bytes",
         caught_by=_CLEAN,
+    ),
+    Mutant(
+        name="below a raised start it is forgotten what was aborted",
+        file=f"{_CLEANER}/clean.py",
+        replace="        self._transactions = CleanedTransactions(history.aborted)\n",
+        by="        start = log.log_start_offset\n"
+        "        self._transactions = CleanedTransactions(\n"
+        "            each for each in history.aborted if each.last_offset >= start\n"
+        "        )\n",
+        caught_by=_RULES,
+    ),
+    Mutant(
+        name="a marker makes the last batch of its producer unknown",
+        file=f"{_CLEANER}/transactions.py",
+        replace="before.last_data_offset if before and is_known else None",
+        by="None",
+        caught_by=_RULES,
+    ),
+    Mutant(
+        name="a map that is to be filled whole has room for a key less",
+        file=f"{_CLEANER}/offset_map.py",
+        replace="self._slots_max = self.slots + 1",
+        by="self._slots_max = self.slots",
+        caught_by=_OFFSET_MAP,
     ),
     Mutant(
         name="the hash has no secret",

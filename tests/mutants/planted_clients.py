@@ -44,6 +44,27 @@ CLIENT_MUTANTS = (
         caught_by=f"{_TESTS}/test_commit_queue.py",
     ),
     Mutant(
+        name="a client that is left gives up the commits that were handed in",
+        file=f"{_CLIENTS}/aio/client.py",
+        replace="_servers.close(self._retry.timeout_s if timeout_s is None else timeout_s)\n",
+        by="_servers.close(0.0)\n",
+        caught_by=f"{_TESTS}/test_commits_flushed.py",
+    ),
+    Mutant(
+        name="commits that are given up are not said",
+        file=f"{_CLIENTS}/aio/servers.py",
+        replace="            raise\n        if left := await self._ended(commits):\n",
+        by="            raise\n        if not await self._ended(commits) and (left := []):\n",
+        caught_by=f"{_TESTS}/test_commits_flushed.py",
+    ),
+    Mutant(
+        name="what cannot be understood of TLS means plain text",
+        file=f"{_CLIENTS}/connection.py",
+        replace="        return _FLAGS[text.lower()]\n",
+        by="        return _FLAGS.get(text.lower(), False)\n",
+        caught_by=f"{_TESTS}/test_cli_connection.py",
+    ),
+    Mutant(
         name="an owner that cannot be reached is asked for ever",
         file=f"{_CLIENTS}/aio/servers.py",
         replace="                    self._owners.forget(group_id)\n",

@@ -32,8 +32,8 @@ COMMAND_LINE_MUTANTS = (
     Mutant(
         name="an offset ahead of the end has a lag below 0",
         file=f"{_CLI}/group_description.py",
-        replace='"lag": None if current is None or end is None else max(0, end - current),',
-        by='"lag": None if current is None or end is None else end - current,',
+        replace="return None if current is None or end is None else max(0, end - current)",
+        by="return None if current is None or end is None else end - current",
         caught_by=f"{_TESTS}/test_cli_group_description.py",
     ),
     Mutant(
@@ -46,9 +46,23 @@ COMMAND_LINE_MUTANTS = (
     Mutant(
         name="a file of all groups has no group in its lines",
         file=f"{_CLI}/group_reset.py",
-        replace="is_one=len(targets) == 1 and not all_groups)",
-        by="is_one=len(targets) == 1)",
+        replace="is_one = len(groups.named) == 1\n",
+        by="is_one = len(targets) == 1\n",
         caught_by=f"{_TESTS}/test_cli_group_reset.py",
+    ),
+    Mutant(
+        name="all groups are changed without being told twice",
+        file=f"{_CLI}/group_choice.py",
+        replace="        return dry_run or (self.all_groups and not execute)\n",
+        by="        return dry_run\n",
+        caught_by=f"{_TESTS}/test_cli_group_choice.py",
+    ),
+    Mutant(
+        name="rows without a value come first",
+        file=f"{_CLI}/row_order.py",
+        replace="            found = known + unknown\n",
+        by="            found = unknown + known\n",
+        caught_by=f"{_TESTS}/test_cli_row_order.py",
     ),
     Mutant(
         name="groups that were refused are no failure",
@@ -70,5 +84,26 @@ COMMAND_LINE_MUTANTS = (
         replace="        watching.cancel()\n\n    before =",
         by="        raise KeyboardInterrupt\n\n    before =",
         caught_by="tests/interop/test_cli_streams.py",
+    ),
+    Mutant(
+        name="groups in use are refused also where a reset does not concern them",
+        file=f"{_CLI}/group_reset.py",
+        replace="            if not self.topics or self.partitions:\n",
+        by="            if True:\n",
+        caught_by="tests/promises/test_resetting_a_group.py",
+    ),
+    Mutant(
+        name="a reset to a time does not tell what it leaves",
+        file=f"{_CLI}/group_reset.py",
+        replace="        if left:\n",
+        by="        if left and not execute and export:\n",
+        caught_by="tests/promises/test_history_guide.py",
+    ),
+    Mutant(
+        name="offsets of a misspelled group are deleted",
+        file=f"{_CLI}/offset_deletion.py",
+        replace="    if not deleted.partitions:\n",
+        by="    if deleted.partitions:\n",
+        caught_by="tests/promises/test_command_line_reference.py",
     ),
 )

@@ -9,6 +9,7 @@ _RULES = "tests/unit/coordinator/test_expiry.py"
 _SWEEP = "tests/unit/coordinator/test_expiry_sweep.py"
 _GUARD = "tests/unit/coordinator/test_expiry_guard.py"
 _NODE = "tests/unit/coordinator/test_expirer.py"
+_SET_CLOCKS = "tests/unit/coordinator/test_set_clocks.py"
 
 EXPIRY_MUTANTS = (
     Mutant(
@@ -99,6 +100,48 @@ EXPIRY_MUTANTS = (
         caught_by=_NODE,
     ),
     Mutant(
+        name="the server's time follows a clock that was set at once",
+        file="storage/offsetd_storage/clock.py",
+        replace="        gain_ms = min(max(-ahead_ms, 0), (monotonic_ms - self._looked_ms) // 2)\n",
+        by="        gain_ms = max(-ahead_ms, 0)\n",
+        caught_by=_SET_CLOCKS,
+    ),
+    Mutant(
+        name="a start does not go on from the time that is recorded",
+        file=f"{_COORDINATOR}/expirer.py",
+        replace="        clock.begin_at(time_ms)\n",
+        by="        pass\n",
+        caught_by=_SET_CLOCKS,
+    ),
+    Mutant(
+        name="an offset is old by the server's time alone",
+        file=f"{_COORDINATOR}/expirer.py",
+        replace="        now_ms = self.clock.age_now_ms()\n",
+        by="        now_ms = self.clock.now_ms()\n",
+        caught_by=_SET_CLOCKS,
+    ),
+    Mutant(
+        name="segments go because of their age right after the clock was set",
+        file=f"{_COORDINATOR}/expirer.py",
+        replace="        upkeep.retention.hold_age(max(held.remaining_ms or 0, check_ms))\n",
+        by="",
+        caught_by=_SET_CLOCKS,
+    ),
+    Mutant(
+        name="a segment that was written while the clock was back is old",
+        file="storage/offsetd_storage/segment.py",
+        replace="        self._date_file(None if unsynced.file else self._filled_ms)\n",
+        by="        pass\n",
+        caught_by=_SET_CLOCKS,
+    ),
+    Mutant(
+        name="time goes back with the clock",
+        file="storage/offsetd_storage/clock.py",
+        replace="        gain_ms = min(max(-ahead_ms, 0), (monotonic_ms - self._looked_ms) // 2)\n",
+        by="        gain_ms = -ahead_ms\n",
+        caught_by="tests/unit/storage/test_clock.py",
+    ),
+    Mutant(
         name="the clock is looked at between checks only",
         file=f"{_COORDINATOR}/expirer.py",
         replace="            if not self._observe() or self.held() is not None",
@@ -117,7 +160,7 @@ EXPIRY_MUTANTS = (
         file=f"{_COORDINATOR}/expirer.py",
         replace=(
             "        self._administration.note_events("
-            "[expired_event(each, now_ms) for each in found.expired])\n"
+            "[expired_event(each, audit_ms) for each in found.expired])\n"
         ),
         by="",
         caught_by=_NODE,

@@ -10,7 +10,24 @@ _ANSWERS = "tests/unit/coordinator/test_fetch_answer.py"
 _PARSER = "tests/unit/coordinator/test_fetch_parser.py"
 _SERVICE = "tests/unit/coordinator/test_service_offsets.py"
 
+_READING = f"{_COORDINATOR}/group_reading.py"
+_READINGS = "tests/unit/coordinator/test_group_reading.py"
+
 FETCH_MUTANTS = (
+    Mutant(
+        name="what changed between the slices of a read is left out",
+        file=_READING,
+        replace="    if start == end:\n",
+        by="    if start <= end:\n",
+        caught_by=_READINGS,
+    ),
+    Mutant(
+        name="a large group is read without a pause",
+        file=_READING,
+        replace="            await walk.rest()\n",
+        by="            pass\n",
+        caught_by=_READINGS,
+    ),
     Mutant(
         name="a group that was committed out of order is answered so",
         file=_ANSWER,
@@ -56,8 +73,8 @@ FETCH_MUTANTS = (
     Mutant(
         name="offsets that are not durable are answered",
         file=f"{_COORDINATOR}/service/offsets.py",
-        replace="        await until_durable(runtime, ticket)\n        return answer.encoded()\n",
-        by="        return answer.encoded()\n",
+        replace="        await until_durable(runtime, ticket)\n        if answer.size",
+        by="        if answer.size",
         caught_by=f"{_SERVICE}::test_nothing_leaves_before_it_is_durable",
     ),
     Mutant(

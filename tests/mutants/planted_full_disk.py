@@ -57,7 +57,7 @@ FULL_DISK_MUTANTS = (
     Mutant(
         name="a low disk takes commits",
         file="coordinator/offsetd_coordinator/runtime.py",
-        replace="            if self._disk.is_low:\n                refuse",
+        replace="            if self.disk.is_low:\n                refuse",
         by="            if False:\n                refuse",
         caught_by="tests/unit/coordinator/test_runtime.py",
     ),

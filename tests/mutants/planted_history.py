@@ -29,9 +29,9 @@ HISTORY_MUTANTS = (
     ),
     Mutant(
         name="a state is told that a cleaned record may have been part of",
-        file=f"{_COORDINATOR}/history.py",
-        replace="        if offset < superseders_end and (",
-        by="        if offset < 0 and (",
+        file=f"{_COORDINATOR}/history_rows.py",
+        replace="columns.ROW_REVISION] < superseders_end))\n",
+        by="columns.ROW_REVISION] < 0))\n",
         caught_by=_HISTORY,
     ),
     Mutant(
@@ -66,15 +66,15 @@ HISTORY_MUTANTS = (
     Mutant(
         name="a restore leaves what was not there then",
         file=f"{_COORDINATOR}/restoration.py",
-        replace="    deleted = sorted(places.keys() - request.then.keys())\n",
+        replace="    deleted = sorted(places.keys() - then.keys())\n",
         by="    deleted = sorted(places.keys() - places.keys())\n",
         caught_by=_SERVICE,
     ),
     Mutant(
         name="a repeated restore is done again",
         file=f"{_COORDINATOR}/change_decisions.py",
-        replace="    if answered is not None:\n        return Decision(request, RestoredReply(",
-        by="    if answered == -1:\n        return Decision(request, RestoredReply(",
+        replace="    if answered is not None:\n        reply_type",
+        by="    if answered == -1:\n        reply_type",
         caught_by=_SERVICE,
     ),
     Mutant(

@@ -12,24 +12,83 @@ _IMPORTS = "tests/unit/coordinator/test_service_imports.py"
 
 MIGRATION_MUTANTS = (
     Mutant(
+        name="a group is cut over without what is deleted here, and nobody is asked",
+        file=f"{_ZOOKEEPER}/cutover.py",
+        replace="if moves.absent and self.options.absent is None:",
+        by="if moves.absent and self.options.execute is None:",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_cutover.py",
+    ),
+    Mutant(
+        name="a group that a mirror stores again has lost its retention",
+        file=f"{_MIGRATION}/own_writes.py",
+        replace="    if is_first:\n",
+        by="    if False:\n",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror_events.py",
+    ),
+    Mutant(
+        name="another chroot than the plan's is taken for its own",
+        file=f"{_ZOOKEEPER}/source.py",
+        replace="    if planned != named:\n",
+        by="    if planned is named:\n",
+        caught_by=(
+            "tests/interop/test_zookeeper_mirror.py"
+            "::test_another_zookeeper_deletes_and_marks_nothing"
+        ),
+    ),
+    Mutant(
         name="the mirror takes the larger offset",
-        file=f"{_ZOOKEEPER}/mirror.py",
-        replace="    is_newer = _is_newer(found, stored, last)\n",
-        by="    is_newer = found.offset > stored.offset\n",
+        file=f"{_ZOOKEEPER}/moves.py",
+        replace="    if own is not None and stored.revision == own.revision:\n",
+        by="    if found.offset > stored.offset:\n",
         caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",
     ),
     Mutant(
-        name="the mirror goes by times although it knows the order of writes",
-        file=f"{_ZOOKEEPER}/mirror.py",
-        replace="        if not is_newer or stored.revision == last.revision:\n",
-        by="        if False:\n",
-        caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",
+        name="who wrote last is known by times, and not by revisions",
+        file=f"{_ZOOKEEPER}/moves.py",
+        replace="    if own is not None and stored.revision == own.revision:\n",
+        by="    if _is_later(found, stored):\n",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_cutover.py",
     ),
     Mutant(
         name="the mirror stores over a later commit of somebody here",
-        file=f"{_ZOOKEEPER}/mirror.py",
-        replace="        if not is_newer or stored.revision == last.revision:\n",
+        file=f"{_ZOOKEEPER}/moves.py",
+        replace="    return Move.OVERWRITE if is_written_there and _is_later(found, stored) else",
+        by="    return Move.OVERWRITE if True else",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",
+    ),
+    Mutant(
+        name="what a mirror has stored is forgotten when it ends",
+        file=f"{_MIGRATION}/journal.py",
+        replace="            self.followed.note(document)\n            return\n",
+        by="            return\n",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",
+    ),
+    Mutant(
+        name="what a kill has cut off is forgotten with the next put",
+        file=f"{_MIGRATION}/followed_writes.py",
+        replace="            group.cut_off = [*group.cut_off, *before]\n",
+        by="            del before\n",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",
+    ),
+    Mutant(
+        name="what cannot be read is taken for deleted",
+        file=f"{_ZOOKEEPER}/moves.py",
+        replace="    if found.problems:\n",
+        by="    if False:\n",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",
+    ),
+    Mutant(
+        name="a rollback makes again what was deleted",
+        file=f"{_ZOOKEEPER}/rollback.py",
+        replace="        if self.options.recreate_deleted:\n",
         by="        if True:\n",
+        caught_by=f"{_ZOOKEEPER_TESTS}/test_cutover.py",
+    ),
+    Mutant(
+        name="a deletion of what is in use here is followed",
+        file=f"{_ZOOKEEPER}/moves.py",
+        replace="stored[where].revision != own[where].revision],\n",
+        by="False],\n",
         caught_by=f"{_ZOOKEEPER_TESTS}/test_mirror.py",
     ),
     Mutant(
@@ -165,8 +224,8 @@ MIGRATION_MUTANTS = (
     Mutant(
         name="another attempt has the request id of the first",
         file=f"{_MIGRATION}/journal.py",
-        replace="entry.group_id, str(entry.attempt)))\n",
-        by="entry.group_id))\n",
+        replace="(plan_id, step, group_id, str(attempt)))",
+        by="(plan_id, step, group_id))",
         caught_by=f"{_TESTS}/test_run.py",
     ),
     Mutant(
@@ -202,6 +261,13 @@ MIGRATION_MUTANTS = (
         file=f"{_MIGRATION}/undo.py",
         replace="        if now is not None and now.revision == each.revision:\n",
         by="        if now is not None:\n",
+        caught_by=f"{_TESTS}/test_run.py",
+    ),
+    Mutant(
+        name="undoing looks at nothing beside what the run has stored",
+        file=f"{_MIGRATION}/undo.py",
+        replace="    changed += changed_others(entry, written, stored)\n",
+        by="",
         caught_by=f"{_TESTS}/test_run.py",
     ),
     Mutant(

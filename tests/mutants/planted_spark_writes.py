@@ -48,7 +48,7 @@ SPARK_WRITE_MUTANTS = (
     Mutant(
         name="rows of several tasks come in the order of the tasks",
         file=f"{_WRITING}/written_groups.py",
-        replace='np.lexsort((partitions, keys["topic"], keys["group"]))',
+        replace='np.lexsort((ranks, partitions, keys["topic"], keys["group"]))',
         by='np.lexsort((keys["group"],))',
         caught_by=f"{_TESTS}/test_written_groups.py",
     ),
@@ -72,5 +72,12 @@ SPARK_WRITE_MUTANTS = (
         replace="numbers > _INT32_MAX",
         by="numbers > 1 << 62",
         caught_by=f"{_TESTS}/test_packed_rows.py",
+    ),
+    Mutant(
+        name="of several rows of a partition the earliest counts",
+        file=f"{_WRITING}/written_groups.py",
+        replace="ranks == ranks[is_last][run]",
+        by="ranks != ranks[is_last][run]",
+        caught_by=f"{_TESTS}/test_written_groups.py",
     ),
 )

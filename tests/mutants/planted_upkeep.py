@@ -31,10 +31,7 @@ UPKEEP_MUTANTS = (
     Mutant(
         name="a log that is rolled to be deleted is not looked at again",
         file=_RETENTION,
-        replace=(
-            "        plan = _without_active(planned(store, topic_partition, files=files,"
-            " clock=clock))\n"
-        ),
+        replace="        plan = _without_active(plan_now())\n",
         by="",
         caught_by=f"{_UPKEEP}::test_a_record_that_comes_while_its_log_is_deleted_stays",
     ),

@@ -23,7 +23,9 @@ from mutants.planted_bulk_migration import BULK_MIGRATION_MUTANTS
 from mutants.planted_cleaner import CLEANER_MUTANTS
 from mutants.planted_clients import CLIENT_MUTANTS
 from mutants.planted_command_line import COMMAND_LINE_MUTANTS
+from mutants.planted_connections import CONNECTION_MUTANTS
 from mutants.planted_consumer import CONSUMER_MUTANTS
+from mutants.planted_doubts import DOUBT_MUTANTS
 from mutants.planted_expiry import EXPIRY_MUTANTS
 from mutants.planted_fetches import FETCH_MUTANTS
 from mutants.planted_flushes import FLUSH_MUTANTS
@@ -31,8 +33,10 @@ from mutants.planted_full_disk import FULL_DISK_MUTANTS
 from mutants.planted_guarantees import GUARANTEE_MUTANTS
 from mutants.planted_guards import GUARD_MUTANTS
 from mutants.planted_history import HISTORY_MUTANTS
+from mutants.planted_hostile import HOSTILE_MUTANTS
 from mutants.planted_journal_room import JOURNAL_ROOM_MUTANTS
 from mutants.planted_kafka import KAFKA_MUTANTS
+from mutants.planted_large_changes import LARGE_CHANGE_MUTANTS
 from mutants.planted_late_writes import LATE_WRITE_MUTANTS
 from mutants.planted_leases import LEASE_MUTANTS
 from mutants.planted_lives import LIFE_MUTANTS
@@ -41,6 +45,7 @@ from mutants.planted_migration import MIGRATION_MUTANTS
 from mutants.planted_pipeline import PIPELINE_MUTANTS
 from mutants.planted_queries import QUERY_MUTANTS
 from mutants.planted_runs import RUN_MUTANTS
+from mutants.planted_segments import SEGMENT_MUTANTS
 from mutants.planted_spark_writes import SPARK_WRITE_MUTANTS
 from mutants.planted_starts import START_MUTANTS
 from mutants.planted_streams import STREAM_MUTANTS
@@ -52,6 +57,7 @@ MUTANTS = (
     *STORE_MUTANTS,
     *CLEANER_MUTANTS,
     *SWAP_MUTANTS,
+    *CONNECTION_MUTANTS,
     *FULL_DISK_MUTANTS,
     *UPKEEP_MUTANTS,
     *TABLE_MUTANTS,
@@ -64,7 +70,9 @@ MUTANTS = (
     *LEASE_MUTANTS,
     *LIFE_MUTANTS,
     *GUARD_MUTANTS,
+    *SEGMENT_MUTANTS,
     *HISTORY_MUTANTS,
+    *HOSTILE_MUTANTS,
     *MIGRATION_MUTANTS,
     *KAFKA_MUTANTS,
     *CONSUMER_MUTANTS,
@@ -79,8 +87,10 @@ MUTANTS = (
     *SPARK_WRITE_MUTANTS,
     *QUERY_MUTANTS,
     *FETCH_MUTANTS,
+    *LARGE_CHANGE_MUTANTS,
     *LATE_WRITE_MUTANTS,
     *START_MUTANTS,
+    *DOUBT_MUTANTS,
 )
 
 ROOT = Path(__file__).parents[2]

@@ -7,9 +7,10 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from compaction.cases import SHAPES, drawn
+from compaction.cases import RAISED_SHAPES, SHAPES, drawn
 from compaction.comparison import batch_difference, differences, segments_in
 from compaction.examples import examples
+from compaction.exceptions import aborted_below_the_start, expired_before_its_marker
 from compaction.ours import clean_once
 from compaction.reference import clean
 
@@ -20,7 +21,11 @@ if TYPE_CHECKING:
 
 SEED = int(os.environ.get("OFFSETD_TEST_SEED") or random.randrange(2**32))
 OF_EACH_SHAPE = 20 if os.environ.get("OFFSETD_NIGHTLY") else 1
-EXAMPLES = {each.case.name: each.case for each in examples()}
+EXAMPLES = {each.case.name: each.case for each in examples()} | {
+    "aborted below the start": aborted_below_the_start(),
+    "expired before its marker": expired_before_its_marker(in_its_segment=False),
+}
+ALL_SHAPES = SHAPES | RAISED_SHAPES
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -29,12 +34,12 @@ def test_an_example_is_cleaned_as_the_reference_cleans_it(name: str, tmp_path: P
 
 
 @pytest.mark.parametrize("number", range(OF_EACH_SHAPE))
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", ALL_SHAPES)
 def test_a_drawn_log_is_cleaned_as_the_reference_cleans_it(
     shape: str, number: int, tmp_path: Path
 ) -> None:
     print(f"OFFSETD_TEST_SEED={SEED}")
-    assert_cleaned_as_the_reference_does(drawn(shape, SHAPES[shape], number, SEED), tmp_path)
+    assert_cleaned_as_the_reference_does(drawn(shape, ALL_SHAPES[shape], number, SEED), tmp_path)
 
 
 def assert_cleaned_as_the_reference_does(case: Case, folder: Path) -> None:

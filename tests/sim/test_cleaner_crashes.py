@@ -11,6 +11,7 @@ from cleaned_logs import (
     clean_group,
     keyed_log,
     last_offsets,
+    names_of,
     offsets_of,
     recovered,
     replayed,
@@ -23,6 +24,7 @@ from offsetd_storage.cleaner.plan import LogToClean
 from offsetd_storage.cleaner.swap import delete_oldest, install
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.segment import segment_path
+from offsetd_storage.segment_list import SEGMENT_LIST_NAME
 from offsetd_storage.simulated_files import SimulatedFiles
 from partition_logs import FOLDER, bases, contents, everything
 
@@ -120,7 +122,7 @@ class Explorer:
         assert log.offset_next == self.offset_next, what
         offsets = offsets_of(everything(log))
         assert offsets == sorted(set(offsets)), what
-        left = [name for name in disk.list_folder(FOLDER) if name.count(".") > 1]
+        left = [name for name in names_of(contents(disk)) if name.count(".") > 1]
         assert not left, what
         # Again, from what is durable by now.
         assert replayed(everything(recovered(disk.power_cut()))) == self.said, what
@@ -260,7 +262,8 @@ def swapped_files() -> tuple[dict[str, bytes], dict[str, bytes]]:
     log.close()
     before = contents(files)
     clean(files, log, Case(words=[], groups=[(0, 8)]))
-    return before, contents(files)
+    after = contents(files)
+    return before, {name: after[name] for name in after if name != SEGMENT_LIST_NAME}
 
 
 OLD, NEW = swapped_files()

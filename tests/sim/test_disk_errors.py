@@ -16,12 +16,18 @@ from offsetd_storage.closed_mark import CLOSED_MARK_NAME
 from offsetd_storage.errors import StorageFailed, StorageFull
 from offsetd_storage.folder_checkpoints import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from offsetd_storage.journal_files import SPARE_NAME
+from offsetd_storage.segment_list import SEGMENT_LIST_NAME
 from offsetd_storage.simulated_faults import Fault, Operation, OperationKind
 from offsetd_storage.simulated_files import SimulatedFiles
 from sim.crash_explorer import Run
 
 NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
-MAY_BE_LATE = (RECOVERY_POINT_CHECKPOINT, LOG_START_CHECKPOINT, CLOSED_MARK_NAME)
+MAY_BE_LATE = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    CLOSED_MARK_NAME,
+    SEGMENT_LIST_NAME,
+)
 
 
 def play(run: Run) -> int:

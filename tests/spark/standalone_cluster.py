@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,11 +12,14 @@ import time
 import urllib.request
 import venv
 from contextlib import contextmanager
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import pyspark
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from patience import PATIENCE_SECONDS
 from ports import free_ports
 
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 
 WORKERS: Final = 2
 PROJECT: Final = Path(__file__).parents[2]
+GUIDE: Final = PROJECT / "docs/guides/spark-cluster.md"
 _LAUNCHER: Final = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _POLL_S: Final = 0.2
 _STOP_S_MAX: Final = 30
@@ -31,7 +36,7 @@ _STOP_S_MAX: Final = 30
 
 @attrs.frozen(kw_only=True)
 class Cluster:
-    """A running cluster. `python` is what its nodes have: all libraries, and nothing of ours."""
+    """A running cluster. `python` is what its nodes have: the listed libraries, nothing of ours."""
 
     master_url: str
     python: Path
@@ -60,7 +65,7 @@ def running_cluster(folder: Path) -> Iterator[Cluster]:
             size = ("--cores", "1", "--memory", "1g")
             processes.append(_launched("worker.Worker", [*host, *size, *work_folder, url]))
         _wait_for_workers(f"http://127.0.0.1:{web_port}/json/", processes)
-        yield Cluster(master_url=url, python=_python_without_ours(folder / "python"))
+        yield Cluster(master_url=url, python=_python_with(listed_libraries(), folder / "python"))
     finally:
         for process in reversed(processes):
             process.terminate()
@@ -99,11 +104,27 @@ def _wait_for_workers(url: str, processes: Sequence[subprocess.Popen[bytes]]) ->
         alive = state["aliveworkers"]
 
 
-def _python_without_ours(folder: Path) -> Path:
-    """An interpreter with the libraries of this one, but not the project, which is installed."""
+def listed_libraries() -> list[str]:
+    """What the guide says that executors need."""
+    text = GUIDE.read_text(encoding="utf-8")
+    (listed,) = re.findall(r"these libraries: (.+?)\.", text, flags=re.DOTALL)
+    return re.findall(r"`([\w-]+)`", listed)
+
+
+def _python_with(names: Sequence[str], folder: Path) -> Path:
+    """An interpreter with some distributions of this one's, and with what they require."""
     venv.create(folder, with_pip=False)
     (packages,) = folder.glob("lib/python*/site-packages")
-    ours = next(each for each in map(Path, sys.path) if (each / "pyspark").is_dir())
-    # Of a folder that is named in a .pth file, the .pth files do not count.
-    (packages / "libraries.pth").write_text(f"{ours}\n")
+    wanted, seen = list(names), set[str]()
+    while wanted:
+        name = canonicalize_name(wanted.pop())
+        if name in seen:
+            continue
+        seen.add(name)
+        found = distribution(name)
+        for top in {file.parts[0] for file in found.files or () if file.parts[0] != ".."}:
+            if not (packages / top).exists():
+                (packages / top).symlink_to(Path(str(found.locate_file(top))))
+        required = map(Requirement, found.requires or ())
+        wanted += [each.name for each in required if not each.marker or each.marker.evaluate()]
     return folder / "bin" / "python"

@@ -48,7 +48,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "spark-archive.md"
 NOW = datetime.now(UTC)
 NOW_MS = round(NOW.timestamp() * 1000)
 KEPT = {"offsets.retention.minutes": 2**31 - 1}
-EXECUTE = RestoreOptions(validate_only=False)
+EXECUTE = RestoreOptions(validate_only=False, from_other_source=True)
 JOB_SECONDS_MAX = 300
 KILLED_RECORDS = 400_000
 
@@ -161,6 +161,7 @@ def test_groups_that_cannot_be_restored_stop_no_other(spark: SparkSession, tmp_p
             options = RestoreOptions(
                 selection=GroupSelection(groups=("deleted", "nobody")),
                 delete_others=True,
+                from_other_source=True,
                 validate_only=False,
             )
             restored = restore(spark, to, client, options=options)
@@ -274,7 +275,7 @@ def test_the_jobs_do_what_they_print(
         assert outcomes == {"a": "restored", "c": "failed"}
         assert "--execute" in done.stderr
         assert "This was a dry run" in (report / "report.html").read_text()
-        done = job("restore", to, "--address", server.address, "--execute")
+        done = job("restore", to, "--address", server.address, "--execute", "--from-other-source")
         assert done.code == 0, done.stderr
         with OffsetClient(server.address) as client:
             assert {each.group_id for each in client.list_groups()} == {"a", "b"}
@@ -291,9 +292,17 @@ def test_damage_that_was_passed_over_is_told_by_the_run_and_by_each_restore(
     write_log(folder, batches, segments=1)
     failed = job("archive", folder, "--to", to)
     assert (failed.code, f"at byte {len(batches[0])}" in failed.stderr) == (1, True), failed
+    report = tmp_path / "report"
+    first = job(
+        "archive", folder, "--to", tmp_path / "x", "--on-damage", "skip", "--report", report
+    )
+    # Nobody knows that a cleaner was there.
+    for told in (first.stderr, (report / "report.html").read_text()):
+        assert "1 record of 1 log partition was damaged, or compacted away before" in told
+        assert "was compacted away or deleted" not in told
     for records in (2, 0):  # The second time there is nothing new, and the damage is still there.
         done = job("archive", folder, "--to", to, "--on-damage", "skip", "-o", "jsonl")
-        told = f"passed over {len(batches[1])} bytes"
+        told = f"Passed over {len(batches[1])} bytes"
         assert (done.code, told in done.stderr) == ((3, True) if records else (0, False)), done
     with ServerProcess(tmp_path / "live", settings=KEPT) as server:
         done = job("restore", to, "--address", server.address)
@@ -301,6 +310,45 @@ def test_damage_that_was_passed_over_is_told_by_the_run_and_by_each_restore(
         assert f"{len(batches[1])} damaged bytes" in done.stderr
         other = job("restore", to, "--address", server.address, "--group", "a")
         assert f"{len(batches[1])} damaged bytes" in other.stderr
+        server.stop_well()
+
+
+def say_it_is_of(server: ServerProcess, archive: Path) -> None:
+    """As if the server's own folder had been archived, at a time when this test did not run."""
+    path = archive / MANIFESTS / "00000001.json"
+    with OffsetClient(server.address) as client:
+        document = json.loads(path.read_text())
+        document["source"] = client.get_server_info().folder_id
+        path.write_text(json.dumps(document))
+
+
+def test_another_servers_archive_is_told_of_and_restored_only_if_that_is_said(
+    spark: SparkSession, job: Callable[..., Ended], tmp_path: Path
+) -> None:
+    folder, to, report = tmp_path / "log", tmp_path / "to", tmp_path / "report"
+    write_log(folder, [batch("a", 0, committed(1))])
+    (folder / "meta.properties").write_text("cluster.id=a-cluster\n")
+    archive(spark, [folder], to)
+    where = TopicPartition("t", 0)
+    with ServerProcess(tmp_path / "live") as server, OffsetClient(server.address) as client:
+        client.commit("b", {where: 5})  # Waits until the server knows its id.
+        command = ("restore", to, "--address", server.address, "--delete-others")
+        dry = job(*command, "--report", report)
+        assert dry.code == 0, dry.stderr
+        assert "The archive is of a-cluster, not of this server's folder" in dry.stderr
+        assert "a-cluster, not of this server" in (report / "report.html").read_text()
+        refused = job(*command, "--execute")
+        assert (refused.code, "--from-other-source" in refused.stderr) == (1, True)
+        assert client.get_server_info().folder_id in refused.stderr
+        assert (client.fetch("a"), client.fetch("b")[where].offset) == ({}, 5)
+        done = job(*command, "--execute", "--from-other-source")
+        assert done.code == 0, done.stderr
+        assert (client.fetch("a")[where].offset, client.fetch("b")) == (1, {})
+        client.commit("b", {where: 6})
+        say_it_is_of(server, to)
+        own = job(*command, "--execute")
+        assert (own.code, "not of this server" in own.stderr) == (0, False), own.stderr
+        assert client.fetch("b") == {}
         server.stop_well()
 
 
@@ -318,8 +366,10 @@ def test_the_guides_commands_work_as_they_stand_there(
     write_log(tmp_path / "offsetd-data", batches)
     monkeypatch.chdir(tmp_path)
     with ServerProcess(tmp_path / "live", settings=KEPT) as server:
-        monkeypatch.setenv("OFFSETD_ADDRESS", server.address)
-        done = [job(*words[3:]) for words in commands]
+        monkeypatch.setenv("OFFSETD_ADDRESS", server.wait_until_serving().address)
+        done = [job(*commands[0][3:])]
+        say_it_is_of(server, tmp_path / "archive")
+        done += [job(*words[3:]) for words in commands[1:]]
         assert [each.code for each in done] == [0, 0, 0], [each.stderr for each in done]
         assert f"  {shlex.join([*commands[1], '--execute'])}\n" in done[1].stderr
         with OffsetClient(server.address) as client:

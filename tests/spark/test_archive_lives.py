@@ -90,10 +90,11 @@ def test_an_archive_brings_back_what_a_server_has_and_had(
     with serving(tmp_path / "new") as server, OffsetClient(server.address) as client:
         restored = restore(spark, to, client)
         assert exported(client) == {}
-        restored = restore(spark, to, client, options=RestoreOptions(validate_only=False))
+        execute = RestoreOptions(validate_only=False, from_other_source=True)
+        restored = restore(spark, to, client, options=execute)
         assert exported(client) == there
         assert {each.outcome for each in restored.groups} == {Outcome.RESTORED}
-        restored = restore(spark, to, client, options=RestoreOptions(validate_only=False))
+        restored = restore(spark, to, client, options=execute)
         assert {each.outcome for each in restored.groups} == {Outcome.UNCHANGED}
         check_moments(spark, to, client, life, chance.sample(life.moments[:-1], MOMENTS))
         server.stop_well()
@@ -103,7 +104,7 @@ def check_moments(
     spark: SparkSession, to: Path, client: OffsetClient, life: Life, moments: list[Any]
 ) -> None:
     """Each moment is brought back, or it is said that it cannot be."""
-    exact = RestoreOptions(validate_only=False, delete_others=True)
+    exact = RestoreOptions(validate_only=False, delete_others=True, from_other_source=True)
     known = 0
     for at, state in [*moments, life.moments[-1]]:
         try:

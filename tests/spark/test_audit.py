@@ -12,6 +12,7 @@ from audited_logs import WrittenLog
 from offsetd_pipeline.audit import Audit, AuditScope, Thresholds, audit
 from offsetd_pipeline.audit.lag import read_end_offsets
 from offsetd_pipeline.audit.page import report_of
+from offsetd_pipeline.audit.summary import summary_tables
 from offsetd_pipeline.reports.writing import rendered
 from offsetd_storage.offsets_topic.schemas.group_settings import GroupSettings
 from offsetd_storage.offsets_topic.schemas.keys import GroupSettingsKey, OffsetKey, encode_key
@@ -229,11 +230,11 @@ def test_what_is_wrong_comes_first_and_the_page_has_it_all(audited: Audit) -> No
         "the farthest: rewinder, t-0, 50 back, to 450",
         "the farthest: skipper, t-3, 1,000,000 ahead",
         "2 groups will lose offsets within 1d",
-        "1 record of the future",
+        "1 record more than 1h in the future",
         "2 records with an unknown type (type 99)",
         "2 records with a key that cannot be read (type 1)",
         "3 tombstones are waiting; 1 may go",
-        "In the 24 hours up to 2026-06-10 14:00:00",
+        "From 2026-06-09 14:00:00 to 2026-06-10 14:00:00",
     ):
         assert words in said
     page = rendered(report_of(audited))
@@ -257,7 +258,9 @@ def test_an_audit_of_some_groups_and_hours_is_of_those(spark: SparkSession, fold
     assert found.moves.num_rows == found.expiring.num_rows == found.strange.num_rows == 0
 
 
-def test_what_has_no_place_in_a_table_still_counts(spark: SparkSession, folder: Path) -> None:
+def test_what_has_no_place_in_a_table_still_counts(
+    spark: SparkSession, folder: Path, audited: Audit
+) -> None:
     ends = str(folder / "ends.csv")
     scope = AuditScope(folder=str(folder))
     found = audit(spark, scope, now=NOW, end_offsets=ends, rows_max=1)
@@ -265,13 +268,28 @@ def test_what_has_no_place_in_a_table_still_counts(spark: SparkSession, folder: 
     assert found.expiring.column("group").to_pylist() == ["older"]
     said = "\n".join(each.text for each in found.findings)
     for words in (
-        "1 group has offsets that have expired and go with the next check: older.",
-        "2 groups will lose offsets within 1d.",
+        "1 group has offsets that have expired; they go with the next check",
+        "that nothing holds back: older.",
+        "2 groups will lose offsets within 1d, the first 20",
         "1 rewind, of 1 group.",
         "the farthest: skipper",
         "1 group is behind, and committing the same offset.",
     ):
         assert words in said
+    page = rendered(report_of(found))
+    for name in ("groups", "moves", "expiring"):
+        whole = audited.tables()[name].num_rows
+        assert (found.row_count(name), whole > 1) == (whole, True), name
+        assert (
+            f"The first 1 of {whole} rows; the first 1 are in <code>{name}.parquet</code>" in page
+        )
+    titles = [title for title, _ in summary_tables(found, 1)]
+    assert "What commits take of the log (1 of 15)" in titles
+
+
+def test_a_table_that_has_all_rows_says_so(audited: Audit) -> None:
+    assert audited.row_counts == {}
+    assert "the first 1 are in" not in rendered(report_of(audited))
 
 
 _CUT = ("groups", "repeats", "moves", "expiring", "hot_groups", "lags", "group_lags")
@@ -282,7 +300,7 @@ _CUT = ("groups", "repeats", "moves", "expiring", "hot_groups", "lags", "group_l
     [
         ("ends.txt", "", "are read from .csv, .parquet"),
         ("ends.csv", "topic,partition\nt,0\n", "no column 'end_offset'"),
-        ("ends.csv", "topic,partition,end_offset\nt,zero,1\n", "1 rows in which"),
+        ("ends.csv", "topic,partition,end_offset\nt,zero,1\n", "1 row in which"),
     ],
 )
 def test_a_file_of_end_offsets_that_is_none_is_refused(

@@ -72,7 +72,8 @@ def test_damage_fails_or_is_told_and_exits_with_3(
     (folder / LOG).write_bytes(content)
     ended = call(str(folder))
     assert ended.code == 1
-    assert "__consumer_offsets-0" in ended.stderr
+    assert f"{folder / LOG}: a batch is damaged (BAD_CHECKSUM) at byte 148" in ended.stderr
+    assert "--on-damage skip" in ended.stderr
     assert "Traceback" not in ended.stderr
     ended = call(str(folder), "--on-damage", "skip", "--top", "2")
     assert ended.code == 3

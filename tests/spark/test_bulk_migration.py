@@ -135,7 +135,15 @@ def test_the_job_shows_does_and_verifies_and_a_second_run_does_nothing(
     assert (moved.code, "has a plan with overwrite" in moved.stderr) == (1, True)
     again = job(*command, "--execute")
     assert (again.code, "1 differ: 1 ahead" in again.stderr) == (1, True)
-    assert job(*command, "--verify", "--allow-ahead").code == 0
+    allowed = job(*command, "--verify", "--allow-ahead", "--report", str(tmp_path / "verified"))
+    assert allowed.code == 0
+    assert f"verified: {count:,} offsets, 0 differ, 1 ahead, as allowed" in allowed.stderr
+    page = (tmp_path / "verified" / "report.html").read_text()
+    assert ("All 6,000 offsets stand" in page, "5,999 of 6,000 offsets as planned" in page) == (
+        False,
+        True,
+    )
+    assert "1 offset further by now, which was allowed" in page
     now = stored(server.address)
     assert now.pop("group-3")[TopicPartition("orders", 1)][0] == 1000
     assert now == {group: each for group, each in before.items() if group != "group-3"}

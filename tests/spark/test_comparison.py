@@ -191,11 +191,12 @@ def test_the_job_ends_as_diff_does(
         ("ahead", 2),
         ("missing-in-b", None),
     ]
-    assert "2 same, 1 missing-in-b, 1 ahead, in 2 groups" in other.stderr
+    assert "2 same, 1 missing-in-b, 1 ahead; 2 groups differ" in other.stderr
     assert spark.read.parquet(str(report / "differences.parquet")).count() == 2
     assert "1 ahead: B has a larger offset" in (report / "report.html").read_text()
     near = job("compare", str(export), server.address, "--group", "g", "--tolerance", "2")
     assert near.code == 0
+    assert "3 same (at most 2 offsets apart)" in near.stderr
     absent = job("compare", str(export), server.address, "--group", "nobody")
     assert (absent.code, "0 same" in absent.stderr) == (0, True)
 

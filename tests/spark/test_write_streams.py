@@ -175,3 +175,53 @@ def test_what_an_aggregation_updates_is_written_in_each_batch(
     writer.trigger(availableNow=True).start().awaitTermination()
     assert history(client, "largest") == [10, 10]  # Updated: it had a new row.
     assert history(client, "largest", TopicPartition("t", 1)) == [20, 21]
+
+
+def test_of_several_rows_of_a_partition_in_a_batch_the_latest_is_written(
+    spark: SparkSession, server: ServerProcess, client: OffsetClient, tmp_path: Path
+) -> None:
+    rows = [("latest", "t", 0, offset, revision) for offset, revision in ((5, 1), (9, 3), (7, 2))]
+    files = tmp_path / "ranked"
+    table = spark.createDataFrame(rows, f"{SCHEMA}, log_offset long")
+    table.repartition(3).write.parquet(str(files))
+    query = Query(spark, tmp_path, server.address, "latest")
+    stream = spark.readStream.schema(table.schema).parquet(str(files))
+    query.run(stream, latest_by="log_offset")
+    assert history(client, "latest") == [9]
+    written = write_offsets(table, server.address, latest_by="log_offset")
+    assert (written.offset_count, written.superseded_offset_count) == (1, 2)
+
+
+def test_the_history_of_a_server_is_a_table(
+    spark: SparkSession, server: ServerProcess, client: OffsetClient
+) -> None:
+    for offset in (1, 2, 3):
+        client.commit("told", {WHERE: offset})
+    client.delete_offsets("told", [WHERE])
+    reader = spark.read.format("offsetd").option("mode", "history")
+    table = reader.option("server", server.address).option("groups", "told").load()
+    found = [
+        (row.kind, row["offset"], row.transaction) for row in table.sort("log_offset").collect()
+    ]
+    assert found == [*(("committed", each, None) for each in (1, 2, 3)), ("deleted", None, None)]
+    client.commit("told", {WHERE: 4})
+    again = reader.option("server", server.address).option("groups", "told").load()
+    assert again.count() == 5
+    nobody = reader.option("server", server.address).option("groups", "nobody").load()
+    assert nobody.count() == 0
+
+
+def test_a_view_is_read_by_sql_and_a_catalogs_table_says_why_it_is_not(
+    spark: SparkSession, server: ServerProcess, client: OffsetClient
+) -> None:
+    client.commit("viewed", {WHERE: 8})
+    options = f"OPTIONS (server '{server.address}', groups 'viewed')"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW viewed USING offsetd {options}")
+    [row] = spark.sql("SELECT `offset` FROM viewed WHERE group = 'viewed'").collect()
+    assert row[0] == 8
+    spark.sql(f"CREATE TABLE kept USING offsetd {options}")
+    try:
+        with pytest.raises(Exception, match="CREATE TEMPORARY VIEW name USING offsetd OPTIONS"):
+            spark.sql("SELECT * FROM kept").collect()
+    finally:
+        spark.sql("DROP TABLE kept")

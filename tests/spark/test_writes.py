@@ -265,9 +265,9 @@ def test_a_write_without_a_server_is_not_finished_and_says_so(
 ) -> None:
     [port] = free_ports(1)
     table, nowhere = grid(spark, "g", 500, 2), f"127.0.0.1:{port}"
-    with pytest.raises(UnfinishedWrite, match="0 groups are written"):
+    with pytest.raises(UnfinishedWrite, match="groups that are written: 0"):
         write_offsets(table, nowhere, retry_timeout_s=1, on_error="collect", rejects=tmp_path)
-    with pytest.raises(Exception, match=r"UnfinishedWrite.*0 groups are written"):
+    with pytest.raises(Exception, match=r"UnfinishedWrite.*groups that are written: 0"):
         table.write.format("offsetd").options(server=nowhere, retry_timeout_s="1").mode(
             "append"
         ).save()

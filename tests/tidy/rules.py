@@ -22,12 +22,15 @@ CONTRACT_NAME = "server_info"  # GetServerInfo is fixed.
 # Only these touch the disk, `offsetd_storage.files` for everything that has to be durable.
 DISK_ALLOWED = {
     "storage/offsetd_storage/files.py": "the one door to the disk",
+    "coordinator/offsetd_coordinator/resident_memory.py": "what /proc says of the process itself",
+    "coordinator/offsetd_coordinator/sockets.py": "duplicates sockets' descriptors",
     "coordinator/offsetd_coordinator/anonymous_memory.py": "maps memory, never a file",
     "storage/offsetd_storage/kernels/code_files.py": "machine code, which can be made again",
     "storage/offsetd_storage/kernels/linked.py": "looks at which Numba there is",
     "clients/offsetd_clients/cli/terminal.py": "points standard output at the null device",
     "coordinator/offsetd_coordinator/commands/serve.py": "reads the operator's settings",
     "clients/offsetd_clients/migration/files.py": "plans and journals of migrations",
+    "clients/offsetd_clients/installation.py": "finds programs, and how offsetd was installed",
     "pipeline/offsetd_pipeline/files.py": "what jobs leave: reports, manifests",
     "clients/offsetd_clients/cli/user_files.py": "files that a user names, read or written whole",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -215,3 +216,12 @@ def test_a_place_on_a_machine_is_found(folder: str) -> None:
         assert len(list(rules.machine_problems(line))) == 1
     for line in [f"example.org{place}", f".{place}", f"~{place}", f"/{folder}x/y", f"/{folder}"]:
         assert not list(rules.machine_problems(line))
+
+
+def test_documents_install_from_what_is_there() -> None:
+    """offsetd is on no package index."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    names_an_index = re.compile(r"pip (install|download)[^`\n]*(?<![/\w-])offsetd(\[|\s|$|')")
+    assert names_an_index.search("pip install 'offsetd[spark]'")
+    assert names_an_index.search("pip download --no-deps offsetd")
+    assert not [page.name for page in pages if names_an_index.search(page.read_text())]

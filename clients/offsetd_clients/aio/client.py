@@ -1,6 +1,7 @@
 """AsyncOffsetClient: every call."""
 
 import copy
+import logging
 from types import TracebackType
 from typing import Self
 
@@ -15,8 +16,11 @@ from offsetd_clients.aio.offsets import OffsetCalls
 from offsetd_clients.aio.servers import Servers
 from offsetd_clients.aio.transport import Channel
 from offsetd_clients.connection import address_of
+from offsetd_clients.errors import CommitsUnanswered
 from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.security import Security, TlsOptions, Token
+
+log = logging.getLogger("offsetd_clients")
 
 
 class Lifetime:
@@ -32,7 +36,7 @@ class AsyncOffsetClient(
     many tries as fit into the retry policy's deadline while the server is unavailable; a write
     carries a request id, so that a try whose answer was lost is not applied twice. Every call may
     raise `OffsetdError`, and TypeError for an argument that is none of its kind. Whole numbers may
-    be numpy's.
+    be numpy's. Leaving its `with` waits for commits, as `close` does.
     """
 
     def __init__(
@@ -83,8 +87,27 @@ class AsyncOffsetClient(
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.close()
+        try:
+            await self.close()
+        except CommitsUnanswered as unanswered:
+            if error is None:
+                raise
+            error.add_note(f"while the client was closed: {unanswered}")
+            log.warning("while the client was closed: %s", unanswered)
 
-    async def close(self) -> None:
-        """Closes the connection; calls in flight, and all later ones, raise `ClientClosed`."""
-        await self._servers.close()
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Waits until the server has answered all commits that were handed in before this call.
+
+        It waits at the longest `timeout_s`, or as the retry policy says. Raises `CommitsUnanswered`
+        if commits have no answer then, or none in their own time. What the server has refused is
+        said by the future of the commit.
+        """
+        await self._servers.flush(self._retry.timeout_s if timeout_s is None else timeout_s)
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Waits as `flush` does, and closes the connection; 0: it waits for nothing.
+
+        All other calls in flight, and all later ones, raise `ClientClosed`, as do the futures of
+        commits that it gives up. Raises `CommitsUnanswered` if there are such, when all is closed.
+        """
+        await self._servers.close(self._retry.timeout_s if timeout_s is None else timeout_s)

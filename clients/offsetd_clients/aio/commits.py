@@ -4,13 +4,15 @@ Work in the background opens the stream when there is something to send, and ope
 a wait, where it broke; other work looks to it that nobody waits longer than the retry policy says.
 """
 
+import logging
 import math
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from offsetd.v1.offset_service_pb2 import CommitOffsetsRequest
 
 from offsetd_clients.aio.concurrency import (
+    Cancelled,
     Event,
     Future,
     Guard,
@@ -25,15 +27,26 @@ from offsetd_clients.commit_queue import (
     HandedIn,
     Outcome,
     cut_off,
+    heard,
     is_broken,
     no_answer,
     not_sent,
     portions,
+    unanswered,
 )
-from offsetd_clients.errors import NotCoordinator, OffsetdError, closed_before, unforeseen
+from offsetd_clients.errors import (
+    NotCoordinator,
+    OffsetdError,
+    closed_before,
+    closed_before_sent,
+    commits_unanswered,
+    unforeseen,
+)
 from offsetd_clients.messages import revision_of
 from offsetd_clients.retry import RetryPolicy, is_tried_again
 from offsetd_clients.values import Revision
+
+log = logging.getLogger("offsetd_clients")
 
 IDLE_S_MAX = 60.0
 """So long a stream stays open with nothing to send; so often a client that is gone is noticed."""
@@ -82,6 +95,9 @@ class Commits:
         self._is_stuck = False  # The stream is being ended, since it does not answer.
         self._next_sweep_s = math.inf  # By the policy's clock.
         self._closed = False
+        # What is in no queue, since its outcome is being told: by whoever sends, and who sweeps.
+        self._telling: Sequence[HandedIn] = ()
+        self._telling_late: Sequence[HandedIn] = ()
         self._retired = False
         self._wake = Event()  # There is something to send, for whoever sends now.
         self._sweep_wake = Event()
@@ -105,7 +121,11 @@ class Commits:
         """
         monotonic_s = self._policy.monotonic_s
         commit = HandedIn(
-            request, encoded, now_s=monotonic_s(), timeout_s=timeout_s, future=new_future()
+            request,
+            encoded,
+            now_s=monotonic_s(),
+            timeout_s=timeout_s,
+            future=new_future(request.group_id),
         )
         while not self._take(commit, is_bounded=True):
             left_s = commit.deadline_s - monotonic_s()
@@ -128,8 +148,22 @@ class Commits:
         """
         self._retired = True
 
-    def stop(self) -> None:
-        """Ends it: what is unanswered, and what comes later, raises `ClientClosed`."""
+    @property
+    def is_called_back(self) -> bool:
+        """Whether who asks runs in the background work of this: nothing is answered meanwhile."""
+        return any(task.is_current for task in self._tasks)
+
+    def pending(self) -> list[HandedIn]:
+        """The commits whose futures are not settled yet."""
+        with self._guard:
+            found = [*self._queue.all(), *self._telling, *self._telling_late]
+        return [each for each in found if not each.future.done()]
+
+    def stop(self) -> list[HandedIn]:
+        """Ends it: what is unanswered, and what comes later, raises `ClientClosed`.
+
+        Returns the commits that it has given up.
+        """
         with self._guard:
             self._closed = True
             outcomes = self._queue.abandon()
@@ -139,6 +173,7 @@ class Commits:
             event.set()
         if self._answers is not None:
             self._answers.cancel()
+        return [commit for commit, _ in outcomes]
 
     async def join(self, timeout_s: float) -> None:
         """Waits until nothing of it runs in the background any more, once it is stopped."""
@@ -169,8 +204,10 @@ class Commits:
     async def _guarded(self, work: Callable[[], Any]) -> None:
         try:
             await work()
-        except Exception:
-            self.stop()  # Whatever it was, nobody is to wait for ever.
+        except (Exception, Cancelled):  # With asyncio: the event loop ends.
+            given_up = unanswered(self.stop())  # Whatever it was, nobody is to wait for ever.
+            if given_up:
+                log.warning("%s", commits_unanswered(heard(given_up)))
             raise
 
     async def _send(self) -> None:
@@ -203,9 +240,11 @@ class Commits:
                 self._failures = 0
                 with self._guard:
                     outcomes = self._queue.take_results(response)
+                    self._telling = [commit for commit, _ in outcomes]
                 for portion in portions(self._final(outcomes)):
                     self._settle(portion)
                     await others_go_on()  # They make their next commits.
+                self._telling = ()
         except OffsetdError as raised:
             error = raised
         except Exception as raised:  # noqa: BLE001  Others go on; if it stays so, each is told.
@@ -246,11 +285,13 @@ class Commits:
             outcomes = self._queue.stream_ended(error, wait_s)
             kept = self._hand_back is None or not is_tried_again(error)
             handed_back = [] if kept else self._queue.take_waiting()
+            self._telling = [*(commit for commit, _ in outcomes), *handed_back]
         self._settle(outcomes)
         for commit in handed_back:
             assert self._hand_back is not None
             if not self._hand_back(commit):
-                self._settle([(commit, commit.failed(closed_before()))])
+                self._settle([(commit, commit.failed(closed_before_sent()))])
+        self._telling = ()
         if is_tried_again(error):
             await self._closing.wait(wait_s)
 
@@ -258,6 +299,7 @@ class Commits:
         while not self._closed:
             with self._guard:
                 commit = self._queue.next_alone()
+                self._telling = () if commit is None else (commit,)
             self._room.set()  # As above.
             if commit is None:
                 return
@@ -284,7 +326,9 @@ class Commits:
                 self._next_sweep_s = math.inf if wait_s is None else now_s + wait_s
                 self._is_stuck = self._is_stuck or is_stuck
                 wake = self._wake if self._queue.has_work else None
+                self._telling_late = [commit for commit, _ in outcomes]
             self._settle(outcomes)
+            self._telling_late = ()
             if is_stuck and self._answers is not None:
                 self._answers.cancel()
             if wake is not None:
@@ -317,6 +361,7 @@ class Commits:
         for commit, outcome in outcomes:
             if commit.future.done():
                 continue  # Somebody gave it up.
+            commit.outcome = outcome
             if type(outcome) is Revision:
                 commit.future.set_result(outcome)
             else:

@@ -1,18 +1,20 @@
 """What code that is written once for both clients waits with; here: asyncio's.
 
 `sleep`, `called` (a function of the user's, which here may be a coroutine's), `spawn` (work in the
-background, to be joined), `Lock`, `Event` and `Condition`, whose waits may have a bound, a `Future`
-and `result_of` it, `others_go_on`, `Guard` for state that is changed without waiting, which needs
-none here, and `when_gone`. The twin in `sync` offers the same names for threads.
+background, to be joined), `Lock`, `Event` and `Condition`, whose waits may have a bound, `Future`,
+`result_of` one and `wait_all` of several, `others_go_on`, `Guard` for state that is changed without
+waiting, which needs none here, `Cancelled`, `when_gone` and `when_process_ends`. The twin in `sync`
+offers the same names for threads.
 """
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, TypeVar, cast
 
 Result = TypeVar("Result")
 
+Cancelled = asyncio.CancelledError
 Future = asyncio.Future
 sleep = asyncio.sleep
 Lock = asyncio.Lock
@@ -26,14 +28,20 @@ async def called(function: Callable[..., Result | Awaitable[Result]], *arguments
     return result
 
 
-def new_future() -> asyncio.Future[Any]:
-    """What somebody waits for, or gives up."""
+def new_future(_group_id: str) -> asyncio.Future[Any]:
+    """What somebody waits for, or gives up. asyncio logs an error that nobody has asked for."""
     return asyncio.get_running_loop().create_future()
 
 
 def result_of(future: asyncio.Future[Result]) -> Awaitable[Result]:
     """Waits for what comes of it."""
     return future
+
+
+async def wait_all(futures: Collection[asyncio.Future[Any]], timeout_s: float) -> None:
+    """Waits until all of them are done, at the longest `timeout_s` from now."""
+    if futures:
+        await asyncio.wait(futures, timeout=timeout_s)
 
 
 async def others_go_on() -> None:
@@ -43,6 +51,11 @@ async def others_go_on() -> None:
 
 def when_gone(owner: object, function: Callable[[], None]) -> None:
     """Nothing: what runs in the background goes with its event loop."""
+
+
+def when_process_ends(owner: object) -> None:
+    """Nothing: there is no event loop any more."""
+    del owner
 
 
 class Guard:
@@ -61,6 +74,11 @@ class Task:
     def __init__(self, task: asyncio.Task[None]) -> None:
         """For `spawn`."""
         self._task = task
+
+    @property
+    def is_current(self) -> bool:
+        """Whether who asks is this work itself."""
+        return self._task is asyncio.current_task()
 
     async def join(self, timeout_s: float | None = None) -> bool:
         """Waits for its end; whether it has come. Raises nothing that the work raised."""

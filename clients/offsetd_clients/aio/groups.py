@@ -1,6 +1,6 @@
 """Groups: listed, looked at, deleted."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from offsetd_clients import messages
 from offsetd_clients.aio.calls import Calls, new_id
@@ -41,8 +41,12 @@ class GroupCalls(Calls):
         types: Iterable[GroupType] = (),
         group_id_prefix: str = "",
         page_size: int = 0,
+        on_unreachable: Callable[[Sequence[int]], object] | None = None,
     ) -> AsyncIterator[GroupListing]:
         """Yields groups in the log's order, page after page; no states, no types: any.
+
+        The groups of damaged log partitions are left out; `on_unreachable` is called with the
+        numbers of these, if there are any, once all others have been listed.
 
         Not a snapshot: groups that come and go meanwhile may be in it or not.
         """
@@ -61,6 +65,8 @@ class GroupCalls(Calls):
                 yield listing
             page_token = response.next_page_token
             if not page_token:
+                if on_unreachable is not None and response.unreachable_log_partitions:
+                    on_unreachable(tuple(response.unreachable_log_partitions))
                 return
 
     async def get_group(self, group_id: str) -> Group:

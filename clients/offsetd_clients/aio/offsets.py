@@ -71,7 +71,8 @@ class OffsetCalls(Calls):
         It waits only while 10,000 commits, or 16 MiB of them, have no answer yet. They are sent in
         their order, also when they have to be sent again; but one that the server puts off (over a
         limit, say) may come behind a later one: `monotonic` holds against that. Callbacks of the
-        future run where answers are read, and must not wait for calls of this client.
+        future run where answers are read, and must not wait for calls of this client. `flush` and
+        `close` wait for the answers. An error that nobody asks the future for is logged.
         """
         request = offset_messages.commit_request(
             group_id,

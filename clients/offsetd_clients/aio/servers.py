@@ -1,23 +1,27 @@
 """The servers of a client: the one that it was given, and those that were said to own a group."""
 
+import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from offsetd.v1.offset_service_pb2 import FetchOffsetsRequest, GroupOffsets
 
 from offsetd_clients.aio.commits import Commits
-from offsetd_clients.aio.concurrency import Guard
+from offsetd_clients.aio.concurrency import Guard, wait_all, when_process_ends
 from offsetd_clients.aio.transport import Channel
-from offsetd_clients.commit_queue import HandedIn
+from offsetd_clients.commit_queue import HandedIn, heard, unanswered
 from offsetd_clients.errors import (
     ForkedClient,
     NotCoordinator,
     OffsetdError,
     Unavailable,
     closed_before,
+    commits_unanswered,
 )
 from offsetd_clients.owners import HOPS_MAX, Owners, SeveralOwners, group_of, is_of_several
 from offsetd_clients.retry import RetryPolicy
+
+log = logging.getLogger("offsetd_clients")
 
 _JOIN_S_MAX = 5.0
 
@@ -46,10 +50,12 @@ class Servers:
         self._stream_commits = stream_commits
         self._guard = Guard()
         self._owners = Owners(address)
+        self._is_closing = False  # No commit is taken in any more.
         self._closed = False
         self.home = connect(address)
         self._channels = {address: self.home}
         self._commits: dict[str, Commits] = {}
+        when_process_ends(self)
 
     async def call(self, name: str, request: Any, policy: RetryPolicy | None = None) -> Any:
         """The answer; tried again by `policy`, or else the client's.
@@ -96,6 +102,8 @@ class Servers:
 
     def commits(self, group_id: str) -> Commits:
         """Where commits of a group are handed in."""
+        if self._is_closing:
+            raise closed_before()
         return self._commits_at(self._owners.address_of(group_id))
 
     def retire(self) -> None:
@@ -103,21 +111,74 @@ class Servers:
         for each in list(self._commits.values()):
             each.retire()
 
-    async def close(self) -> None:
-        """Ends all that is going on; it, and all that comes later, raises `ClientClosed`."""
+    async def flush(self, timeout_s: float) -> None:
+        """Waits for the answers to all commits that are handed in by now.
+
+        Raises CommitsUnanswered.
+        """
+        self.home.check_process()
+        commits = self._pending()
+        await wait_all([each.future for each in commits], timeout_s)
+        left = unanswered(commits)
+        if left:
+            raise commits_unanswered(heard(left))
+
+    async def close(self, timeout_s: float) -> None:
+        """Waits as `flush` does, and ends all that is going on; what comes later is refused.
+
+        Raises CommitsUnanswered when all has ended.
+        """
         try:
             self.home.check_process()
         except ForkedClient:
             return  # All that is going on goes on in the parent.
         with self._guard:
+            self._is_closing = True
+        commits = self._pending()
+        if any(each.is_called_back for each in self._all_commits()):
+            timeout_s = 0  # Nobody else would read the answers.
+        try:
+            await wait_all([each.future for each in commits], timeout_s)
+        except BaseException:
+            if left := await self._ended(commits):
+                log.warning("%s", commits_unanswered(heard(left)))
+            raise
+        if left := await self._ended(commits):
+            raise commits_unanswered(heard(left))
+
+    async def end_with_process(self) -> None:
+        """For a client that nobody has closed: its commits have their time, too."""
+        try:
+            if self._pending():
+                await self.close(self._policy.timeout_s)
+        except OffsetdError as error:
+            log.warning("the process ends: %s", error)
+
+    async def _ended(self, waited_for: list[HandedIn]) -> list[HandedIn]:
+        """Ends all. Returns the commits that have no answer, of these and of later ones."""
+        with self._guard:
             self._closed = True
-            channels, commits = list(self._channels.values()), list(self._commits.values())
-        for each in commits:
-            each.stop()
+            channels = list(self._channels.values())
+        known = {id(each): each for each in waited_for}
+        for each in self._all_commits():
+            known |= {id(commit): commit for commit in each.stop()}
         for channel in channels:
             await channel.close()
-        for each in commits:
+        for each in self._all_commits():
             await each.join(_JOIN_S_MAX)
+        return unanswered(known.values())
+
+    def _all_commits(self) -> list[Commits]:
+        with self._guard:
+            return list(self._commits.values())
+
+    def _pending(self) -> list[HandedIn]:
+        """The commits without an outcome, each once.
+
+        One that goes to another server meanwhile is seen by the second look, if not by the first.
+        """
+        looks = (each.pending() for _ in range(2) for each in self._all_commits())
+        return list({id(commit): commit for found in looks for commit in found}.values())
 
     def _channel(self, address: str) -> Channel:
         with self._guard:

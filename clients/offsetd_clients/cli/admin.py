@@ -1,6 +1,6 @@
 """`offsetd admin status|config|clean|retry|delete-records|audit`: for administrators."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Annotated
 
@@ -22,8 +22,10 @@ from offsetd_clients.cli.connection import (
     connected,
 )
 from offsetd_clients.cli.options import DryRunOption, ReasonOption
+from offsetd_clients.cli.server_lines import note_settings_problem, server_lines
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, EXIT_WRONG_USE, Row, Terminal
-from offsetd_clients.values import ServerInfo
+from offsetd_clients.cli.whole_numbers import INT32_MAX
+from offsetd_clients.counts import counted
 
 CLEAN_TIMEOUT_S_DEFAULT = 600.0
 # What is asked for its health, by what people call it.
@@ -42,8 +44,17 @@ STATUS_COLUMNS = (
     "state",
     "problem",
 )
+STATUS_DROPPABLE = (
+    "first_uncleanable",
+    "oldest_dirty_s",
+    "first_dirty",
+    "log_start_offset",
+    "segments",
+    "dirty_ratio",
+)
 CONFIG_COLUMNS = ("name", "value", "source", "default", "unit", "dynamic")
 LONG_CONFIG_COLUMNS = (*CONFIG_COLUMNS, "allowed", "description", "problem")
+CONFIG_DROPPABLE = ("dynamic", "default", "unit", "source")
 CLEAN_COLUMNS = (
     "partition",
     "bytes_before",
@@ -55,6 +66,7 @@ CLEAN_COLUMNS = (
     "seconds",
     "problem",
 )
+CLEAN_DROPPABLE = ("segments_before", "segments_after", "seconds")
 RETRY_COLUMNS = (
     "partition",
     "reason",
@@ -71,7 +83,7 @@ TopicOption = Annotated[
 ]
 PartitionsOption = Annotated[
     list[int] | None,
-    typer.Option("--partition", min=0, metavar="N", help="Only this one; repeatable."),
+    typer.Option("--partition", min=0, max=INT32_MAX, metavar="N", help="Only this; repeatable."),
 ]
 
 
@@ -93,27 +105,45 @@ def _register_status(admin: typer.Typer, terminal: Terminal) -> None:
         *,
         topic: TopicOption = "",
         partitions: PartitionsOption = None,
+        all_partitions: Annotated[
+            bool,
+            typer.Option(
+                "--partitions", help="All partitions, not only those that are in trouble."
+            ),
+        ] = False,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print how the server does, and each partition of its log.
+        """Print the health of the server and of its log.
 
-        What is said of the whole server goes to stderr. Exits with 1 if the server does not serve,
-        its cleaner stalls, or a partition is damaged or cannot be cleaned.
+        What concerns the whole server goes to stderr. A terminal shows partitions that are in
+        trouble or asked for; a pipe, and the formats of -o, get all of them. Exits with 1 if the
+        server does not serve, its cleaner stalls, commits are refused for want of room on the disk,
+        or a log is damaged or cannot be cleaned.
 
         Examples:
             offsetd admin status
+            offsetd admin status --partitions
             offsetd admin status --partition 9
             offsetd admin status -o json > status.json
         """
         with connected(address, timeout, terminal) as client:
             served = client.get_server_info()
             health = {name: client.is_serving(service) for name, service in HEALTH.items()}
-            terminal.note("\n".join(_server_lines(served, health)))
+            terminal.note("\n".join(server_lines(served, health)))
+            note_settings_problem(served, terminal)
+            for problem in served.problems:
+                terminal.note(problem)
             if served.state != "serving":
                 terminal.fail(f"the server is {served.state}")  # And tells nothing of its log.
             described = client.describe_log(topic, partitions or ())
-        terminal.rows(STATUS_COLUMNS, map(_status_row, described))
+        troubled = [each for each in described if _problem(each) is not None]
+        if partitions or all_partitions or not terminal.is_drawing:
+            terminal.rows(STATUS_COLUMNS, map(_status_row, described), droppable=STATUS_DROPPABLE)
+        else:
+            terminal.note(_log_line(topic, described))
+            if troubled:
+                terminal.rows(STATUS_COLUMNS, map(_status_row, troubled))
         for each in described:
             if each.blocked_retention is not None:
                 blocked = each.blocked_retention
@@ -123,11 +153,11 @@ def _register_status(admin: typer.Typer, terminal: Terminal) -> None:
                     f" {blocked.base_offset}, {blocked.timestamp.isoformat()}; it holds"
                     f" {blocked.held_bytes} bytes that are due"
                 )
-        troubled = [each for each in described if _problem(each) is not None]
         stalled = [name for name, serves in health.items() if not serves]
-        if troubled or stalled:
+        if troubled or stalled or served.problems:
+            server = ["server"] if served.problems else []
             names = [f"partition {each.partition}" for each in troubled]
-            terminal.fail(f"in trouble: {', '.join([*stalled, *names])}")
+            terminal.fail(f"in trouble: {', '.join([*server, *stalled, *names])}")
 
 
 def _register_config(admin: typer.Typer, terminal: Terminal) -> None:
@@ -179,15 +209,22 @@ def _register_config(admin: typer.Typer, terminal: Terminal) -> None:
                 ).settings
             else:
                 settings = client.describe_config(topic, names)
+                note_settings_problem(client.get_server_info(), terminal)
         if changed:
             settings = [each for each in settings if each.source != "default" or each.problem]
-        columns = LONG_CONFIG_COLUMNS if long else CONFIG_COLUMNS
-        terminal.rows(columns, map(_config_row, settings))
+        _print_config(settings, terminal, long=long)
         for each in settings:
             if each.problem:
                 terminal.note(f"{each.name}: {each.problem}")
         if dry_run:
             terminal.note("dry run: nothing was changed")
+
+
+def _print_config(settings: Iterable[ConfigSetting], terminal: Terminal, *, long: bool) -> None:
+    if long:
+        terminal.rows(LONG_CONFIG_COLUMNS, map(_config_row, settings))
+    else:
+        terminal.rows(CONFIG_COLUMNS, map(_config_row, settings), droppable=CONFIG_DROPPABLE)
 
 
 def _register_clean(admin: typer.Typer, terminal: Terminal) -> None:
@@ -229,7 +266,7 @@ def _register_clean(admin: typer.Typer, terminal: Terminal) -> None:
             for each in compacted.partitions
             if each.round is not None or each.failure
         ]
-        terminal.rows(CLEAN_COLUMNS, rows)
+        terminal.rows(CLEAN_COLUMNS, rows, droppable=CLEAN_DROPPABLE)
         _conclude(compacted, terminal, dry_run=dry_run, rolls=roll_active)
 
 
@@ -334,20 +371,13 @@ def _read_assignments(
     return changes, names
 
 
-def _server_lines(served: ServerInfo, health: dict[str, bool]) -> Iterator[str]:
-    yield (
-        f"offsetd {served.version}, node {served.node_id}, {served.state}, started at"
-        f" {served.start_time.isoformat(timespec='seconds')}"
-    )
-    yield f"{served.group_count} groups, {served.offset_count} offsets"
-    if served.expiry_suspension is not None:
-        suspension = served.expiry_suspension
-        until = "a setting is changed"
-        if suspension.end_time is not None:
-            until = suspension.end_time.isoformat(timespec="seconds")
-        yield f"nothing expires until {until}: {suspension.reason}"
-    for name, serves in health.items():
-        yield f"{name}: {'serving' if serves else 'NOT SERVING'}"
+def _log_line(topic: str, described: Sequence[LogPartition]) -> str:
+    """The log in a line, for who does not ask for its partitions."""
+    sound = [each for each in described if not each.quarantine_reason]
+    segments = counted(sum(len(each.segments) for each in sound), "segment")
+    size = counted(sum(each.size_bytes for each in sound), "byte")
+    log = f"{topic or '__consumer_offsets'}: {counted(len(described), 'partition')}"
+    return f"{log} (listed by --partitions), {segments}, {size}"
 
 
 def _problem(partition: LogPartition) -> str | None:

@@ -2,8 +2,9 @@
 
 An entry point of the group `offsetd.commands` bears its command's name and names a function
 `register(app: typer.Typer, terminal: Terminal) -> None`, which adds the command (or a typer of
-subcommands) under that name. Every command is given `-o/--output` here, so none declares it. A
-docstring may end with `Examples:` and indented lines, which are printed below the help as they are.
+subcommands) under that name. Every command is given `-o/--output` and `--wide` here, so none
+declares them. A docstring may end with `Examples:` and indented lines, which are printed below
+the help as they are.
 """
 
 import functools
@@ -21,7 +22,8 @@ import typer.core
 import typer.main
 
 from offsetd_clients.cli.endings import OURS, exit_code
-from offsetd_clients.cli.terminal import OutputFormat, Terminal, standard_terminal
+from offsetd_clients.cli.terminal import OutputFormat, Terminal, printable, standard_terminal
+from offsetd_clients.cli.told_text import wrong_use_text
 
 EXTRA_OF_PACKAGE = {
     "offsetd_clients": "cli",
@@ -50,9 +52,9 @@ OFFSETD = Program(
     name="offsetd",
     summary="A coordinator for consumer offsets: its server, its clients, its log.",
     examples="""
-        offsetd serve                                # on 127.0.0.1:7171, data in ./offsetd-data
+        offsetd serve                       # on port 7171, data in ./offsetd-data
         offsetd commit billing orders:0=42
-        offsetd groups describe billing              # how far it is, and how far behind
+        offsetd groups describe billing     # how far it is, and how far behind
         offsetd groups list -o json | jq -r '.[].group'
         """,
     commands={
@@ -77,6 +79,23 @@ OutputOption = Annotated[
     OutputFormat,
     typer.Option("-o", "--output", help="How results are printed.", show_choices=True),
 ]
+WideOption = Annotated[
+    bool,
+    typer.Option(
+        "--wide", "--verbose", help="All columns, also on a terminal that is too narrow for them."
+    ),
+]
+# What arguments and options raise that are none; typer has no name for it.
+CALLED_WRONG: Any = typer.BadParameter.__mro__[2]
+RootAddressOption = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="The server, for every command that calls one.",
+    ),
+]
 
 
 def run(terminal: Terminal | None = None, program: Program = OFFSETD) -> int:
@@ -84,7 +103,9 @@ def run(terminal: Terminal | None = None, program: Program = OFFSETD) -> int:
     terminal = terminal or standard_terminal()
 
     def command() -> None:
-        application(terminal, program)(prog_name=program.name)
+        ended = application(terminal, program)(prog_name=program.name)
+        if isinstance(ended, int) and ended:
+            raise SystemExit(ended)  # Of typer.Exit.
 
     return exit_code(command, terminal, extra=program.extra)
 
@@ -101,6 +122,15 @@ def application(terminal: Terminal, program: Program = OFFSETD) -> typer.Typer:
 
         def get_command(self, _ctx: Any, cmd_name: str) -> Any:
             return loaders[cmd_name]() if cmd_name in loaders else None
+
+        def main(self, *args: Any, **kwargs: Any) -> Any:
+            """Runs a command. What is wrong with its arguments is told in our words."""
+            try:
+                return super().main(*args, **{**kwargs, "standalone_mode": False})
+            except CALLED_WRONG as error:
+                raise SystemExit(_tell_wrong_use(error)) from None
+            except typer.Abort:
+                terminal.fail("aborted")
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             near = get_close_matches(args[0], loaders) if args[0] not in loaders else []
@@ -134,10 +164,21 @@ def application(terminal: Terminal, program: Program = OFFSETD) -> typer.Typer:
                 is_eager=True,
             ),
         ] = False,
+        address: RootAddressOption = None,
     ) -> None:
         pass
 
     return app
+
+
+def _tell_wrong_use(error: Any) -> int:
+    """Prints what is wrong with the arguments; returns the exit code."""
+    told = error.format_message()
+    if type(error).__name__ != "NoArgsIsHelpError":  # Its message is the help.
+        told = wrong_use_text(told, printable)
+    error.format_message = lambda: told
+    error.show()
+    return int(error.exit_code)
 
 
 def _loaders(terminal: Terminal, program: Program) -> dict[str, Callable[[], Any]]:
@@ -161,7 +202,22 @@ def _load(point: EntryPoint, terminal: Terminal) -> Any:
         register(app, terminal)
     _complete_commands(app, terminal)
     group = typer.main.get_command(app)
-    return group.get_command(typer.Context(group), point.name)  # type: ignore[attr-defined]
+    command = group.get_command(typer.Context(group), point.name)  # type: ignore[attr-defined]
+    _hide_types_of_arguments(command)
+    return command
+
+
+def _hide_types_of_arguments(command: Any) -> None:
+    """Help tells what an argument is by its name, not by a type of Python."""
+    for below in getattr(command, "commands", {}).values():
+        _hide_types_of_arguments(below)
+    for parameter in command.params:
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = _no_type
+
+
+def _no_type(ctx: typer.Context) -> str:  # noqa: ARG001  # as typer calls it
+    return ""
 
 
 def _nothing() -> None:
@@ -174,7 +230,9 @@ def _register_failure(
     package = point.value.partition(".")[0]
     text = f"{error.name} is not installed"
     if package in EXTRA_OF_PACKAGE and (error.name or "").partition(".")[0] not in OURS:
-        text += f": pip install 'offsetd[{EXTRA_OF_PACKAGE[package]}]'"
+        from offsetd_clients.installation import install_command  # noqa: PLC0415  rarely needed
+
+        text += f": {install_command(EXTRA_OF_PACKAGE[package])}"
 
     @app.command(
         point.name,
@@ -186,13 +244,13 @@ def _register_failure(
 
 
 def _complete_commands(app: typer.Typer, terminal: Terminal) -> None:
-    """Gives `-o/--output` and their examples to all commands of `app` and of groups within it."""
+    """Gives the options of all commands, and their examples, to those of `app` and its groups."""
     for command in app.registered_commands:
         if command.callback is not None:
             told = inspect.cleandoc(command.help or command.callback.__doc__ or "")
             command.help, found, examples = told.partition("\n\nExamples:\n")
             command.epilog = _epilog(examples) if found else command.epilog
-            command.callback = _with_output_option(command.callback, terminal)
+            command.callback = _with_output_options(command.callback, terminal)
     for group in app.registered_groups:
         if group.typer_instance is not None:
             _complete_commands(group.typer_instance, terminal)
@@ -211,11 +269,15 @@ def _collect_from_here() -> None:
         gc.enable()
 
 
-def _with_output_option(callback: Callable[..., Any], terminal: Terminal) -> Callable[..., Any]:
+def _with_output_options(callback: Callable[..., Any], terminal: Terminal) -> Callable[..., Any]:
     @functools.wraps(callback)
-    def command(*args: Any, called: typer.Context, output: OutputFormat, **kwargs: Any) -> Any:
+    def command(
+        *args: Any, called: typer.Context, output: OutputFormat, wide: bool, **kwargs: Any
+    ) -> Any:
         _collect_from_here()
-        terminal.called, terminal.output_format = called, output
+        if "address" not in kwargs and called.find_root().params.get("address"):
+            raise typer.BadParameter(f"`{called.info_name}` calls no server: --address is not its")
+        terminal.called, terminal.output_format, terminal.is_wide = called, output, wide
         return callback(*args, **kwargs)
 
     signature = inspect.signature(callback)
@@ -223,6 +285,7 @@ def _with_output_option(callback: Callable[..., Any], terminal: Terminal) -> Cal
     added = (
         inspect.Parameter("called", kind, annotation=typer.Context),
         inspect.Parameter("output", kind, default=OutputFormat.TABLE, annotation=OutputOption),
+        inspect.Parameter("wide", kind, default=False, annotation=WideOption),
     )
     # typer reads the signature; a command that has an `output` of its own fails here, early.
     command.__signature__ = signature.replace(  # type: ignore[attr-defined]
@@ -232,5 +295,6 @@ def _with_output_option(callback: Callable[..., Any], terminal: Terminal) -> Cal
         **callback.__annotations__,
         "called": typer.Context,
         "output": OutputOption,
+        "wide": WideOption,
     }
     return command

@@ -1,7 +1,7 @@
 """`offsetd admin audit`: what administrators did."""
 
-import json
 from collections.abc import Iterable
+from difflib import get_close_matches
 from itertools import islice
 from typing import Annotated
 
@@ -16,10 +16,28 @@ from offsetd_clients.cli.connection import (
     connected,
 )
 from offsetd_clients.cli.reset_targets import parse_time
-from offsetd_clients.cli.terminal import OutputFormat, Row, Terminal
+from offsetd_clients.cli.terminal import Row, Terminal
+from offsetd_clients.cli.whole_numbers import INT64_MAX
 
 COLUMNS = ("time", "method", "group", "topic", "reason", "peer", "request_id", "revision", "what")
 PAGE_SIZE_MAX = 1000
+AUDITED_METHODS = (
+    "AcquireGroup",
+    "CloneGroup",
+    "CompactLog",
+    "DeleteGroup",
+    "DeleteOffsets",
+    "DeleteRecords",
+    "ExpireOffsets",
+    "ImportOffsets",
+    "RemoveMembers",
+    "ResetOffsets",
+    "RestoreGroup",
+    "RetryPartition",
+    "SuspendExpiry",
+    "UpdateConfig",
+    "UpdateGroup",
+)
 
 
 def register(admin: typer.Typer, terminal: Terminal) -> None:
@@ -44,7 +62,8 @@ def register(admin: typer.Typer, terminal: Terminal) -> None:
             str | None, typer.Option(metavar="TIME", help="Only what was before.")
         ] = None,
         limit: Annotated[
-            int, typer.Option(min=1, metavar="N", help="At most so many, the newest.")
+            int,
+            typer.Option(min=1, max=INT64_MAX, metavar="N", help="At most so many, the newest."),
         ] = 100,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
@@ -64,13 +83,16 @@ def register(admin: typer.Typer, terminal: Terminal) -> None:
                 end_time=None if until is None else parse_time(until),
                 page_size=min(limit, PAGE_SIZE_MAX),
             )
-            rows = _rows(islice(events, limit), terminal.output_format)
-            terminal.rows(COLUMNS, rows, has_blocks=True)
+            terminal.rows(COLUMNS, _rows(islice(events, limit)))
+        for method in methods or ():
+            if method not in AUDITED_METHODS:
+                near = get_close_matches(method, AUDITED_METHODS, n=1)
+                hint = f": did you mean {near[0]}?" if near else ""
+                terminal.note(f"{method} is no method that this program knows{hint}")
 
 
-def _rows(events: Iterable[AuditEvent], output_format: OutputFormat) -> Iterable[Row]:
+def _rows(events: Iterable[AuditEvent]) -> Iterable[Row]:
     for event in events:
-        what = {name: value for name, value in event.what.items() if name != "group"}
         yield {
             "time": event.time,
             "method": event.method,
@@ -80,9 +102,5 @@ def _rows(events: Iterable[AuditEvent], output_format: OutputFormat) -> Iterable
             "peer": event.peer or None,
             "request_id": event.request_id or None,
             "revision": event.revision.log_offset,
-            "what": (
-                what
-                if output_format in (OutputFormat.JSON, OutputFormat.JSONL)
-                else json.dumps(what, ensure_ascii=False, separators=(",", ":"))
-            ),
+            "what": {name: value for name, value in event.what.items() if name != "group"},
         }

@@ -5,7 +5,7 @@ from itertools import islice
 import typer
 
 from offsetd_clients import OffsetdError, RetryPolicy
-from offsetd_clients.cli.connection import client_of
+from offsetd_clients.cli.connection import chosen_address, client_of
 
 # Somebody waits with a finger on the key.
 TIMEOUT_S = 1.0
@@ -14,7 +14,7 @@ GROUPS_MAX = 200
 
 def complete_group_id(ctx: typer.Context, incomplete: str) -> list[str]:
     """Groups whose id begins so; none, and not a word, where no server answers at once."""
-    address = ctx.params.get("address") or None
+    address = chosen_address(ctx, ctx.params.get("address") or "") or None
     # One try: who is not there now is not waited for.
     retry = RetryPolicy(timeout_s=TIMEOUT_S, wait_initial_s=TIMEOUT_S * 2, wait_max_s=TIMEOUT_S * 2)
     try:

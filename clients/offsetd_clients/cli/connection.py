@@ -1,23 +1,30 @@
 """How commands reach a server: the options they share, and what they say when a call fails."""
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_WRONG_USE, Terminal
+from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_WRONG_USE, Terminal, printable
 from offsetd_clients.cli.user_files import read_file
-from offsetd_clients.connection import ADDRESS_DEFAULT, ADDRESS_VARIABLE, checked_address
+from offsetd_clients.connection import (
+    ADDRESS_DEFAULT,
+    ADDRESS_VARIABLE,
+    checked_address,
+    flag_of,
+)
 from offsetd_clients.errors import (
     CommitConflict,
     InvalidImport,
     InvalidRequest,
     OffsetBoundsUnknown,
     OffsetdError,
+    OffsetOutOfRange,
     PartitionsRefused,
 )
 from offsetd_clients.retry import TIMEOUT_S_MAX, RetryPolicy
@@ -25,19 +32,30 @@ from offsetd_clients.security import TlsOptions
 from offsetd_clients.sync.client import OffsetClient
 
 TIMEOUT_S_DEFAULT = 10.0
+# How requests name a setting that is to be changed.
+_OF_A_SETTING = re.compile(r"^(?:set\[(?=.*\]: )|remove: (?=\S+: ))(.*?)\]?: ")
 # Who looks on is told after so long between tries that the command is not stuck.
 SILENCE_S_MAX = 1.0
 
 TOKEN_VARIABLE = "OFFSETD_TOKEN"  # noqa: S105  # Its name.
 TLS_VARIABLE = "OFFSETD_TLS"
-"""`true`: TLS by gRPC's own list of authorities, where none of the following is set."""
+"""Yes: TLS by gRPC's own list of authorities, where none of the following is set."""
 TLS_PREFIX = "OFFSETD_TLS_"
-"""Then CA, CERTIFICATE or KEY (each the path of a PEM file), or SERVER_NAME."""
+TLS_PARTS = ("CA", "CERTIFICATE", "KEY", "SERVER_NAME")
+"""Behind the prefix: paths of PEM files, and a name."""
 
 
-def _checked_address(value: str) -> str:
+def chosen_address(ctx: typer.Context, own: str) -> str:
+    """A command's own `--address` if it was given one, then that of the whole line, then `own`."""
+    source = ctx.get_parameter_source("address")
+    if source is not None and source.name == "COMMANDLINE":
+        return own
+    return ctx.find_root().params.get("address") or own
+
+
+def _checked_address(ctx: typer.Context, value: str) -> str:
     try:
-        return checked_address(value)
+        return checked_address(chosen_address(ctx, value))
     except ValueError as error:
         raise typer.BadParameter(f"{error}.") from None
 
@@ -48,15 +66,17 @@ def _checked_timeout(value: float) -> float:
     return value
 
 
+_ADDRESS: dict[str, Any] = {
+    "envvar": ADDRESS_VARIABLE,
+    "metavar": "HOST:PORT",
+    "callback": _checked_address,
+}
 AddressOption = Annotated[
-    str,
-    typer.Option(
-        "--address",
-        envvar=ADDRESS_VARIABLE,
-        metavar="HOST:PORT",
-        help="The server.",
-        callback=_checked_address,
-    ),
+    str, typer.Option("--address", "--bootstrap-server", help="The server.", **_ADDRESS)
+]
+# Of commands that have a Kafka cluster beside it, which `--bootstrap-servers` names.
+OffsetdAddressOption = Annotated[
+    str, typer.Option("--address", help="The server of offsetd.", **_ADDRESS)
 ]
 TimeoutOption = Annotated[
     float,
@@ -72,7 +92,9 @@ __all__ = [
     "ADDRESS_DEFAULT",
     "TIMEOUT_S_DEFAULT",
     "AddressOption",
+    "OffsetdAddressOption",
     "TimeoutOption",
+    "chosen_address",
     "client_of",
     "connected",
     "exit_code",
@@ -89,7 +111,8 @@ def connected(address: str, timeout_s: float, terminal: Terminal) -> Iterator[Of
         # A command commits once at most: a stream is of no use, and does not sleep as calls do.
         client = client_of(address, retry, stream_commits=False)
     except (OSError, ValueError) as error:
-        terminal.fail(f"TLS: {error}", EXIT_WRONG_USE)
+        told = str(error)
+        terminal.fail(told if told.startswith("token: ") else f"TLS: {told}", EXIT_WRONG_USE)
     except OffsetdError as error:
         terminal.fail(str(error), EXIT_WRONG_USE)
     with client:
@@ -127,14 +150,38 @@ def client_of(
 
 def _tls() -> TlsOptions | None:
     """TLS, if the environment says anything of it. Raises OSError and ValueError."""
+    is_wanted = is_tls_wanted(os.environ)
     ca, certificate, key = (
-        read_file(Path(path)) if (path := os.environ.get(TLS_PREFIX + part)) else None
+        read_file(Path(path)) if (path := os.environ.get(TLS_PREFIX + part)) is not None else None
         for part in ("CA", "CERTIFICATE", "KEY")
     )
-    server_name = os.environ.get(f"{TLS_PREFIX}SERVER_NAME") or None
-    if os.environ.get(TLS_VARIABLE) != "true" and not (ca or certificate or key or server_name):
+    if not is_wanted:
         return None
+    server_name = os.environ.get(f"{TLS_PREFIX}SERVER_NAME")
     return TlsOptions(ca=ca, certificate=certificate, key=key, server_name=server_name)
+
+
+def is_tls_wanted(environment: Mapping[str, str]) -> bool:
+    """Whether the environment says that servers are spoken with by TLS.
+
+    Raises ValueError where it says what cannot be understood, or yes and no: what was meant to be
+    encrypted is not to go as plain text.
+    """
+    named = sorted(name for name in environment if name.startswith(TLS_PREFIX))
+    for name in named:
+        if name.removeprefix(TLS_PREFIX) not in TLS_PARTS:
+            known = ", ".join(TLS_PREFIX + part for part in TLS_PARTS)
+            raise ValueError(f"{name} is not known: {known} are")
+    for name in (TLS_VARIABLE, *named):
+        if environment.get(name) == "":
+            raise ValueError(f"{name} is empty: unset it, or say what it is")
+    text = environment.get(TLS_VARIABLE)
+    if text is None:
+        return bool(named)
+    is_wanted = flag_of(TLS_VARIABLE, text)
+    if named and not is_wanted:
+        raise ValueError(f"{TLS_VARIABLE} says no, and {named[0]} is set")
+    return is_wanted
 
 
 def exit_code(error: OffsetdError) -> int:
@@ -149,7 +196,7 @@ def explain(error: OffsetdError, address: str) -> str:
         if error.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED"):
             lines.append(f"  Is an offsetd there? --address or {ADDRESS_VARIABLE} says where.")
     else:
-        lines = [f"{error.reason}: {error.failure.message}"]
+        lines = [f"{error.reason}: {_plain(error.failure.message)}"]
     if isinstance(error, InvalidRequest):
         lines += [
             f"  {violation.field}: {violation.description}"
@@ -158,7 +205,7 @@ def explain(error: OffsetdError, address: str) -> str:
         ]
     if isinstance(error, PartitionsRefused):
         lines += map(_partition_line, error.partitions)
-    if isinstance(error, OffsetBoundsUnknown):
+    if isinstance(error, OffsetBoundsUnknown) or _rests_on_reports(error):
         lines.append("  --bounds TOPIC:P=FIRST..END says what a partition has.")
     if isinstance(error, InvalidImport):
         lines += [f"  line {each.get('line')}: {each.get('problem')}" for each in error.lines]
@@ -167,10 +214,31 @@ def explain(error: OffsetdError, address: str) -> str:
     return "\n".join(lines)
 
 
+def _rests_on_reports(error: OffsetdError) -> bool:
+    """Whether a reset was refused by what a client has once reported: it may be outdated."""
+    return isinstance(error, OffsetOutOfRange) and any(
+        each.get("latest_source") == "reported" for each in error.partitions
+    )
+
+
+def _plain(message: str) -> str:
+    """A message of the server's, in one line; a setting is called by its name alone."""
+    return printable(_OF_A_SETTING.sub(r"\1: ", message))
+
+
+_BOUND_SOURCES = {
+    "request": "--bounds",
+    "kafka": "by Kafka",
+    "reported": "reported by a client",
+}
+
+
 def _partition_line(refused: Mapping[str, object]) -> str:
-    """`  orders:0: offset 15, earliest 20, latest 60`."""
-    known = [
-        f"{name} {refused[name]}" for name in ("offset", "earliest", "latest") if name in refused
-    ]
+    """`  orders:0: offset 95, earliest 20 (by Kafka), latest 60 (reported by a client)`."""
+    known = []
+    for name in ("offset", "earliest", "latest"):
+        if name in refused:
+            source = _BOUND_SOURCES.get(str(refused.get(f"{name}_source", "")))
+            known.append(f"{name} {refused[name]}" + (f" ({source})" if source else ""))
     where = ":".join(str(refused[name]) for name in ("topic", "partition") if name in refused)
     return f"  {where}: {', '.join(known)}" if known else f"  {where}"

@@ -3,12 +3,13 @@
 Imported when something is drawn: rich takes longer to load than many a command takes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TextIO
 
+import attrs
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -20,10 +21,11 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from offsetd_clients.cli.table_layout import ABSENT, GAP, Layout, fitting, is_empty
+
+__all__ = ["ABSENT", "DrawnTable", "aligned", "drawn_table", "print_error", "progress_bar"]
+
 BOLD, PLAIN_AGAIN = "\x1b[1m", "\x1b[0m"
-# So narrow may a column of text be folded, or as its name.
-TEXT_CELLS_MIN = 12
-ABSENT = "-"
 
 
 class _Count(MofNCompleteColumn):
@@ -33,63 +35,93 @@ class _Count(MofNCompleteColumn):
         return Text() if task.total is None else super().render(task)
 
 
+@attrs.frozen
+class DrawnTable:
+    """The text of a table; `left_out`: names of columns that hold something and are not in it."""
+
+    text: str
+    left_out: Sequence[str] = ()
+
+
 def drawn_table(
     file: TextIO,
     title: str,
     header: Sequence[str],
     cells: Sequence[Sequence[str]],
     is_number: Sequence[bool],
-    is_whole: Sequence[bool],
     *,
-    has_blocks: bool = False,
-) -> str:
-    """A table for the terminal `file`, as wide as that is, with text folded into its columns.
+    droppable: Sequence[int] = (),
+) -> DrawnTable:
+    """A table for the terminal `file`, no wider than that is, without broken words.
 
-    Numbers and times stay whole: where they need more, lines are longer; or, if it may have
-    blocks, each row becomes one.
+    Where it would be wider and has columns of `droppable`, text that all rows share goes above it,
+    and those columns are left out in that order, unless there is one row only. Where that does not
+    do, each row becomes a block of lines.
     """
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    least = 0
-    for name, right, whole, column in zip(
-        header, is_number, is_whole, zip(header, *cells, strict=True), strict=True
-    ):
-        width = max(map(cell_len, column))
-        width_min = width if whole else min(width, max(cell_len(name), TEXT_CELLS_MIN))
-        least += width_min + 2
-        table.add_column(
-            name,
-            justify="right" if right else "left",
-            overflow="fold",
-            no_wrap=whole,
-            min_width=width_min,
-        )
-    for line in cells:
-        table.add_row(*(Text(cell) for cell in line))
     console = Console(file=file, highlight=False)
-    if console.width < least and has_blocks:
-        table = _blocks(header, cells)
-    elif console.width < least:
-        console = Console(file=file, highlight=False, width=least)
+    layout = fitting(header, cells, is_number, console.width, droppable=droppable)
+    if layout is not None and layout.left_out and len(cells) == 1:
+        layout = None
     with console.capture() as printed:
         if title:
             console.print(Text(title, style="bold"))
-        console.print(table)
+        if layout is None:
+            _print_lines(console, _blocks(console, header, cells))
+        else:
+            if layout.above:
+                above = [cells[0][place] for place in layout.above]
+                names = [header[place] for place in layout.above]
+                _print_lines(console, [*_blocks(console, names, [above]), Text()])
+            console.print(_columns(header, cells, is_number, layout))
     lines = printed.get().replace(f"{PLAIN_AGAIN}{BOLD}", "").splitlines()
-    return "".join(f"{line.rstrip()}\n" for line in lines)
+    text = "".join(f"{line.rstrip()}\n" for line in lines)
+    return DrawnTable(text, [header[place] for place in layout.left_out] if layout else ())
 
 
-def _blocks(header: Sequence[str], cells: Sequence[Sequence[str]]) -> Table:
-    """Each row as lines of its own, a name and what it has; what it has not is left out."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+def _print_lines(console: Console, lines: Iterable[Text]) -> None:
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def _columns(
+    header: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    is_number: Sequence[bool],
+    layout: Layout,
+) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for place, width in zip(layout.columns, layout.widths, strict=True):
+        justify: JustifyMethod = "right" if is_number[place] else "left"
+        table.add_column(header[place], justify=justify, overflow="fold", width=width)
+    for line in cells:
+        table.add_row(*(Text(line[place]) for place in layout.columns))
+    return table
+
+
+def _blocks(
+    console: Console, header: Sequence[str], cells: Sequence[Sequence[str]]
+) -> Iterator[Text]:
+    """Each row as lines of its own, a name and what it has; what it has not is left out.
+
+    A word that is wider than the room beside the names stays whole: the terminal wraps its line.
+    """
+    shown = [
+        name for name, *column in zip(header, *cells, strict=True) if not all(map(is_empty, column))
+    ]
+    name_width = max(map(cell_len, shown), default=0) + GAP
+    room = console.width - name_width
     for number, row in enumerate(cells):
         if number:
-            table.add_row("", "")
+            yield Text()
         for name, cell in zip(header, row, strict=True):
-            if cell != ABSENT:
-                table.add_row(Text(name, style="bold"), Text(cell))
-    return table
+            if is_empty(cell):
+                continue
+            label = Text(name.ljust(name_width), style="bold")
+            fits = max(map(cell_len, cell.split()), default=0) <= room
+            for part in Text(cell).wrap(console, room) if fits else [Text(cell)]:
+                part.rstrip()
+                yield Text.assemble(label, part)
+                label = Text(" " * name_width)
 
 
 def aligned(lines: Sequence[Sequence[str]], is_number: Sequence[bool]) -> Iterator[str]:

@@ -2,14 +2,19 @@
 
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.user_files import STANDARD_INPUT
+from offsetd_clients.installation import program_words
 
 EXECUTE = "--execute"
 DRY_RUN = "--dry-run"
+FILE = "FILE"
+"""In the command that is told: a file that the user names."""
 
 OnlyShowOption = Annotated[bool, typer.Option(DRY_RUN, help="Only show it, as without --execute.")]
 ExecuteOption = Annotated[
@@ -27,7 +32,9 @@ def told_dry_run(terminal: Terminal) -> None:
     """Says that nothing was changed, and the command that does it: the same one, executed."""
     assert terminal.called is not None, "within a command"
     line = executing_line(terminal.called)
-    terminal.note(f"dry run: nothing was changed. This does it:\n  {line}")
+    given = terminal.called.params.values()
+    where = f" ({FILE}: what came from standard input)" if any(map(_is_stdin, given)) else ""
+    terminal.note(f"dry run: nothing was changed. This does it{where}:\n  {line}", is_whole=True)
 
 
 def executing_line(ctx: typer.Context) -> str:
@@ -51,11 +58,15 @@ def executing_line(ctx: typer.Context) -> str:
         words = [*options, EXECUTE, "--", *arguments]
     else:
         words = [*arguments, *options, EXECUTE]
-    return shlex.join([*ctx.command_path.split(" "), *words])
+    root = ctx.find_root()
+    commands = ctx.command_path.removeprefix(root.info_name or "").split()
+    address = root.params.get("address")
+    of_all = ["--address", address] if address else []
+    return shlex.join([*program_words(), *of_all, *commands, *words])
 
 
 def _option(parameter: Any, value: object) -> Iterator[str]:
-    name = max(parameter.opts, key=len)
+    name = next((each for each in parameter.opts if each.startswith("--")), parameter.opts[0])
     if parameter.is_flag:
         yield name
         return
@@ -64,4 +75,10 @@ def _option(parameter: Any, value: object) -> Iterator[str]:
 
 
 def _texts(value: object) -> list[str]:
-    return [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)]
+    values = value if isinstance(value, list | tuple) else [value]
+    return [FILE if _is_stdin(each) else str(each) for each in values]
+
+
+def _is_stdin(value: object) -> bool:
+    """Whether a value is the name of a file that cannot be read again."""
+    return isinstance(value, Path) and str(value) == STANDARD_INPUT

@@ -4,15 +4,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from offsetd_clients.cli.connection import exit_code, explain
-from offsetd_clients.cli.terminal import EXIT_PARTLY, Terminal
+from offsetd_clients.cli.terminal import EXIT_PARTLY, Terminal, named_id
 from offsetd_clients.errors import (
     GroupNotFound,
     GroupRefused,
+    HistoryCompacted,
     OffsetdError,
     PartitionsRefused,
 )
 
 Answer = TypeVar("Answer")
+# What stands in the way of one group alone.
+OF_ONE_GROUP = (GroupNotFound, GroupRefused, HistoryCompacted, PartitionsRefused)
 
 
 def each_group(
@@ -29,7 +32,7 @@ def each_group(
             answers.append((group_id, call(group_id)))
         except OffsetdError as error:
             failures.append((group_id, error))
-            if not isinstance(error, GroupNotFound | GroupRefused | PartitionsRefused):
+            if not isinstance(error, OF_ONE_GROUP):
                 break
     return answers, failures
 
@@ -42,6 +45,6 @@ def report_failures(
 ) -> None:
     """Ends the command if there are failures: with 3 if something was done all the same."""
     if failures:
-        lines = [f"group {group_id}: {explain(error, address)}" for group_id, error in failures]
+        lines = [f"{named_id(group_id)}: {explain(error, address)}" for group_id, error in failures]
         code = EXIT_PARTLY if done else exit_code(failures[-1][1])
         terminal.fail("\n".join(lines), code)

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 
-from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.terminal import EXIT_WRONG_USE, Terminal
+from offsetd_clients.cli.told_text import error_words
 
+_SHOWN_CHARACTERS = 40
 OURS = ("offsetd", "offsetd_storage", "offsetd_coordinator", "offsetd_clients", "offsetd_pipeline")
 
 
@@ -19,8 +21,9 @@ def exit_code(command: Callable[[], object], terminal: Terminal, *, extra: str) 
         finally:
             terminal.flush()
     except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    return 0
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        return code or terminal.exit_code
+    return terminal.exit_code
 
 
 def _run(command: Callable[[], object], terminal: Terminal, extra: str) -> None:
@@ -29,8 +32,13 @@ def _run(command: Callable[[], object], terminal: Terminal, extra: str) -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in OURS:
             raise
-        terminal.fail(f"{error.name} is not installed: pip install 'offsetd[{extra}]'")
+        from offsetd_clients.installation import install_command  # noqa: PLC0415  rarely needed
+
+        terminal.fail(f"{error.name} is not installed: {install_command(extra)}")
+    except UnicodeEncodeError as error:
+        text = error.object[: error.end]
+        terminal.fail(f"it is not UTF-8: {text[-_SHOWN_CHARACTERS:]!r}", EXIT_WRONG_USE)
     except OSError as error:
         if error.filename is not None:
-            raise
+            terminal.fail(error_words(error))
         terminal.output_failed(error)  # Of click, which prints the help.

@@ -1,7 +1,7 @@
 """`offsetd groups clone|export|import`: many offsets at once."""
 
 import codecs
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,8 @@ from offsetd_clients.change_values import (
     ImportedGroup,
     OffsetFormat,
 )
-from offsetd_clients.cli import group_reset
+from offsetd_clients.cli import group_reset, group_seek, offset_deletion
+from offsetd_clients.cli.changed_offsets import summary
 from offsetd_clients.cli.completion import complete_group_id
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
@@ -23,7 +24,14 @@ from offsetd_clients.cli.connection import (
     connected,
     explain,
 )
-from offsetd_clients.cli.options import DryRunOption, ReasonOption, TopicsOption
+from offsetd_clients.cli.group_choice import GroupChoice, with_any_groups
+from offsetd_clients.cli.group_reset import CHANGE_COLUMNS, CHANGE_DROPPABLE, change_row
+from offsetd_clients.cli.options import (
+    DryRunOption,
+    ReasonOption,
+    ReplaceFileOption,
+    TopicsOption,
+)
 from offsetd_clients.cli.terminal import (
     EXIT_FAILED,
     EXIT_PARTLY,
@@ -31,8 +39,9 @@ from offsetd_clients.cli.terminal import (
     ProgressReport,
     Row,
     Terminal,
+    named_id,
 )
-from offsetd_clients.cli.user_files import read_file, write_file
+from offsetd_clients.cli.user_files import check_absent, read_file, write_file
 
 FILE_TIMEOUT_S_DEFAULT = 600.0
 CLONE_COLUMNS = ("source", "target", "offsets", "kept_offsets", "revision")
@@ -53,6 +62,8 @@ FormatOption = Annotated[
 def register(groups: typer.Typer, terminal: Terminal) -> None:
     """Adds the subcommands to `groups`."""
     group_reset.register(groups, terminal)
+    group_seek.register(groups, terminal)
+    offset_deletion.register(groups, terminal)
     _register_clone(groups, terminal)
     _register_export(groups, terminal)
     _register_import(groups, terminal)
@@ -101,15 +112,11 @@ def _register_clone(groups: typer.Typer, terminal: Terminal) -> None:
             terminal.note("dry run: nothing was changed")
 
 
-def _register_export(groups: typer.Typer, terminal: Terminal) -> None:
-    @groups.command("export")
+def _register_export(app: typer.Typer, terminal: Terminal) -> None:
+    @app.command("export")
+    @with_any_groups
     def export(
-        group_ids: Annotated[
-            list[str] | None,
-            typer.Argument(
-                metavar="GROUP", help="A group's id; else all.", autocompletion=complete_group_id
-            ),
-        ] = None,
+        groups: GroupChoice,
         *,
         file_format: FormatOption = None,
         file: Annotated[
@@ -118,6 +125,7 @@ def _register_export(groups: typer.Typer, terminal: Terminal) -> None:
                 "--file", dir_okay=False, metavar="FILE", help="Where to; else it is printed."
             ),
         ] = None,
+        force: ReplaceFileOption = False,
         prefix: Annotated[
             str, typer.Option(metavar="TEXT", help="Only groups whose id begins so.")
         ] = "",
@@ -125,22 +133,26 @@ def _register_export(groups: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = FILE_TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Write the offsets of groups to a file, or print them as a file has them.
+        """Write the offsets of groups to a new file, or print them as a file has them.
 
-        Only `jsonl` has all there is; it is the format unless the file's name says another.
+        Of all groups, unless some are named. Only `jsonl` has all there is; it is the format
+        unless the file's name says another.
 
         Examples:
             offsetd groups export --file offsets.jsonl           # of all groups
-            offsetd groups export billing --file billing.csv     # as Kafka's tool has it
+            offsetd groups export billing --file billing.csv   # as Kafka's tool has it
             offsetd groups export billing --format rpk
         """
         if file_format is None:
             suffix = file.suffix if file is not None else ""
             file_format = _SUFFIXES.get(suffix, OffsetFormat.JSONL)
+        if groups.all_groups and prefix:
+            raise typer.BadParameter("--prefix names groups: with --all-groups it is of no use")
         _refuse_other_output(terminal, file_format)
+        check_absent(file, terminal, force=force)
         with connected(address, timeout, terminal) as client:
             pieces = client.export_offsets(
-                file_format, group_ids or (), group_id_prefix=prefix, topics=topics or ()
+                file_format, groups.named, group_id_prefix=prefix, topics=topics or ()
             )
             if file is None:
                 terminal.lines(_lines(pieces))
@@ -177,7 +189,8 @@ def _register_import(groups: typer.Typer, terminal: Terminal) -> None:
     ) -> None:
         """Commit the offsets of a file: each group as a whole, and nothing if a line is wrong.
 
-        Exits with 3 if some groups were refused.
+        They take the place of what is stored, be it newer: --dry-run shows both. Exits with 3 if
+        some groups were refused.
 
         Examples:
             offsetd groups import offsets.jsonl --dry-run
@@ -196,7 +209,11 @@ def _register_import(groups: typer.Typer, terminal: Terminal) -> None:
             imported = client.import_offsets(
                 content, file_format, group_id=group, validate_only=dry_run, reason=reason
             )
-        terminal.rows(IMPORT_COLUMNS, map(_import_row, imported))
+        if dry_run:
+            _print_dry_import(imported, terminal)
+        else:
+            terminal.rows(IMPORT_COLUMNS, map(_import_row, imported))
+            _tell_replaced(imported, terminal)
         if not imported:
             terminal.note(f"{file} holds no offsets")
         if dry_run:
@@ -204,12 +221,35 @@ def _register_import(groups: typer.Typer, terminal: Terminal) -> None:
         failed = [each for each in imported if each.error is not None]
         if failed:
             lines = [
-                f"group {each.group_id}: {explain(each.error, address)}"
+                f"{named_id(each.group_id)}: {explain(each.error, address)}"
                 for each in failed
                 if each.error is not None
             ]
             code = EXIT_PARTLY if len(failed) < len(imported) else EXIT_FAILED
             terminal.fail("\n".join(lines), code)
+
+
+def _print_dry_import(imported: Sequence[ImportedGroup], terminal: Terminal) -> None:
+    """What each offset would be, and is; the rest is counted, where there are too many."""
+    taken = [each for each in imported if each.error is None]
+    rows = ((each.group_id, change) for each in taken for change in each.changes)
+    terminal.rows(CHANGE_COLUMNS, map(change_row, rows), droppable=CHANGE_DROPPABLE)
+    changes = [change for each in taken for change in each.changes]
+    if changes:
+        terminal.note(summary((each.before, each.after) for each in changes))
+    left = sum(each.offset_count for each in taken) - len(changes)
+    if left:
+        replaced = sum(each.replaced_offset_count for each in taken)
+        terminal.note(f"{left} more are not shown; {replaced} of all would replace other offsets")
+
+
+def _tell_replaced(imported: Sequence[ImportedGroup], terminal: Terminal) -> None:
+    replaced = sum(each.replaced_offset_count for each in imported)
+    if replaced:
+        total = sum(each.offset_count for each in imported if each.error is None)
+        terminal.note(
+            f"{replaced} of {total} offsets replaced others, which `offsetd admin audit` has"
+        )
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[str]:

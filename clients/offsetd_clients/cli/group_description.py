@@ -1,5 +1,6 @@
 """`offsetd groups describe`: how far groups are, how far behind, and who is in them."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated
 
@@ -24,14 +25,10 @@ from offsetd_clients.cli.connection import (
 )
 from offsetd_clients.cli.durations import retention_text
 from offsetd_clients.cli.each_group import each_group, report_failures
-from offsetd_clients.cli.options import (
-    AllGroupsOption,
-    AnyGroupsArgument,
-    NamedGroupsOption,
-    check_groups_chosen,
-    chosen_groups,
-)
-from offsetd_clients.cli.terminal import EXIT_PARTLY, Row, Terminal
+from offsetd_clients.cli.group_choice import GroupChoice, offsets_of_groups, with_groups
+from offsetd_clients.cli.row_order import RowOrder, SortOption
+from offsetd_clients.cli.terminal import EXIT_PARTLY, OutputFormat, Row, Terminal, named_id
+from offsetd_clients.cli.topic_choice import ShownTopicsOption, TopicChoice
 
 # Those of kafka-consumer-groups --describe.
 OFFSET_COLUMNS = (
@@ -45,6 +42,7 @@ OFFSET_COLUMNS = (
     "host",
     "client_id",
 )
+OFFSET_DROPPABLE = ("client_id", "host", "consumer_id", "log_end_offset")
 MEMBER_COLUMNS = (
     "group",
     "consumer_id",
@@ -55,6 +53,7 @@ MEMBER_COLUMNS = (
     "topics",
     "assignment",
 )
+MEMBER_DROPPABLE = ("host", "client_id", "group_instance_id", "topics", "assignment")
 STATE_COLUMNS = (
     "group",
     "type",
@@ -72,7 +71,24 @@ STATE_COLUMNS = (
     "lease_epoch",
     "lease_expire_time",
 )
+STATE_DROPPABLE = (
+    "protocol_type",
+    "leader_id",
+    "log_partition",
+    "lease_expire_time",
+    "state_time",
+    "generation",
+    "type",
+    "protocol",
+    "retention",
+    "lease_epoch",
+    "lease_holder",
+)
+# Other names of columns, for `--sort`.
+SORT_ALIASES = {"offset": "current_offset", "end": "log_end_offset", "member": "consumer_id"}
 STRANGE_MAX = 10
+# More groups than this are told of in one line.
+TOLD_GROUPS_MAX = 10
 # Lag is not worth a longer wait.
 KAFKA_RETRY = RetryPolicy(timeout_s=5.0, try_timeout_s=5.0)
 
@@ -89,19 +105,20 @@ OnlyWithLagOption = Annotated[
 ]
 
 
-def register(groups: typer.Typer, terminal: Terminal) -> None:
-    """Adds the subcommand to `groups`."""
+def register(app: typer.Typer, terminal: Terminal) -> None:
+    """Adds the subcommand to `app`."""
 
-    @groups.command("describe")
+    @app.command("describe")
+    @with_groups
     def describe(
-        group_ids: AnyGroupsArgument = None,
+        groups: GroupChoice,
         *,
         offsets: OffsetsOption = False,
         members: MembersOption = False,
         state: StateOption = False,
         only_with_lag: OnlyWithLagOption = False,
-        named: NamedGroupsOption = None,
-        all_groups: AllGroupsOption = False,
+        topics: ShownTopicsOption = None,
+        sort: SortOption = None,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
@@ -112,30 +129,37 @@ def register(groups: typer.Typer, terminal: Terminal) -> None:
 
         Examples:
             offsetd groups describe billing
-            offsetd groups describe --all-groups --only-with-lag
-            offsetd groups describe billing --members             # who is in it, and reads what
-            offsetd groups describe billing --state -o json       # its state, retention and lease
+            offsetd groups describe --all-groups --only-with-lag --sort -lag
+            offsetd groups describe billing --topic orders:0,1
+            offsetd groups describe billing --members        # who reads what
+            offsetd groups describe billing --state -o json  # retention, lease
         """
         if offsets + members + state > 1:
             raise typer.BadParameter("--offsets, --members and --state exclude each other")
         if only_with_lag and (members or state):
             raise typer.BadParameter("--only-with-lag is of offsets, not of members or states")
-        group_ids = [*(group_ids or ()), *(named or ())]
-        check_groups_chosen(group_ids, all_groups=all_groups)
+        if topics and state:
+            raise typer.BadParameter("--topic is of offsets and members, not of states")
+        columns = MEMBER_COLUMNS if members else STATE_COLUMNS if state else OFFSET_COLUMNS
+        order, chosen = RowOrder.of(sort, columns, SORT_ALIASES), TopicChoice.of(topics)
         problem = ""
         with connected(address, timeout, terminal) as client:
-            chosen = chosen_groups(client, group_ids, all_groups=all_groups)
-            found, failures = each_group(chosen, client.get_group)
+            found, failures = each_group(groups.ids(client, terminal), client.get_group)
             described = [group for _, group in found]
             if members:
-                _print(terminal, MEMBER_COLUMNS, described, _member_rows(described))
+                rows = order.ordered(_member_rows(described, chosen))
+                _tell_of_members(terminal, described)
+                _print(terminal, described, MEMBER_COLUMNS, rows, MEMBER_DROPPABLE)
             elif state:
-                _print(terminal, STATE_COLUMNS, described, map(_state_row, described))
+                rows = order.ordered(map(_state_row, described))
+                _print(terminal, described, STATE_COLUMNS, rows, STATE_DROPPABLE)
             else:
-                stored, ends, problem = _fetched(client, described)
-                rows = _offset_rows(described, stored, ends, only_with_lag=only_with_lag)
-                _print(terminal, OFFSET_COLUMNS, described, rows)
-                _tell_of_offsets(terminal, described, stored, ends)
+                stored, ends, problem = _fetched(client, described, chosen)
+                _tell_of_lag(terminal, described, stored, ends)
+                rows = _offset_rows(described, stored, ends, chosen, only_with_lag=only_with_lag)
+                _print(terminal, described, OFFSET_COLUMNS, order.ordered(rows), OFFSET_DROPPABLE)
+                absent = _absent(chosen, all_groups=groups.all_groups)
+                _tell_of_offsets(terminal, described, stored, ends, absent)
         report_failures(failures, found, address, terminal)
         if problem:
             terminal.fail(
@@ -144,20 +168,25 @@ def register(groups: typer.Typer, terminal: Terminal) -> None:
 
 
 def _print(
-    terminal: Terminal, columns: Sequence[str], described: Sequence[Group], rows: Iterable[Row]
+    terminal: Terminal,
+    described: Sequence[Group],
+    columns: Sequence[str],
+    rows: Iterable[Row],
+    droppable: Sequence[str],
 ) -> None:
     """Where no group was found, only that is said."""
     if described:
-        terminal.rows(columns, rows)
+        terminal.rows(columns, rows, droppable=droppable)
 
 
 def _fetched(
-    client: OffsetClient, groups: Sequence[Group]
+    client: OffsetClient, groups: Sequence[Group], chosen: TopicChoice
 ) -> tuple[Mapping[str, Offsets], Ends, str]:
     """What groups have stored, what the partitions have, and why that is not known."""
-    stored = client.fetch_many(group.group_id for group in groups)
+    of_all = offsets_of_groups(client, (group.group_id for group in groups))
+    stored = {group_id: chosen.of_offsets(offsets) for group_id, offsets in of_all.items()}
     partitions = {each for offsets in stored.values() for each in offsets}
-    partitions.update(_readers(groups))
+    partitions.update(chosen.of_offsets(_readers(groups)))
     try:
         return stored, client.with_retry(KAFKA_RETRY).fetch_bounds(sorted(partitions)), ""
     except OffsetdError as error:
@@ -171,18 +200,25 @@ def _readers(groups: Iterable[Group]) -> dict[TopicPartition, GroupMember]:
 
 
 def _offset_rows(
-    groups: Iterable[Group], stored: Mapping[str, Offsets], ends: Ends, *, only_with_lag: bool
+    groups: Iterable[Group],
+    stored: Mapping[str, Offsets],
+    ends: Ends,
+    chosen: TopicChoice,
+    *,
+    only_with_lag: bool,
 ) -> Iterator[Row]:
     for group in groups:
         offsets = stored.get(group.group_id, {})
-        for row in _rows_of_group(group, offsets, ends):
+        for row in _rows_of_group(group, offsets, ends, chosen):
             if row["lag"] or not only_with_lag:
                 yield row
 
 
-def _rows_of_group(group: Group, offsets: Offsets, ends: Ends) -> Iterator[Row]:
+def _rows_of_group(
+    group: Group, offsets: Offsets, ends: Ends, chosen: TopicChoice
+) -> Iterator[Row]:
     """A line for each partition that is read or committed, and for each member without any."""
-    readers = _readers([group])
+    readers = chosen.of_offsets(_readers([group]))
     for where in sorted({*offsets, *readers}):
         committed = offsets.get(where)
         current = committed.offset if committed else None
@@ -193,11 +229,11 @@ def _rows_of_group(group: Group, offsets: Offsets, ends: Ends) -> Iterator[Row]:
             "partition": where.partition,
             "current_offset": current,
             "log_end_offset": end,
-            "lag": None if current is None or end is None else max(0, end - current),
+            "lag": _lag(current, end),
             **_reader_cells(readers.get(where)),
         }
     for member in group.members:
-        if not member.assignment:
+        if not (member.assignment or chosen):
             yield {"group": group.group_id, "lag": None, **_reader_cells(member)}
 
 
@@ -215,26 +251,92 @@ def _reader_cells(member: GroupMember | None) -> Row:
     }
 
 
-def _tell_of_offsets(
-    terminal: Terminal, groups: Iterable[Group], stored: Mapping[str, Offsets], ends: Ends
+def _tell_of_lag(
+    terminal: Terminal, groups: Sequence[Group], stored: Mapping[str, Offsets], ends: Ends
 ) -> None:
-    """What a lag does not say: no offsets at all, or offsets that the partition has not."""
+    """Above a table, a line for each group: its state, whether somebody reads, how far behind.
+
+    Of many groups it is one line for all of them.
+    """
+    if terminal.output_format is not OutputFormat.TABLE:
+        return
+    lags = {
+        group.group_id: [
+            _lag(committed.offset, _end(committed, ends.get(where)))
+            for where, committed in stored.get(group.group_id, {}).items()
+        ]
+        for group in groups
+    }
+    if len(groups) > TOLD_GROUPS_MAX:
+        states = Counter(str(group.state) for group in groups)
+        told = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+        all_lags = [lag for of_group in lags.values() for lag in of_group]
+        terminal.note(f"{len(groups)} groups: {told}; {_lag_text(all_lags)}")
+        return
+    for group in groups:
+        nobody = "" if group.members else ", no active members"
+        told = f"{group.state}{nobody}; {_lag_text(lags[group.group_id])}"
+        terminal.note(f"{named_id(group.group_id)}: {told}")
+
+
+def _lag_text(lags: Sequence[int | None]) -> str:
+    known = [lag for lag in lags if lag is not None]
+    if not known:
+        return "total lag unknown" if lags else "no lag"
+    missing = len(lags) - len(known)
+    rest = f", without {missing} of {len(lags)} partitions whose end is unknown" if missing else ""
+    return f"total lag {sum(known)}{rest}"
+
+
+def _tell_of_members(terminal: Terminal, groups: Sequence[Group]) -> None:
+    """Which groups of a table have no line, as nobody is in them."""
+    if terminal.output_format is not OutputFormat.TABLE:
+        return
+    empty = [group.group_id for group in groups if not group.members]
+    for group_id in empty[:STRANGE_MAX]:
+        terminal.note(f"{named_id(group_id)} has no active members")
+    if len(empty) > STRANGE_MAX:
+        terminal.note(f"and {len(empty) - STRANGE_MAX} more like these")
+
+
+def _lag(current: int | None, end: int | None) -> int | None:
+    return None if current is None or end is None else max(0, end - current)
+
+
+def _absent(chosen: TopicChoice, *, all_groups: bool) -> str:
+    """What a group may have none of, if that is worth telling."""
+    if not chosen:
+        return "offsets"
+    return "" if all_groups else f"offset of {chosen}"
+
+
+def _tell_of_offsets(
+    terminal: Terminal,
+    groups: Iterable[Group],
+    stored: Mapping[str, Offsets],
+    ends: Ends,
+    absent: str,
+) -> None:
+    """What a lag does not say: offsets that the partition has not, or no offsets at all.
+
+    `absent`: what a group has none of; empty: that is not told.
+    """
     strange: list[str] = []
     for group in groups:
         offsets = stored.get(group.group_id, {})
-        if not offsets:
-            terminal.note(f"group {group.group_id} has no offsets")
+        if absent and not offsets:
+            strange.append(f"{named_id(group.group_id)} has no {absent}")
         for where, committed in offsets.items():
             bounds = ends.get(where, Bounds())
             if bounds.latest is not None and committed.offset > bounds.latest:
                 strange.append(
-                    f"group {group.group_id}, {where}: offset {committed.offset} is ahead of the"
-                    f" end, {bounds.latest}"
+                    f"{named_id(group.group_id)}, {where}: offset {committed.offset} is ahead of"
+                    f" the end, {bounds.latest}"
                 )
             elif bounds.earliest is not None and committed.offset < bounds.earliest:
                 strange.append(
-                    f"group {group.group_id}, {where}: offset {committed.offset} is before the"
-                    f" first record, {bounds.earliest}"
+                    f"{named_id(group.group_id)}, {where}: offset {committed.offset} is before"
+                    f" the first record, {bounds.earliest}"
                 )
     for line in strange[:STRANGE_MAX]:
         terminal.note(line)
@@ -242,9 +344,11 @@ def _tell_of_offsets(
         terminal.note(f"and {len(strange) - STRANGE_MAX} more like these")
 
 
-def _member_rows(groups: Iterable[Group]) -> Iterator[Row]:
+def _member_rows(groups: Iterable[Group], chosen: TopicChoice) -> Iterator[Row]:
     for group in groups:
         for member in group.members:
+            if not chosen.reads_any(member.topics, member.assignment):
+                continue
             yield {
                 "group": group.group_id,
                 "consumer_id": member.member_id,

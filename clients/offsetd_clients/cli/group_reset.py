@@ -2,6 +2,8 @@
 
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeAlias
@@ -11,7 +13,11 @@ import typer
 
 from offsetd_clients import (
     Bounds,
+    GroupRefused,
+    OffsetChange,
     OffsetClient,
+    OffsetdError,
+    OffsetNotCommitted,
     ResetOffsets,
     ResetTo,
     ShiftBy,
@@ -34,15 +40,8 @@ from offsetd_clients.cli.dry_runs import (
     told_dry_run,
 )
 from offsetd_clients.cli.each_group import each_group, report_failures
-from offsetd_clients.cli.offsets import INT64_MAX
-from offsetd_clients.cli.options import (
-    AllGroupsOption,
-    AnyGroupsArgument,
-    NamedGroupsOption,
-    ReasonOption,
-    check_groups_chosen,
-    chosen_groups,
-)
+from offsetd_clients.cli.group_choice import GroupChoice, offsets_of_groups, with_groups
+from offsetd_clients.cli.options import ReasonOption
 from offsetd_clients.cli.reset_targets import (
     parse_bound,
     parse_span,
@@ -50,9 +49,15 @@ from offsetd_clients.cli.reset_targets import (
     parse_topics,
     read_csv,
 )
-from offsetd_clients.cli.terminal import Row, Terminal
+from offsetd_clients.cli.terminal import EXIT_WRONG_USE, OutputFormat, Row, Terminal
+from offsetd_clients.cli.whole_numbers import INT64_MAX
+from offsetd_clients.counts import counted
 
 CHANGE_COLUMNS = ("group", "topic", "partition", "offset", "new_offset", "revision")
+
+CHANGE_DROPPABLE = ("revision",)
+
+_LISTED_MAX = 10
 
 ToOffsetOption = Annotated[
     int | None, typer.Option(min=0, max=INT64_MAX, metavar="OFFSET", help="To this one.")
@@ -92,7 +97,9 @@ BoundsOption = Annotated[
         help="What a partition has, where the server does not know; repeatable.",
     ),
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Also while a group has members.")]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Also while a group has members, or its lease is held.")
+]
 ExportOption = Annotated[
     bool, typer.Option("--export", help="Print the new offsets as CSV, as --from-file takes it.")
 ]
@@ -102,23 +109,25 @@ A target that a partition has not is an error, and nothing is moved to the neare
 files are those of kafka-consumer-groups --reset-offsets; a time is when something was committed.
 
 Examples:
-    offsetd groups reset billing --topic orders --shift-by -5       # what it would do
+    offsetd groups reset billing --topic orders --shift-by -5  # only shown
     offsetd groups reset billing --topic orders:0,1 --to-earliest --execute
-    offsetd groups reset billing --all-topics --to-datetime 2026-11-20T21:06:15.341
-    offsetd groups reset --all-groups --all-topics --by-duration PT12H --export > plan.csv
-    offsetd groups reset --all-groups --from-file plan.csv --execute --reason "bad release"
+    offsetd groups reset billing --all-topics --to-datetime 2026-11-20T21:06:15
+    offsetd groups reset --all-groups --topic orders --by-duration 12h --export
+    offsetd groups reset --all-groups --from-file plan.csv --execute
 """
 
 Target: TypeAlias = ResetTarget | Path
 Done: TypeAlias = Sequence[tuple[str, ResetOffsets]]
+Failures: TypeAlias = Sequence[tuple[str, OffsetdError]]
 
 
-def register(groups: typer.Typer, terminal: Terminal) -> None:
-    """Adds the subcommand to `groups`."""
+def register(app: typer.Typer, terminal: Terminal) -> None:
+    """Adds the subcommand to `app`."""
 
-    @groups.command("reset", help=HELP)
+    @app.command("reset", help=HELP)
+    @with_groups
     def reset(
-        group_ids: AnyGroupsArgument = None,
+        groups: GroupChoice,
         *,
         to_offset: ToOffsetOption = None,
         shift_by: ShiftByOption = None,
@@ -128,8 +137,6 @@ def register(groups: typer.Typer, terminal: Terminal) -> None:
         to_datetime: ToDatetimeOption = None,
         by_duration: ByDurationOption = None,
         from_file: FromFileOption = None,
-        named: NamedGroupsOption = None,
-        all_groups: AllGroupsOption = False,
         topics: ChosenTopicsOption = None,
         all_topics: AllTopicsOption = False,
         bounds: BoundsOption = None,
@@ -151,15 +158,16 @@ def register(groups: typer.Typer, terminal: Terminal) -> None:
             by_duration=None if by_duration is None else parse_span(by_duration),
             from_file=from_file,
         )
-        group_ids = [*(group_ids or ()), *(named or ())]
-        check_groups_chosen(group_ids, all_groups=all_groups)
         check_dry_or_not(dry_run=dry_run, execute=execute)
+        if export:
+            _refuse_other_output(terminal)
         _check_chosen_once(from_file is not None, bool(topics), all_topics)
         plan = Plan.of(topics, bounds, force=force, execute=execute, reason=reason)
         with connected(address, timeout, terminal) as client:
-            targets = _targets(client, target, group_ids, all_groups=all_groups)
-            done, failures = each_group(targets, lambda each: plan.carry_out(client, each, targets))
-        _print(done, terminal, export=export, is_one=len(targets) == 1 and not all_groups)
+            targets = _targets(client, target, groups, terminal)
+            done, failures = carry_out(plan, client, targets, terminal, groups)
+        is_one = len(groups.named) == 1
+        print_changes(done, terminal, export=export, is_one=is_one)
         if done and not execute:
             told_dry_run(terminal)
         report_failures(failures, done, address, terminal)
@@ -180,32 +188,162 @@ class Plan:
     def of(cls, topics: Iterable[str] | None, bounds: Iterable[str] | None, **flags: Any) -> Self:
         """Reads what is written of topics and bounds. Raises typer.BadParameter."""
         whole_topics, partitions = parse_topics(topics or ())
-        known = dict(map(parse_bound, bounds or ()))
+        known: dict[TopicPartition, Bounds] = {}
+        for where, bound in map(parse_bound, bounds or ()):
+            if where in known:
+                raise typer.BadParameter(f"--bounds: {where} is named twice")
+            known[where] = bound
         return cls(topics=whole_topics, partitions=partitions, bounds=known, **flags)
 
+    def check_bounds(self, client: OffsetClient, targets: Mapping[str, ResetTarget]) -> None:
+        """Raises typer.BadParameter for bounds of a partition that is not reset."""
+        others = [
+            where
+            for where in self.bounds
+            if where not in self.partitions and where.topic not in self.topics
+        ]
+        if not others:
+            return
+        reset: set[TopicPartition] = set()
+        for target in targets.values():
+            reset.update(target if isinstance(target, Mapping) else ())
+        if not (reset or self.topics or self.partitions):
+            for offsets in offsets_of_groups(client, targets).values():
+                reset.update(offsets)
+        wrong = [str(where) for where in others if where not in reset]
+        if wrong:
+            raise typer.BadParameter(f"--bounds: {', '.join(wrong)} is not among what is reset")
+
     def carry_out(
-        self, client: OffsetClient, group_id: str, targets: Mapping[str, ResetTarget]
+        self,
+        client: OffsetClient,
+        group_id: str,
+        targets: Mapping[str, ResetTarget],
+        topics: Sequence[str] | None = None,
     ) -> ResetOffsets:
-        """Resets one group, or looks what that would do."""
+        """Resets one group, or looks what that would do; `topics`: instead of the plan's."""
         return client.reset_offsets(
             group_id,
             targets[group_id],
             self.partitions,
-            topics=self.topics,
+            topics=self.topics if topics is None else topics,
             bounds=self.bounds,
             force=self.force,
             validate_only=not self.execute,
             reason=self.reason,
         )
 
+    def left(self, client: OffsetClient, done: Done) -> Iterator[str]:
+        """Offsets that were chosen and stay: the group did not have them at the time.
+
+        None of groups that the server does not tell of any more: what was done is done.
+        """
+        if self.partitions and not self.topics:
+            return
+        for group_id, answer in done:
+            reset = {change.topic_partition for change in answer.changes}
+            with suppress(OffsetdError):
+                for where in client.fetch(group_id):
+                    is_chosen = not self.topics or where.topic in self.topics
+                    if is_chosen and where not in reset:
+                        yield f"{group_id} {where}"
+
+    def carry_out_where_there(
+        self, client: OffsetClient, group_id: str, targets: Mapping[str, ResetTarget]
+    ) -> ResetOffsets | None:
+        """As `carry_out`, without topics that the group does not have; None: it has none."""
+        try:
+            return self.carry_out(client, group_id, targets)
+        except GroupRefused:
+            # Who is in use is refused before it is asked what it has.
+            if not self.topics or self.partitions:
+                raise
+            if any(where.topic in self.topics for where in client.fetch(group_id)):
+                raise
+            return None
+        except OffsetNotCommitted as error:
+            # Of a time at which there was none of the topics, no topic is named.
+            named = error.partitions or [{"topic": topic} for topic in self.topics]
+            absent = {each.get("topic") for each in named if "partition" not in each}
+            # It may have the topic, and have had no offset at the time.
+            absent -= {where.topic for where in client.fetch(group_id)}
+            if not absent:
+                raise
+            there = [topic for topic in self.topics if topic not in absent]
+        if not there and not self.partitions:
+            return None
+        return self.carry_out(client, group_id, targets, there)
+
+
+def carry_out(
+    plan: Plan,
+    client: OffsetClient,
+    targets: Mapping[str, ResetTarget],
+    terminal: Terminal,
+    groups: GroupChoice,
+) -> tuple[Done, Failures]:
+    """Moves each group, or looks what that would do; what came of each.
+
+    Of all groups, those without any of the topics are passed over. What is left as it is, as there
+    was nothing at the time, is noted.
+    """
+    plan.check_bounds(client, targets)
+    reset_one = plan.carry_out_where_there if groups.all_groups else plan.carry_out
+    answers, failures = each_group(targets, lambda each: reset_one(client, each, targets))
+    done = [(group_id, answer) for group_id, answer in answers if answer is not None]
+    if not done and not failures and answers:
+        which = ", ".join(plan.topics)
+        terminal.fail(f"no group has an offset of {which}" if which else "no group has offsets")
+    _tell_of_ends(done, targets, terminal)
+    if any(isinstance(target, datetime | timedelta) for target in targets.values()):
+        left = list(plan.left(client, done))
+        if left:
+            terminal.note(_told_left(left))
+    return done, failures
+
+
+def _tell_of_ends(done: Done, targets: Mapping[str, ResetTarget], terminal: Terminal) -> None:
+    """Of which ends it is not sure that they are the partitions', and which are not known."""
+    total = sum(len(answer.changes) for _, answer in done)
+    reported = sum(
+        answer.reported_end_count for each, answer in done if targets[each] is ResetTo.LATEST
+    )
+    if reported:
+        terminal.note(
+            f"{reported} of {counted(total, 'new offset')}: the end as a consumer reported it last,"
+            " which may be outdated; --bounds says another"
+        )
+    checked = (ToOffset, ShiftBy, Mapping)
+    unknown = sum(
+        answer.unknown_end_count for each, answer in done if isinstance(targets[each], checked)
+    )
+    if unknown:
+        terminal.note(
+            f"{unknown} of {counted(total, 'new offset')}: not checked against the partition's"
+            " end, which is not known; --bounds says it"
+        )
+
 
 def _targets(
-    client: OffsetClient, target: Target, named: Sequence[str], *, all_groups: bool
+    client: OffsetClient, target: Target, groups: GroupChoice, terminal: Terminal
 ) -> dict[str, ResetTarget]:
     """By group. A file says for itself which all groups are."""
     if isinstance(target, Path):
-        return dict(read_csv(target, None if all_groups else named))
-    return dict.fromkeys(chosen_groups(client, named, all_groups=all_groups), target)
+        named = None if groups.all_groups else groups.named
+        return dict(read_csv(target, named, note=terminal.note))
+    return dict.fromkeys(groups.ids(client, terminal), target)
+
+
+def _refuse_other_output(terminal: Terminal) -> None:
+    """An export is CSV; where `-o` was given, and says something else, this ends the command."""
+    assert terminal.called is not None, "within a command"
+    source = terminal.called.get_parameter_source("output")
+    is_given = source is not None and source.name == "COMMANDLINE"
+    if is_given and terminal.output_format is not OutputFormat.CSV:
+        terminal.fail(
+            f"--export prints CSV: it does not go with -o {terminal.output_format.value}",
+            EXIT_WRONG_USE,
+        )
 
 
 def _one_target(**targets: Target | None) -> Target:
@@ -223,15 +361,22 @@ def _check_chosen_once(*are_given: bool) -> None:
         raise typer.BadParameter("say either --topic, --all-topics or --from-file")
 
 
-def _print(done: Done, terminal: Terminal, *, export: bool, is_one: bool) -> None:
+def print_changes(done: Done, terminal: Terminal, *, export: bool, is_one: bool) -> None:
     """The changes; exported, a file as Kafka's tool has it, with the group unless it is one."""
     if export:
         terminal.lines(_csv_lines(done, is_one=is_one))
     elif done:
-        terminal.rows(CHANGE_COLUMNS, _change_rows(done))
+        rows = ((group_id, change) for group_id, answer in done for change in answer.changes)
+        terminal.rows(CHANGE_COLUMNS, map(change_row, rows), droppable=CHANGE_DROPPABLE)
     changes = [change for _, answer in done for change in answer.changes]
     if changes:
         terminal.note(summary((each.before, each.after) for each in changes))
+
+
+def _told_left(left: Sequence[str]) -> str:
+    """A line on offsets that stay where they are, with the first of them."""
+    more = f" and {len(left) - _LISTED_MAX} more" if len(left) > _LISTED_MAX else ""
+    return f"left as they are, as they had no offset then: {', '.join(left[:_LISTED_MAX])}{more}"
 
 
 def _csv_lines(done: Done, *, is_one: bool) -> Iterator[str]:
@@ -247,14 +392,14 @@ def _csv_lines(done: Done, *, is_one: bool) -> Iterator[str]:
             line.truncate()
 
 
-def _change_rows(done: Done) -> Iterator[Row]:
-    for group_id, answer in done:
-        for change in answer.changes:
-            yield {
-                "group": group_id,
-                "topic": change.topic_partition.topic,
-                "partition": change.topic_partition.partition,
-                "offset": change.before,
-                "new_offset": change.after,
-                "revision": change.revision.log_offset if change.revision else None,
-            }
+def change_row(change_of: tuple[str, OffsetChange]) -> Row:
+    """A row of a group's id, and what becomes of one of its offsets."""
+    group_id, change = change_of
+    return {
+        "group": group_id,
+        "topic": change.topic_partition.topic,
+        "partition": change.topic_partition.partition,
+        "offset": change.before,
+        "new_offset": change.after,
+        "revision": change.revision.log_offset if change.revision else None,
+    }

@@ -1,16 +1,22 @@
 """`offsetd groups list|delete|update|remove-members`; the others have modules of their own."""
 
-from collections.abc import Iterable, Iterator
-from typing import Annotated
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, TypeAlias
 
 import typer
 
 from offsetd_clients import (
     DeletedGroup,
+    GroupListing,
+    GroupNotFound,
     GroupState,
     GroupType,
     MemberToRemove,
+    OffsetClient,
+    OffsetdError,
     RemovedMembers,
+    Revision,
+    UnknownMember,
 )
 from offsetd_clients.cli import group_changes, group_description, history
 from offsetd_clients.cli.connection import (
@@ -19,19 +25,38 @@ from offsetd_clients.cli.connection import (
     AddressOption,
     TimeoutOption,
     connected,
-    explain,
 )
 from offsetd_clients.cli.durations import parse_retention, retention_text
 from offsetd_clients.cli.each_group import each_group, report_failures
-from offsetd_clients.cli.options import GroupArgument, GroupsArgument
+from offsetd_clients.cli.group_choice import (
+    ExecuteForAllOption,
+    GroupChoice,
+    offsets_of_groups,
+    told_left_out,
+    with_groups,
+)
+from offsetd_clients.cli.offset_deletion import delete_offsets_of
+from offsetd_clients.cli.options import DryRunOption, ReasonOption
 from offsetd_clients.cli.reset_targets import parse_topics
-from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal
+from offsetd_clients.cli.row_order import RowOrder, SortOption
+from offsetd_clients.cli.terminal import Row, Terminal, named_id
+from offsetd_clients.cli.topic_choice import ShownTopicsOption, TopicChoice
+from offsetd_clients.values import Retention
 
 LIST_COLUMNS = ("group", "type", "state", "protocol_type", "retention")
+LIST_DROPPABLE = ("protocol_type", "retention", "type")
 DELETE_COLUMNS = ("group", "offsets", "revision")
 UPDATE_COLUMNS = ("group", "retention", "revision")
 REMOVE_COLUMNS = ("group", "member_id", "instance_id", "removed", "problem")
+REMOVE_DROPPABLE = ("instance_id",)
+Removals: TypeAlias = Sequence[tuple[str, RemovedMembers]]
 
+_NOT_MADE = (
+    "there is no such group, and none is made: with the server's retention there would be nothing"
+    " of it to keep"
+)
+_NO_SEPARATORS = str.maketrans("", "", "-_")
+TEXT_CHARACTERS_MAX = 100  # More of what was mistyped is not repeated.
 
 DeletedTopicsOption = Annotated[
     list[str] | None,
@@ -54,12 +79,28 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
     app.add_typer(groups, name="groups")
 
 
+def _state(text: str) -> GroupState:
+    """In any case, as `PreparingRebalance` and `preparing_rebalance` are written elsewhere."""
+    plain = text.lower().translate(_NO_SEPARATORS)
+    for state in GroupState:
+        if state is not GroupState.UNKNOWN and state.value.translate(_NO_SEPARATORS) == plain:
+            return state
+    known = ", ".join(state.value for state in GroupState if state is not GroupState.UNKNOWN)
+    raise typer.BadParameter(f"{text[:TEXT_CHARACTERS_MAX]!r} is no state: {known} are")
+
+
 def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
     @groups.command("list")
     def list_groups(
         *,
         states: Annotated[
-            list[GroupState], typer.Option("--state", metavar="STATE", help=_one_of(GroupState))
+            list[GroupState],
+            typer.Option(
+                "--state",
+                parser=_state,
+                metavar="STATE",
+                help=f"{_one_of(GroupState)[:-1]}; in any case.",
+            ),
         ] = [],  # noqa: B006  # typer's way to say: none unless given
         types: Annotated[
             list[GroupType], typer.Option("--type", metavar="TYPE", help=_one_of(GroupType))
@@ -67,85 +108,86 @@ def _register_list(groups: typer.Typer, terminal: Terminal) -> None:
         prefix: Annotated[
             str, typer.Option(metavar="TEXT", help="Only groups whose id begins so.")
         ] = "",
+        topics: ShownTopicsOption = None,
+        sort: SortOption = None,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print the groups, sorted by id.
+        """Print the groups, sorted by id; with --topic those that have an offset of it.
 
         Examples:
             offsetd groups list
             offsetd groups list --prefix billing- --state empty     # nobody is in them
+            offsetd groups list --topic orders --sort state       # who has read orders
             offsetd groups list -o jsonl | jq -r .group
         """
+        chosen, order = TopicChoice.of(topics), RowOrder.of(sort, LIST_COLUMNS)
         with connected(address, timeout, terminal) as client:
-            listings = client.list_groups(states=states, types=types, group_id_prefix=prefix)
-            by_id = sorted(listings, key=lambda listing: listing.group_id)
-            terminal.rows(
-                LIST_COLUMNS,
-                (
-                    {
-                        "group": listing.group_id,
-                        "type": str(listing.type),
-                        "state": str(listing.state),
-                        "protocol_type": listing.protocol_type or None,
-                        "retention": retention_text(listing.retention),
-                    }
-                    for listing in by_id
-                ),
+            listings = client.list_groups(
+                states=states,
+                types=types,
+                group_id_prefix=prefix,
+                on_unreachable=told_left_out(terminal),
             )
+            by_id = sorted(listings, key=lambda listing: listing.group_id)
+            if chosen:
+                stored = offsets_of_groups(client, (listing.group_id for listing in by_id))
+                by_id = [each for each in by_id if chosen.of_offsets(stored[each.group_id])]
+        rows = order.ordered(map(_listing_row, by_id))
+        terminal.rows(LIST_COLUMNS, rows, droppable=LIST_DROPPABLE)
 
 
-def _register_delete(groups: typer.Typer, terminal: Terminal) -> None:
-    @groups.command("delete")
+def _register_delete(app: typer.Typer, terminal: Terminal) -> None:
+    @app.command("delete")
+    @with_groups
     def delete(
-        group_ids: GroupsArgument,
+        groups: GroupChoice,
         *,
         topics: DeletedTopicsOption = None,
-        dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Check and show, but delete nothing.")
-        ] = False,
-        reason: Annotated[
-            str, typer.Option(metavar="TEXT", help="Why, for the server's log.")
-        ] = "",
+        dry_run: DryRunOption = False,
+        execute: ExecuteForAllOption = False,
+        reason: ReasonOption = "",
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
         """Delete empty groups with their offsets, one after the other; or offsets of topics alone.
 
-        A group that still reads a topic keeps the offsets of that.
+        A group that still reads a topic keeps the offsets of that. Groups that are named are
+        deleted at once, all groups only with --execute.
 
         Examples:
             offsetd groups delete billing-trial --dry-run
             offsetd groups delete billing --topic old-orders --topic orders:7,8
             offsetd groups delete billing-trial billing-old --reason "retired"
+            offsetd groups delete --all-groups                   # what it would delete
         """
+        is_shown = groups.is_only_shown(dry_run=dry_run, execute=execute)
         whole_topics, partitions = parse_topics(topics or ())
         with connected(address, timeout, terminal) as client:
 
             def delete_one(group_id: str) -> DeletedGroup:
                 if not topics:
-                    return client.delete_group(group_id, validate_only=dry_run, reason=reason)
-                gone = client.delete_offsets(
-                    group_id,
-                    partitions,
-                    topics=whole_topics,
-                    validate_only=dry_run,
-                    reason=reason,
+                    return client.delete_group(group_id, validate_only=is_shown, reason=reason)
+                gone = delete_offsets_of(
+                    client, group_id, whole_topics, partitions, is_shown=is_shown, reason=reason
                 )
                 return DeletedGroup(offset_count=len(gone.partitions), revision=gone.revision)
 
-            deleted, failures = each_group(group_ids, delete_one)
+            deleted, failures = each_group(groups.ids(client, terminal), delete_one)
+        if groups.all_groups and topics:
+            deleted = [each for each in deleted if each[1].offset_count]
         if deleted:
             terminal.rows(DELETE_COLUMNS, map(_deleted_row, deleted))
-        if dry_run:
-            terminal.note("dry run: nothing was deleted")
+        if is_shown:
+            groups.tell_of_dry_run(terminal, "nothing was deleted")
         report_failures(failures, deleted, address, terminal)
 
 
-def _register_update(groups: typer.Typer, terminal: Terminal) -> None:
-    @groups.command("update")
+def _register_update(app: typer.Typer, terminal: Terminal) -> None:
+    @app.command("update")
+    @with_groups
     def update(
-        group_ids: GroupsArgument,
+        groups: GroupChoice,
         *,
         retention: Annotated[
             str,
@@ -158,56 +200,59 @@ def _register_update(groups: typer.Typer, terminal: Terminal) -> None:
         allow_missing: Annotated[
             bool, typer.Option("--allow-missing", help="Make groups that do not exist.")
         ] = False,
-        dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Check and show, but change nothing.")
-        ] = False,
-        reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the audit log.")] = "",
+        dry_run: DryRunOption = False,
+        execute: ExecuteForAllOption = False,
+        reason: ReasonOption = "",
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Set how long the offsets of groups are kept.
+        """Set how long the offsets of groups are kept: of all groups only with --execute.
 
         Examples:
             offsetd groups update billing --retention never
             offsetd groups update billing audit --retention 90d
             offsetd groups update billing --retention default
+            offsetd groups update --all-groups --retention 90d --execute
         """
+        is_shown = groups.is_only_shown(dry_run=dry_run, execute=execute)
         try:
             parsed = parse_retention(retention)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
         with connected(address, timeout, terminal) as client:
             updated, failures = each_group(
-                group_ids,
+                groups.ids(client, terminal),
                 lambda group_id: client.update_group(
                     group_id,
                     retention=parsed,
                     allow_missing=allow_missing,
-                    validate_only=dry_run,
+                    validate_only=is_shown,
                     reason=reason,
                 ),
             )
+            unmade = _unmade(client, updated) if allow_missing and parsed is None else []
         if updated:
-            terminal.rows(
-                UPDATE_COLUMNS,
-                (
-                    {
-                        "group": group_id,
-                        "retention": retention_text(parsed),
-                        "revision": revision.log_offset if revision else None,
-                    }
-                    for group_id, revision in updated
-                ),
-            )
-        if dry_run:
-            terminal.note("dry run: nothing was changed")
+            rows = (_updated_row(*each, parsed) for each in updated)
+            terminal.rows(UPDATE_COLUMNS, rows)
+        for group_id in unmade:
+            terminal.note(f"{named_id(group_id)}: {_NOT_MADE}")
+        if is_shown:
+            groups.tell_of_dry_run(terminal, "nothing was changed")
         report_failures(failures, updated, address, terminal)
 
 
-def _register_remove_members(groups: typer.Typer, terminal: Terminal) -> None:
-    @groups.command("remove-members")
+def _unmade(client: OffsetClient, updated: Sequence[tuple[str, Revision | None]]) -> list[str]:
+    """Groups that an update did not write of, as there are none of these names."""
+    unwritten = (group_id for group_id, revision in updated if revision is None)
+    _, failures = each_group(unwritten, client.get_group)
+    return [group_id for group_id, error in failures if isinstance(error, GroupNotFound)]
+
+
+def _register_remove_members(app: typer.Typer, terminal: Terminal) -> None:
+    @app.command("remove-members")
+    @with_groups
     def remove_members(
-        group_id: GroupArgument,
+        groups: GroupChoice,
         *,
         member_ids: Annotated[
             list[str] | None,
@@ -218,42 +263,66 @@ def _register_remove_members(groups: typer.Typer, terminal: Terminal) -> None:
             typer.Option("--instance", metavar="ID", help="A static one; repeatable."),
         ] = None,
         everybody: Annotated[bool, typer.Option("--all", help="All that there are.")] = False,
-        dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Check and show, but remove nobody.")
-        ] = False,
-        reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the audit log.")] = "",
+        dry_run: DryRunOption = False,
+        execute: ExecuteForAllOption = False,
+        reason: ReasonOption = "",
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Remove members from a group, so that others take over what they read.
+        """Remove members from groups, so that others take over what they read.
 
-        A consumer that is still there joins again. Exits with 3 if only some could be removed.
+        A consumer that is still there joins again. Of all groups, members are removed only with
+        --execute. Exits with 3 if only some could be removed.
 
         Examples:
             offsetd groups remove-members billing --instance host-1
             offsetd groups remove-members billing --all --reason "host replaced"
+            offsetd groups remove-members --all-groups --instance host-1 --execute
         """
         named = [MemberToRemove(member_id=each) for each in member_ids or ()]
         named += [MemberToRemove(instance_id=each) for each in instance_ids or ()]
         if everybody == bool(named):
             raise typer.BadParameter("name members by --member and --instance, or say --all")
+        is_shown = groups.is_only_shown(dry_run=dry_run, execute=execute)
         with connected(address, timeout, terminal) as client:
-            answer = client.remove_members(
-                group_id, None if everybody else named, validate_only=dry_run, reason=reason
+            answers, failures = each_group(
+                groups.ids(client, terminal),
+                lambda group_id: client.remove_members(
+                    group_id, None if everybody else named, validate_only=is_shown, reason=reason
+                ),
             )
-        terminal.rows(REMOVE_COLUMNS, _removed_rows(group_id, answer, dry_run=dry_run))
-        if not (answer.removed or answer.refused):
-            terminal.note(f"group {group_id} has no members")
-        elif dry_run:
-            terminal.note("dry run: nobody was removed")
-        if answer.refused:
-            lines = [explain(error, address) for error in answer.refused.values()]
-            terminal.fail("\n".join(lines), EXIT_PARTLY if answer.removed else EXIT_FAILED)
+        if groups.all_groups and named:
+            answers = _without_absent(answers)
+            if not (answers or failures):
+                terminal.fail("no group has such a member")
+        if answers:
+            rows = [
+                row
+                for group_id, answer in answers
+                for row in _removed_rows(group_id, answer, dry_run=is_shown)
+            ]
+            terminal.rows(REMOVE_COLUMNS, rows, droppable=REMOVE_DROPPABLE)
+        for group_id, answer in () if groups.all_groups else answers:
+            if not (answer.removed or answer.refused):
+                terminal.note(f"{named_id(group_id)} has no members")
+        if is_shown and any(answer.removed or answer.refused for _, answer in answers):
+            groups.tell_of_dry_run(terminal, "nobody was removed")
+        _report_refused(answers, failures, address, terminal)
 
 
 def _one_of(choices: Iterable[GroupState] | Iterable[GroupType]) -> str:
     known = ", ".join(str(choice) for choice in choices if choice.name != "UNKNOWN")
     return f"Only such groups; repeatable: {known}."
+
+
+def _listing_row(listing: GroupListing) -> Row:
+    return {
+        "group": listing.group_id,
+        "type": str(listing.type),
+        "state": str(listing.state),
+        "protocol_type": listing.protocol_type or None,
+        "retention": retention_text(listing.retention),
+    }
 
 
 def _deleted_row(deleted: tuple[str, DeletedGroup]) -> Row:
@@ -262,6 +331,38 @@ def _deleted_row(deleted: tuple[str, DeletedGroup]) -> Row:
         "group": group_id,
         "offsets": answer.offset_count,
         "revision": answer.revision.log_offset if answer.revision else None,
+    }
+
+
+def _without_absent(answers: Removals) -> list[tuple[str, RemovedMembers]]:
+    """Without groups that do not have any of the members that were named."""
+    return [
+        (group_id, answer)
+        for group_id, answer in answers
+        if answer.removed
+        or not all(isinstance(error, UnknownMember) for error in answer.refused.values())
+    ]
+
+
+def _report_refused(
+    answers: Removals,
+    failures: Sequence[tuple[str, OffsetdError]],
+    address: str,
+    terminal: Terminal,
+) -> None:
+    """Ends the command if a member could not be removed, or a group not be asked."""
+    refused = [
+        (group_id, error) for group_id, answer in answers for error in answer.refused.values()
+    ]
+    removed = [answer for _, answer in answers if answer.removed]
+    report_failures([*refused, *failures], removed, address, terminal)
+
+
+def _updated_row(group_id: str, revision: Revision | None, retention: Retention) -> Row:
+    return {
+        "group": group_id,
+        "retention": retention_text(retention),
+        "revision": revision.log_offset if revision else None,
     }
 
 

@@ -4,12 +4,12 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import chain, islice
 from typing import Annotated
 
 import typer
 
 from offsetd_clients.cli.changed_offsets import summary
-from offsetd_clients.cli.completion import complete_group_id
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -18,10 +18,26 @@ from offsetd_clients.cli.connection import (
     connected,
 )
 from offsetd_clients.cli.dry_runs import OnlyShowOption, check_dry_or_not, told_dry_run
-from offsetd_clients.cli.offsets import INT64_MAX
-from offsetd_clients.cli.options import GroupArgument, ReasonOption, TopicsOption
+from offsetd_clients.cli.each_group import each_group, report_failures
+from offsetd_clients.cli.group_choice import (
+    GroupChoice,
+    told_left_out,
+    with_any_groups,
+    with_groups,
+)
+from offsetd_clients.cli.options import ReasonOption, TopicsOption
 from offsetd_clients.cli.reset_targets import parse_time
-from offsetd_clients.cli.terminal import OutputFormat, Row, Terminal, printable, time_text
+from offsetd_clients.cli.terminal import (
+    OutputFormat,
+    Row,
+    Terminal,
+    named_id,
+    printable,
+    time_text,
+)
+from offsetd_clients.cli.topic_choice import ShownTopicsOption, TopicChoice
+from offsetd_clients.cli.whole_numbers import INT64_MAX
+from offsetd_clients.errors import GroupNotFound, OffsetdError
 from offsetd_clients.history_values import OffsetEvent, RestoredOffset
 from offsetd_clients.sync.watch import OffsetWatch
 
@@ -37,6 +53,7 @@ EVENT_COLUMNS = (
     "log_partition",
     "revision",
 )
+EVENT_DROPPABLE = ("leader_epoch", "log_partition", "metadata", "event")
 RESTORE_COLUMNS = ("group", "topic", "partition", "offset", "new_offset", "revision")
 
 RevisionOption = Annotated[
@@ -49,13 +66,9 @@ def register_watch(app: typer.Typer, terminal: Terminal) -> None:
     """Adds `watch`."""
 
     @app.command("watch")
+    @with_any_groups
     def watch(
-        group_ids: Annotated[
-            list[str] | None,
-            typer.Argument(
-                metavar="GROUP", help="Only this group.", autocompletion=complete_group_id
-            ),
-        ] = None,
+        groups: GroupChoice,
         *,
         prefix: Annotated[
             str, typer.Option(metavar="TEXT", help="And groups whose id begins so.")
@@ -70,15 +83,24 @@ def register_watch(app: typer.Typer, terminal: Terminal) -> None:
     ) -> None:
         """Print commits and deletions as they come, until Ctrl-C, which prints where to go on.
 
+        Of all groups, unless some are named.
+
         Examples:
             offsetd watch
             offsetd watch billing --topic orders -o jsonl
             offsetd watch billing --from oldest | head
         """
+        if groups.all_groups and prefix:
+            raise typer.BadParameter("--prefix names groups: with --all-groups it is of no use")
         with connected(address, timeout, terminal) as client:
+            for group_id in groups.named:
+                try:
+                    client.get_group(group_id)
+                except GroupNotFound:
+                    terminal.note(f"there is no {named_id(group_id)} yet: waiting for its commits")
             from_oldest = since == "oldest"
             watching = client.watch_offsets(
-                group_ids or (),
+                groups.named,
                 group_id_prefix=prefix,
                 topics=topics or (),
                 token="" if from_oldest else since,
@@ -92,19 +114,20 @@ def register_watch(app: typer.Typer, terminal: Terminal) -> None:
                 finally:
                     # Who went away has not read all that was printed: that token skips something.
                     if watching.token not in ("", since) and not terminal.reader_is_gone:
-                        terminal.note(f"go on with: --from {watching.token}")
+                        terminal.note(f"go on with: --from {watching.token}", is_whole=True)
 
 
-def register_groups(groups: typer.Typer, terminal: Terminal) -> None:
-    """Adds `history` and `restore` to `groups`."""
-    _register_history(groups, terminal)
-    _register_restore(groups, terminal)
+def register_groups(app: typer.Typer, terminal: Terminal) -> None:
+    """Adds `history` and `restore` to `app`."""
+    _register_history(app, terminal)
+    _register_restore(app, terminal)
 
 
-def _register_history(groups: typer.Typer, terminal: Terminal) -> None:
-    @groups.command("history")
+def _register_history(app: typer.Typer, terminal: Terminal) -> None:
+    @app.command("history")
+    @with_groups
     def history(
-        group_id: GroupArgument,
+        groups: GroupChoice,
         *,
         since: Annotated[
             str | None, typer.Option("--from", metavar="TIME", help="From then on; ISO 8601.")
@@ -115,29 +138,58 @@ def _register_history(groups: typer.Typer, terminal: Terminal) -> None:
         oldest_first: Annotated[
             bool, typer.Option("--oldest-first", help="Else the newest come first.")
         ] = False,
+        topics: ShownTopicsOption = None,
+        limit: Annotated[
+            int | None,
+            typer.Option(
+                min=1, max=INT64_MAX, metavar="N", help="No more than so many rows of each group."
+            ),
+        ] = None,
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print commits and deletions of a group, as far back as the log has all of them.
+        """Print commits and deletions of groups, as far back as the log has all of them.
+
+        One group comes after the other. Rows are printed as they come; a table has a header for
+        each thousand.
 
         Examples:
             offsetd groups history billing
             offsetd groups history billing --from 2026-11-20T21:00 --to 2026-11-20T22:00
             offsetd groups history billing --oldest-first -o csv
+            offsetd groups history billing --topic orders:0,1 --limit 20
+            offsetd groups history --all-groups --limit 1       # the last changes
         """
+        chosen = TopicChoice.of(topics)
         first = None if since is None else parse_time(since)
         last = None if until is None else parse_time(until)
         with connected(address, timeout, terminal) as client:
-            events = client.list_offset_history(
-                group_id, since=first, until=last, oldest_first=oldest_first
-            )
-            terminal.rows(EVENT_COLUMNS, map(_event_row, events))
+
+            def events_of(group_id: str) -> Iterator[OffsetEvent]:
+                events = client.list_offset_history(
+                    group_id, since=first, until=last, oldest_first=oldest_first
+                )
+                try:
+                    yield from islice((e for e in events if e.topic_partition in chosen), limit)
+                    there.append(group_id)
+                except GroupNotFound as error:
+                    absent.append((group_id, error))
+
+            there: list[str] = []
+            absent: list[tuple[str, OffsetdError]] = []
+            events = chain.from_iterable(map(events_of, groups.ids(client, terminal)))
+            begun = list(islice(events, 1))
+            if begun or there or not absent:
+                rows = map(_event_row, chain(begun, events))
+                terminal.rows_as_they_come(EVENT_COLUMNS, rows, droppable=EVENT_DROPPABLE)
+        report_failures(absent, there, address, terminal)
 
 
-def _register_restore(groups: typer.Typer, terminal: Terminal) -> None:
-    @groups.command("restore")
+def _register_restore(app: typer.Typer, terminal: Terminal) -> None:
+    @app.command("restore")
+    @with_groups
     def restore(
-        group_id: GroupArgument,
+        groups: GroupChoice,
         *,
         to_datetime: Annotated[
             str | None, typer.Option(metavar="TIME", help="As they were then: ISO 8601, else UTC.")
@@ -154,28 +206,40 @@ def _register_restore(groups: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Make a group's offsets what they were: those of now are lost, and found in the history.
+        """Make offsets of groups what they were: those of now are lost, and found in the history.
 
-        A reset is undone by the revision before its own.
+        A reset is undone by the revision before its own. A revision is of one group; several are
+        restored to a time, one after the other.
 
         Examples:
             offsetd groups restore billing --to-datetime 2026-11-20T21:06:15.341
-            offsetd groups restore billing --to-revision 17 --execute --reason "undo the reset"
+            offsetd groups restore billing --to-revision 17 --execute --reason "undone"
+            offsetd groups restore --all-groups --to-datetime 2026-11-20T21:06 --execute
         """
         target = _target(to_datetime, to_revision)
+        if to_revision is not None and len(groups.named) != 1:
+            raise typer.BadParameter("--to-revision is of one group: several go --to-datetime")
         check_dry_or_not(dry_run=dry_run, execute=execute)
         with connected(address, timeout, terminal) as client:
-            done = client.restore_group(
-                group_id, target, force=force, validate_only=not execute, reason=reason
+            done, failures = each_group(
+                groups.ids(client, terminal),
+                lambda group_id: client.restore_group(
+                    group_id, target, force=force, validate_only=not execute, reason=reason
+                ),
             )
-            terminal.rows(RESTORE_COLUMNS, (_restored_row(group_id, each) for each in done.changes))
-            if not done.changes:
-                terminal.note("nothing to change: the offsets are as they were then")
-                return
-            moved = ((each.offset_before, each.offset_after) for each in done.changes)
-            terminal.note(summary(moved))
+        changes = [(group_id, each) for group_id, answer in done for each in answer.changes]
+        if done:
+            rows = (_restored_row(*each) for each in changes)
+            terminal.rows(RESTORE_COLUMNS, rows, droppable=("revision",))
+        for group_id, answer in () if groups.all_groups else done:
+            if not answer.changes:
+                which = "" if len(groups.named) == 1 else f" of {named_id(group_id)}"
+                terminal.note(f"nothing to change: the offsets{which} are as they were then")
+        if changes:
+            terminal.note(summary((each.offset_before, each.offset_after) for _, each in changes))
             if not execute:
                 told_dry_run(terminal)
+        report_failures(failures, done, address, terminal)
 
 
 def _target(time: str | None, revision: int | None) -> datetime | int:
@@ -195,7 +259,11 @@ def _print_events(watching: OffsetWatch, terminal: Terminal) -> None:
 
 def _flushed_events(watching: OffsetWatch, terminal: Terminal) -> Iterator[OffsetEvent]:
     """Events until it is cancelled; all that came at once is flushed at once."""
+    told: tuple[int, ...] = ()
     for batch in watching.batches():
+        if watching.unreachable_log_partitions != told:
+            told = watching.unreachable_log_partitions
+            told_left_out(terminal)(sorted(set(told)))
         yield from batch.events
         terminal.flush()
 

@@ -37,6 +37,7 @@ class KafkaChoice:
         servers = self.bootstrap_servers or config.get(_BOOTSTRAP) or of_plan
         if not servers:
             return None
+        servers.encode()  # Raises UnicodeEncodeError, where the library says less.
         return KafkaCluster({**config, _BOOTSTRAP: servers}, timeout_s=self.timeout_s)
 
 

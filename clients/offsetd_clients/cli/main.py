@@ -28,6 +28,8 @@ def _exit_code() -> int:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in OURS:
             raise
-        sys.stderr.write(f"error: {error.name} is not installed: pip install 'offsetd[cli]'\n")
+        from offsetd_clients.installation import install_command  # noqa: PLC0415  rarely needed
+
+        sys.stderr.write(f"error: {error.name} is not installed: {install_command('cli')}\n")
         return 1
     return run()

@@ -47,7 +47,9 @@ _STORES: dict[str, Callable[[], Callable[[typer.Typer, Terminal], None]]] = {
 
 
 def _register_failure(migrate: typer.Typer, terminal: Terminal, name: str, missing: str) -> None:
-    text = f"{missing} is not installed: pip install 'offsetd[{name}]'"
+    from offsetd_clients.installation import install_command  # noqa: PLC0415  rarely needed
+
+    text = f"{missing} is not installed: {install_command(name)}"
     options: dict[str, Any] = {"ignore_unknown_options": True, "allow_extra_args": True}
 
     @migrate.command(name, help=f"Not available: {text}", context_settings=options)

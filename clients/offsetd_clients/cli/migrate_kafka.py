@@ -13,7 +13,7 @@ from offsetd_clients.cli import migrate_steps as steps
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
-    AddressOption,
+    OffsetdAddressOption,
     TimeoutOption,
     connected,
 )
@@ -21,6 +21,7 @@ from offsetd_clients.cli.kafka_options import KafkaChoice, some_cluster, with_ka
 from offsetd_clients.cli.migrate_selection import with_selection
 from offsetd_clients.cli.options import ReasonOption
 from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.counts import counted
 from offsetd_clients.migration.differences import State
 from offsetd_clients.migration.journal import Journal, Step
 from offsetd_clients.migration.kafka.back import (
@@ -74,6 +75,7 @@ OverwriteOption = Annotated[
     list[State] | None,
     typer.Option(
         "--overwrite",
+        parser=steps.overwritable,
         metavar="STATE",
         help="Replace what is stored: behind, ahead, conflict; repeatable.",
     ),
@@ -115,7 +117,7 @@ def _register_plan(app: typer.Typer, terminal: Terminal) -> None:
         folder: FolderOption = None,
         from_here: FromHereOption = False,
         metadata: MetadataOption = False,
-        address: AddressOption = ADDRESS_DEFAULT,
+        address: OffsetdAddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
         """Print the groups that Kafka has, and write the plan of what is to be moved.
@@ -125,8 +127,8 @@ def _register_plan(app: typer.Typer, terminal: Terminal) -> None:
 
         Examples:
         offsetd migrate kafka plan --bootstrap-servers kafka1:9092 --file plan.jsonl
-        offsetd migrate kafka plan --folder broker-1 --folder broker-2 --file plan.jsonl
-        offsetd migrate kafka plan --from-here --include 'billing-.*' --file there.jsonl
+        offsetd migrate kafka plan --folder copy-1 --folder copy-2 --file plan.jsonl
+        offsetd migrate kafka plan --from-here --include 'bill.*' --file there.jsonl
         """
         if folder and from_here:
             raise typer.BadParameter("--folder and --from-here exclude each other")
@@ -142,13 +144,14 @@ def _register_plan(app: typer.Typer, terminal: Terminal) -> None:
                     some_cluster(kafka.cluster()), takes=selection.takes, with_metadata=metadata
                 )
                 stack.callback(_note_metadata, terminal, source)
-            steps.plan_step(terminal, source, selection, file)
+            steps.plan_step(terminal, source, selection, file, is_for_here=not from_here)
 
 
 def _note_metadata(terminal: Terminal, source: ClusterSource) -> None:
     if source.left_out_metadata_count:
         terminal.note(
-            f"{source.left_out_metadata_count} offsets have metadata, which is left out: see"
+            f"{counted(source.left_out_metadata_count, 'offset has', 'offsets have')} metadata,"
+            " which is left out: see"
             " --metadata, or plan from copied folders"
         )
 
@@ -164,7 +167,7 @@ def _register_diff(app: typer.Typer, terminal: Terminal) -> None:
             bool, typer.Option("--now", help="The source as it is now, not as the plan has it.")
         ] = False,
         all_: Annotated[bool, typer.Option("--all", help="Also what is equal.")] = False,
-        address: AddressOption = ADDRESS_DEFAULT,
+        address: OffsetdAddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
         """Print how what is stored stands to a plan: missing, ahead, behind, conflict.
@@ -204,7 +207,7 @@ def _register_run(app: typer.Typer, terminal: Terminal) -> None:
         retention: RetentionOption = "never",
         rate: steps.RateOption = None,
         reason: ReasonOption = "",
-        address: AddressOption = ADDRESS_DEFAULT,
+        address: OffsetdAddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
         """Store what a plan has here, each group in one batch; or a plan of ours in the cluster.
@@ -215,7 +218,7 @@ def _register_run(app: typer.Typer, terminal: Terminal) -> None:
 
         Examples:
         offsetd migrate kafka run plan.jsonl --rate 1000
-        offsetd migrate kafka run plan.jsonl --execute --reason 'off the old cluster'
+        offsetd migrate kafka run plan.jsonl --execute --reason 'off the cluster'
         """
         options = steps.run_options(
             execute=execute,
@@ -250,7 +253,7 @@ def _register_verify(app: typer.Typer, terminal: Terminal) -> None:
         allow_ahead: Annotated[
             bool, typer.Option("--allow-ahead", help="Consumers that have moved may be further.")
         ] = False,
-        address: AddressOption = ADDRESS_DEFAULT,
+        address: OffsetdAddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
         """Check that what the source has of a plan's groups is stored. Exits with 1 if not.
@@ -287,7 +290,7 @@ def _register_rollback(app: typer.Typer, terminal: Terminal) -> None:
             bool, typer.Option("--force", help="Also while consumers are alive here.")
         ] = False,
         rate: steps.RateOption = None,
-        address: AddressOption = ADDRESS_DEFAULT,
+        address: OffsetdAddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
         """Set a plan's groups at the cluster to what is stored here by now.
@@ -332,7 +335,7 @@ def _register_undo(app: typer.Typer, terminal: Terminal) -> None:
         *,
         execute: steps.ExecuteOption = False,
         reason: ReasonOption = "",
-        address: AddressOption = ADDRESS_DEFAULT,
+        address: OffsetdAddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
         """Take back here what a run has stored, as far as nobody wrote to it since.

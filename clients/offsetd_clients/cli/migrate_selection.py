@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from offsetd_clients.cli.option_groups import with_options
+from offsetd_clients.cli.told_text import error_words
 from offsetd_clients.cli.user_files import read_file
 from offsetd_clients.migration.selection import BadSelection, Selection, parse_renames
 
@@ -57,7 +58,8 @@ def _selection(
             renames=parse_renames([*(line for line in lines if line.strip()), *(rename or ())]),
         )
     except (BadSelection, OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(str(error)) from None
+        where = "" if isinstance(error, BadSelection | OSError) else f"{renames}: "
+        raise typer.BadParameter(f"{where}{error_words(error)}") from None
 
 
 with_selection = with_options("selection", _selection, _OPTIONS)

@@ -2,7 +2,7 @@
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from os import getpid
 from pathlib import Path
@@ -19,7 +19,11 @@ from offsetd_clients.cli.terminal import (
     EXIT_PARTLY,
     Row,
     Terminal,
+    named_id,
 )
+from offsetd_clients.cli.told_text import error_words
+from offsetd_clients.counts import counted
+from offsetd_clients.migration.batch_sizes import MESSAGE_BYTES_DEFAULT, batch_bytes_most
 from offsetd_clients.migration.differences import Difference, State
 from offsetd_clients.migration.journal import Journal
 from offsetd_clients.migration.outcomes import GroupOutcome, MigrationStopped, Outcome
@@ -52,9 +56,22 @@ DIFF_COLUMNS = (
     "stored_commit_time",
     "place",
 )
+PLAN_DROPPABLE = ("last_commit_time", "owners")
+DIFF_DROPPABLE = ("place", "stored_commit_time", "commit_time")
 OUTCOME_COLUMNS = ("group", "source_group", "outcome", "offsets", "problem")
 _PROBLEMS_LISTED_MAX = 20
 _RETENTION_AS_IS = "as-is"
+_TOLD_APART = {State.AHEAD: "ahead here", State.DELETED: "deleted at the source"}
+
+_OVERWRITABLE = (State.BEHIND, State.AHEAD, State.CONFLICT)
+
+
+def overwritable(text: str) -> State:
+    """A state of what is stored that a run may replace, for typer."""
+    if text not in list(_OVERWRITABLE):
+        raise typer.BadParameter(f"{text!r} is none of {', '.join(_OVERWRITABLE)}")
+    return State(text)
+
 
 PlanArgument = Annotated[
     Path, typer.Argument(metavar="PLAN", dir_okay=False, help="The plan's file.")
@@ -118,7 +135,7 @@ def told(terminal: Terminal, address: str) -> Iterator[None]:
     except MigrationError as error:
         terminal.fail(_with_cause(error, address), EXIT_FAILED)
     except OSError as error:
-        terminal.fail(str(error), EXIT_FAILED)
+        terminal.fail(error_words(error), EXIT_FAILED)
 
 
 def holder() -> str:
@@ -131,21 +148,36 @@ def reason_of(plan: Plan, reason: str) -> str:
     return reason or f"migration by plan {plan.plan_id}"
 
 
-def plan_step(terminal: Terminal, source: Source, selection: Selection, file: Path | None) -> None:
+def plan_step(
+    terminal: Terminal,
+    source: Source,
+    selection: Selection,
+    file: Path | None,
+    *,
+    is_for_here: bool = True,
+) -> None:
     """Prints what a source has, and writes it to a file, if one is named.
 
+    Tells of groups that may be too large for a server of ours, if it is to go there.
     Exits with 3 if some of it cannot be moved, with 1 if nothing can.
     """
     rows: list[Row] = []
     problems: list[Problem] = []
+    large: dict[str, int] = {}
+    group_ids, topics = set[str](), set[str]()
     movable = 0
 
     def see(found: PlannedGroup | Problem) -> None:
         nonlocal movable
         rows.append(_problem_row(found) if isinstance(found, Problem) else _plan_row(found))
         problems.extend([found] if isinstance(found, Problem) else found.problems)
-        if isinstance(found, PlannedGroup) and not found.problems:
-            movable += 1
+        if isinstance(found, PlannedGroup):
+            movable += not found.problems
+            group_ids.add(found.source_group_id)
+            topics.update(each.topic for each in found.offsets)
+            batch_bytes = batch_bytes_most(found)
+            if is_for_here and batch_bytes > MESSAGE_BYTES_DEFAULT:
+                large[found.group_id] = batch_bytes
         report(len(rows), 0, "" if isinstance(found, Problem) else found.group_id)
 
     with terminal.progress("reading") as report:
@@ -155,9 +187,13 @@ def plan_step(terminal: Terminal, source: Source, selection: Selection, file: Pa
         else:
             now_ms = round(time.time() * 1000)
             summary = write_plan(file, source, selection, created_ms=now_ms, seen=see)
-    terminal.rows(PLAN_COLUMNS, rows)
+    terminal.rows(PLAN_COLUMNS, rows, droppable=PLAN_DROPPABLE)
     if file is not None:
         terminal.note(f"{file}: {_summary_text(summary)}")
+    if large:
+        _warn_of_large(terminal, large)
+    missed = selection.unmatched(group_ids, topics)
+    _list_notes(terminal, [f"nothing was found of {each}" for each in missed])
     _report_problems(terminal, problems, is_some_good=movable > 0)
 
 
@@ -186,14 +222,14 @@ def diff_step(
             report(groups, plan.summary.group_count, group.group_id)
             problem = refusal(group, found, options)
             if problem:
-                refused.append(f"group {group.group_id}: {problem}")
+                refused.append(f"{named_id(group.group_id)}: {problem}")
             for each in found:
                 counts[each.state] += 1
                 if show_equal or each.state is not State.EQUAL:
                     yield difference_row(each)
 
     with terminal.progress("comparing") as report:
-        drained(terminal, DIFF_COLUMNS, rows())
+        drained(terminal, DIFF_COLUMNS, rows(), DIFF_DROPPABLE)
     terminal.note(", ".join(f"{count} {state}" for state, count in counts.items() if count))
     if refused:
         _fail_listing(terminal, refused, "would be refused", is_partly=len(refused) < groups)
@@ -204,10 +240,12 @@ def verify_step(
 ) -> None:
     """Prints what is not stored here as the source, or else the plan, has it. Then it exits with 1.
 
-    `allow_ahead`: a larger offset here is as it should be, once consumers have moved.
+    `allow_ahead`: a larger offset here is as it should be, once consumers have moved, and what is
+    deleted at the source is no failure. Both are counted apart; what is deleted is printed, too.
     """
-    good = {State.EQUAL, State.AHEAD} if allow_ahead else {State.EQUAL}
+    good = {State.EQUAL, State.AHEAD, State.DELETED} if allow_ahead else {State.EQUAL}
     offsets = wrong = groups = 0
+    told_apart = {State.AHEAD: 0, State.DELETED: 0} if allow_ahead else {State.DELETED: 0}
     problems: list[Problem] = []
 
     def rows() -> Iterator[Row]:
@@ -218,16 +256,23 @@ def verify_step(
             problems.extend(now)
             report(groups, plan.summary.group_count, group.group_id)
             for each in found:
-                if each.state not in good:
-                    wrong += 1
+                wrong += each.state not in good
+                if each.state in told_apart:
+                    told_apart[each.state] += 1
+                if each.state not in good or each.state is State.DELETED:
                     yield difference_row(each)
 
     with terminal.progress("verifying") as report:
-        drained(terminal, DIFF_COLUMNS, rows())
-    terminal.note(f"{groups} groups, {offsets} offsets: {wrong} differ")
-    _list_problems(terminal, problems)
+        drained(terminal, DIFF_COLUMNS, rows(), DIFF_DROPPABLE)
+    apart = "".join(
+        f", {count} {_TOLD_APART[state]}" for state, count in told_apart.items() if count
+    )
+    told = f"{counted(groups, 'group')}, {counted(offsets, 'offset')}"
+    terminal.note(f"{told}: {counted(wrong, 'differs', 'differ')}{apart}")
+    _list_notes(terminal, [*map(str, problems)])
     if wrong or problems:
-        terminal.fail(f"{wrong} offsets differ, {len(problems)} problems", EXIT_FAILED)
+        told = counted(wrong, "offset differs", "offsets differ")
+        terminal.fail(f"{told}, {counted(len(problems), 'problem')}", EXIT_FAILED)
 
 
 def outcome_step(
@@ -249,7 +294,7 @@ def outcome_step(
             for done, each in enumerate(outcomes, 1):
                 counts[each.outcome] = counts.get(each.outcome, 0) + 1
                 if each.outcome is Outcome.REFUSED:
-                    refused.append(f"group {each.group_id}: {each.problem}")
+                    refused.append(f"{named_id(each.group_id)}: {each.problem}")
                 report(done, total, each.group_id)
                 yield outcome_row(each)
         except MigrationError as error:
@@ -277,9 +322,14 @@ def entered(
     return plan, stack.enter_context(Journal.open(plan_file, plan.plan_id))
 
 
-def drained(terminal: Terminal, columns: tuple[str, ...], rows: Iterator[Row]) -> None:
+def drained(
+    terminal: Terminal,
+    columns: tuple[str, ...],
+    rows: Iterator[Row],
+    droppable: tuple[str, ...] = (),
+) -> None:
     """Prints rows. What makes them is gone through to its end, also when nobody reads any more."""
-    terminal.rows(columns, rows)
+    terminal.rows(columns, rows, droppable=droppable)
     for _ in rows:
         pass
 
@@ -327,34 +377,44 @@ def _problem_row(problem: Problem) -> Row:
     return row
 
 
+def _warn_of_large(terminal: Terminal, large: dict[str, int]) -> None:
+    """Of groups that may not fit the one batch in which a run stores a group."""
+    for group_id in list(large)[:_PROBLEMS_LISTED_MAX]:
+        terminal.note(f"{named_id(group_id)}: its offsets take up to {large[group_id]} bytes")
+    if len(large) > _PROBLEMS_LISTED_MAX:
+        terminal.note(f"… and {len(large) - _PROBLEMS_LISTED_MAX} more")
+    terminal.note(
+        f"max.message.bytes is {MESSAGE_BYTES_DEFAULT} unless the server has another: if it is not"
+        f" larger, such a group is refused. Restart the server with it, as in"
+        f" offsetd serve --set max.message.bytes={max(large.values())}"
+    )
+
+
 def _summary_text(summary: PlanSummary) -> str:
     return (
-        f"{summary.group_count} groups, {summary.offset_count} offsets, "
-        f"{summary.problem_count} problems"
+        f"{counted(summary.group_count, 'group')}, {counted(summary.offset_count, 'offset')}, "
+        f"{counted(summary.problem_count, 'problem')}"
     )
 
 
 def _report_problems(terminal: Terminal, problems: list[Problem], *, is_some_good: bool) -> None:
-    _list_problems(terminal, problems)
+    _list_notes(terminal, [*map(str, problems)])
     if problems:
         code = EXIT_PARTLY if is_some_good else EXIT_FAILED
-        terminal.fail(f"{len(problems)} problems: their groups are not moved", code)
+        terminal.fail(f"{counted(len(problems), 'problem')}: their groups are not moved", code)
 
 
-def _list_problems(terminal: Terminal, problems: list[Problem]) -> None:
-    for problem in problems[:_PROBLEMS_LISTED_MAX]:
-        terminal.note(str(problem))
-    if len(problems) > _PROBLEMS_LISTED_MAX:
-        terminal.note(f"… and {len(problems) - _PROBLEMS_LISTED_MAX} more")
-
-
-def _fail_listing(terminal: Terminal, lines: list[str], what: str, *, is_partly: bool) -> None:
+def _list_notes(terminal: Terminal, lines: Sequence[str]) -> None:
     for line in lines[:_PROBLEMS_LISTED_MAX]:
         terminal.note(line)
     if len(lines) > _PROBLEMS_LISTED_MAX:
         terminal.note(f"… and {len(lines) - _PROBLEMS_LISTED_MAX} more")
+
+
+def _fail_listing(terminal: Terminal, lines: list[str], what: str, *, is_partly: bool) -> None:
+    _list_notes(terminal, lines)
     code = EXIT_PARTLY if is_partly else EXIT_FAILED
-    terminal.fail(f"{len(lines)} groups {what}", code)
+    terminal.fail(f"{counted(len(lines), 'group')} {what}", code)
 
 
 def _with_cause(error: MigrationError, address: str) -> str:

@@ -21,9 +21,9 @@ from offsetd_clients.cli.connection import (
 )
 from offsetd_clients.cli.migrate_selection import with_selection
 from offsetd_clients.cli.option_groups import with_options
-from offsetd_clients.cli.options import ReasonOption
-from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Terminal
-from offsetd_clients.cli.user_files import write_file
+from offsetd_clients.cli.options import ReasonOption, ReplaceFileOption
+from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Terminal, named_id
+from offsetd_clients.cli.user_files import check_absent, write_file
 from offsetd_clients.cli.zookeeper_options import (
     LayoutChoice,
     ZooKeeperChoice,
@@ -40,10 +40,10 @@ from offsetd_clients.migration.target import Target
 from offsetd_clients.migration.undo import undo
 from offsetd_clients.migration.values import Source
 from offsetd_clients.migration.zookeeper.connection import Marks
+from offsetd_clients.migration.zookeeper.kazoo_tree import KazooTree
 from offsetd_clients.migration.zookeeper.offset_file import KIND as FILE_KIND
 from offsetd_clients.migration.zookeeper.offset_file import OffsetFile, lines_of
 from offsetd_clients.migration.zookeeper.source import ZooKeeperSource
-from offsetd_clients.migration.zookeeper.tree import KazooTree
 
 
 def register(migrate: typer.Typer, terminal: Terminal) -> None:
@@ -93,7 +93,7 @@ def _register_plan(app: typer.Typer, terminal: Terminal) -> None:
 
         Examples:
             offsetd migrate zookeeper plan --hosts zk1:2181/kafka --file plan.jsonl
-            offsetd migrate zookeeper plan --hosts zk1:2181 --layout storm --root /kafkastorm
+            offsetd migrate zookeeper plan --hosts zk1:2181 --layout storm --root /storm
             offsetd migrate zookeeper plan --from-file exported --file plan.jsonl
         """
         with steps.told(terminal, ""), ExitStack() as stack:
@@ -226,6 +226,7 @@ with_run_options = with_options(
             Annotated[
                 list[State] | None,
                 typer.Option(
+                    parser=steps.overwritable,
                     metavar="STATE",
                     help="Replace what stands here: behind, ahead, conflict; repeatable.",
                 ),
@@ -320,6 +321,7 @@ def _register_export(app: typer.Typer, terminal: Terminal) -> None:
             Path | None,
             typer.Option("--file", dir_okay=False, metavar="FILE", help="Else it is printed."),
         ] = None,
+        force: ReplaceFileOption = False,
         here: Annotated[
             bool, typer.Option("--here", help="What is stored here, not what the plan has.")
         ] = False,
@@ -337,6 +339,7 @@ def _register_export(app: typer.Typer, terminal: Terminal) -> None:
             offsetd migrate zookeeper export plan.jsonl --file offsets.txt
         """
         problems: list[str] = []
+        check_absent(file, terminal, force=force)
         with steps.told(terminal, address), ExitStack() as stack:
             plan = Plan.open(plan_file)
             target = None
@@ -363,4 +366,4 @@ def _export_lines(
         try:
             yield from list(lines_of(group.source_group_id, offsets, root=root))
         except ValueError as error:
-            problems.append(f"group {group.source_group_id}: {error}")
+            problems.append(f"{named_id(group.source_group_id)}: {error}")

@@ -1,6 +1,6 @@
 """`offsetd commit` and `offsetd fetch`."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated
 
@@ -14,8 +14,13 @@ from offsetd_clients.cli.connection import (
     connected,
 )
 from offsetd_clients.cli.durations import parse_duration
-from offsetd_clients.cli.options import GroupArgument, GroupsArgument
-from offsetd_clients.cli.terminal import Row, Terminal
+from offsetd_clients.cli.each_group import each_group, report_failures
+from offsetd_clients.cli.group_choice import GroupChoice, offsets_of_groups, with_groups
+from offsetd_clients.cli.options import GroupArgument
+from offsetd_clients.cli.row_order import RowOrder, SortOption
+from offsetd_clients.cli.terminal import Row, Terminal, named_id
+from offsetd_clients.cli.topic_choice import ShownTopicsOption, TopicChoice
+from offsetd_clients.cli.whole_numbers import INT32_MAX, INT64_MAX, parse_whole_number
 from offsetd_clients.values import CommittedOffset, OffsetToCommit, Revision, TopicPartition
 
 COMMIT_COLUMNS = ("group", "topic", "partition", "offset", "stored_offset", "revision")
@@ -31,9 +36,7 @@ FETCH_COLUMNS = (
     "revision",
     "metadata",
 )
-INT32_MAX = 2**31 - 1
-INT64_MAX = 2**63 - 1
-_DIGITS_MAX = 100  # What is longer is not worth a look at its value.
+FETCH_DROPPABLE = ("leader_epoch", "metadata", "revision", "expire_time", "commit_time")
 
 PositionsArgument = Annotated[
     list[str],
@@ -116,8 +119,8 @@ def register_commit(app: typer.Typer, terminal: Terminal) -> None:
 
         Examples:
             offsetd commit billing orders:0=42 orders:1=7
-            offsetd commit billing orders:0=43 --expected-offset 42     # unless somebody was faster
-            offsetd commit billing orders:0=43 --end-offset 50          # so that its lag is known
+            offsetd commit billing orders:0=43 --expected-offset 42  # if it is 42
+            offsetd commit billing orders:0=43 --end-offset 50       # lag: 7
         """
         if expect is not None and must_not_exist:
             raise typer.BadParameter("--expected-offset and --must-not-exist exclude each other")
@@ -141,19 +144,19 @@ def register_commit(app: typer.Typer, terminal: Terminal) -> None:
         columns = [c for c in COMMIT_COLUMNS if c != ("revision" if dry_run else "stored_offset")]
         terminal.rows(columns, _commit_rows(group, offsets, stored, revision))
         if dry_run:
-            terminal.note("dry run: nothing was committed")
+            terminal.note("dry run: nothing was committed, and no precondition was checked")
 
 
 def register_fetch(app: typer.Typer, terminal: Terminal) -> None:
     """Adds `fetch`."""
 
     @app.command("fetch")
+    @with_groups
     def fetch(
-        groups: GroupsArgument,
+        groups: GroupChoice,
         *,
-        topics: Annotated[
-            list[str], typer.Option("--topic", metavar="TOPIC", help="Only this topic; repeatable.")
-        ] = [],  # noqa: B006  # typer's way to say: none unless given
+        topics: ShownTopicsOption = None,
+        sort: SortOption = None,
         stable: Annotated[
             bool,
             typer.Option("--stable", help="Wait for transactions that have offsets pending."),
@@ -161,19 +164,33 @@ def register_fetch(app: typer.Typer, terminal: Terminal) -> None:
         address: AddressOption = ADDRESS_DEFAULT,
         timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
     ) -> None:
-        """Print the stored offsets of groups. A group without any prints nothing.
+        """Print the stored offsets of groups. A group without any prints nothing but a note.
 
         Examples:
             offsetd fetch billing
-            offsetd fetch billing --topic orders -o csv
+            offsetd fetch billing --topic orders:0,1 -o csv
             offsetd fetch billing audit -o jsonl | jq -c '[.topic, .partition, .offset]'
+            offsetd fetch --all-groups --sort commit-time   # the oldest commits first
         """
+        chosen, order = TopicChoice.of(topics), RowOrder.of(sort, FETCH_COLUMNS)
         with connected(address, timeout, terminal) as client:
-            offsets_of = client.fetch_many(groups, require_stable=stable)
-        terminal.rows(FETCH_COLUMNS, fetch_rows(offsets_of, topics))
-        for group, offsets in offsets_of.items():
-            if not offsets:
-                terminal.note(f"group {group} has no offsets")
+            stored = offsets_of_groups(client, groups.ids(client, terminal), require_stable=stable)
+            without = [group for group, offsets in stored.items() if not offsets]
+            # A fetch answers for any name: whether there is such a group is asked apart.
+            there, failures = each_group(without, client.get_group)
+        absent = {group for group, _ in failures}
+        offsets_of = {
+            group: chosen.of_offsets(stored[group]) for group in stored if group not in absent
+        }
+        if offsets_of:
+            rows = order.ordered(fetch_rows(offsets_of))
+            terminal.rows(FETCH_COLUMNS, rows, droppable=FETCH_DROPPABLE)
+        for group, _ in () if groups.all_groups else there:
+            terminal.note(f"{named_id(group)} has no offsets")
+        for group in groups.named:
+            if stored.get(group) and not offsets_of[group]:
+                terminal.note(f"{named_id(group)} has no offset of {chosen}")
+        report_failures(failures, tuple(offsets_of), address, terminal)
 
 
 def parse_position(text: str) -> tuple[TopicPartition, int]:
@@ -185,16 +202,10 @@ def parse_position(text: str) -> tuple[TopicPartition, int]:
     topic, _, partition = name.rpartition(":")
     if not topic or not partition or not offset:
         raise typer.BadParameter(f"{text!r} is not TOPIC:PARTITION=OFFSET")
-    for name, number, largest in (
-        ("partition", partition, INT32_MAX),
-        ("offset", offset, INT64_MAX),
-    ):
-        if not (number.isascii() and number.isdigit()):
-            why = f"{name} {number!r} is not a whole number of 0 or more"
-            raise typer.BadParameter(f"{text!r}: {why}")
-        if len(number) > _DIGITS_MAX or int(number) > largest:
-            raise typer.BadParameter(f"{text!r}: the largest {name} is {largest}")
-    return TopicPartition(topic, int(partition)), int(offset)
+    where = TopicPartition(
+        topic, parse_whole_number(partition, repr(text), largest=INT32_MAX, name="partition")
+    )
+    return where, parse_whole_number(offset, repr(text), largest=INT64_MAX, name="offset")
 
 
 def _parse_positions(texts: list[str]) -> Mapping[TopicPartition, int]:
@@ -227,13 +238,10 @@ def _commit_rows(
 
 def fetch_rows(
     offsets_of: Mapping[str, Mapping[TopicPartition, CommittedOffset]],
-    topics: Collection[str] = (),
 ) -> Iterator[Row]:
-    """Stored offsets by group; no topics are all."""
+    """Stored offsets by group."""
     for group, offsets in offsets_of.items():
         for topic_partition, offset in offsets.items():
-            if topics and topic_partition.topic not in topics:
-                continue
             yield {
                 "group": group,
                 "topic": topic_partition.topic,

@@ -1,8 +1,8 @@
-"""What `offsetd groups reset` is told, read: topics, times, spans, bounds, files."""
+"""What `offsetd groups reset|seek` are told, read: topics, times, spans, bounds, files."""
 
 import csv
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,26 +10,41 @@ import typer
 
 from offsetd_clients import Bounds, TopicPartition
 from offsetd_clients.cli.durations import parse_duration
-from offsetd_clients.cli.offsets import INT32_MAX, INT64_MAX
+from offsetd_clients.cli.told_text import error_words
 from offsetd_clients.cli.user_files import read_file
+from offsetd_clients.cli.whole_numbers import INT32_MAX, INT64_MAX, parse_whole_number
+from offsetd_clients.counts import counted
 
 _ISO_DURATION = re.compile(
     r"P(?:([0-9]+)D)?(?:T(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+(?:\.[0-9]+)?)S)?)?"
 )
 _BOUND = re.compile(r"(.+):([0-9]+)=([0-9]*)\.\.([0-9]*)")
+# How many of these make a second: numbers of today, in seconds, milliseconds and nanoseconds.
+_UNITS_OF_DIGITS = {10: 1, 13: 1_000, 19: 1_000_000_000}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMBERED = re.compile(r".:[0-9]+(,|$)")
 _PARTITIONS = re.compile(r"[0-9]+(,[0-9]+)*")
 
 
 def parse_topics(texts: Iterable[str]) -> tuple[list[str], list[TopicPartition]]:
-    """Whole topics, and partitions: a topic may have a colon, where no numbers follow it."""
+    """Whole topics, and partitions: a topic may have a colon, where no numbers follow it.
+
+    Raises typer.BadParameter for what looks like several topics in one text.
+    """
     topics: list[str] = []
     partitions: list[TopicPartition] = []
     for text in texts:
         topic, colon, numbers = text.rpartition(":")
-        if not colon or not topic or not _PARTITIONS.fullmatch(numbers):
+        has_numbers = colon and topic and _PARTITIONS.fullmatch(numbers)
+        name = topic if has_numbers else text
+        if _NUMBERED.search(name) or (has_numbers and "," in name):
+            raise typer.BadParameter(f"{text!r} is not TOPIC or TOPIC:P,P; --topic may be repeated")
+        if not has_numbers:
             topics.append(text)
             continue
-        partitions += (TopicPartition(topic, number) for number in _numbers(numbers, text))
+        partitions += (
+            TopicPartition(topic, _partition(number, repr(text))) for number in numbers.split(",")
+        )
     return topics, partitions
 
 
@@ -37,9 +52,21 @@ def parse_time(text: str) -> datetime:
     """As Kafka's tool takes it, `2026-11-20T21:06:15.341`, UTC unless it has a zone."""
     try:
         time = datetime.fromisoformat(text)
+        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no time like 2026-11-20T21:06:15.341") from None
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
+    except OverflowError:
+        raise typer.BadParameter(f"{text!r} is not in the years 1 to 9999 in UTC") from None
+
+
+def parse_seek_time(text: str) -> datetime:
+    """As rpk takes it, by the count of digits, or as `parse_time`. Raises typer.BadParameter."""
+    divisor = _UNITS_OF_DIGITS.get(len(text)) if text.isascii() and text.isdigit() else None
+    if divisor is None:
+        if text.isdigit():
+            raise typer.BadParameter(f"{text!r} is no time: 10, 13 or 19 digits are since 1970")
+        return parse_time(text)
+    return _EPOCH + timedelta(microseconds=int(text) * 1_000_000 // divisor)
 
 
 def parse_span(text: str) -> timedelta:
@@ -54,10 +81,16 @@ def parse_span(text: str) -> timedelta:
         raise typer.BadParameter(f"{text!r} is no span of time like 36h or P1DT12H") from None
 
 
-def read_csv(file: Path, group_ids: Iterable[str] | None) -> dict[str, dict[TopicPartition, int]]:
+def read_csv(
+    file: Path,
+    group_ids: Iterable[str] | None,
+    note: Callable[[str], None] = lambda _: None,
+) -> dict[str, dict[TopicPartition, int]]:
     """The offsets of each group: `topic,partition,offset` where there is one group, else with the
-    group before; None: all groups of the file. Raises typer.BadParameter.
+    group before; None: all groups of the file. `note` is told how many lines are of other groups.
+    Raises typer.BadParameter.
     """
+    others = 0
     asked = None if group_ids is None else list(dict.fromkeys(group_ids))
     offsets: dict[str, dict[TopicPartition, int]] = {group_id: {} for group_id in asked or ()}
     for number, cells in _csv_rows(file):
@@ -70,10 +103,9 @@ def read_csv(file: Path, group_ids: Iterable[str] | None) -> dict[str, dict[Topi
         if asked is None:
             offsets.setdefault(group, {})
         elif group not in offsets:
-            continue  # Not asked for.
-        partition, offset = (_number(each, where) for each in numbers)
-        if partition > INT32_MAX or offset > INT64_MAX:
-            raise typer.BadParameter(f"{where}: too large a number")
+            others += 1
+            continue
+        partition, offset = _partition(numbers[0], where), _offset(numbers[1], where)
         if TopicPartition(topic, partition) in offsets[group]:
             raise typer.BadParameter(f"{where}: the partition is there twice")
         offsets[group][TopicPartition(topic, partition)] = offset
@@ -82,21 +114,56 @@ def read_csv(file: Path, group_ids: Iterable[str] | None) -> dict[str, dict[Topi
             raise typer.BadParameter(f"{file} has nothing of group {group}")
     if not offsets:
         raise typer.BadParameter(f"{file} is empty")
+    if others:
+        note(f"{file}: {counted(others, 'line')} of other groups left out")
     return offsets
+
+
+def read_seek_file(file: Path) -> dict[TopicPartition, int]:
+    """Offsets as rpk writes them, `TOPIC PARTITION OFFSET`. Raises typer.BadParameter."""
+    return {where: offset for where, (offset,) in _word_lines(file, "TOPIC PARTITION OFFSET")}
+
+
+def read_partitions_file(file: Path) -> list[TopicPartition]:
+    """Partitions as rpk takes them, `TOPIC PARTITION`. Raises typer.BadParameter."""
+    return [where for where, _ in _word_lines(file, "TOPIC PARTITION")]
+
+
+def _word_lines(file: Path, form: str) -> Iterator[tuple[TopicPartition, list[int]]]:
+    """The partition of each line, each once, and the numbers behind it."""
+    found: set[TopicPartition] = set()
+    for number, line in enumerate(_text(file).splitlines(), start=1):
+        words = line.split()
+        if not words:
+            continue
+        where = f"{file}, line {number}: {line!r}"
+        if len(words) != len(form.split()):
+            raise typer.BadParameter(f"{where} is not {form}")
+        topic_partition = TopicPartition(words[0], _partition(words[1], where))
+        numbers = [_offset(each, where) for each in words[2:]]
+        if topic_partition in found:
+            raise typer.BadParameter(f"{where}: the partition is there twice")
+        found.add(topic_partition)
+        yield topic_partition, numbers
+    if not found:
+        raise typer.BadParameter(f"{file} is empty")
 
 
 def _csv_rows(file: Path) -> Iterator[tuple[int, list[str]]]:
     """Lines with something in them, each with its number."""
-    try:
-        text = read_file(file).decode("utf-8-sig")
-    except OSError as error:
-        raise typer.BadParameter(f"{file}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise typer.BadParameter(f"{file}: {error}") from None
-    rows = csv.reader(text.splitlines())
+    rows = csv.reader(_text(file).splitlines())
     for cells in rows:
         if cells:
             yield rows.line_num, cells
+
+
+def _text(file: Path) -> str:
+    try:
+        return read_file(file).decode("utf-8-sig")
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"{file}: {error_words(error)}") from None
 
 
 def _line_form(asked: Collection[str] | None) -> str:
@@ -109,17 +176,16 @@ def parse_bound(text: str) -> tuple[TopicPartition, Bounds]:
     if found is None:
         raise typer.BadParameter(f"{text!r} is not TOPIC:PARTITION=FIRST..END")
     topic, partition, earliest, latest = found.groups()
+    where = repr(text)
     bounds = Bounds(
-        _number(earliest, text) if earliest else None, _number(latest, text) if latest else None
+        _offset(earliest, where) if earliest else None, _offset(latest, where) if latest else None
     )
-    return TopicPartition(topic, _number(partition, text)), bounds
+    return TopicPartition(topic, _partition(partition, where)), bounds
 
 
-def _numbers(text: str, where: str) -> list[int]:
-    return [_number(each, where) for each in text.split(",")]
+def _partition(text: str, where: str) -> int:
+    return parse_whole_number(text, where, largest=INT32_MAX, name="partition")
 
 
-def _number(text: str, where: str) -> int:
-    if not (text.isascii() and text.isdigit()) or len(text) > len(str(INT64_MAX)):
-        raise typer.BadParameter(f"{where}: {text!r} is no whole number")
-    return int(text)
+def _offset(text: str, where: str) -> int:
+    return parse_whole_number(text, where, largest=INT64_MAX, name="offset")

@@ -6,19 +6,23 @@ import os
 import select
 import stat
 import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from io import StringIO
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
+
+from offsetd_clients.cli.told_text import shortened
 
 EXIT_FAILED = 1
 EXIT_WRONG_USE = 2
 EXIT_PARTLY = 3
+_ROWS_OF_PART = 1000
 
 # Called with how much is done, how much there is (0: not known), and what is being done.
 ProgressReport = Callable[[int, int, str], None]
@@ -44,8 +48,12 @@ class Terminal:
 
     def __init__(self, stdout: TextIO, stderr: TextIO) -> None:
         self.output_format = OutputFormat.TABLE
+        # Whether tables keep all their columns on a terminal that is too narrow for them.
+        self.is_wide = False
         # Typer's context of the command that prints, where there is one.
         self.called: Any = None
+        # What the command ends with that has not failed.
+        self.exit_code = 0
         self._stdout = stdout
         self._stderr = stderr
         self._stdout_is_gone = False
@@ -56,18 +64,20 @@ class Terminal:
         rows: Iterable[Row],
         *,
         title: str = "",
-        has_blocks: bool = False,
+        droppable: Sequence[str] = (),
     ) -> None:
         """Prints `rows` in the format the user chose; a row lacks a column: None.
 
         table: a header and aligned cells under `title`; None is `-`; control characters are
-        escaped; with `has_blocks` rows become blocks of lines on a terminal that is too narrow for
-        a table. json: one array of objects. jsonl: one object a line, each flushed. csv: a header
-        line; None is empty. Times are ISO 8601 in UTC; in table and csv, lists are joined by `,`.
+        escaped. On a terminal, unless `is_wide`: words that are too long to be read are cut, and
+        where it is too narrow, the columns of `droppable` are left out, the first of them first.
+        If the rest is still too wide, rows become blocks of lines. json: one array of objects.
+        jsonl: one object a line, each flushed. csv: a header line; None is empty. Times are ISO
+        8601 in UTC; in table and csv, lists are joined by `,` and objects are JSON.
         """
         match self.output_format:
             case OutputFormat.TABLE:
-                self._table(columns, list(rows), title, has_blocks=has_blocks)
+                self._table(columns, list(rows), title, droppable)
             case OutputFormat.JSON:
                 self._write_all(_json_array(columns, rows))
             case OutputFormat.JSONL:
@@ -77,13 +87,38 @@ class Terminal:
             case OutputFormat.CSV:
                 self._write_all(_csv_lines(columns, rows))
 
+    def rows_as_they_come(
+        self, columns: Sequence[str], rows: Iterable[Row], *, droppable: Sequence[str] = ()
+    ) -> None:
+        """Prints `rows` as `rows` does, but a table in parts, each as soon as it is full.
+
+        Each part has a header of its own. What nobody reads any more is not asked for.
+        """
+        if self.output_format is not OutputFormat.TABLE:
+            self.rows(columns, rows, droppable=droppable)
+            return
+        coming = iter(rows)
+        part = list(islice(coming, _ROWS_OF_PART))
+        self.rows(columns, part, droppable=droppable)
+        while len(part) == _ROWS_OF_PART and not self._stdout_is_gone:
+            self._write("", flush=True)
+            part = list(islice(coming, _ROWS_OF_PART))
+            if part:
+                self.rows(columns, part, droppable=droppable)
+
     def lines(self, lines: Iterable[str]) -> None:
         """Prints each line to stdout as it is, whatever the format."""
         self._write_all(line + "\n" for line in lines)
 
-    def note(self, text: str) -> None:
-        """Prints what is not a result to stderr."""
-        self._complain(printable(text, keep="\n"))
+    def note(self, text: str, *, is_whole: bool = False) -> None:
+        """Prints what is not a result to stderr; words that are too long only if `is_whole`."""
+        told = printable(text if is_whole else shortened(text), keep="\n")
+        self._complain(_at_words(told, self._stderr))
+
+    def leave_out(self, text: str) -> None:
+        """Prints to stderr what is left out: the command ends with 3, if not with another code."""
+        self.exit_code = EXIT_PARTLY
+        self.note(text)
 
     def hint(self, text: str) -> None:
         """Prints to stderr what only helps who looks on: nothing where that is no terminal."""
@@ -92,12 +127,12 @@ class Terminal:
 
     def fail(self, text: str, code: int = EXIT_FAILED) -> NoReturn:
         """Prints `error: text` to stderr and ends the command with exit code `code`."""
-        message = printable(text, keep="\n")
+        message = printable(shortened(text), keep="\n")
         self._flush_before_complaint()
         if _is_terminal(self._stderr):
             from offsetd_clients.cli import drawing  # noqa: PLC0415
 
-            drawing.print_error(self._stderr, message)
+            drawing.print_error(self._stderr, _at_words(message, self._stderr, "error: "))
         else:
             self._complain(f"error: {message}")
         raise SystemExit(code)
@@ -123,6 +158,11 @@ class Terminal:
     def flush(self) -> None:
         """Hands what is buffered to the system. Called once, at the end."""
         self._write("", flush=True)
+
+    @property
+    def is_drawing(self) -> bool:
+        """Whether rows become a table for a person's eyes: on a terminal, in no other format."""
+        return self.output_format is OutputFormat.TABLE and _is_terminal(self._stdout)
 
     @property
     def reader_is_gone(self) -> bool:
@@ -165,35 +205,41 @@ class Terminal:
         self.fail(f"cannot print the output: {error.strerror or error}")
 
     def _table(
-        self, columns: Sequence[str], rows: Sequence[Row], title: str, *, has_blocks: bool
+        self, columns: Sequence[str], rows: Sequence[Row], title: str, droppable: Sequence[str]
     ) -> None:
         from offsetd_clients.cli import drawing  # noqa: PLC0415
 
+        is_drawn = self.is_drawing
+        is_cut = is_drawn and not self.is_wide
         header = [column.upper().replace("_", "-") for column in columns]
         cells = [
-            [printable(_cell(row.get(column), absent=drawing.ABSENT)) for column in columns]
+            [
+                printable(shortened(cell) if is_cut else cell)
+                for column in columns
+                for cell in (_cell(row.get(column), absent=drawing.ABSENT, is_drawn=is_drawn),)
+            ]
             for row in rows
         ]
-        values = [[row.get(column) for row in rows] for column in columns]
-        is_number = [_is_column_of(each, int, float) for each in values]
-        if not _is_terminal(self._stdout):
+        is_number = [
+            _is_column_of([row.get(column) for row in rows], int, float) for column in columns
+        ]
+        if not is_drawn:
             plain = drawing.aligned([header, *cells], is_number)
             self._write_all(
                 line + "\n" for line in chain([printable(title)] if title else [], plain)
             )
             return
-        is_whole = [_is_column_of(each, int, float, datetime, type(None)) for each in values]
-        self._write(
-            drawing.drawn_table(
-                self._stdout,
-                printable(title),
-                header,
-                cells,
-                is_number,
-                is_whole,
-                has_blocks=has_blocks,
-            )
+        drawn = drawing.drawn_table(
+            self._stdout,
+            printable(title),
+            header,
+            cells,
+            is_number,
+            droppable=[] if self.is_wide else [columns.index(each) for each in droppable],
         )
+        self._write(drawn.text)
+        if drawn.left_out:
+            self.hint(f"not shown: {', '.join(drawn.left_out)} (--wide shows all)")
 
     def _write_all(self, pieces: Iterable[str], *, flush: bool = False) -> None:
         for piece in pieces:
@@ -253,6 +299,30 @@ def printable(text: str, *, keep: str = "") -> str:
     )
 
 
+def named_id(group_id: str) -> str:
+    """A group in a sentence: its name cannot begin a line of its own."""
+    return f"group {printable(group_id)}"
+
+
+def _at_words(text: str, stream: TextIO, before: str = "") -> str:
+    """`text` in lines that the terminal `stream` need not break within words.
+
+    Lines with a word that is too wide stay as they are, and indented ones, which are to be copied.
+    """
+    if not _is_terminal(stream):
+        return text
+    try:
+        width = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        return text
+    return "\n".join(
+        line
+        if len(line) <= width or line.startswith(" ") or max(map(len, line.split())) > width
+        else textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+        for line in f"{before}{text}".split("\n")
+    ).removeprefix(before)
+
+
 def _let_go(stream: TextIO) -> None:
     """What is still buffered would raise again when the interpreter flushes it at its end."""
     null = os.open(os.devnull, os.O_WRONLY)
@@ -277,7 +347,8 @@ def _is_column_of(values: Sequence[object], *kinds: type) -> bool:
     return bool(found & set(kinds)) and found <= {*kinds, type(None)}
 
 
-def _cell(value: object, *, absent: str) -> str:
+def _cell(value: object, *, absent: str, is_drawn: bool = False) -> str:
+    """A value as text; drawn on a terminal, lists and objects can be broken between items."""
     match value:
         case None:
             return absent
@@ -288,7 +359,11 @@ def _cell(value: object, *, absent: str) -> str:
         case str():
             return str(value)
         case list() | tuple():
-            return ",".join(_cell(item, absent=absent) for item in value)
+            items = (_cell(item, absent=absent) for item in value)
+            return (", " if is_drawn else ",").join(items)
+        case Mapping():
+            separators = (", ", ": ") if is_drawn else (",", ":")
+            return json.dumps(value, ensure_ascii=False, separators=separators, default=_json_value)
         case _:
             return str(value)
 

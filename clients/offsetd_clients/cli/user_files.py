@@ -5,12 +5,20 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from offsetd_clients.cli.terminal import Terminal
+
 STANDARD_INPUT = "-"
 
 
 def read_file(path: Path) -> bytes:
     """All of a file, or of the standard input. Raises OSError."""
     return sys.stdin.buffer.read() if str(path) == STANDARD_INPUT else path.read_bytes()
+
+
+def check_absent(path: Path | None, terminal: Terminal, *, force: bool) -> None:
+    """Ends the command if it would replace a file that it was not told to replace."""
+    if path is not None and not force and path.exists():
+        terminal.fail(f"{path} exists: --force replaces it")
 
 
 def write_file(path: Path, pieces: Iterable[bytes]) -> None:

@@ -21,15 +21,17 @@ from offsetd_clients.migration.zookeeper.connection import (
     ZooKeeper,
     migrator_lock,
 )
+from offsetd_clients.migration.zookeeper.kazoo_tree import KazooTree
 from offsetd_clients.migration.zookeeper.layouts import LAYOUTS, layout_of
 from offsetd_clients.migration.zookeeper.layouts.layout import Layout, LayoutOptions
 from offsetd_clients.migration.zookeeper.source import (
     KIND,
     ZooKeeperSource,
+    check_address,
+    check_root_there,
     marks_of,
     options_of,
 )
-from offsetd_clients.migration.zookeeper.tree import KazooTree
 
 # A killed migrator's lock goes with its session.
 _LOCK_WAIT_SESSIONS = 2.0
@@ -64,16 +66,24 @@ class ZooKeeperChoice:
         )
 
     @contextmanager
-    def locked(self, plan: Plan) -> Iterator["Session"]:
-        """A session in which nobody else moves offsets. Raises LockHeld, SourceFailed."""
-        with self.zookeeper(plan).connected() as client:
+    def locked(self, plan: Plan, *, has_root: bool = False) -> Iterator["Session"]:
+        """A session in which nobody else moves offsets.
+
+        `has_root`: the layout's folder has to be there. Raises LockHeld, MigrationError.
+        """
+        zookeeper = self.zookeeper(plan)
+        check_address(plan, zookeeper.hosts)
+        layout_name, options = options_of(plan.source)
+        layout = layout_of(layout_name, options)
+        with zookeeper.connected() as client:
+            if has_root:
+                check_root_there(layout, KazooTree(client, wait_s=self.session_timeout_s))
             wait_s = self.session_timeout_s * _LOCK_WAIT_SESSIONS
             with migrator_lock(client, holder(), root=self.state_root, wait_s=wait_s) as lock:
-                layout_name, options = options_of(plan.source)
                 yield Session(
                     client=client,
                     lock=lock,
-                    layout=layout_of(layout_name, options),
+                    layout=layout,
                     marks=marks_of(plan.source, self.state_root),
                 )
 
@@ -249,7 +259,12 @@ class LayoutChoice:
 
 
 def _layout(*, layout: str, last_processed: bool, **options: str) -> LayoutChoice:
-    return LayoutChoice(layout, LayoutOptions(is_last=last_processed, **options))
+    chosen = LayoutOptions(is_last=last_processed, **options)
+    try:
+        layout_of(layout, chosen)
+    except MigrationError as error:
+        raise typer.BadParameter(str(error)) from None
+    return LayoutChoice(layout, chosen)
 
 
 with_zookeeper = with_options("zookeeper", _zookeeper, _ZOOKEEPER_OPTIONS)

@@ -24,6 +24,7 @@ class State(StrEnum):
     AHEAD = "ahead"  # A larger one is.
     CONFLICT = "conflict"  # The same, with another leader epoch or other metadata.
     OUT_OF_BOUNDS = "out-of-bounds"  # The partition has not the source's offset.
+    DELETED = "deleted"  # The source has it no more, and it is stored here.
 
 
 @attrs.frozen(kw_only=True)
@@ -56,6 +57,26 @@ def differences(
             bounds=known.get(found.topic_partition),
         )
         for found in offsets
+    ]
+
+
+def deletions(
+    group_id: str,
+    planned: Iterable[FoundOffset],
+    now: Iterable[FoundOffset],
+    stored: Stored,
+) -> list[Difference]:
+    """One for each planned offset that the source has no more, and that is stored here."""
+    there = {each.topic_partition for each in now}
+    return [
+        Difference(
+            group_id=group_id,
+            found=each,
+            stored=stored[each.topic_partition],
+            state=State.DELETED,
+        )
+        for each in planned
+        if each.topic_partition not in there and each.topic_partition in stored
     ]
 
 

@@ -5,7 +5,7 @@ Raises OSError.
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -53,12 +53,16 @@ class LockedFile:
         self.path = path
         self.size = 0
         """Where the next line goes; `cut` sets it."""
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BaseException:
-            self.close()
-            raise
+        while True:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_at(self._descriptor, path):
+                    return
+            except BaseException:
+                self.close()
+                raise
+            self.close()  # Who had it has put another in its place meanwhile.
 
     def close(self) -> None:
         """Lets others have it."""
@@ -85,12 +89,38 @@ class LockedFile:
         os.ftruncate(self._descriptor, size)
         self.size = size
 
-    def append(self, line: bytes) -> int:
-        """Durably. Returns where it begins."""
+    def replaced(self, lines: Iterable[bytes]) -> "LockedFile":
+        """This file with other lines, as a whole, durably; nobody else can have it meanwhile."""
+        part = LockedFile(self.path.with_name(f"{self.path.name}.part"))
+        try:
+            part.cut(0)
+            for line in lines:
+                part.append(line, is_durable=False)
+            os.fsync(part._descriptor)
+            part.path.replace(self.path)
+            part.path = self.path
+            sync_folder(self.path.parent)
+        except BaseException:
+            part.close()
+            raise
+        self.close()
+        return part
+
+    def append(self, line: bytes, *, is_durable: bool = True) -> int:
+        """Returns where it begins. Not durable: it may be gone, or torn, after a power cut."""
         position = self.size
         written = 0
         while written < len(line):
             written += os.pwrite(self._descriptor, line[written:], position + written)
-        os.fsync(self._descriptor)
+        if is_durable:
+            os.fsync(self._descriptor)
         self.size += len(line)
         return position
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is the one at a path."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

@@ -8,6 +8,7 @@ time has the journal.
 import hashlib
 import json
 import zlib
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -17,7 +18,12 @@ from typing import Any, Self
 import attrs
 
 from offsetd_clients.migration.files import LockedFile, sync_folder
-from offsetd_clients.migration.values import MigrationError
+from offsetd_clients.migration.followed_writes import STEP as FOLLOWING
+from offsetd_clients.migration.followed_writes import FollowedWrites
+from offsetd_clients.migration.values import FoundOffset, MigrationError
+
+_SHORTENED_BYTES_MIN = 16 * 1024 * 1024
+"""A journal is not shortened before, nor before it is twice as large as when it was short."""
 
 
 class Step(StrEnum):
@@ -70,6 +76,9 @@ class Journal:
         self._begun: dict[str, dict[Step, int]] = {}
         self._done: dict[str, dict[Step, int]] = {}
         self._newest: dict[str, Step] = {}
+        self._plan_id = ""
+        self._shortened_at = _SHORTENED_BYTES_MIN
+        self.followed = FollowedWrites()
 
     @classmethod
     def open(cls, plan_path: Path, plan_id: str) -> "Journal":
@@ -144,7 +153,44 @@ class Journal:
         at = self._append({"step": entry.step, "group": entry.group_id, "result": result})
         self._note({"step": entry.step, "group": entry.group_id, "result": result}, at)
 
+    def begin_following(self, group_id: str, offsets: Sequence[FoundOffset]) -> str:
+        """Durably: these are stored next, in order of topic and partition, by mirror or cutover.
+
+        Returns the id for the request that stores them.
+        """
+        if self._file.size > self._shortened_at:
+            self._shorten()
+        document = self.followed.begun(group_id, offsets)
+        self._append(document)
+        self.followed.note(document)
+        return _request_id(self._plan_id, FOLLOWING, group_id, document["attempt"])
+
+    def finish_following(self, group_id: str, revision: int | None) -> None:
+        """They are stored, the last one at this revision; None: none is.
+
+        Not durably: where it is lost, `FollowedWrites` knows them by what is stored.
+        """
+        document = {"step": FOLLOWING, "group": group_id, "result": {"revision": revision}}
+        self._append(document, is_durable=False)
+        self.followed.note(document)
+
+    def _shorten(self) -> None:
+        """Says what all lines of mirrors say in one line a group; all other lines stay."""
+        self._file = self._file.replaced(self._short_lines())
+        self._begun, self._done, self._newest = {}, {}, {}
+        self.followed = FollowedWrites()
+        self._load(self._plan_id)
+        self._shortened_at = max(_SHORTENED_BYTES_MIN, 2 * self._file.size)
+
+    def _short_lines(self) -> Iterator[bytes]:
+        for line in self._file.lines():
+            document = _document(line)
+            if document is not None and document.get("step") != FOLLOWING:
+                yield line
+        yield from map(_line, self.followed.documents())
+
     def _load(self, plan_id: str) -> None:
+        self._plan_id = plan_id
         position = 0
         lines = self._file.lines()
         for line in lines:
@@ -164,6 +210,9 @@ class Journal:
             sync_folder(self.path.parent)
 
     def _note(self, document: dict[str, Any], position: int) -> None:
+        if document["step"] == FOLLOWING:
+            self.followed.note(document)
+            return
         step, group_id = Step(document["step"]), document["group"]
         if "details" in document:
             self._begun.setdefault(group_id, {})[step] = position
@@ -171,9 +220,8 @@ class Journal:
         else:
             self._done.setdefault(group_id, {})[step] = position
 
-    def _append(self, document: dict[str, Any]) -> int:
-        text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
-        return self._file.append(b"%08x %s\n" % (zlib.crc32(text), text))
+    def _append(self, document: dict[str, Any], *, is_durable: bool = True) -> int:
+        return self._file.append(_line(document), is_durable=is_durable)
 
     def _read(self, position: int) -> dict[str, Any]:
         document = _document(self._file.line_at(position))
@@ -200,7 +248,11 @@ def make_room(plan_path: Path) -> None:
 
 def request_id_of(plan_id: str, entry: Entry) -> str:
     """The same for the same attempt, also after a kill; another for another attempt."""
-    named = "\0".join((plan_id, entry.step, entry.group_id, str(entry.attempt)))
+    return _request_id(plan_id, entry.step, entry.group_id, entry.attempt)
+
+
+def _request_id(plan_id: str, step: str, group_id: str, attempt: int) -> str:
+    named = "\0".join((plan_id, step, group_id, str(attempt)))
     return "migrate-" + hashlib.sha256(named.encode()).hexdigest()[:40]
 
 
@@ -210,6 +262,11 @@ def _locked(plan_path: Path) -> LockedFile:
         return LockedFile(path)
     except BlockingIOError:
         raise JournalBusy(f"{path}: another process works with this plan") from None
+
+
+def _line(document: dict[str, Any]) -> bytes:
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
 def _document(line: bytes) -> dict[str, Any] | None:

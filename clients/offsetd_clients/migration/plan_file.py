@@ -276,8 +276,8 @@ def _lines_within(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _parsed(line: bytes, path: Path, number: int) -> dict[str, Any]:
     try:
         document = json.loads(line)
-    except ValueError as error:
-        raise BadPlan(f"{path}: line {number} is no JSON: {error}") from None
+    except ValueError:
+        raise BadPlan(f"{path}: line {number} is no JSON") from None
     if not isinstance(document, dict):
         raise BadPlan(f"{path}: line {number} is no object")
     return document

@@ -24,6 +24,7 @@ from offsetd_clients.migration.rates import RateLimit
 from offsetd_clients.migration.run_entries import (
     carried_of,
     image_of,
+    others_of,
     retention_of,
     retention_text,
     written_by,
@@ -36,6 +37,9 @@ from offsetd_clients.migration.target import (
     time_of,
 )
 from offsetd_clients.migration.values import FoundOffset, PlannedGroup
+
+_NOT_AGAINST = frozenset((State.MISSING, State.EQUAL, State.DELETED))
+"""What keeps no group from being moved: a run goes by the plan, and deletes nothing."""
 
 
 @attrs.frozen(kw_only=True)
@@ -102,7 +106,7 @@ class _Runner:
         if problem:
             return outcome_of(group, Outcome.REFUSED, problem=problem)
         try:
-            return self._store(group, entry, chosen, stored)
+            return self._store(group, entry, found, stored)
         except OffsetdError as error:
             if is_groups_own(error):
                 return outcome_of(group, Outcome.REFUSED, problem=_told(error))
@@ -112,9 +116,10 @@ class _Runner:
         self,
         group: PlannedGroup,
         entry: Entry | None,
-        chosen: Sequence[Difference],
+        found: Sequence[Difference],
         stored: Stored,
     ) -> GroupOutcome:
+        chosen = [each for each in found if each.state is not State.EQUAL]
         puts = [
             Put(each.found, None if each.stored is None else each.stored.revision)
             for each in chosen
@@ -132,7 +137,7 @@ class _Runner:
         problem = self._expired(puts, here)
         if problem:
             return outcome_of(group, Outcome.REFUSED, problem=problem)
-        entry = self._begun(group, entry, chosen, stored, here)
+        entry = self._begun(group, entry, found, stored, here)
         request_id = request_id_of(self.plan.plan_id, entry)
         to_set = entry.details["set"]
         if to_set is not None and self._sets_retention(group, here):
@@ -165,7 +170,7 @@ class _Runner:
         self,
         group: PlannedGroup,
         entry: Entry | None,
-        chosen: Sequence[Difference],
+        found: Sequence[Difference],
         stored: Stored,
         here: Group | None,
     ) -> Entry:
@@ -173,6 +178,7 @@ class _Runner:
 
         A new one goes on with what earlier ones have stored: all of it can be undone.
         """
+        chosen = [each for each in found if each.state is not State.EQUAL]
         puts = [[*_identity(each.found), image_of(each.stored)] for each in chosen]
         newest = self.journal.newest_step(group.group_id)
         if _is_cut_short(entry, newest) and entry.details["puts"] == puts:
@@ -181,12 +187,20 @@ class _Runner:
             "existed": None if here is None else {"retention": retention_text(here.retention)},
             "set": None,
             "puts": puts,
+            "orders": [each.found.order for each in chosen],
+            "equal": [
+                [each.found.topic, each.found.partition, each.stored.revision, each.found.order]
+                for each in found
+                if each.stored is not None and each.state is State.EQUAL
+            ],
+            "others": others_of(stored, puts),
             "carried": [],
         }
         if entry is not None and here is not None and not self._is_undone(group.group_id):
             details["existed"] = entry.details["existed"]
             details["set"] = entry.details.get("set")
             details["carried"] = carried_of(written_by(entry, stored), puts)
+            details["others"] = entry.details.get("others")
         if self._sets_retention(group, here):
             details["set"] = {"retention": retention_text(self.options.retention)}
         return self.journal.begin(Step.RUN, group.group_id, details)
@@ -224,7 +238,7 @@ def refusal(group: PlannedGroup, found: Sequence[Difference], options: RunOption
         each
         for each in found
         if each.state is State.OUT_OF_BOUNDS
-        or (each.state not in (State.MISSING, State.EQUAL) and each.state not in options.overwrite)
+        or (each.state not in _NOT_AGAINST and each.state not in options.overwrite)
     ]
     if against:
         return f"{counted(against, 'offset')}: {listed([*map(difference_text, against)])}"

@@ -52,6 +52,35 @@ def carried_of(written: list[Written], puts: list[list[Any]]) -> list[list[Any]]
     ]
 
 
+def others_of(stored: Stored, puts: list[list[Any]]) -> list[list[Any]]:
+    """What a run leaves as it is: topic, partition and revision of each."""
+    own = {TopicPartition(topic, partition) for topic, partition, *_ in puts}
+    return [
+        [where.topic, where.partition, each.revision]
+        for where, each in sorted(stored.items())
+        if where not in own
+    ]
+
+
+def changed_others(entry: Entry, written: list[Written], stored: Stored) -> list[TopicPartition]:
+    """What somebody has written of a group, beside what the runs have, since the first of them."""
+    own = {each.partition: each.revision for each in written}
+    others = entry.details.get("others")
+    if others is None:  # The journal is of a time when runs did not note them.
+        last = max((each for each in own.values() if each is not None), default=None)
+        return [
+            where
+            for where, each in stored.items()
+            if where not in own and last is not None and each.revision > last
+        ]
+    known = {TopicPartition(topic, partition): revision for topic, partition, revision in others}
+    return [
+        where
+        for where, each in stored.items()
+        if where not in own and known.get(where) != each.revision
+    ]
+
+
 def image_of(stored: CommittedOffset | None) -> Image | None:
     """What is stored, as a journal keeps it; None: nothing."""
     if stored is None:

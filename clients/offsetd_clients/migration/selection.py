@@ -1,7 +1,7 @@
 """Which groups and topics are moved, and under what names."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
@@ -53,6 +53,18 @@ class Selection:
         """The id that a group of the source gets here."""
         return self.renames.get(group_id, group_id)
 
+    def unmatched(self, group_ids: Collection[str], topics: Collection[str]) -> list[str]:
+        """What is named and was not found: patterns to include, and groups to rename.
+
+        `group_ids` and `topics` are those that were taken, by their names at the source.
+        """
+        include, _, include_topics, _ = self._compiled
+        return [
+            *(f"group {each.pattern!r}" for each in include if not _finds(each, group_ids)),
+            *(f"topic {each.pattern!r}" for each in include_topics if not _finds(each, topics)),
+            *(f"group {each!r} to rename" for each in self.renames if each not in group_ids),
+        ]
+
 
 def parse_renames(texts: Sequence[str]) -> dict[str, str]:
     """From `OLD=NEW`, split at the last `=`. Raises BadSelection."""
@@ -64,6 +76,10 @@ def parse_renames(texts: Sequence[str]) -> dict[str, str]:
         if renames.setdefault(old, new) != new:
             raise BadSelection(f"group {old!r} gets two names")
     return renames
+
+
+def _finds(pattern: re.Pattern[str], names: Collection[str]) -> bool:
+    return any(pattern.fullmatch(name) for name in names)
 
 
 def _is_taken(

@@ -14,8 +14,13 @@ from offsetd_clients.migration.outcomes import (
     outcome_of,
 )
 from offsetd_clients.migration.plan_file import Plan
-from offsetd_clients.migration.run_entries import Written, retention_text, written_by
-from offsetd_clients.migration.target import Put, Stored, Target, is_groups_own
+from offsetd_clients.migration.run_entries import (
+    Written,
+    changed_others,
+    retention_text,
+    written_by,
+)
+from offsetd_clients.migration.target import Put, Stored, Target, alive_here, is_groups_own
 from offsetd_clients.migration.values import FoundOffset, PlannedGroup
 
 
@@ -54,10 +59,13 @@ def _undone(
     left, problem = _left(entry, stored)
     if problem:
         return outcome_of(group, Outcome.REFUSED, problem=problem)
-    if not execute:
-        return outcome_of(group, Outcome.WOULD_UNDO, count=len(left))
-    begun = journal.begin(Step.UNDO, group.group_id, None)
     try:
+        problem = alive_here(target, group.group_id)
+        if problem:
+            return outcome_of(group, Outcome.REFUSED, problem=problem)
+        if not execute:
+            return outcome_of(group, Outcome.WOULD_UNDO, count=len(left))
+        begun = journal.begin(Step.UNDO, group.group_id, None)
         count, problem = _take_back(target, group.group_id, entry)
     except OffsetdError as error:
         if is_groups_own(error):
@@ -73,12 +81,14 @@ def _left(entry: Entry, stored: Stored) -> tuple[list[Written], str]:
     """What is still to be taken back, and why it must not be: somebody else has written."""
     left: list[Written] = []
     changed: list[TopicPartition] = []
-    for each in written_by(entry, stored):
+    written = written_by(entry, stored)
+    for each in written:
         now = stored.get(each.partition)
         if now is not None and now.revision == each.revision:
             left.append(each)
         elif not each.is_as_before(stored):
             changed.append(each.partition)
+    changed += changed_others(entry, written, stored)
     if not changed:
         return left, ""
     named = ", ".join(map(str, changed[:3]))

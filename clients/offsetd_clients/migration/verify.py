@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from offsetd_clients import OffsetdError
-from offsetd_clients.migration.differences import Difference, differences
+from offsetd_clients.migration.differences import Difference, deletions, differences
 from offsetd_clients.migration.outcomes import MigrationStopped, in_chunks
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.target import Target
@@ -15,6 +15,7 @@ def compared(
 ) -> Iterator[tuple[PlannedGroup, list[Difference], tuple[Problem, ...]]]:
     """Each group of the plan beside what is stored; as `source` has it now, if that is given.
 
+    Then also what the source has no more, of groups that it has no problems with.
     Raises MigrationStopped, SourceFailed.
     """
     for chunk in in_chunks(plan.groups()):
@@ -27,7 +28,10 @@ def compared(
             raise MigrationStopped("the server does not say what is stored") from error
         for group, now in zip(chunk, found, strict=True):
             chosen = [each for each in now.offsets if plan.selection.takes_topic(each.topic)]
-            differing = differences(group.group_id, chosen, stored[group.group_id], bounds)
+            of_group = stored[group.group_id]
+            differing = differences(group.group_id, chosen, of_group, bounds)
+            if source is not None and not now.problems:
+                differing += deletions(group.group_id, group.offsets, chosen, of_group)
             yield group, differing, now.problems
 
 

@@ -2,10 +2,12 @@
 """OffsetClient: every call."""
 
 import copy
+import logging
 from types import TracebackType
 from typing import Self
 
 from offsetd_clients.connection import address_of
+from offsetd_clients.errors import CommitsUnanswered
 from offsetd_clients.retry import RetryPolicy
 from offsetd_clients.security import Security, TlsOptions, Token
 from offsetd_clients.sync.admin import AdminCalls
@@ -18,6 +20,8 @@ from offsetd_clients.sync.membership import MembershipCalls
 from offsetd_clients.sync.offsets import OffsetCalls
 from offsetd_clients.sync.servers import Servers
 from offsetd_clients.sync.transport import Channel
+
+log = logging.getLogger("offsetd_clients")
 
 
 class Lifetime:
@@ -33,7 +37,7 @@ class OffsetClient(
     many tries as fit into the retry policy's deadline while the server is unavailable; a write
     carries a request id, so that a try whose answer was lost is not applied twice. Every call may
     raise `OffsetdError`, and TypeError for an argument that is none of its kind. Whole numbers may
-    be numpy's.
+    be numpy's. Leaving its `with` waits for commits, as `close` does.
     """
 
     def __init__(
@@ -84,8 +88,27 @@ class OffsetClient(
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except CommitsUnanswered as unanswered:
+            if error is None:
+                raise
+            error.add_note(f"while the client was closed: {unanswered}")
+            log.warning("while the client was closed: %s", unanswered)
 
-    def close(self) -> None:
-        """Closes the connection; calls in flight, and all later ones, raise `ClientClosed`."""
-        self._servers.close()
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Waits until the server has answered all commits that were handed in before this call.
+
+        It waits at the longest `timeout_s`, or as the retry policy says. Raises `CommitsUnanswered`
+        if commits have no answer then, or none in their own time. What the server has refused is
+        said by the future of the commit.
+        """
+        self._servers.flush(self._retry.timeout_s if timeout_s is None else timeout_s)
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Waits as `flush` does, and closes the connection; 0: it waits for nothing.
+
+        All other calls in flight, and all later ones, raise `ClientClosed`, as do the futures of
+        commits that it gives up. Raises `CommitsUnanswered` if there are such, when all is closed.
+        """
+        self._servers.close(self._retry.timeout_s if timeout_s is None else timeout_s)

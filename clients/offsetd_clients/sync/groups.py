@@ -1,7 +1,7 @@
 # Made from aio/groups.py by .ci/sync_from_aio: change that, then run `make sync`.
 """Groups: listed, looked at, deleted."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from offsetd_clients import messages
 from offsetd_clients.sync.calls import Calls, new_id
@@ -42,8 +42,12 @@ class GroupCalls(Calls):
         types: Iterable[GroupType] = (),
         group_id_prefix: str = "",
         page_size: int = 0,
+        on_unreachable: Callable[[Sequence[int]], object] | None = None,
     ) -> Iterator[GroupListing]:
         """Yields groups in the log's order, page after page; no states, no types: any.
+
+        The groups of damaged log partitions are left out; `on_unreachable` is called with the
+        numbers of these, if there are any, once all others have been listed.
 
         Not a snapshot: groups that come and go meanwhile may be in it or not.
         """
@@ -62,6 +66,8 @@ class GroupCalls(Calls):
                 yield listing
             page_token = response.next_page_token
             if not page_token:
+                if on_unreachable is not None and response.unreachable_log_partitions:
+                    on_unreachable(tuple(response.unreachable_log_partitions))
                 return
 
     def get_group(self, group_id: str) -> Group:

@@ -82,7 +82,8 @@ def warm_kernels(terminal: Terminal, *, later: Collection[str] = ()) -> int:
     if registry.is_warm_on_disk():
         compiled = registry.warm(later=later)
     else:
-        terminal.note("compiling kernels for this machine, once (about half a minute)")
+        total = len(registry.registered_kernels())
+        terminal.note(f"compiling {total} kernels for this machine, once: a minute or two")
         gc.enable()  # Of what a compiler leaves, a start that collects nothing would keep all.
         with terminal.progress("kernels") as report:
             compiled = registry.warm(_by_short_name(report))

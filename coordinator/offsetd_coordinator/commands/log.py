@@ -1,8 +1,8 @@
 """`offsetd log`: its commands and their options. What they do is imported when they are called.
 
 `describe`, `dump` and `verify` look at a data folder without a server, and change nothing; beside a
-running server only what lies below the recovery points is looked at. `clean`, `retain` and
-`recreate` change a folder that no server has open. A broker's folder is as good as one of ours.
+running server only what lies below the recovery points is looked at. `clean`, `retain`, `repair`
+and `recreate` change a folder that no server has open. A broker's folder is as good as one of ours.
 """
 
 from pathlib import Path
@@ -59,6 +59,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
     _register_verify(group, terminal)
     _register_clean(group, terminal)
     _register_retain(group, terminal)
+    _register_repair(group, terminal)
     _register_recreate(group, terminal)
 
 
@@ -109,11 +110,16 @@ def _register_verify(group: typer.Typer, terminal: Terminal) -> None:
     @group.command("verify")
     def verify(
         data_dir: FolderOption = DEFAULT_FOLDER,
-        topic: TopicOption = OFFSETS_TOPIC,
+        topic: Annotated[
+            str | None,
+            typer.Option("--topic", metavar="TOPIC", help="Only this one's partitions."),
+        ] = None,
         partition: PartitionOption = None,
     ) -> None:
-        """Check every batch, record, index and checkpoint.
+        """Check every batch, record, index and checkpoint, and what a start would miss.
 
+        Without --topic and --partition all is checked that a server opens: the offsets, the
+        settings that were changed at run time, and the audit log.
         Where each group lies is checked too. Prints file, position and reason of everything that is
         wrong, and exits with 1 if there is anything damaged. A batch from the future, which holds
         back retention, is a warning: it is as it was written, and there is nothing to repair.
@@ -142,7 +148,9 @@ def _register_clean(group: typer.Typer, terminal: Terminal) -> None:
         The folder is locked and recovered, as at a start, each partition is cleaned once, however
         clean it is, and the folder is closed. Numbers are of the segments that may be cleaned: the
         one that takes appends may not. Settings are those of serve, log.cleaner.* and a topic's
-        (delete.retention.ms, ...). Exits with 3 if only some partitions could be cleaned.
+        (delete.retention.ms, ...); of a topic that the server does not know, cleanup.policy has to
+        be among them. A broker's folder stays a broker's: nothing of offsetd is left in it. Exits
+        with 3 if only some partitions could be cleaned, with 0 if there was nothing to clean.
 
         Examples:
             offsetd log clean --data-dir offsetd-data --dry-run
@@ -175,8 +183,9 @@ def _register_retain(group: typer.Typer, terminal: Terminal) -> None:
         The folder is locked and recovered, as at a start, each partition is looked at once, and the
         folder is closed. Segments go that lie below the log's start, are beyond retention.bytes, or
         older than retention.ms; of a topic that is only compacted, just the first. Settings that
-        were changed while a server ran count; --set goes before them. Exits with 3 if only some
-        partitions could be looked at.
+        were changed while a server ran count; --set goes before them. A broker's folder stays a
+        broker's: nothing of offsetd is left in it. Exits with 3 if only some partitions could be
+        looked at.
 
         Examples:
             offsetd log retain --topic __offsetd_audit --dry-run
@@ -187,26 +196,70 @@ def _register_retain(group: typer.Typer, terminal: Terminal) -> None:
         log_retain.retain(terminal, data_dir, topic, partition, assignments or (), is_dry=dry_run)
 
 
+def _register_repair(group: typer.Typer, terminal: Terminal) -> None:
+    @group.command("repair")
+    def repair(
+        data_dir: FolderOption = DEFAULT_FOLDER,
+        topic: TopicOption = OFFSETS_TOPIC,
+        partition: PartitionOption = None,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Only show it, as without --execute.")
+        ] = False,
+        execute: Annotated[
+            bool, typer.Option("--execute", help="Do it; else only show what would be left out.")
+        ] = False,
+        assignments: SetOption = None,
+    ) -> None:
+        """Keep all that is whole of damaged partitions, and have them served again.
+
+        For a quarantined partition whose folder no server has open. Every valid batch is kept, also
+        those that the journal or the quarantine file holds. Shows the bytes that are left out, what
+        is missing, and the groups that can be read in these bytes: what they committed there is
+        lost, and what they had before counts again. A segment that is written anew stays beside as
+        it was. Without --partition, all damaged partitions of the topic are meant.
+
+        Examples:
+            offsetd log repair --data-dir offsetd-data
+            offsetd log repair --partition 9 --execute
+        """
+        if dry_run and execute:
+            raise typer.BadParameter("--dry-run and --execute exclude each other")
+        from offsetd_coordinator.commands import log_repair  # noqa: PLC0415
+
+        log_repair.repair(
+            terminal, data_dir, topic, partition, assignments or (), is_dry=not execute
+        )
+
+
 def _register_recreate(group: typer.Typer, terminal: Terminal) -> None:
     @group.command("recreate")
     def recreate(
         topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Of which topic.")],
         data_dir: FolderOption = DEFAULT_FOLDER,
         partition: PartitionOption = None,
-        dry_run: DryRunOption = False,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Only show it, as without --execute.")
+        ] = False,
+        execute: Annotated[
+            bool, typer.Option("--execute", help="Do it; else only show what it would lose.")
+        ] = False,
         assignments: SetOption = None,
     ) -> None:
-        """Have partitions begin anew, empty: all that they hold is lost.
+        """Have partitions begin anew, empty: with --execute all that they hold is lost.
 
-        For a topic that nobody needs any more, and for a partition that is quarantined and cannot
-        be brought back. Its folder may be missing. It goes on at the offset at which it ended, so
-        that no offset is given to another record. Without --partition it is partition 0 alone.
+        For a partition that is quarantined and cannot be brought back, and for a topic of the
+        server's own whose records nobody needs any more. Its folder may be missing. It goes on at
+        the offset at which it ended, so that no offset is given to another record. Of
+        __consumer_offsets say which --partition; of another topic it is partition 0 without.
 
         Examples:
-            offsetd log recreate --topic __consumer_offsets --partition 9 --dry-run
+            offsetd log recreate --topic __consumer_offsets --partition 9
+            offsetd log recreate --topic __consumer_offsets --partition 9 --execute
         """
+        if dry_run and execute:
+            raise typer.BadParameter("--dry-run and --execute exclude each other")
         from offsetd_coordinator.commands import log_recreate  # noqa: PLC0415
 
         log_recreate.recreate(
-            terminal, data_dir, topic, partition, assignments or (), is_dry=dry_run
+            terminal, data_dir, topic, partition, assignments or (), is_dry=not execute
         )

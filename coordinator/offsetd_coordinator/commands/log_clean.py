@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import attrs
 from offsetd_storage.cleaner.clean import CleanerTools, CleanReport
 from offsetd_storage.clock import SystemClock
 from offsetd_storage.errors import InvalidSetting
@@ -19,8 +20,8 @@ from offsetd_coordinator.commands.log_folder import (
     selected,
 )
 from offsetd_coordinator.commands.offline_store import (
-    config_looked_at,
-    configured_store,
+    configs_looked_at,
+    configured_logs,
     offline_settings,
 )
 from offsetd_coordinator.commands.outcomes import counted, fail_for_problems, printed
@@ -33,6 +34,7 @@ from offsetd_coordinator.log_cleaning import (
 )
 from offsetd_coordinator.partition_outcomes import PartitionOutcome
 
+LAG: Final = "min.compaction.lag.ms"
 COLUMNS: Final = (
     "partition",
     "bytes_before",
@@ -60,14 +62,18 @@ def clean(
         settings = offline_settings(terminal, topic, assignments)
         tools = _tools(terminal, settings)
         view, logs = (looked_at if is_dry else selected)(terminal, folder, topic, partitions)
-        config = config_looked_at(terminal, view, settings)
+        configs = configs_looked_at(terminal, view, settings)
+        config = configs.log_config(topic)
         if not config.is_compacted:
             terminal.fail(f"nothing to clean: cleanup.policy of {topic} is not compact")
         if is_dry:
             outcomes = _preview(terminal, view, logs, config, tools, rolls=rolls)
         else:
             outcomes = _clean(terminal, view, logs, settings, tools, rolls=rolls)
-        _conclude(terminal, outcomes, config, is_dry=is_dry, rolls=rolls)
+        _conclude(terminal, outcomes, is_dry=is_dry)
+        if not any(each.done for each in outcomes):
+            ruling = configs.ruling_setting(topic, LAG)
+            terminal.note(_why_nothing(config.compaction_lag_ms_min, ruling, rolls=rolls))
 
 
 def _tools(terminal: Terminal, settings: CleaningSettings) -> CleanerTools:
@@ -112,8 +118,9 @@ def _clean(
     partitions = [log.topic_partition for log in logs]
     with (
         terminal.progress("clean") as report,
-        configured_store(terminal, view, settings, partitions, report) as store,
+        configured_logs(terminal, view, settings, partitions, report) as store,
     ):
+        tools = attrs.evolve(tools, files=store.files)
         outcomes = cleaned_partitions(store, view.folder, partitions, tools, rolls_active=rolls)
         return printed(terminal, COLUMNS, outcomes, logs, report, _row)
 
@@ -132,12 +139,10 @@ def _row(report: CleanReport) -> Mapping[str, object]:
 def _conclude(
     terminal: Terminal,
     outcomes: Sequence[PartitionOutcome[CleanReport]],
-    config: LogConfig,
     *,
     is_dry: bool,
-    rolls: bool,
 ) -> None:
-    """Sums up to stderr; fails where there was nothing to clean, or not all could be."""
+    """Sums up to stderr; fails where not all could be cleaned."""
     reports = [each.done for each in outcomes if each.done is not None]
     if reports:
         before = sum(each.bytes_read for each in reports)
@@ -153,8 +158,9 @@ def _conclude(
                 " log.cleaner.dedupe.buffer.size does not hold all of its keys"
             )
     fail_for_problems(terminal, outcomes, "cannot be cleaned")
-    if not reports:
-        lag_ms = config.compaction_lag_ms_min
-        hint = f"; records stay for {lag_ms} ms (min.compaction.lag.ms)" if lag_ms else ""
-        hint += "" if rolls else "; --roll-active ends those that take appends"
-        terminal.fail(f"nothing to clean: no partition has a segment that may be cleaned{hint}")
+
+
+def _why_nothing(lag_ms: int, ruling: str, *, rolls: bool) -> str:
+    hint = f"; records stay for {lag_ms} ms ({ruling})" if lag_ms else ""
+    hint += "" if rolls else "; --roll-active ends those that take appends"
+    return f"nothing to clean: no partition has a segment that may be cleaned{hint}"

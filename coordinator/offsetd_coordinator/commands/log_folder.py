@@ -5,13 +5,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from offsetd_storage.checkpoints import read_offset_checkpoint
-from offsetd_storage.errors import CorruptCheckpoint, StorageError
+from offsetd_storage.errors import CorruptCheckpoint, StorageError, words_of
 from offsetd_storage.files import OsFiles
 from offsetd_storage.folder_checkpoints import LOG_START_CHECKPOINT
 from offsetd_storage.folder_view import FolderView, LogView, read_folder
+from offsetd_storage.log_config import OFFSETS_TOPIC
 from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.commands.terminal import Terminal
+from offsetd_coordinator.topics import AUDIT_PARTITION, CONFIG_PARTITION
 
 
 @contextmanager
@@ -22,7 +24,7 @@ def failures_told(terminal: Terminal) -> Iterator[None]:
     except StorageError as error:
         terminal.fail(str(error))
     except OSError as error:
-        terminal.fail(f"{error.filename or 'data folder'}: {error.strerror or error}")
+        terminal.fail(words_of(error))
 
 
 def selected(
@@ -44,14 +46,21 @@ def selected(
 
 
 def looked_at(
-    terminal: Terminal, folder: Path, topic: str, partitions: Sequence[int] | None
+    terminal: Terminal, folder: Path, topic: str | None, partitions: Sequence[int] | None
 ) -> tuple[FolderView, list[LogView]]:
-    """The same for a command that takes no lock; says so where not all can be looked at."""
-    view, logs = selected(terminal, folder, topic, partitions)
+    """The same for a command that takes no lock; says so where not all can be looked at.
+
+    Without a topic and partitions: all that a server would open.
+    """
+    view, logs = selected(terminal, folder, topic or OFFSETS_TOPIC, partitions)
+    if topic is None and not partitions:
+        own = (CONFIG_PARTITION, AUDIT_PARTITION)
+        logs = [*logs, *(log for log in view.logs if log.topic_partition in own)]
     if not view.is_settled:
         terminal.note(
-            "a server has this folder open, or did not close it:"
-            " only what lies below its recovery points is looked at"
+            "the journal does not say that this folder was closed (a server has it open, or was"
+            " killed, or the journal is damaged): only what lies below its recovery points is"
+            " looked at"
         )
     return view, logs
 

@@ -1,7 +1,6 @@
 """`offsetd log describe|dump|verify`: what they print. Nothing is changed."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -40,6 +39,7 @@ DESCRIBE_COLUMNS: Final = (
     "records",
     "problem",
 )
+DESCRIBE_DROPPABLE: Final = ("segments", "batches", "records")
 CLEANING_COLUMNS: Final = (
     "partition",
     "start_offset",
@@ -54,6 +54,15 @@ CLEANING_COLUMNS: Final = (
     "due_bytes",
     "blocked_until",
     "problem",
+)
+CLEANING_DROPPABLE: Final = (
+    "blocked_until",
+    "delete_horizon",
+    "last_stable",
+    "first_uncleanable",
+    "first_dirty",
+    "start_offset",
+    "due_bytes",
 )
 VERIFY_COLUMNS: Final = ("severity", "file", "position", "reason")
 
@@ -70,9 +79,12 @@ def describe(
     with failures_told(terminal):
         view, logs = looked_at(terminal, folder, topic, partitions)
         if cleaning:
-            terminal.rows(CLEANING_COLUMNS, _cleaning_descriptions(view, logs))
+            configs = _configs(OsFiles(), view, tell=terminal.note)
+            rows = _cleaning_descriptions(view, logs, configs)
+            terminal.rows(CLEANING_COLUMNS, rows, droppable=CLEANING_DROPPABLE)
         else:
-            terminal.rows(DESCRIBE_COLUMNS, _descriptions(view, logs))
+            rows = _descriptions(view, logs)
+            terminal.rows(DESCRIBE_COLUMNS, rows, droppable=DESCRIBE_DROPPABLE)
 
 
 def dump(
@@ -90,7 +102,9 @@ def dump(
         terminal.lines(chain.from_iterable(dumps))
 
 
-def verify(terminal: Terminal, folder: Path, topic: str, partitions: Sequence[int] | None) -> None:
+def verify(
+    terminal: Terminal, folder: Path, topic: str | None, partitions: Sequence[int] | None
+) -> None:
     """A row for everything that is wrong."""
     with failures_told(terminal):
         _verify(terminal, *looked_at(terminal, folder, topic, partitions))
@@ -121,10 +135,10 @@ def _descriptions(view: FolderView, logs: Sequence[LogView]) -> Iterator[Mapping
 
 
 def _cleaning_descriptions(
-    view: FolderView, logs: Sequence[LogView]
+    view: FolderView, logs: Sequence[LogView], configs: TopicConfigs
 ) -> Iterator[Mapping[str, object]]:
     files, starts = OsFiles(), log_starts(view)
-    configs, now_ms = _configs(files, view), SystemClock().now_ms()
+    now_ms = SystemClock().now_ms()
     checkpoint = CleanerCheckpoint(files, view.folder)
     for log in logs:
         row: dict[str, object] = {"partition": log.topic_partition.partition}
@@ -165,11 +179,18 @@ def _cleaning_descriptions(
         yield row
 
 
-def _configs(files: OsFiles, view: FolderView) -> TopicConfigs:
-    """The settings of a server without any of its own, and those that are in the folder."""
+def _configs(
+    files: OsFiles, view: FolderView, *, tell: Callable[[str], object] = lambda _: None
+) -> TopicConfigs:
+    """The settings of a server without any of its own, and those that are in the folder.
+
+    Where these cannot be read, `tell` is told that defaults count.
+    """
     configs = Settings().configs
-    with suppress(StorageError, DamageFound):  # That is told where the log itself is checked.
+    try:
         return configs_of_folder(files, view, configs)
+    except (StorageError, DamageFound) as error:
+        tell(f"not all settings in the folder can be read, so this is by defaults: {error}")
     return configs
 
 
@@ -193,8 +214,9 @@ def _verify(terminal: Terminal, view: FolderView, logs: Sequence[LogView]) -> No
     records = sum(verifier.records for verifier in verifiers.values())
     unknown = sum(verifier.unknown_records for verifier in verifiers.values())
     terminal.note(
-        f"checked {records} records in {batches} batches of {len(verifiers)} partitions"
-        + (f"; {unknown} records are of types that are not ours" if unknown else "")
+        f"checked {_counted(records, 'record')} in {_counted(batches, 'batch', 'batches')} of"
+        f" {_counted(len(verifiers), 'partition')}"
+        + (f"; records of types that are not ours: {unknown}" if unknown else "")
     )
     warnings = sum(finding.is_warning for finding in findings)
     if warnings:
@@ -256,3 +278,7 @@ def _future_of(files: OsFiles, view: FolderView) -> Callable[[LogView], FutureTi
         return FutureTimestamps(config=config, now_ms=now_ms) if config.is_deleted else None
 
     return future
+
+
+def _counted(count: int, one: str, several: str = "") -> str:
+    return f"{count} {one if count == 1 else several or one + 's'}"

@@ -31,18 +31,24 @@ def recreate(
     *,
     is_dry: bool,
 ) -> None:
-    """Has partitions begin anew; dry, it says what would be lost."""
+    """Has partitions begin anew; dry, it says what would be lost.
+
+    Whether it is told to is for the caller to check.
+    """
     with failures_told(terminal):
         if topic == OFFSETS_TOPIC and not partitions:
             terminal.fail(f"say which --partition of {topic} is to lose all", code=WRONG_USE)
-        asked = [_checked(terminal, topic, each) for each in sorted(set(partitions or [0]))]
+        asked = [checked(terminal, topic, each) for each in sorted(set(partitions or [0]))]
         view = read_folder(OsFiles(), folder)
         _refuse_unknown(terminal, view, asked)
         lost = {each: _bytes_of(folder / each.folder_name) for each in asked}
         if is_dry:
             rows = [_row(each, lost[each], None) for each in asked]
             terminal.rows(COLUMNS, rows)
-            terminal.note(f"it would lose {sum(lost.values())} bytes")
+            terminal.note(
+                f"it would lose {sum(lost.values())} bytes; nothing was changed: the same with"
+                " --execute does it"
+            )
             return
         settings = offline_settings(terminal, OFFSETS_TOPIC, assignments)
         with (
@@ -51,9 +57,16 @@ def recreate(
         ):
             starts = {each: store.log(each).log_start_offset for each in asked}
         terminal.rows(COLUMNS, [_row(each, lost[each], starts[each]) for each in asked])
+        if CONFIG_PARTITION in asked:
+            terminal.note(
+                "what was set while a server ran is gone: the next start goes by what serve is"
+                " told, and by defaults; tell it what has to count (--set NAME=VALUE) before it"
+                " expires, cleans or deletes by them"
+            )
 
 
-def _checked(terminal: Terminal, topic: str, partition: int) -> TopicPartition:
+def checked(terminal: Terminal, topic: str, partition: int) -> TopicPartition:
+    """A partition by its name; fails where it can be none."""
     try:
         return TopicPartition.checked(topic, partition)
     except ValueError as error:
@@ -62,12 +75,20 @@ def _checked(terminal: Terminal, topic: str, partition: int) -> TopicPartition:
 
 def _refuse_unknown(terminal: Terminal, view: FolderView, asked: Sequence[TopicPartition]) -> None:
     """A partition may be missing, but it must be known: with a slip of the pen none is made."""
+    known = known_partitions(view)
+    for each in asked:
+        if each not in known:
+            terminal.fail(f"{view.folder} has nothing of {each.folder_name}; nothing was changed")
+
+
+def known_partitions(view: FolderView) -> set[TopicPartition]:
+    """The partitions that a folder has, or should have."""
     files = OsFiles()
     try:
         named = read_offset_checkpoint(files, view.folder / RECOVERY_POINT_CHECKPOINT)
     except CorruptCheckpoint:
         named = {}
-    known = {
+    return {
         CONFIG_PARTITION,
         AUDIT_PARTITION,
         *(TopicPartition(OFFSETS_TOPIC, each) for each in range(view.offsets_partitions)),
@@ -75,9 +96,6 @@ def _refuse_unknown(terminal: Terminal, view: FolderView, asked: Sequence[TopicP
         *list_quarantine_files(files, view.folder),
         *named,
     }
-    for each in asked:
-        if each not in known:
-            terminal.fail(f"{view.folder} has nothing of {each.folder_name}; nothing was changed")
 
 
 def _bytes_of(folder: Path) -> int:

@@ -17,8 +17,8 @@ from offsetd_coordinator.commands.log_folder import (
     selected,
 )
 from offsetd_coordinator.commands.offline_store import (
-    config_looked_at,
-    configured_store,
+    configs_looked_at,
+    configured_logs,
     offline_settings,
 )
 from offsetd_coordinator.commands.outcomes import counted, fail_for_problems, printed
@@ -59,7 +59,7 @@ def retain(
     with failures_told(terminal):
         settings = offline_settings(terminal, topic, assignments)
         view, logs = (looked_at if is_dry else selected)(terminal, folder, topic, partitions)
-        config = config_looked_at(terminal, view, settings)
+        config = configs_looked_at(terminal, view, settings).log_config(topic)
         if is_dry:
             outcomes = _preview(terminal, view, logs, config)
         else:
@@ -83,9 +83,9 @@ def _retain(
     partitions = [log.topic_partition for log in logs]
     with (
         terminal.progress("retain") as report,
-        configured_store(terminal, view, settings, partitions, report) as store,
+        configured_logs(terminal, view, settings, partitions, report) as store,
     ):
-        outcomes = retained_partitions(store, partitions, files=OsFiles(), clock=SystemClock())
+        outcomes = retained_partitions(store, partitions, files=store.files, clock=SystemClock())
         return printed(terminal, COLUMNS, outcomes, logs, report, _row)
 
 

@@ -4,15 +4,19 @@ import os
 import random
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from offsetd_storage.clock import SystemClock
 from offsetd_storage.disk_space import opened_with_reserve
 from offsetd_storage.errors import InvalidSetting
 from offsetd_storage.files import OsFiles
+from offsetd_storage.folder_format import read_properties
 from offsetd_storage.folder_view import FolderView
+from offsetd_storage.guest_logs import GuestLogs
 from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import LogStore
 from offsetd_storage.quarantine import DamageFound
+from offsetd_storage.topic_configs import TopicConfigs
 from offsetd_storage.topic_partition import TopicPartition
 
 from offsetd_coordinator.commands.terminal import WRONG_USE, ProgressReport, Terminal
@@ -20,6 +24,10 @@ from offsetd_coordinator.folder_settings import configs_of_folder, configs_of_st
 from offsetd_coordinator.log_cleaning import CleaningSettings, read_cleaning_settings
 from offsetd_coordinator.server import StartFailed, raise_descriptor_limit
 from offsetd_coordinator.settings_sources import SettingsError
+from offsetd_coordinator.topics import CONFIG_PARTITION
+
+if TYPE_CHECKING:
+    from offsetd_storage.guest_logs import OpenLogs
 
 
 def offline_settings(
@@ -32,35 +40,71 @@ def offline_settings(
         terminal.fail(str(error), code=WRONG_USE)
 
 
-def config_looked_at(terminal: Terminal, view: FolderView, settings: CleaningSettings) -> LogConfig:
+def configs_looked_at(
+    terminal: Terminal, view: FolderView, settings: CleaningSettings
+) -> TopicConfigs:
     """How the topic's logs behave, by the folder, too; nothing is changed."""
     try:
-        configs = configs_of_folder(OsFiles(), view, settings.configs)
-        return settings.log_config(configs)
+        return settings.with_changes(configs_of_folder(OsFiles(), view, settings.configs))
     except DamageFound as found:
-        terminal.fail(f"the settings in the folder cannot be read: {found}")
+        terminal.fail(f"the settings in the folder cannot be read: {found.of(CONFIG_PARTITION)}")
     except InvalidSetting as error:
         terminal.fail(str(error), code=WRONG_USE)
 
 
 @contextmanager
-def configured_store(
+def configured_logs(
     terminal: Terminal,
     view: FolderView,
     settings: CleaningSettings,
     partitions: Sequence[TopicPartition],
     report: ProgressReport,
-) -> Iterator[LogStore]:
-    """An open store, in which the logs of `partitions` behave as they would in a server."""
+) -> "Iterator[OpenLogs]":
+    """The open logs of `partitions`, which behave as they would in a server.
+
+    Those of a broker's folder, and of topics that are not the server's, are opened as guests:
+    nothing of ours is left beside them.
+    """
+    is_ours = read_properties(OsFiles(), view.folder) is not None
+    if not is_ours or settings.topic not in settings.topics_of_store:
+        config = configs_looked_at(terminal, view, settings).log_config(settings.topic)
+        with _opened_guests(view, partitions, config, report) as guests:
+            yield guests
+        return
     with opened_store(terminal, view, settings, report) as store:
         try:
-            config = settings.log_config(configs_of_store(store, settings.configs))
+            configs = settings.with_changes(configs_of_store(store, settings.configs))
         except InvalidSetting as error:
             terminal.fail(str(error), code=WRONG_USE)
         for each in partitions:
             if each in store.logs:
-                store.logs[each].config = config
+                store.logs[each].config = configs.log_config(settings.topic)
         yield store
+
+
+@contextmanager
+def _opened_guests(
+    view: FolderView,
+    partitions: Sequence[TopicPartition],
+    config: LogConfig,
+    report: ProgressReport,
+) -> Iterator[GuestLogs]:
+    """Locks the folder and recovers these logs; closes them, or after a failure leaves them."""
+    guests = GuestLogs.open(
+        OsFiles(),
+        view.folder,
+        partitions,
+        config,
+        clock=SystemClock(),
+        random=random.SystemRandom(),
+        on_progress=lambda done: report(done, len(partitions), "checking"),
+    )
+    try:
+        yield guests
+    except BaseException:
+        guests.abandon()
+        raise
+    guests.close()
 
 
 @contextmanager
@@ -71,6 +115,7 @@ def opened_store(
     report: ProgressReport,
     *,
     begin_anew: Collection[TopicPartition] = (),
+    repaired: Collection[TopicPartition] = (),
 ) -> Iterator[LogStore]:
     """Locks and recovers the folder; closes it, or after a failure leaves it as a crash would."""
     try:
@@ -89,6 +134,7 @@ def opened_store(
             random=random.SystemRandom(),
             on_progress=lambda at: report(at.partitions_done, at.partitions, "checking"),
             begin_anew=begin_anew,
+            repaired=repaired,
         ),
     )
     for warning in store.report.warnings:

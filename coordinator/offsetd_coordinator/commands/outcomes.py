@@ -34,7 +34,8 @@ def printed(
                 yield {"partition": partition, "problem": outcome.problem, **(row or {})}
 
     pending = rows()
-    terminal.rows(columns, pending)
+    droppable = [column for column in columns if column.startswith("segments_")]
+    terminal.rows(columns, pending, droppable=droppable)
     for _ in pending:  # Whoever read the rows may have gone; the work is done all the same.
         pass
     return all_of_them

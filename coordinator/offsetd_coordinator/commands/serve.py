@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import random
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 from offsetd_coordinator.commands.kernels import link_kernels
 from offsetd_coordinator.commands.terminal import WRONG_USE, Terminal
+from offsetd_coordinator.ports import listen_error, next_free_address
 from offsetd_coordinator.settings import ALL_SETTINGS, Settings, default_entries
 from offsetd_coordinator.settings_sources import SettingsError, load_settings
 
@@ -59,6 +61,13 @@ def register(app: "typer.Typer", terminal: Terminal) -> None:
             list[str] | None,
             typer.Option(_SET, help="One setting; may be repeated.", metavar="NAME=VALUE"),
         ] = None,
+        accept_defaults: Annotated[
+            bool,
+            typer.Option(
+                "--accept-default-settings",
+                help="Where settings that were changed at run time cannot be read, go by defaults.",
+            ),
+        ] = False,
         list_settings: Annotated[
             bool, typer.Option("--list-settings", help="Print every setting, and exit.")
         ] = False,
@@ -67,11 +76,13 @@ def register(app: "typer.Typer", terminal: Terminal) -> None:
 
         A setting comes from --set, else the environment (OFFSETD_SEGMENT_MS for segment.ms), else
         the file of --config, else its default; --list-settings prints them all. SIGTERM and SIGINT
-        drain and stop it; a second one stops it at once.
+        drain and stop it; a second one stops it at once. Where settings that were changed while it
+        ran cannot be read, it serves, but nothing expires, is cleaned or taken away until they are
+        mended, or it is started with --accept-default-settings.
 
         Examples:
             offsetd serve
-            offsetd serve --data-dir offsets --listen 127.0.0.1:7272 --set history.ms=86400000
+            offsetd serve --data-dir offsets --set history.ms=86400000
             offsetd serve --config offsetd.toml
             offsetd serve --list-settings -o csv
         """
@@ -79,7 +90,7 @@ def register(app: "typer.Typer", terminal: Terminal) -> None:
             _print_settings(terminal)
             return
         given = {_DATA_DIR: data_dir, _LISTEN: listen}
-        _serve(terminal, config, assignments or [], given)
+        _serve(terminal, config, assignments or [], given, accepts_defaults=accept_defaults)
 
 
 def read_plain(arguments: Sequence[str]) -> Callable[[Terminal], None] | None:
@@ -113,6 +124,8 @@ def _serve(
     config: Path | None,
     assignments: Sequence[str],
     given: Mapping[str, str | None],
+    *,
+    accepts_defaults: bool = False,
 ) -> None:
     for name, value in (GRPC_READS_ITSELF, ALGEBRA_IS_ALONE):
         os.environ.setdefault(name, value)  # Read when the library is first used.
@@ -120,7 +133,31 @@ def _serve(
     options = {
         option: (_SETTINGS[option], value) for option, value in given.items() if value is not None
     }
-    _run(_read_settings(terminal, config, assignments, options), terminal)
+    settings = _read_settings(terminal, config, assignments, options)
+    _check_ports(settings, terminal)  # Before minutes may go by with compiling.
+    _run(settings, terminal, accepts_defaults=accepts_defaults)
+
+
+def _check_ports(settings: Settings, terminal: Terminal) -> None:
+    """Fails if a port is taken that the server cannot do without, and says what to type."""
+    wanted = {"listen.address": settings.listen_address}
+    if "metrics.address" in settings.said and settings.metrics_address:
+        wanted["metrics.address"] = settings.metrics_address
+    for name, address in wanted.items():
+        error = listen_error(address)
+        if error is None:
+            continue
+        text = f"cannot listen on {address} ({name}): {error.strerror}"
+        if (near := next_free_address(address, error)) is not None:
+            words = (_LISTEN, near) if name == _SETTINGS[_LISTEN] else (_SET, f"{name}={near}")
+            text += f". To use another port: {_called_as(words)}"
+        terminal.fail(text)
+
+
+def _called_as(words: Sequence[str]) -> str:
+    """The command that serves with the options `words`; make's, if make has called this one."""
+    options = shlex.join(words)
+    return f"make serve ARGS='{options}'" if "MAKELEVEL" in os.environ else f"add {options}"
 
 
 def _print_settings(terminal: Terminal) -> None:
@@ -138,6 +175,7 @@ def _print_settings(terminal: Terminal) -> None:
             }
             for entry in default_entries()
         ),
+        droppable=("kafka", "dynamic", "allowed", "reason", "unit"),
     )
 
 
@@ -164,7 +202,7 @@ def _read_settings(
         terminal.fail(str(error), code=WRONG_USE)
 
 
-def _run(settings: Settings, terminal: Terminal) -> None:
+def _run(settings: Settings, terminal: Terminal, *, accepts_defaults: bool = False) -> None:
     with _nothing_collected():
         # Loaded only now: the other uses of this command need none of it.
         import uvloop  # noqa: PLC0415
@@ -178,7 +216,7 @@ def _run(settings: Settings, terminal: Terminal) -> None:
             load_later_kernels,
             warm_kernels,
         )
-        from offsetd_coordinator.flusher import FlushDefect  # noqa: PLC0415
+        from offsetd_coordinator.endings import last_words  # noqa: PLC0415
         from offsetd_coordinator.log_setup import set_up_logging  # noqa: PLC0415
         from offsetd_coordinator.server import Server, StartFailed  # noqa: PLC0415
 
@@ -187,7 +225,11 @@ def _run(settings: Settings, terminal: Terminal) -> None:
 
     async def run() -> None:
         server = Server(
-            settings, files=OsFiles(), clock=SystemClock(), random=random.SystemRandom()
+            settings,
+            files=OsFiles(),
+            clock=SystemClock(),
+            random=random.SystemRandom(),
+            accepts_default_settings=accepts_defaults,
         )
         _stop_on_signals(server)
         loading = asyncio.create_task(load_later_kernels(server.serving))
@@ -197,16 +239,8 @@ def _run(settings: Settings, terminal: Terminal) -> None:
             code = 0
         except StartFailed as error:
             terminal.note(f"error: {error}")
-        except FlushDefect as error:
-            terminal.note(
-                "error: the server ends for a defect, which its log shows; nothing that may be"
-                f" lost was acknowledged: {error}"
-            )
         except StorageFailed as error:
-            terminal.note(
-                "error: the disk failed, and nothing that it may have lost was acknowledged: "
-                f"{error}"
-            )
+            terminal.note(f"error: {last_words(error)}")
         except Exception:  # noqa: BLE001  Nothing above this prints it.
             _log.exception("the server ends for a defect")
         loading.cancel()

@@ -21,8 +21,12 @@ class Terminal(Protocol):
         rows: Iterable[Mapping[str, object]],
         *,
         title: str = "",
+        droppable: Sequence[str] = (),
     ) -> None:
-        """Prints rows in the format that the user chose with `-o table|json|jsonl|csv`."""
+        """Prints rows in the format that the user chose with `-o table|json|jsonl|csv`.
+
+        A terminal that is too narrow for a table does without columns of `droppable`.
+        """
 
     def lines(self, lines: Iterable[str]) -> None:
         """Prints each line to stdout as it is."""

@@ -191,6 +191,18 @@ PUT_IS_TOMBSTONE: Final = 8  # 0 or 1
 PUT_COMMIT_TIMESTAMP: Final = 9  # -1: that of the batch
 PUT_COLUMNS: Final = 10
 
+# An offset that was read, a row of `OffsetRows`: the columns of one that is to be written, so that
+# it can be written again, and these. A METADATA_SIZE of UNDECODABLE: only key and revision are
+# known. PUT_IS_TOMBSTONE: the offset was deleted.
+ROW_REVISION: Final = 10
+ROW_END_OFFSET: Final = 11  # or -1
+ROW_COLUMNS: Final = 12
+
+# Where a walk over the blocks of a table stands.
+WALK_BLOCK: Final = 0  # the next block; -1: the walk is over
+WALK_COUNT: Final = 1  # how many entries were found
+WALK_COLUMNS: Final = 2
+
 NO_PRECONDITION: Final = 0
 EXPECTED_OFFSET: Final = 1
 EXPECTED_REVISION: Final = 2

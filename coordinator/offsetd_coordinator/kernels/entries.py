@@ -93,7 +93,9 @@ def load_row(table: Table, row: int) -> Entry:
 
 @inline_kernel
 def store_row(table: Table, row: int, buffer: Bytes, value: OffsetValue, revision: int) -> None:
-    """Store a value; a reported end offset stays. The caller has made room."""
+    """Store a value; a reported end offset stays, unless it is below the value's offset: then it is
+    stale. The caller has made room.
+    """
     entries = table.entries
     entries[row, OFFSET] = value.offset
     entries[row, REVISION] = revision
@@ -112,6 +114,8 @@ def store_row(table: Table, row: int, buffer: Bytes, value: OffsetValue, revisio
     extras[extra, EXPIRE_TIMESTAMP] = value.expire_timestamp
     extras[extra, STORED_EPOCH] = value.leader_epoch
     _set_metadata(table, extra, buffer, value.metadata_start, value.metadata_size)
+    if extras[extra, REPORTED_END] <= value.offset:
+        extras[extra, REPORTED_END] = 0  # It is stale.
     if is_plain and extras[extra, REPORTED_END] == 0:
         _free_extra(table, extra)
         entries[row, TIME_EPOCH] = _time_epoch(value)
@@ -132,7 +136,11 @@ def mark_undecodable(table: Table, row: int) -> None:
 
 @inline_kernel
 def note_end_offset(table: Table, row: int, end_offset: int) -> None:
-    """Keep an end offset that was reported; the caller has made room."""
+    """Keep an end offset that was reported; the caller has made room. One below the offset is no
+    end: none is known then.
+    """
+    if end_offset < table.entries[row, OFFSET]:
+        end_offset = -1
     table.extras[_extra_of(table, row), REPORTED_END] = end_offset + 1
 
 

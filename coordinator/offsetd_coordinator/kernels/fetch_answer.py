@@ -20,10 +20,18 @@ from offsetd_coordinator.kernels.blocks import (
     topic_of,
 )
 from offsetd_coordinator.kernels.columns import (
+    COMMIT_LEADER_EPOCH,
+    COMMIT_OFFSET,
+    METADATA_SIZE,
     METADATA_SIZE_BITS,
+    METADATA_START,
     NEVER,
     NO_TIME,
     PARTITION,
+    PUT_COMMIT_TIMESTAMP,
+    PUT_EXPIRE_TIMESTAMP,
+    ROW_END_OFFSET,
+    ROW_REVISION,
     TABLE,
     TOPIC_SIZE,
     TOPIC_START,
@@ -202,7 +210,9 @@ def put_group(
         if stored.metadata_span == UNDECODABLE:
             return -1 - at
         time = _expires(stored, expires and not _is_one(is_read, at), retention, empty, base)
-        size = _offset_size(table, found[at, FOUND_ENTRY], stored, time)
+        entry = found[at, FOUND_ENTRY]
+        topic_size = name_size(table, topic_of(table, entry))
+        size = _offset_size(stored, topic_size, partition_of(table, entry), time)
         found[at, FOUND_KEY] = size
         content += message_size(size)
     needed = int(message_size(content))
@@ -214,9 +224,91 @@ def put_group(
         stored = load_entry(table, found[at, FOUND_ENTRY])
         time = _expires(stored, expires and not _is_one(is_read, at), retention, empty, base)
         position = begin_message(out, position, _GROUP_OFFSETS, found[at, FOUND_KEY])
-        position = _put_offset(table, found[at, FOUND_ENTRY], stored, time, out, position)
+        entry = found[at, FOUND_ENTRY]
+        topic = topic_of(table, entry)
+        position = _put_offset(
+            stored,
+            table.name_bytes,
+            name_start(table, topic),
+            name_size(table, topic),
+            partition_of(table, entry),
+            table.metadata,
+            time,
+            out,
+            position,
+        )
     put_number(out, position, _GROUP_LOG_PARTITION, log_partition)
     return needed
+
+
+@kernel("int64(int64[:, ::1], boolean, int64, int64, int64, uint8[::1])")
+def rows_size(
+    rows: Int64s, expires: bool, retention: int, empty: int, base: int, is_read: Bytes
+) -> int:
+    """How many bytes `put_rows` writes for all `OffsetRows`; or -1 minus the row of the first one
+    whose record cannot be read. The rule is as for `put_group`.
+    """
+    total = 0
+    for row in range(rows.shape[0]):
+        if rows[row, METADATA_SIZE] == UNDECODABLE:
+            return -1 - row
+        stored = _entry_of(rows, row)
+        time = _expires(stored, expires and not _is_one(is_read, row), retention, empty, base)
+        size = _offset_size(stored, rows[row, TOPIC_SIZE], rows[row, PARTITION], time)
+        total += message_size(size)
+    return total
+
+
+@kernel(
+    "int64(uint8[::1], int64[:, ::1], int64, boolean, int64, int64, int64, uint8[::1], uint8[::1],"
+    " int64[::1])"
+)
+def put_rows(
+    texts: Bytes,
+    rows: Int64s,
+    first: int,
+    expires: bool,
+    retention: int,
+    empty: int,
+    base: int,
+    is_read: Bytes,
+    out: Bytes,
+    written: Int64s,
+) -> int:
+    """Write rows from the `first` on, as many as fit, each as the field 2 of a message, which holds
+    offsets wherever offsets are told; how many bytes. `written[0]` is then the next row.
+    """
+    position = 0
+    at = first
+    while at < rows.shape[0]:
+        stored = _entry_of(rows, at)
+        time = _expires(stored, expires and not _is_one(is_read, at), retention, empty, base)
+        topic_size, partition = rows[at, TOPIC_SIZE], rows[at, PARTITION]
+        size = _offset_size(stored, topic_size, partition, time)
+        if position + message_size(size) > out.size:
+            break
+        position = begin_message(out, position, _GROUP_OFFSETS, size)
+        topic_start = rows[at, TOPIC_START]
+        position = _put_offset(
+            stored, texts, topic_start, topic_size, partition, texts, time, out, position
+        )
+        at += 1
+    written[0] = at
+    return position
+
+
+@inline_kernel
+def _entry_of(rows: Int64s, at: int) -> Entry:
+    """A row as what is stored; its metadata are of the rows' texts."""
+    return Entry(
+        rows[at, COMMIT_OFFSET],
+        rows[at, ROW_REVISION],
+        rows[at, PUT_COMMIT_TIMESTAMP],
+        rows[at, PUT_EXPIRE_TIMESTAMP],
+        rows[at, COMMIT_LEADER_EPOCH],
+        (rows[at, METADATA_START] << METADATA_SIZE_BITS) | rows[at, METADATA_SIZE],
+        rows[at, ROW_END_OFFSET],
+    )
 
 
 @inline_kernel
@@ -236,11 +328,11 @@ def _expires(stored: Entry, expires: bool, retention: int, empty: int, base: int
 
 
 @inline_kernel
-def _offset_size(table: Table, entry: int, stored: Entry, expire_time: int) -> int:
+def _offset_size(stored: Entry, topic_size: int, partition: int, expire_time: int) -> int:
     """Bytes of a CommittedOffset."""
     return int(
-        text_size(name_size(table, topic_of(table, entry)))
-        + number_size(partition_of(table, entry))
+        text_size(topic_size)
+        + number_size(partition)
         + number_size(stored.offset)
         + optional_size(stored.leader_epoch)
         + text_size(stored.metadata_span & METADATA_SIZE_MAX)
@@ -253,18 +345,24 @@ def _offset_size(table: Table, entry: int, stored: Entry, expire_time: int) -> i
 
 @inline_kernel
 def _put_offset(
-    table: Table, entry: int, stored: Entry, expire_time: int, out: Bytes, position: int
+    stored: Entry,
+    names: Bytes,
+    topic_start: int,
+    topic_size: int,
+    partition: int,
+    metadata: Bytes,
+    expire_time: int,
+    out: Bytes,
+    position: int,
 ) -> int:
     """Write a CommittedOffset; returns where it ends."""
-    topic = topic_of(table, entry)
-    start, size = name_start(table, topic), name_size(table, topic)
-    position = put_text(out, position, _OFFSET_TOPIC, table.name_bytes, start, size)
-    position = put_number(out, position, _OFFSET_PARTITION, partition_of(table, entry))
+    position = put_text(out, position, _OFFSET_TOPIC, names, topic_start, topic_size)
+    position = put_number(out, position, _OFFSET_PARTITION, partition)
     position = put_number(out, position, _OFFSET_OFFSET, stored.offset)
     position = put_optional(out, position, _OFFSET_LEADER_EPOCH, stored.leader_epoch)
     span = stored.metadata_span
     start, size = span >> METADATA_SIZE_BITS, span & METADATA_SIZE_MAX
-    position = put_text(out, position, _OFFSET_METADATA, table.metadata, start, size)
+    position = put_text(out, position, _OFFSET_METADATA, metadata, start, size)
     position = _put_time(out, position, _OFFSET_COMMIT_TIME, stored.commit_timestamp)
     position = _put_time(out, position, _OFFSET_EXPIRE_TIME, expire_time)
     position = put_number(out, position, _OFFSET_REVISION, stored.revision)

@@ -140,6 +140,8 @@ class Step:
     group_id: bytes
     answers: list[Answer] = attrs.field(factory=list)
     record: GroupMetadataValue | None = None
+    ended_consumer_ids: tuple[str, ...] = ()
+    """Members of a KIP-848 group who are to be taken out of its records. No `record` then."""
 
     def answer(self, token: Token | None, outcome: Outcome) -> None:
         """Answers a call; None: nobody waits."""

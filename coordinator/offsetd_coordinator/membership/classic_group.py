@@ -383,7 +383,9 @@ class ClassicGroup:
         )
 
     def check_commit(self, identity: MemberIdentity | None) -> None:
-        """Whether an offset may be committed. Checks and order are Kafka's.
+        """Whether an offset may be committed. Checks and order are Kafka's, with one more.
+
+        A member commits once it has asked for its assignment of the generation.
 
         Raises UnknownMemberId, FencedInstanceId, IllegalGeneration, RebalanceInProgress.
         """
@@ -397,6 +399,13 @@ class ClassicGroup:
         if self.state is COMPLETING:
             raise RebalanceInProgress(
                 "group {group!r} waits for its leader's assignment", group=self.group_id
+            )
+        if identity.member_id in self.unsynced_ids:
+            # It may know the number from a generation that a crash has undone.
+            raise RebalanceInProgress(
+                "member {member_id!r} of group {group!r} has not asked for its assignment yet",
+                group=self.group_id,
+                member_id=identity.member_id,
             )
 
     def is_subscribed(self, topic: str) -> bool:

@@ -28,7 +28,13 @@ from offsetd_coordinator.membership.classic_group import (
     ClassicGroup,
 )
 from offsetd_coordinator.membership.joining import Joining
-from offsetd_coordinator.membership.rebalance import Rebalances, Timer, rebalances, synced
+from offsetd_coordinator.membership.rebalance import (
+    RECORD_RETRY_MS,
+    Rebalances,
+    Timer,
+    rebalances,
+    synced,
+)
 from offsetd_coordinator.membership.refusals import InconsistentGroupProtocol, unknown_member
 
 if TYPE_CHECKING:
@@ -80,12 +86,16 @@ class Membership:
     def restore(self, groups: Iterable[GroupRecords], now: Moment) -> list[Step]:
         """Takes on groups that have members by their records; each member's session begins.
 
-        One that is larger than it may be by now rebalances.
+        One that is larger than it may be by now rebalances. Of a KIP-848 group nobody can give a
+        sign of life here: all its members go when the sessions end.
         """
         steps = []
         for records in groups:
+            if records.group_type is GroupType.CONSUMER:
+                self._await_consumer_sessions(records, now)
+                continue
             value = records.classic
-            if value is None or not value.members or records.group_type is not GroupType.CLASSIC:
+            if value is None or not value.members:
                 continue
             group = ClassicGroup.of_record(records.group_id, value)
             self.groups[group.group_id] = group
@@ -154,6 +164,11 @@ class Membership:
         group = self.groups.get(group_id)
         return group if group is not None and group.is_ahead_of_record else None
 
+    def has_promised(self, group_id: bytes) -> bool:
+        """Whether a group has promised ids to members that are to join with them."""
+        group = self.groups.get(group_id)
+        return group is not None and bool(group.promised_ids)
+
     def members(self, group_id: bytes) -> list[Member]:
         """The members of a group. Raises CoordinatorNotAvailable, RecordUndecodable."""
         return list(self._group_or_nobody(group_id).members.values())
@@ -180,6 +195,11 @@ class Membership:
     def expire(self, now: Moment) -> Iterator[Step]:
         """What follows from the deadlines that have come; each step to be settled at once."""
         for group_id, timer, member_id in self._rebalances.deadlines.expired(now.monotonic_ms):
+            if timer is Timer.CONSUMER_SESSIONS:
+                ended = self._consumer_member_ids(group_id)
+                if ended:
+                    yield Step(group_id=group_id, ended_consumer_ids=ended)
+                continue
             group = self.groups.get(group_id)
             if group is None:
                 continue
@@ -224,6 +244,10 @@ class Membership:
             self._forget_if_empty(group.group_id)
         assert then.record is None, "one record at a time"
         return then
+
+    def retry_consumer_ends(self, group_id: bytes, now: Moment) -> None:
+        """The end of a KIP-848 group's members could not be written: once more, later."""
+        self._rebalances.end_consumer_sessions_in(group_id, RECORD_RETRY_MS, now)
 
     def forget(self, group_id: bytes) -> None:
         """An empty group was deleted: promised ids are void, and its generations begin anew."""
@@ -303,13 +327,15 @@ class Membership:
         if group is not None:
             return group
         records = self._readable_records(request.group_id)
-        if records is not None and records.group_type is GroupType.CONSUMER:
+        is_consumer = records is not None and records.group_type is GroupType.CONSUMER
+        if is_consumer and records is not None and records.has_members:
             raise InconsistentGroupProtocol(
-                "group {group!r} is of the protocol of KIP-848", group=request.group_id
+                "group {group!r} has members of the protocol of KIP-848", group=request.group_id
             )
         if request.member_id:
             raise unknown_member(request.group_id, request.member_id)
-        value = None if records is None else records.classic
+        # An empty group of KIP-848 becomes a classic one, with the first record that is written.
+        value = None if records is None or is_consumer else records.classic
         group = (
             ClassicGroup(request.group_id)
             if value is None
@@ -317,6 +343,16 @@ class Membership:
         )
         self.groups[request.group_id] = group
         return group
+
+    def _await_consumer_sessions(self, records: GroupRecords, now: Moment) -> None:
+        # Records that cannot be read may be those of members: no session of theirs is known.
+        if records.has_members and records.is_readable_but_for_settings:
+            timeout_ms = self._rebalances.config.consumer_session_timeout_ms
+            self._rebalances.end_consumer_sessions_in(records.group_id, timeout_ms, now)
+
+    def _consumer_member_ids(self, group_id: bytes) -> tuple[str, ...]:
+        records = self._records(group_id)
+        return () if records is None else tuple(records.consumer_member_ids())
 
     def _known_group(self, group_id: bytes, identity: MemberIdentity) -> ClassicGroup:
         """A group that has members. Raises UnknownMemberId, RecordUndecodable."""

@@ -41,6 +41,7 @@ class MembershipConfig:
 
     session_timeout_ms_min: int = 6000
     session_timeout_ms_max: int = 1_800_000
+    consumer_session_timeout_ms: int = 45_000
     initial_rebalance_delay_ms: int = 3000
     size_max: int = 2_147_483_647
 
@@ -51,6 +52,7 @@ class Timer(enum.Enum):
     SESSION = enum.auto()  # A member's, or the time to come back with a promised id.
     JOIN = enum.auto()  # The wait for members to join.
     SYNC = enum.auto()  # The wait for members to ask for their assignment.
+    CONSUMER_SESSIONS = enum.auto()  # Those of all members of a KIP-848 group.
     RECORD = enum.auto()  # The wait before a refused record is tried again.
 
 
@@ -197,6 +199,11 @@ class Rebalances:
                 step.answer(member.sync_token, refusal())
                 member.sync_token = None
                 self.expect_sign(group, member, now)
+
+    def end_consumer_sessions_in(self, group_id: bytes, delay_ms: int, now: Moment) -> None:
+        """The members of a KIP-848 group have this time left."""
+        key = (group_id, Timer.CONSUMER_SESSIONS, "")
+        self.deadlines.set(key, now.monotonic_ms + delay_ms)
 
     def retry_record_later(self, group: ClassicGroup, now: Moment) -> None:
         """What an empty group has to say could not be written."""

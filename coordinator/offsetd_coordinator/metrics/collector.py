@@ -79,13 +79,16 @@ class ServerCollector(Collector):
             self._sleep(_PAUSE_SECONDS)
 
     def _families(self) -> Iterator[Metric]:
-        yield from call_families(self._figures, self._admission)
+        yield from call_families(self._figures)
+        yield from admission_families(self._admission)
         yield from node_families(self._node.state, self.load_seconds)
         runtime = self._node.runtime
         if runtime is None:
             return
         yield from runtime_families(runtime)
-        yield from commit_families(runtime.commit_guards, monotonic_ms=self._clock.monotonic_ms())
+        yield from commit_families(
+            runtime.commit_guards, monotonic_ms=runtime.moment().monotonic_ms
+        )
         yield from store_families(runtime.store)
         yield from expiry_families(self._expiry)
         if runtime.upkeep is not None:
@@ -107,7 +110,7 @@ def registry_of(collector: Collector) -> CollectorRegistry:
     return registry
 
 
-def call_families(figures: CallFigures, admission: Admission) -> Iterator[Metric]:
+def call_families(figures: CallFigures) -> Iterator[Metric]:
     """Calls, streams and watchers."""
     methods = sorted(figures.methods.items())
     streams = figures.streams
@@ -127,6 +130,16 @@ def call_families(figures: CallFigures, admission: Admission) -> Iterator[Metric
         "From a call's arrival to its answer; what a stream takes is as long as it is open.",
         "method",
         ((method, each.durations) for method, each in methods),
+    )
+    yield histogram(
+        "offsetd_event_loop_delay_seconds",
+        "How late the event loop was, ten times a second: as long calls wait that have come.",
+        figures.loop_delays,
+    )
+    yield histogram(
+        "offsetd_event_loop_hold_seconds",
+        "Processor time of the event loop's thread while the loop was late, at least.",
+        figures.loop_holds,
     )
     yield gauge("offsetd_open_streams", "Calls of StreamCommits.", streams.open_streams)
     yield counters(
@@ -154,6 +167,10 @@ def call_families(figures: CallFigures, admission: Admission) -> Iterator[Metric
         "Those that ended as what was sent was not read for watch.idle.max.ms.",
         figures.watches.cut_off,
     )
+
+
+def admission_families(admission: Admission) -> Iterator[Metric]:
+    """What is taken on at one time, and whose connections were closed for it."""
     yield gauge(
         "offsetd_requests_in_flight",
         "Requests and messages of streams that are not answered yet.",
@@ -166,6 +183,17 @@ def call_families(figures: CallFigures, admission: Admission) -> Iterator[Metric
     )
     yield gauge(
         "offsetd_request_in_flight_limit_bytes", "queued.max.request.bytes.", admission.bytes_max
+    )
+    yield gauge(
+        "offsetd_answer_in_flight_bytes",
+        "What answers take that are built or not read yet; at most half of the same limit.",
+        admission.answers.bytes_held,
+    )
+    yield counters(
+        "offsetd_connections_closed_total",
+        "Those that were closed for what they held, or as others came.",
+        ("reason",),
+        (((reason,), count) for reason, count in admission.connections.closed.items()),
     )
 
 

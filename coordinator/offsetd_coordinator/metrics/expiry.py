@@ -60,3 +60,8 @@ def expiry_families(figures: ExpiryFigures) -> Iterator[Metric]:
         "Times the wall clock was found to have been set by more than a minute.",
         figures.clock_jumps,
     )
+    yield gauge(
+        "offsetd_clock_offset_seconds",
+        "How far the wall clock is ahead of the server's time; below 0, behind it.",
+        figures.clock_offset_ms / 1000,
+    )

@@ -57,12 +57,16 @@ class WatchFigures:
 
 
 class CallFigures:
-    """All methods' figures, the streams' and the watchers'."""
+    """All methods' figures, the streams', the watchers', and those of the event loop."""
 
     def __init__(self) -> None:
         self.methods: dict[str, MethodFigures] = {}
         self.streams = StreamFigures()
         self.watches = WatchFigures()
+        self.loop_delays = Durations()
+        """How late the event loop was, each time it was looked at."""
+        self.loop_holds = Durations()
+        """What its thread computed at least while it was late."""
 
     def method(self, name: str) -> MethodFigures:
         """The figures of a method, such as `CommitOffsets`; made when first asked for."""
@@ -75,6 +79,7 @@ class ExpiryFigures:
     __slots__ = (
         "check_seconds",
         "clock_jumps",
+        "clock_offset_ms",
         "expired_groups",
         "expired_offsets",
         "failures",
@@ -88,6 +93,8 @@ class ExpiryFigures:
         self.expired_offsets = 0
         self.expired_groups = 0
         self.clock_jumps = 0
+        self.clock_offset_ms = 0
+        """How far the wall clock is ahead of the server's time."""
         self.failures = 0
         """Checks that ended before their end."""
         self.last_check_ms: int | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import admin_service_pb2
 from offsetd_storage.offsets_topic.placement import partition_of
@@ -15,6 +15,8 @@ from offsetd_coordinator.service.times import set_time
 
 if TYPE_CHECKING:
     from offsetd_coordinator.node import Node
+
+_CLOCK_OFFSET_TOLD_MS: Final = 1000
 
 
 class AdminService:
@@ -44,6 +46,14 @@ class AdminService:
             response.expiry_suspension.reason = held.hold.value
             end_ms = held.end_ms(node.expirer.clock.now_ms())
             set_time(response.expiry_suspension.end_time, -1 if end_ms is None else end_ms)
+            if held.remaining_ms is not None:
+                response.expiry_suspension.remaining.FromMilliseconds(held.remaining_ms)
+        response.settings_problem = node.settings_doubt or ""
+        response.problems.extend(node.problems())
+        if node.expirer is not None:
+            offset_ms = node.expirer.clock_offset_ms()
+            if abs(offset_ms) >= _CLOCK_OFFSET_TOLD_MS:
+                response.clock_offset.FromMilliseconds(offset_ms)
         response.start_time.FromMilliseconds(node.start_ms)
         if node.runtime is not None:
             for shard in node.runtime.shards.values():

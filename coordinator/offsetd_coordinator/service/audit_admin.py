@@ -10,7 +10,7 @@ from offsetd.v1 import admin_service_pb2
 from offsetd_storage.errors import CorruptBatch
 
 from offsetd_coordinator.audit_reader import AuditFilter, read_page
-from offsetd_coordinator.errors import InvalidRequest, LogPartitionQuarantined
+from offsetd_coordinator.errors import LogPartitionQuarantined
 from offsetd_coordinator.service import validation
 from offsetd_coordinator.service.pages import (
     not_ours,
@@ -18,13 +18,11 @@ from offsetd_coordinator.service.pages import (
     read_page_size,
     read_page_token,
 )
-from offsetd_coordinator.service.times import set_time
+from offsetd_coordinator.service.times import read_time_ms, set_time
 from offsetd_coordinator.service.topics import named_log
 from offsetd_coordinator.topics import AUDIT_PARTITION
 
 if TYPE_CHECKING:
-    from google.protobuf.timestamp_pb2 import Timestamp
-
     from offsetd_coordinator.audit import RecordedEvent
     from offsetd_coordinator.node import Node
 
@@ -79,11 +77,7 @@ class AuditAdmin:
 def _time_ms(request: admin_service_pb2.ListAuditEventsRequest, field: str) -> int | None:
     if not request.HasField(field):
         return None
-    time: Timestamp = getattr(request, field)
-    try:
-        return time.ToMilliseconds()
-    except ValueError as error:
-        raise InvalidRequest(field, "no time: {cause}", cause=error) from error
+    return read_time_ms(getattr(request, field), field)
 
 
 def _event(recorded: RecordedEvent) -> admin_service_pb2.AuditEvent:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from offsetd.v1 import offset_service_pb2
 
 from offsetd_coordinator.service import validation
+from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
     from offsetd_coordinator.kafka_bounds import KafkaBounds
@@ -27,17 +28,18 @@ class BoundsService:
     async def fetch_bounds(self, message: bytes) -> bytes:
         """The bounds of partitions, and of all those of topics; of none without a cluster."""
         self._node.serving()
-        received = validation.parse(offset_service_pb2.FetchBoundsRequest, message)
-        partitions = list(validation.topic_partitions(received.partitions, "partitions"))
-        topics = [
-            validation.read_topic(topic, f"topics[{place}]")
-            for place, topic in enumerate(received.topics)
-        ]
+        turns = Turns()
+        received = await validation.parse_in_turns(
+            offset_service_pb2.FetchBoundsRequest, message, turns
+        )
+        named = validation.topic_partitions(received.partitions, "partitions")
+        partitions = [each async for each in turns.each(named)]
+        topics = await validation.read_topics(received.topics, turns)
         response = offset_service_pb2.FetchBoundsResponse()
         if self._kafka is None or not (partitions or topics):
             return response.SerializeToString()
         found = await self._kafka.bounds(partitions, topics, timeout_s=TIMEOUT_S)
-        for (topic, number), bounds in sorted(found.items()):
+        async for (topic, number), bounds in turns.each(sorted(found.items())):
             response.bounds.add(
                 topic=topic.decode(),
                 partition=number,

@@ -6,20 +6,22 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from offsetd_coordinator.service.connections import Connection
 
-_PEER: Final[ContextVar[Callable[[], str] | None]] = ContextVar("peer", default=None)
+_CONNECTION: Final[ContextVar[Connection | None]] = ContextVar("connection", default=None)
 
 
-def note_peer(peer: Callable[[], str]) -> None:
-    """Keeps the peer of this call, and of this one alone: each is answered in a task of its own.
+def note_connection(connection: Connection) -> None:
+    """Keeps whose this call is, and of this one alone: each is answered in a task of its own."""
+    _CONNECTION.set(connection)
 
-    It is asked for when it is needed: few calls need it.
-    """
-    _PEER.set(peer)
+
+def connection() -> Connection | None:
+    """None where the call came from inside."""
+    return _CONNECTION.get()
 
 
 def peer() -> str:
     """As gRPC names it, like `ipv4:127.0.0.1:50522`; empty where the call came from inside."""
-    asked = _PEER.get()
-    return "" if asked is None else asked()
+    known = _CONNECTION.get()
+    return "" if known is None else known.peer

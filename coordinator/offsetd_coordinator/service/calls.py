@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 import structlog
 from google.rpc.code_pb2 import Code
+from google.rpc.status_pb2 import Status
 
 from offsetd_coordinator.errors import (
     CoordinatorError,
@@ -21,12 +22,10 @@ from offsetd_coordinator.errors import (
     RequestTooLarge,
 )
 from offsetd_coordinator.metrics.figures import CANCELLED, OK
-from offsetd_coordinator.service import callers, statuses
+from offsetd_coordinator.service import answers, callers, statuses
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-
-    from google.rpc.status_pb2 import Status
 
     from offsetd_coordinator.metrics.figures import MethodFigures
     from offsetd_coordinator.service.limits import Admission
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _GRPC_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
+_NO_MESSAGE: Final = Status(code=Code.CANCELLED, message="the call had no message")
 assert all(Code.Value(code.name) == number for number, code in _GRPC_CODES.items())
 
 
@@ -54,24 +54,31 @@ def unary(
     Calls it again after `Node.load_ended`, if the server was loading.
     """
 
-    async def call(message: bytes, context: Context) -> bytes:
+    async def call(_: object, context: Context) -> bytes:
         begun_seconds = time.perf_counter()
-        size = len(message)
+        connection = admission.connections.open_call(context)
+        taken_bytes = None
+        code = CANCELLED  # Unless it ends otherwise.
         try:
+            message = await admission.begun.message(context, connection)
+            if message is None:
+                refuse(context, _NO_MESSAGE)
+                return b""
+            size = len(message)
+            connection.note_message(context, size)
             check_deadline(context)
             check_size(size, request_bytes_max)
             admission.take(size)
-        except CoordinatorError as error:
-            figures.note(_refuse(context, error), time.perf_counter() - begun_seconds)
-            return b""
-        code = CANCELLED  # Unless it ends otherwise.
-        callers.note_peer(context.peer)
-        try:
+            taken_bytes = size
+            callers.note_connection(connection)
             try:
                 response = await answer(message)
             except CoordinatorLoadInProgress:
                 await load_ended(context.time_remaining())
                 response = await answer(message)
+            sent = answers.sent(connection, len(response))
+            if sent is not None:
+                context.add_done_callback(sent.note_done)  # type: ignore[arg-type]  # Its stub.
             code = OK
         except CoordinatorError as error:
             code = _refuse(context, error)
@@ -81,11 +88,31 @@ def unary(
             refuse(context, status)
             code = status.code
         finally:
-            admission.give_back(size)
+            if code != OK:
+                answers.let_go()
+            if taken_bytes is not None:
+                admission.give_back(taken_bytes)
+            connection.end_call()
             figures.note(code, time.perf_counter() - begun_seconds)
         return response if code == OK else b""
 
-    return grpc.unary_unary_rpc_method_handler(call)
+    return grpc.stream_unary_rpc_method_handler(_AsyncHandler(call))
+
+
+class _AsyncHandler:
+    """What gRPC soon finds to be async. It asks twice of each call.
+
+    First it asks whether a handler is an awaitable: what this says it is, but nobody awaits it.
+    """
+
+    def __init__(self, call: Callable[[Any, Context], Awaitable[bytes]]) -> None:
+        self._call = call
+
+    def __call__(self, messages: Any, context: Context) -> Awaitable[bytes]:
+        return self._call(messages, context)
+
+    def __await__(self) -> Any:
+        raise NotImplementedError
 
 
 def check_deadline(context: Context) -> None:

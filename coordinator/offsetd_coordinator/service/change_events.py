@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from offsetd_coordinator.audit import AuditEvent
 from offsetd_coordinator.offset_changes import OffsetChange, RestoreOffsets
 from offsetd_coordinator.service import callers
+from offsetd_coordinator.turns import SLICE_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -75,7 +76,8 @@ def told_changes(
         return ()
     what = known.event.what
     listed = _recorded_changes(what)
-    if isinstance(request, RestoreOffsets) or reply.last_offset is None:
+    is_large = what["offset_count"] > SLICE_ROWS  # Others' records may lie between its own.
+    if isinstance(request, RestoreOffsets) or reply.last_offset is None or is_large:
         return listed
     # What is put is written in its order, and nothing behind it.
     first_revision = reply.last_offset - what["offset_count"] + 1

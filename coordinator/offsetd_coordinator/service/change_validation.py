@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from offsetd_coordinator.errors import InvalidGroupId, InvalidOffset, InvalidRequest
 from offsetd_coordinator.offset_changes import Bounds, ResetOffsets, TargetKind
 from offsetd_coordinator.service import validation
+from offsetd_coordinator.service.times import read_duration_ms, read_time_ms
 from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
@@ -63,10 +64,7 @@ async def read_reset(received: offset_service_pb2.ResetOffsetsRequest, now_ms: i
                 )
             ]
         ),
-        topics=tuple(
-            validation.read_topic(topic, f"topics[{place}]")
-            for place, topic in enumerate(received.topics)
-        ),
+        topics=await validation.read_topics(received.topics, turns),
         bounds=await _bounds(received, turns),
         is_forced=received.force,
         request_id=validation.read_request_id(received.request_id),
@@ -105,16 +103,10 @@ async def _explicit(
 
 
 def _time_ms(received: offset_service_pb2.ResetOffsetsRequest, named: str, now_ms: int) -> int:
-    try:
-        if named == "time":
-            time_ms = received.time.ToMilliseconds()
-        else:
-            duration_ms = received.duration.ToMilliseconds()
-            if duration_ms < 0:
-                raise InvalidRequest("duration", "{value} ms is below 0", value=duration_ms)
-            time_ms = now_ms - duration_ms
-    except ValueError as error:
-        raise InvalidRequest(named, "no time: {cause}", cause=error) from error
+    if named == "time":
+        time_ms = read_time_ms(received.time, named)
+    else:
+        time_ms = now_ms - read_duration_ms(received.duration, named)
     if not 0 <= time_ms <= now_ms:
         raise InvalidRequest(named, "{value} ms lies not in the past", value=time_ms)
     return time_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import admin_service_pb2
-from offsetd_storage.settings import canonical_name, unknown_setting
+from offsetd_storage.settings import canonical_name
 from offsetd_storage.topic_configs import SettingEntry, Source
 
 from offsetd_coordinator.audit import AuditEvent
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.config_shard import AppliedConfigs
     from offsetd_coordinator.node import Node
-
-SETTINGS_MAX: Final = 1000
-"""In one request; more than there are."""
 
 _SOURCES: Final = {
     Source.DYNAMIC_TOPIC: admin_service_pb2.CONFIG_SOURCE_DYNAMIC_TOPIC,
@@ -48,7 +45,8 @@ class ConfigAdmin:
         administration = self._node.administering()
         request = validation.parse(admin_service_pb2.DescribeConfigRequest, message)
         topic = self._topic(request.topic)
-        described = described_settings(await administration.applied(), topic)
+        applied = await administration.applied()
+        described = described_settings(applied, topic)
         names = [canonical_name(name) for name in request.names]
         for index, name in enumerate(names):
             if name not in described:
@@ -56,7 +54,7 @@ class ConfigAdmin:
                     f"names[{index}]",
                     "{name}: {why}",
                     name=name,
-                    why=unknown_setting(name, described).reason,
+                    why=applied.configs.unknown_setting(topic, name).reason,
                 )
         return admin_service_pb2.DescribeConfigResponse(
             settings=[described[name] for name in sorted(set(names) or described)]
@@ -98,11 +96,10 @@ def update_config(
     validation.check_reason(request.reason)
     if not request.set and not request.remove:
         raise InvalidRequest("set", "name at least one setting, to set or to remove")
-    if len(request.set) + len(request.remove) > SETTINGS_MAX:
-        raise InvalidRequest("set", "more than {settings_max} settings", settings_max=SETTINGS_MAX)
     changes: dict[str, str] = {}
+    set_names: set[str] = set()
     for name, text in sorted(request.set.items()):
-        if canonical_name(name) in map(canonical_name, changes):
+        if _is_again(canonical_name(name), set_names):
             raise InvalidConfig(f"set[{name}]", "{name} is set twice", name=name)
         if len(text) > validation.REASON_UNITS_MAX:
             raise InvalidConfig(
@@ -112,8 +109,9 @@ def update_config(
                 units_max=validation.REASON_UNITS_MAX,
             )
         changes[name] = text
+    removed_names: set[str] = set()
     for index, name in enumerate(request.remove):
-        if name in request.remove[:index]:
+        if _is_again(name, removed_names):
             raise InvalidConfig(f"remove[{index}]", "{name} is named twice", name=name)
     return UpdateConfig(
         topic=topic,
@@ -122,6 +120,13 @@ def update_config(
         request_id=validation.read_request_id(request.request_id),
         validate_only=request.validate_only,
     )
+
+
+def _is_again(name: str, named: set[str]) -> bool:
+    """Whether a name is among those named before; it is from now on."""
+    is_again = name in named
+    named.add(name)
+    return is_again
 
 
 def described_settings(

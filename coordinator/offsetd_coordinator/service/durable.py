@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from offsetd_coordinator.errors import CoordinatorError
+from offsetd_coordinator.service import answers
 from offsetd_coordinator.service.change_events import group_event
 
 if TYPE_CHECKING:
@@ -60,11 +61,11 @@ async def changed_group(
     and what `Administration.change_group` does.
     """
     method = received.DESCRIPTOR.name.removesuffix("Request")
-    changed = submitted_change(node, method, received, request, reply_type, what_of)
+    changed = await submitted_change(node, method, received, request, reply_type, what_of)
     return await once_durable(node.serving(), *changed)
 
 
-def submitted_change(
+async def submitted_change(
     node: Node,
     method: str,
     received: Received,
@@ -72,7 +73,7 @@ def submitted_change(
     reply_type: type[SomeReply],
     what_of: Callable[[SomeReply], Mapping[str, Any]],
 ) -> tuple[int, SomeReply | CoordinatorError]:
-    """The same at once: the ticket, and the reply or the refusal, which wait for it."""
+    """The same before it is durable: the ticket, and the reply or the refusal that wait for it."""
     administration = node.administering()
 
     def event_of(reply: Reply) -> AuditEvent:
@@ -86,6 +87,6 @@ def submitted_change(
             request_id=received.request_id,
         )
 
-    ticket, outcome = administration.change_group(request, event_of)
+    ticket, outcome = await administration.change_group(request, event_of, answers.room_for_change)
     assert isinstance(outcome, reply_type | CoordinatorError)
     return ticket, outcome

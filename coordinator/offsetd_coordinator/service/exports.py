@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import admin_service_pb2
@@ -16,18 +17,24 @@ from offsetd_storage.offsets_topic.offset_files import (
     written,
 )
 
+from offsetd_coordinator.commit_rules import undecodable_offset
 from offsetd_coordinator.errors import InvalidGroupId, InvalidRequest
-from offsetd_coordinator.service import validation
+from offsetd_coordinator.group_reading import read_group
+from offsetd_coordinator.service import answers, validation
 from offsetd_coordinator.service.durable import once_durable
+from offsetd_coordinator.service.fetch_parser import ITEMS_PER_GROUP
 from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Collection, Iterator
 
     from offsetd_coordinator.node import Node
+    from offsetd_coordinator.offset_rows import OffsetRows
     from offsetd_coordinator.requests import CommittedOffset
 
 PIECE_BYTES: Final = 64 * 1024
+# As it grows, as a message, and what gRPC makes of that.
+_PIECE_COPIES: Final = 3
 
 
 class ExportService:
@@ -40,34 +47,34 @@ class ExportService:
         """Each group as of one moment; a piece leaves once what is in it is durable."""
         request = validation.parse(admin_service_pb2.ExportOffsetsRequest, message)
         file_format = read_format(request.format, "format")
-        named = _named_groups(request, file_format)
-        topics = {
-            validation.read_topic(topic, f"topics[{place}]")
-            for place, topic in enumerate(request.topics)
-        }
-        for group_id in named:
+        turns = Turns()
+        named = await _named_groups(request, file_format, turns)
+        topics = set(await validation.read_topics(request.topics, turns))
+        async for group_id in turns.each(named):
             await self._check_exists(group_id)
-        piece, turns = bytearray(), Turns()
+        piece = bytearray()
         groups = self._each(named) if named else self._all(request.group_id_prefix)
         async for group_id in groups:
-            stored = await self._stored(group_id)
-            chosen = [each for each in stored if not topics or each.topic in topics]
+            await turns.spend(ITEMS_PER_GROUP)
+            runtime = self._node.serving()
+            _, shard = runtime.shard_of(group_id)
+            offsets = shard.offsets.count(group_id)
+            await answers.reserve(answers.BYTES_PER_OFFSET * offsets + _PIECE_COPIES * PIECE_BYTES)
+            chosen = _readable(group_id, await read_group(runtime, group_id), topics)
             texts = _texts(file_format, group_id, chosen, names_group=len(named) != 1)
             async for text in turns.each(texts):
                 piece += text.encode()
                 if len(piece) >= PIECE_BYTES:
                     yield _response(piece)
                     piece.clear()
+            answers.let_go()
         if piece:
+            await answers.reserve(_PIECE_COPIES * len(piece))
             yield _response(piece)
 
     async def _check_exists(self, group_id: bytes) -> None:
         runtime = self._node.serving()
         await once_durable(runtime, *runtime.get_group(group_id))
-
-    async def _stored(self, group_id: bytes) -> list[CommittedOffset]:
-        runtime = self._node.serving()
-        return await once_durable(runtime, *runtime.fetch(group_id))
 
     async def _each(self, named: list[bytes]) -> AsyncIterator[bytes]:
         for group_id in named:
@@ -78,8 +85,9 @@ class ExportService:
         begins = validation.read_group_id(prefix, "group_id_prefix")
         runtime = self._node.serving()
         for partition in range(runtime.partitions):
-            _, listings = runtime.list_groups(partition, prefix=begins, after=None)
-            for group_id in sorted(listing.group_id for listing in listings):
+            listings = runtime.list_groups(partition, prefix=begins, after=None)
+            found = [each.group_id async for each in Turns().each(listings)]
+            for group_id in sorted(found):
                 yield group_id
             await asyncio.sleep(0)
 
@@ -91,15 +99,15 @@ def read_format(number: int, field: str) -> OffsetFormat:
     raise InvalidRequest(field, "{value} is no format of files", value=number)
 
 
-def _named_groups(
-    request: admin_service_pb2.ExportOffsetsRequest, file_format: OffsetFormat
+async def _named_groups(
+    request: admin_service_pb2.ExportOffsetsRequest, file_format: OffsetFormat, turns: Turns
 ) -> list[bytes]:
-    named: list[bytes] = []
-    for place, text in enumerate(request.group_ids):
+    places: dict[bytes, int] = {}
+    async for place, text in turns.each(enumerate(request.group_ids)):
         group_id = validation.read_group_id(text, f"group_ids[{place}]")
-        if group_id in named:
+        if places.setdefault(group_id, place) != place:
             raise InvalidGroupId(f"group_ids[{place}]", "{group!r} is named twice", group=group_id)
-        named.append(group_id)
+    named = list(places)
     if named and request.group_id_prefix:
         raise InvalidRequest("group_id_prefix", "either name groups or say how they begin")
     if file_format in OF_ONE_GROUP and len(named) != 1:
@@ -109,15 +117,27 @@ def _named_groups(
     return named
 
 
+def _readable(
+    group_id: bytes, rows: OffsetRows, topics: Collection[bytes]
+) -> Iterator[CommittedOffset]:
+    """Those of the topics, or of all. Raises RecordUndecodable."""
+    for each in rows.committed():
+        if not each.is_decodable:
+            raise undecodable_offset(group_id, each.topic, each.partition)
+        if not topics or each.topic in topics:
+            yield each
+
+
 def _texts(
     file_format: OffsetFormat,
     group_id: bytes,
-    stored: list[CommittedOffset],
+    stored: Iterator[CommittedOffset],
     *,
     names_group: bool,
 ) -> Iterator[str]:
     group = group_id.decode()
-    if file_format is OffsetFormat.KAFKA_UTILS_JSON and not stored:
+    first = next(stored, None)
+    if file_format is OffsetFormat.KAFKA_UTILS_JSON and first is None:
         yield json.dumps({"groupid": group, "offsets": {}}, ensure_ascii=False) + "\n"
     offsets = (
         FileOffset(
@@ -131,7 +151,7 @@ def _texts(
             each.expire_timestamp_ms,
             each.revision,
         )
-        for each in stored
+        for each in (() if first is None else chain((first,), stored))
     )
     try:
         yield from written(file_format, offsets, names_group=names_group)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import offset_service_pb2
 
 from offsetd_coordinator.errors import InvalidGroupId
-from offsetd_coordinator.group_selections import GroupSelection, SelectionReader
+from offsetd_coordinator.group_selections import PartitionKeys, SelectionReader
 from offsetd_coordinator.service import validation
 
 if TYPE_CHECKING:
+    from offsetd_coordinator.group_selections import GroupSelection
     from offsetd_coordinator.service.turns import Turns
 
+_BYTES_AT_ONCE: Final = 64 * 1024
 ITEMS_PER_GROUP: Final = 10
 """What a group costs beside its partitions, in their terms."""
 
@@ -29,6 +32,9 @@ class FetchParser:
         Raises the Invalid… error that fits.
         """
         selections = self._reader.read(message)
+        if selections is None and len(message) > _BYTES_AT_ONCE:
+            reader = SelectionReader.for_size(len(message))
+            selections = await asyncio.to_thread(reader.read, message)
         if selections is not None:
             return selections
         request = validation.parse(offset_service_pb2.FetchOffsetsRequest, message)
@@ -46,9 +52,11 @@ async def checked_selections(
         if group_id in selections:
             raise InvalidGroupId(f"{field}.group_id", "{group!r} is named twice", group=group_id)
         named = validation.topic_partitions(selection.partitions, f"{field}.partitions")
-        partitions = [partition async for partition in turns.each(named)]
-        selections[group_id] = GroupSelection.of(
-            group_id, partitions or None, require_stable=request.require_stable
+        keys = PartitionKeys(group_id)
+        async for partition in turns.each(named):
+            keys.add(*partition)
+        selections[group_id] = keys.selection(
+            is_all=not selection.partitions, require_stable=request.require_stable
         )
         await turns.spend(ITEMS_PER_GROUP)
     return list(selections.values())

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import heapq
-from bisect import bisect_right
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import group_service_pb2, types_pb2
-from offsetd_storage.offsets_topic.groups import Group
 
 from offsetd_coordinator.errors import (
     CoordinatorError,
     LogPartitionQuarantined,
 )
+from offsetd_coordinator.fetch_answer import RowsEncoder
+from offsetd_coordinator.group_reading import read_page
 from offsetd_coordinator.requests import DeleteGroupReply
-from offsetd_coordinator.service import validation
-from offsetd_coordinator.service.committed_offsets import committed_offset
+from offsetd_coordinator.service import answers, validation
 from offsetd_coordinator.service.durable import changed_group, once_durable, until_durable
 from offsetd_coordinator.service.group_settings import lease_message, set_retention
 from offsetd_coordinator.service.pages import (
@@ -28,14 +27,15 @@ from offsetd_coordinator.service.pages import (
 )
 from offsetd_coordinator.service.revisions import set_revision
 from offsetd_coordinator.service.times import set_time
+from offsetd_coordinator.service.turns import ITEMS_PER_TURN
+from offsetd_coordinator.turns import next_turn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from offsetd_storage.offsets_topic.groups import GroupListing
+    from offsetd_storage.offsets_topic.groups import Group, GroupListing
 
     from offsetd_coordinator.node import Node
-    from offsetd_coordinator.requests import CommittedOffset
     from offsetd_coordinator.runtime import Runtime
 
 PAGE_SIZE_DEFAULT: Final = 1000
@@ -50,7 +50,7 @@ class GroupService:
         self._node = node
 
     async def list_groups(self, message: bytes) -> bytes:
-        """One page of groups, by log partition and id: of one partition read in each turn."""
+        """One page of groups, by log partition and id."""
         runtime = self._node.serving()
         request = validation.parse(group_service_pb2.ListGroupsRequest, message)
         page_size = _page_size(request)
@@ -60,21 +60,15 @@ class GroupService:
         ticket = 0
         for partition in range(first_partition, runtime.partitions):
             with contextlib.suppress(LogPartitionQuarantined):
-                partition_ticket, listings = runtime.list_groups(
-                    partition, prefix=prefix, after=after
-                )
-                ticket = max(ticket, partition_ticket)
+                listings = runtime.list_groups(partition, prefix=prefix, after=after)
                 # One more than the page tells whether another page follows.
-                listed = heapq.nsmallest(
-                    page_size + 1 - len(found),
-                    _matching(listings, request),
-                    key=lambda listing: listing.group_id,
-                )
-                found += [(partition, listing) for listing in listed]
+                least = await _least(listings, request, page_size + 1 - len(found))
+                ticket = max(ticket, runtime.ticket_in(partition))
+                found += [(partition, listing) for listing in least]
             if len(found) > page_size:
                 break
             after = None
-            await asyncio.sleep(0)
+            await next_turn()
         await until_durable(runtime, ticket)
         response = group_service_pb2.ListGroupsResponse(
             groups=[_listing(listing) for _, listing in found[:page_size]],
@@ -98,23 +92,26 @@ class GroupService:
         question = group_service_pb2.GetGroupRequest(group_id=request.group_id)
         after = read_page_token(question, request.page_token)
         group_id = validation.read_group_id(request.group_id, "group_id")
+        last = None if after is None else _position(after)
         ticket, outcome = runtime.get_group(group_id)
-        offsets: Sequence[CommittedOffset] | CoordinatorError = ()
-        if request.include_offsets and isinstance(outcome, Group):
-            offsets = runtime.fetch(group_id)[1]
-        rule = self._node.expiry_rule(group_id)
+        page, pieces = None, []
+        if request.include_offsets and not isinstance(outcome, CoordinatorError):
+            _, shard = runtime.shard_of(group_id)
+            offsets = min(page_size, shard.offsets.count(group_id))
+            await answers.reserve(answers.BYTES_PER_OFFSET * offsets)
+            page = await read_page(runtime, group_id, last, page_size)
+            rule = self._node.expiry_rule(group_id)
+            encoder = RowsEncoder(group_id, page.rows, rule)
+            encoder.size()  # Raises where an offset cannot be read.
+            pieces = encoder.pieces()
         group = await once_durable(runtime, ticket, outcome)
-        if isinstance(offsets, CoordinatorError):
-            raise offsets
         response = group_service_pb2.GetGroupResponse(group=_group(group, runtime))
-        start = 0 if after is None else bisect_right(offsets, _position(after), key=_place)
-        page = offsets[start : start + page_size]
-        response.offsets.extend(committed_offset(each, rule) for each in page)
-        if start + page_size < len(offsets):
-            topic, partition = _place(page[-1])
+        if page is not None and page.last is not None:
+            topic, partition = page.last
             position = partition.to_bytes(_PARTITION_BYTES) + topic
             response.next_page_token = page_token(question, position)
-        return response.SerializeToString()
+        # A message's parts may come in any order.
+        return b"".join((response.SerializeToString(), *pieces))
 
     async def delete_group(self, message: bytes) -> bytes:
         """Deletes a group; the answer leaves once that is durable."""
@@ -131,6 +128,18 @@ class GroupService:
         response = group_service_pb2.DeleteGroupResponse(offset_count=reply.offset_count)
         set_revision(response.revision, runtime.partition_of(request.group_id), reply.last_offset)
         return response.SerializeToString()
+
+
+async def _least(
+    listings: Iterator[GroupListing], request: group_service_pb2.ListGroupsRequest, count: int
+) -> list[GroupListing]:
+    """The first that are asked for, by id; some are looked at in each turn."""
+    least: list[GroupListing] = []
+    while part := list(islice(listings, ITEMS_PER_TURN)):
+        least += _matching(iter(part), request)
+        least = heapq.nsmallest(count, least, key=lambda listing: listing.group_id)
+        await next_turn()
+    return least
 
 
 def _matching(
@@ -175,10 +184,6 @@ def _position(position: bytes) -> tuple[bytes, int]:
     if len(position) < _PARTITION_BYTES:
         raise not_ours()
     return position[_PARTITION_BYTES:], int.from_bytes(position[:_PARTITION_BYTES])
-
-
-def _place(offset: CommittedOffset) -> tuple[bytes, int]:
-    return offset.topic, offset.partition
 
 
 def _listing(listing: GroupListing) -> group_service_pb2.GroupListing:

@@ -54,11 +54,14 @@ def generic_handlers(
     )
     offsets = OffsetService(node, parser)
     history = HistoryService(node)
-    watch = WatchService(node, figures, request_bytes_max=settings.socket_request_max_bytes)
+    watch = WatchService(
+        node, admission, figures, request_bytes_max=settings.socket_request_max_bytes
+    )
     servers = settings.kafka_bootstrap_servers
     kafka = KafkaBounds(servers) if servers else None
     offset_admin = OffsetAdmin(node, kafka)
     request_bytes_max = settings.socket_request_max_bytes
+    watch = WatchService(node, admission, figures, request_bytes_max=request_bytes_max)
     unary = _unary_handlers(node, admission, settings, figures)
     stream = stream_commits(
         node,

@@ -10,10 +10,12 @@ from offsetd.v1 import history_pb2
 
 from offsetd_coordinator.errors import GroupIdNotFound, InvalidRequest
 from offsetd_coordinator.history import end_of, whole_changes
+from offsetd_coordinator.history_errors import HistoryCompacted
 from offsetd_coordinator.kernels.changes import COMMITTED, DELETED
 from offsetd_coordinator.offset_changes import RestoredReply, RestoreOffsets
-from offsetd_coordinator.offset_history import durable_log, reading, state_at
-from offsetd_coordinator.service import validation
+from offsetd_coordinator.offset_history import durable_log, reading, state_at, with_time
+from offsetd_coordinator.service import answers, validation
+from offsetd_coordinator.service.change_answers import encoded_with
 from offsetd_coordinator.service.change_events import listed_changes, told_changes
 from offsetd_coordinator.service.durable import changed_group, until_durable
 from offsetd_coordinator.service.pages import (
@@ -23,23 +25,26 @@ from offsetd_coordinator.service.pages import (
     read_page_token,
 )
 from offsetd_coordinator.service.revisions import set_revision
-from offsetd_coordinator.service.times import set_time
+from offsetd_coordinator.service.times import read_past_ms, set_time
 from offsetd_coordinator.service.turns import Turns
+from offsetd_coordinator.turns import SLICE_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from google.protobuf.timestamp_pb2 import Timestamp
     from offsetd_storage.partition_log import PartitionLog
 
     from offsetd_coordinator.history import Change
     from offsetd_coordinator.node import Node
-    from offsetd_coordinator.offset_changes import OffsetChange
+    from offsetd_coordinator.offset_changes import OffsetChange, Partition
     from offsetd_coordinator.runtime import Runtime
 
 PAGE_SIZE_DEFAULT: Final = 1000
 PAGE_SIZE_MAX: Final = 10_000
 _OFFSET_BYTES: Final = 8
+# What a change takes while it is read and made an event.
+_BYTES_PER_EVENT: Final = 1536
 # Whoever asks for what is now may have a clock that is ahead.
 _CLOCKS_APART_MS_MAX: Final = 60_000
 _OFFSET_MAX: Final = (1 << 62) - 1
@@ -56,20 +61,27 @@ class HistoryService:
         runtime = self._node.serving()
         request = validation.parse(history_pb2.ListOffsetHistoryRequest, message)
         group_id = validation.read_group_id(request.group_id, "group_id")
-        question = _Question(request, group_id)
+        named = Turns().each(validation.topic_partitions(request.partitions, "partitions"))
+        question = _Question(request, group_id, frozenset([each async for each in named]))
         partition = runtime.partition_of(group_id)
         log, end = durable_log(runtime, partition)
+        await answers.reserve(_BYTES_PER_EVENT * question.page_size)
         oldest, page = await reading(question.page, log, end)
         if not page:
             await self._check_known(runtime, group_id, log, end)
         response = history_pb2.ListOffsetHistoryResponse()
         set_revision(response.oldest_revision, partition, oldest)
-        async for change in Turns().each(page[: question.page_size]):
-            set_event(response.events.add(), partition, change)
         if len(page) > question.page_size:
             position = page[question.page_size - 1].log_offset.to_bytes(_OFFSET_BYTES)
             response.next_page_token = page_token(question.message, position)
-        return response.SerializeToString()
+
+        def part_of(part: Sequence[Change]) -> history_pb2.ListOffsetHistoryResponse:
+            message = history_pb2.ListOffsetHistoryResponse()
+            for change in part:
+                set_event(message.events.add(), partition, change)
+            return message
+
+        return await encoded_with(response, page[: question.page_size], part_of)
 
     async def restore_group(self, message: bytes) -> bytes:
         """Makes offsets what they were; the answer leaves once that is durable."""
@@ -87,8 +99,11 @@ class HistoryService:
         else:
             revision = _read_written(received.revision, end)
             limit, then = await state_at(runtime, group_id, revision=revision)
-        if not then:
+        if not len(then):
             await self._check_known(runtime, group_id, log, end)
+        if len(then) > SLICE_ROWS:
+            count = runtime.shard_of(group_id)[1].offsets.count(group_id)
+            await answers.reserve_for_change(len(then) + count)
         request = RestoreOffsets(
             group_id=group_id,
             then=then,
@@ -112,10 +127,15 @@ class HistoryService:
         partition = runtime.partition_of(group_id)
         response = history_pb2.RestoreGroupResponse()
         set_revision(response.restored_before, partition, limit)
-        async for change in Turns().each(changes):
-            _set_restored(response.changes.add(), partition, change)
         set_revision(response.revision, partition, reply.last_offset)
-        return response.SerializeToString()
+
+        def part_of(part: Sequence[OffsetChange]) -> history_pb2.RestoreGroupResponse:
+            message = history_pb2.RestoreGroupResponse()
+            for change in part:
+                _set_restored(message.changes.add(), partition, change)
+            return message
+
+        return await encoded_with(response, changes, part_of)
 
     async def _check_known(
         self, runtime: Runtime, group_id: bytes, log: PartitionLog, end: int
@@ -132,7 +152,12 @@ class HistoryService:
 class _Question:
     """What is asked of a group's history, and where its page begins."""
 
-    def __init__(self, request: history_pb2.ListOffsetHistoryRequest, group_id: bytes) -> None:
+    def __init__(
+        self,
+        request: history_pb2.ListOffsetHistoryRequest,
+        group_id: bytes,
+        partitions: frozenset[Partition],
+    ) -> None:
         self.page_size = read_page_size(
             request.page_size, default=PAGE_SIZE_DEFAULT, most=PAGE_SIZE_MAX
         )
@@ -142,7 +167,7 @@ class _Question:
         self.message.ClearField("page_token")
         self._request = request
         self._group_id = group_id
-        self._partitions = frozenset(validation.topic_partitions(request.partitions, "partitions"))
+        self._partitions = partitions
         position = read_page_token(self.message, request.page_token)
         if position is not None and len(position) != _OFFSET_BYTES:
             raise not_ours()
@@ -150,11 +175,11 @@ class _Question:
         # Now: what is wrong with them is the caller's mistake.
         self._from_ms = self._to_ms = self._from_offset = self._to_offset = -1
         if request.WhichOneof("from") == "from_time":
-            self._from_ms = _read_time(request.from_time, "from_time")
+            self._from_ms = read_past_ms(request.from_time, "from_time")
         elif request.WhichOneof("from") == "from_revision":
             self._from_offset = _read_revision(request.from_revision, "from_revision")
         if request.WhichOneof("to") == "to_time":
-            self._to_ms = _read_time(request.to_time, "to_time")
+            self._to_ms = read_past_ms(request.to_time, "to_time")
         elif request.WhichOneof("to") == "to_revision":
             self._to_offset = _read_revision(request.to_revision, "to_revision")
 
@@ -187,7 +212,10 @@ class _Question:
                 return list(islice(inside, self.page_size + 1))
             return list(reversed(deque(inside, maxlen=self.page_size + 1)))
 
-        return whole_changes(log, start, end, self._group_id, take)
+        try:
+            return whole_changes(log, start, end, self._group_id, take)
+        except HistoryCompacted as error:
+            raise with_time(error, log, end) from error
 
 
 def _first(changes: Iterator[Change]) -> list[Change]:
@@ -233,14 +261,8 @@ def _set_restored(
     set_revision(restored.revision, log_partition, change.revision)
 
 
-def _read_time(time: Timestamp, field: str) -> int:
-    if not 0 <= time.nanos < 1_000_000_000 or time.ToMilliseconds() < 0:
-        raise InvalidRequest(field, "it is before 1970, or no time")
-    return time.ToMilliseconds()
-
-
 def _read_past(time: Timestamp, now_ms: int) -> int:
-    time_ms = _read_time(time, "time")
+    time_ms = read_past_ms(time, "time")
     if time_ms > now_ms + _CLOCKS_APART_MS_MAX:
         raise InvalidRequest("time", "it is yet to come")
     return time_ms

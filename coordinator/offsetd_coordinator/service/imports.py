@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -17,32 +18,38 @@ from offsetd_coordinator.errors import (
     StorageUnavailable,
     TooManyBytesInFlight,
 )
+from offsetd_coordinator.large_decisions import rows_of_puts
 from offsetd_coordinator.offset_changes import (
     OffsetsChangedReply,
     PutColumns,
     PutOffset,
     PutOffsets,
 )
-from offsetd_coordinator.service import statuses, validation
+from offsetd_coordinator.service import answers, statuses, validation
+from offsetd_coordinator.service.change_answers import set_change
 from offsetd_coordinator.service.change_events import listed_changes
 from offsetd_coordinator.service.durable import submitted_change, until_durable
 from offsetd_coordinator.service.exports import read_format
 from offsetd_coordinator.service.revisions import set_revision
 from offsetd_coordinator.service.turns import Turns
+from offsetd_coordinator.turns import SLICE_ROWS, next_turn
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 
     from offsetd_storage.offsets_topic.offset_files import FileOffset, Line, OffsetFormat
 
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.offset_changes import Partition
+    from offsetd_coordinator.offset_rows import OffsetRows
 
 OFFSETS_MAX: Final = 500_000
 """Of one import; each takes some 250 bytes until it is written."""
 NODE_OFFSETS_MAX: Final = 1_000_000
 """Of all imports that are under way."""
 LINES_LISTED_MAX: Final = 100
+CHANGES_LISTED_MAX: Final = 10_000
+"""In the answer to a dry run."""
 _NONE_KEPT: Final = -1  # As a `commit_timestamp_ms`: now.
 
 
@@ -104,7 +111,7 @@ class ImportService:
             async for line in turns.each(lines):
                 file_import.take(line)
         except Unreadable as error:
-            raise InvalidRequest("content", "{cause}", cause=error) from error
+            raise InvalidRequest("content", "{cause}", cause=_sendable(str(error))) from error
 
     def _hold(self, file_import: FileImport, held: int) -> int:
         """Counts what an import has come to hold. Raises InvalidRequest, TooManyBytesInFlight."""
@@ -127,32 +134,37 @@ class ImportService:
     ) -> bytes:
         runtime = self._node.serving()
         response = admin_service_pb2.ImportOffsetsResponse()
-        ticket = 0
+        ticket, changes_left = 0, CHANGES_LISTED_MAX
         turns = Turns()
         for group_id, group in groups.items():
             count = len(group.offsets)
             imported = response.groups.add(group_id=group_id.decode(), offset_count=count)
             request = PutOffsets(
                 group_id=group_id,
-                offsets=PutColumns.of(sorted(group.offsets.values())),
+                offsets=await _sorted_puts(group),
                 call="ImportOffsets",
                 expected=group.expected,
                 request_id=validation.read_request_id(options.request_id),
                 validate_only=options.validate_only,
             )
             await turns.spend(count)  # To write many takes a turn of its own.
-            group_ticket, outcome = self._write_group(options, request)
+            group_ticket, outcome = await self._write_group(options, request)
             ticket = max(ticket, group_ticket)
             if isinstance(outcome, CoordinatorError):
                 imported.error.CopyFrom(statuses.status_of(outcome))
             else:
                 partition = runtime.partition_of(group_id)
                 set_revision(imported.revision, partition, outcome.last_offset)
-            await asyncio.sleep(0)
+                imported.replaced_offset_count = outcome.moved_count
+                if options.validate_only:
+                    for change in islice(outcome.changes, changes_left):
+                        set_change(imported.changes.add(), partition, change)
+                    changes_left -= len(imported.changes)
+            await next_turn()
         await until_durable(runtime, ticket)
         return response.SerializeToString()
 
-    def _write_group(
+    async def _write_group(
         self, options: admin_service_pb2.ImportOffsetsOptions, request: PutOffsets
     ) -> tuple[int, OffsetsChangedReply | CoordinatorError]:
         """Only a failed disk, or the server's end, ends the call: then it is not known how far it
@@ -160,10 +172,11 @@ class ImportService:
         """
         try:
             if options.is_unaudited:
-                ticket, outcome = self._node.serving().submit(request)
+                changes = self._node.serving().large_changes
+                ticket, outcome = await changes.submit(request, room=answers.room_for_change)
                 assert isinstance(outcome, OffsetsChangedReply | CoordinatorError)
                 return ticket, outcome
-            return submitted_change(
+            return await submitted_change(
                 self._node,
                 request.call,
                 options,
@@ -220,6 +233,9 @@ class FileImport:
         except InvalidField as error:
             self._note_problem(line.number, str(error))
             return
+        except UnicodeEncodeError:
+            self._note_problem(line.number, "text that is not UTF-8: half of a surrogate pair")
+            return
         has_precondition = line.offset.must_not_exist or line.offset.expected_revision >= 0
         if self._needs_precondition and not has_precondition:
             self._note_problem(line.number, "not audited, it needs a precondition")
@@ -242,7 +258,7 @@ class FileImport:
         if self._problem_count:
             raise InvalidImport(
                 "content",
-                "{line_count} lines cannot be imported, so nothing was; line {line}: {problem}",
+                "nothing was imported; wrong lines: {line_count}; line {line}: {problem}",
                 tuple(self._problems),
                 line_count=self._problem_count,
                 line=self._problems[0]["line"],
@@ -276,7 +292,25 @@ class FileImport:
     def _note_problem(self, number: int, problem: str) -> None:
         self._problem_count += 1
         if len(self._problems) < LINES_LISTED_MAX:
-            self._problems.append({"line": number, "problem": problem[:200]})
+            self._problems.append({"line": number, "problem": _sendable(problem[:200])})
+
+
+async def _sorted_puts(group: FileGroup) -> PutColumns | OffsetRows:
+    """What an import has of a group: many as rows, unless something must hold of them."""
+    if len(group.offsets) > SLICE_ROWS and not group.expected:
+        return await asyncio.to_thread(rows_of_puts, _taken(group.offsets))
+    return PutColumns.of(sorted(group.offsets.values()))
+
+
+def _taken(offsets: dict[Partition, PutOffset]) -> Iterator[PutOffset]:
+    """All of them, which are then no longer there: to let go of many at once takes long."""
+    while offsets:
+        yield offsets.popitem()[1]
+
+
+def _sendable(text: str) -> str:
+    """Text of a file, which may have half of a surrogate pair, as UTF-8 can hold it."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _parsed(message: bytes) -> admin_service_pb2.ImportOffsetsRequest:

@@ -1,4 +1,4 @@
-"""How much a server takes on at one time."""
+"""How much a server takes on at one time: requests, and answers that are not read yet."""
 
 from __future__ import annotations
 
@@ -6,19 +6,28 @@ import asyncio
 from collections import deque
 
 from offsetd_coordinator.errors import TooManyBytesInFlight
+from offsetd_coordinator.service.answers import AnswerBudget
+from offsetd_coordinator.service.begun_calls import RECEIVE_MS_MAX_DEFAULT, BegunCalls
+from offsetd_coordinator.service.connections import Connections
 
 
 class Admission:
     """Requests that are taken and not yet answered, over all connections, bounded in bytes.
 
+    Answers count with them, and take half of it at most.
+
     A request is taken when nothing else is in flight, however large it is: what may be sent at
     all is for another limit to say. For the event loop's thread.
     """
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, *, receive_ms_max: int = RECEIVE_MS_MAX_DEFAULT) -> None:
         self.bytes_max = bytes_max
         self.bytes_taken = 0
         self.requests = 0
+        # Requests always have the other half: who reads no answers does not stop commits.
+        self.answers = AnswerBudget(bytes_max // 2, self._take_waiting)
+        self.connections = Connections(self.answers)
+        self.begun = BegunCalls(receive_ms_max)
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def take(self, size: int) -> None:
@@ -59,7 +68,11 @@ class Admission:
             self._take_waiting()
 
     def _has_room(self, size: int) -> bool:
-        return not self.bytes_taken or self.bytes_taken + size <= self.bytes_max
+        if not self.bytes_taken:
+            return True
+        # An answer that is alone may be larger than all together may be.
+        held = min(self.answers.bytes_held, self.answers.bytes_max)
+        return self.bytes_taken + held + size <= self.bytes_max
 
     def _count_in(self, size: int) -> None:
         self.bytes_taken += size

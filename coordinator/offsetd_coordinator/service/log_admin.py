@@ -12,12 +12,12 @@ from offsetd_storage.errors import StorageError, StorageFailed, StorageFull
 from offsetd_storage.log_config import OFFSETS_TOPIC
 
 from offsetd_coordinator.audit import AuditEvent
+from offsetd_coordinator.endings import unavailable
 from offsetd_coordinator.errors import (
     InvalidOffset,
     InvalidRequest,
     OffsetOutOfRange,
     PolicyViolation,
-    StorageUnavailable,
 )
 from offsetd_coordinator.service import callers, validation
 from offsetd_coordinator.service.cleaning_messages import (
@@ -175,7 +175,7 @@ class LogAdmin:
                 raise _violates(log.topic_partition.topic, "delete") from error
             except StorageFailed as error:
                 runtime.fail_soon(error)
-                raise StorageUnavailable("the disk failed: {cause}", cause=error) from error
+                raise unavailable(error) from error
         return recorded
 
     def _now_ms(self) -> int:
@@ -272,7 +272,7 @@ def _roll(runtime: Runtime, log: PartitionLog) -> None:
             runtime.store.roll(log.topic_partition)
         except StorageFailed as error:
             runtime.fail_soon(error)
-            raise StorageUnavailable("the disk failed: {cause}", cause=error) from error
+            raise unavailable(error) from error
 
 
 def _bytes_below(log: PartitionLog, offset: int) -> int:

@@ -11,17 +11,21 @@ from offsetd_coordinator.errors import UnknownMemberId
 from offsetd_coordinator.membership.calls import LeaveGroup, LeftMember
 from offsetd_coordinator.membership.refusals import (
     FencedInstanceId,
-    InconsistentGroupProtocol,
+    fenced_instance,
     unknown_member,
 )
+from offsetd_coordinator.requests import EndConsumerMembers
 from offsetd_coordinator.service import member_validation, validation
 from offsetd_coordinator.service.change_events import group_event
 from offsetd_coordinator.service.durable import once_durable
-from offsetd_coordinator.service.membership import left_member
+from offsetd_coordinator.service.membership import add_left_members, leave_in_turns
+from offsetd_coordinator.service.turns import Turns
 from offsetd_coordinator.topics import AUDIT_PARTITION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from offsetd_storage.offsets_topic.groups import Group
 
     from offsetd_coordinator.errors import CoordinatorError
     from offsetd_coordinator.membership.membership import Membership
@@ -45,7 +49,8 @@ class MemberRemoval:
         """Removes members; the answer leaves when that is durable, and the record of it."""
         runtime, administration = self._node.serving(), self._node.administering()
         received = validation.parse(group_service_pb2.RemoveMembersRequest, message)
-        names = member_validation.members_to_remove(received)
+        turns = Turns()
+        names = await member_validation.members_to_remove(received, turns)
         group_id = validation.written_group_id(received.group_id)
         recorded = None
         if not received.validate_only:
@@ -55,10 +60,11 @@ class MemberRemoval:
         else:
             group = await once_durable(runtime, *runtime.get_group(group_id))
             if group.type is GroupType.CONSUMER:
-                raise InconsistentGroupProtocol(
-                    "group {group!r} is of the protocol of KIP-848", group=group_id
+                left, going = await _named_of_consumer_group(group, names, turns)
+            else:
+                left, going = await _named_now(
+                    runtime.membership_of(group_id), group_id, names, turns
                 )
-            left, going = _named_now(runtime.membership_of(group_id), group_id, names)
             if going and not received.validate_only:
                 event = group_event(
                     METHOD,
@@ -69,25 +75,29 @@ class MemberRemoval:
                     request_id=received.request_id,
                 )
                 recorded = await administration.recorded(event)
-        response = group_service_pb2.RemoveMembersResponse(members=map(left_member, left))
+        response = group_service_pb2.RemoveMembersResponse()
+        await add_left_members(response.members, left, turns)
         if recorded is not None:
             # Who has gone meanwhile, or is fenced, is no member either.
             going = recorded.event.what["members"]
-            await runtime.members.leave(LeaveGroup(group_id=group_id, members=tuple(going.items())))
+            leaving = LeaveGroup(group_id=group_id, members=tuple(going.items()))
+            await leave_in_turns(runtime.members, leaving, turns)
+            ended = EndConsumerMembers(group_id=group_id, member_ids=tuple(going))
+            await once_durable(runtime, *runtime.submit(ended))
             response.revision.log_partition = AUDIT_PARTITION.partition
             response.revision.log_offset = recorded.offset
         return response.SerializeToString()
 
 
-def _named_now(
-    membership: Membership, group_id: bytes, names: Names | None
+async def _named_now(
+    membership: Membership, group_id: bytes, names: Names | None, turns: Turns
 ) -> tuple[list[LeftMember], dict[str, str | None]]:
     """What is to become of those who are named (None: all), and the members that they are."""
     if names is None:
         names = [(each.member_id, each.instance_id) for each in membership.members(group_id)]
     left: list[LeftMember] = []
     going: dict[str, str | None] = {}
-    for member_id, instance_id in names:
+    async for member_id, instance_id in turns.each(names):
         refusal: CoordinatorError | None = None
         try:
             member = membership.named(group_id, member_id, instance_id)
@@ -95,6 +105,29 @@ def _named_now(
         except (UnknownMemberId, FencedInstanceId) as error:
             refusal = error.without_traces()
         left.append(LeftMember(member_id, instance_id, refusal))
+    return left, going
+
+
+async def _named_of_consumer_group(
+    group: Group, names: Names | None, turns: Turns
+) -> tuple[list[LeftMember], dict[str, str | None]]:
+    """The same for a KIP-848 group."""
+    instances = {each.member_id: each.instance_id for each in group.members}
+    ids = {each.instance_id: each.member_id for each in group.members if each.instance_id}
+    if names is None:
+        names = list(instances.items())
+    left: list[LeftMember] = []
+    going: dict[str, str | None] = {}
+    async for named_id, instance_id in turns.each(names):
+        member_id = named_id or ids.get(instance_id or "", "")
+        refusal: CoordinatorError | None = None
+        if member_id not in instances:
+            refusal = unknown_member(group.group_id, named_id)
+        elif instance_id is not None and instances[member_id] != instance_id:
+            refusal = fenced_instance(group.group_id, instance_id, named_id)
+        else:
+            going[member_id] = instances[member_id]
+        left.append(LeftMember(named_id, instance_id, refusal))
     return left, going
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
     from offsetd.v1 import group_service_pb2, offset_service_pb2
 
+    from offsetd_coordinator.service.turns import Turns
+
 TEXT_BYTES_MAX: Final = 32_767
 CLIENT_ID_BYTES_MAX: Final = 255
 INSTANCE_ID_UNITS_MAX: Final = 249
@@ -84,24 +86,24 @@ def sync_group(request: group_service_pb2.SyncGroupRequest) -> SyncGroup:
     )
 
 
-def leave_group(request: group_service_pb2.LeaveGroupRequest) -> LeaveGroup:
+async def leave_group(request: group_service_pb2.LeaveGroupRequest, turns: Turns) -> LeaveGroup:
     """Members that leave. Raises as `join_group` does."""
-    for member in request.members:
+    async for member in turns.each(request.members):
         validation.check_reason(member.reason)
     return LeaveGroup(
         group_id=validation.written_group_id(request.group_id),
-        members=tuple(_named_members(request.members)),
+        members=tuple([each async for each in turns.each(_named_members(request.members))]),
     )
 
 
-def members_to_remove(
-    request: group_service_pb2.RemoveMembersRequest,
+async def members_to_remove(
+    request: group_service_pb2.RemoveMembersRequest, turns: Turns
 ) -> tuple[tuple[str, str | None], ...] | None:
     """Whom an operator names, as in `LeaveGroup`; None: all. Raises as `join_group` does."""
     validation.check_reason(request.reason)
     validation.read_request_id(request.request_id)
     if not request.all:
-        return tuple(_named_members(request.members))
+        return tuple([each async for each in turns.each(_named_members(request.members))])
     if request.members:
         raise InvalidRequest("members", "all are to go: name none")
     return None

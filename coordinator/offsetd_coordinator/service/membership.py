@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 import structlog
 from offsetd.v1 import group_service_pb2
 
+from offsetd_coordinator.membership.calls import LeaveGroup
 from offsetd_coordinator.service import callers, member_validation, statuses, validation
 from offsetd_coordinator.service.durable import until_durable
+from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+
+    from offsetd_coordinator.member_calls import MemberCalls
     from offsetd_coordinator.membership.calls import LeftMember
     from offsetd_coordinator.node import Node
 
+    LeftMembers = RepeatedCompositeFieldContainer[group_service_pb2.LeftMember]
+
 _log = structlog.get_logger(__name__)
+
+_LEAVING_AT_ONCE: Final = 100
+_ITEMS_PER_LEFT_MEMBER: Final = 10
+"""In terms of `Turns`: each takes tens of microseconds."""
 
 
 class MembershipService:
@@ -83,8 +96,11 @@ class MembershipService:
         """Members leave, each for itself."""
         members = self._node.serving().members
         received = validation.parse(group_service_pb2.LeaveGroupRequest, message)
-        left = await members.leave(member_validation.leave_group(received))
-        for named, each in zip(received.members, left.members, strict=True):
+        turns = Turns()
+        request = await member_validation.leave_group(received, turns)
+        left = await leave_in_turns(members, request, turns)
+        both = zip(received.members, left, strict=True)
+        async for named, each in turns.each(both):
             if each.refusal is None:
                 _log.info(
                     "member left",
@@ -93,9 +109,9 @@ class MembershipService:
                     instance=each.instance_id,
                     reason=named.reason,
                 )
-        return group_service_pb2.LeaveGroupResponse(
-            members=map(left_member, left.members)
-        ).SerializeToString()
+        response = group_service_pb2.LeaveGroupResponse()
+        await add_left_members(response.members, left, turns)
+        return response.SerializeToString()
 
 
 def client_host() -> str:
@@ -106,10 +122,24 @@ def client_host() -> str:
     return "/" + unquote(address).rpartition(":")[0].strip("[]")
 
 
-def left_member(left: LeftMember) -> group_service_pb2.LeftMember:
-    """What became of a member, as it was named."""
-    return group_service_pb2.LeftMember(
-        member_id=left.member_id,
-        instance_id=left.instance_id,
-        error=None if left.refusal is None else statuses.status_of(left.refusal),
-    )
+async def leave_in_turns(
+    members: MemberCalls, request: LeaveGroup, turns: Turns
+) -> list[LeftMember]:
+    """What became of each that was to leave. Raises as `MemberCalls.leave` does."""
+    left: list[LeftMember] = []
+    for first in range(0, len(request.members), _LEAVING_AT_ONCE):
+        some = request.members[first : first + _LEAVING_AT_ONCE]
+        left += (await members.leave(LeaveGroup(group_id=request.group_id, members=some))).members
+        await turns.spend(_ITEMS_PER_LEFT_MEMBER * len(some))
+    return left
+
+
+async def add_left_members(messages: LeftMembers, left: Iterable[LeftMember], turns: Turns) -> None:
+    """Says what became of members, as they were named."""
+    for each in left:
+        messages.add(
+            member_id=each.member_id,
+            instance_id=each.instance_id,
+            error=None if each.refusal is None else statuses.status_of(each.refusal),
+        )
+        await turns.spend(_ITEMS_PER_LEFT_MEMBER)

@@ -14,15 +14,25 @@ from offsetd_coordinator.errors import (
     GroupIdNotFound,
     OffsetNotCommitted,
 )
+from offsetd_coordinator.group_reading import read_group
+from offsetd_coordinator.large_decisions import (
+    check_size,
+    chosen_rows,
+    committed_columns,
+    rows_to_copy,
+)
 from offsetd_coordinator.offset_changes import (
     Bounds,
+    BoundSource,
     OffsetsChangedReply,
     PutColumns,
     PutOffsets,
     TargetKind,
 )
-from offsetd_coordinator.offset_history import offsets_at
-from offsetd_coordinator.service import validation
+from offsetd_coordinator.offset_history import state_at
+from offsetd_coordinator.row_changes import RowPartitions
+from offsetd_coordinator.service import answers, validation
+from offsetd_coordinator.service.change_answers import encoded_with, set_change
 from offsetd_coordinator.service.change_events import (
     CHANGES_MAX,
     listed_changes,
@@ -32,14 +42,16 @@ from offsetd_coordinator.service.change_validation import check_clone, read_rese
 from offsetd_coordinator.service.durable import changed_group, until_durable
 from offsetd_coordinator.service.revisions import set_revision
 from offsetd_coordinator.service.turns import Turns
+from offsetd_coordinator.turns import SLICE_ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from offsetd_coordinator.kafka_bounds import KafkaBounds
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.offset_changes import OffsetChange, Partition
     from offsetd_coordinator.offset_changes import ResetOffsets as Reset
+    from offsetd_coordinator.offset_rows import OffsetRows
     from offsetd_coordinator.requests import CommittedColumns
     from offsetd_coordinator.runtime import Runtime
 
@@ -54,12 +66,13 @@ class OffsetAdmin:
     async def reset_offsets(self, message: bytes) -> bytes:
         """Moves offsets of one group; the answer leaves once that is durable."""
         runtime, administration = self._node.serving(), self._node.administering()
-        received = validation.parse(offset_service_pb2.ResetOffsetsRequest, message)
+        received = await validation.parse_in_turns(
+            offset_service_pb2.ResetOffsetsRequest, message, Turns()
+        )
         now_ms = administration.clock.now_ms()
         request, time_ms = await read_reset(received, now_ms)
         if time_ms is not None:
             request = await _to_time(runtime, request, time_ms)
-            await asyncio.sleep(0)  # To decide takes a turn of its own.
         request = await self._with_bounds(runtime, request)
         reply = await changed_group(
             self._node,
@@ -76,26 +89,26 @@ class OffsetAdmin:
         )
         changes = told_changes(administration, request, reply, received.request_id)
         partition = runtime.partition_of(request.group_id)
-        response = offset_service_pb2.ResetOffsetsResponse()
-        async for change in Turns().each(changes):
-            _set_change(response.changes.add(), partition, change)
+        response = offset_service_pb2.ResetOffsetsResponse(
+            reported_end_count=reply.ends.reported, unknown_end_count=reply.ends.unknown
+        )
         set_revision(response.revision, partition, reply.last_offset)
-        return response.SerializeToString()
+
+        def part_of(part: Sequence[OffsetChange]) -> offset_service_pb2.ResetOffsetsResponse:
+            message = offset_service_pb2.ResetOffsetsResponse()
+            for change in part:
+                set_change(message.changes.add(), partition, change)
+            return message
+
+        return await encoded_with(response, changes, part_of)
 
     async def clone_group(self, message: bytes) -> bytes:
         """Copies offsets to another group; the answer leaves once that is durable."""
         runtime, administration = self._node.serving(), self._node.administering()
         received = validation.parse(group_service_pb2.CloneGroupRequest, message)
         source, target = check_clone(received)
-        topics = {
-            validation.read_topic(topic, f"topics[{place}]")
-            for place, topic in enumerate(received.topics)
-        }
-        source_ticket, stored = await _stored_offsets(runtime, source)
-        if not stored.topics:
-            await until_durable(runtime, source_ticket)
-            raise GroupIdNotFound("there is no group {group!r} with offsets", group=source)
-        copied = put_columns(stored, topics)
+        topics = set(await validation.read_topics(received.topics, Turns()))
+        source_ticket, copied = await _copied(runtime, source, target, topics)
         request = PutOffsets(
             group_id=target,
             offsets=copied,
@@ -121,10 +134,10 @@ class OffsetAdmin:
         changes = told_changes(administration, request, reply, received.request_id)
         partition = runtime.partition_of(target)
         response = group_service_pb2.CloneGroupResponse(
-            offset_count=len(copied.topics), kept_offset_count=_kept(reply)
+            offset_count=_count(copied), kept_offset_count=_kept(reply)
         )
         for change in islice(changes, CHANGES_MAX):
-            _set_change(response.changes.add(), partition, change)
+            set_change(response.changes.add(), partition, change)
         set_revision(response.revision, partition, reply.last_offset)
         return response.SerializeToString()
 
@@ -140,21 +153,30 @@ class OffsetAdmin:
         is_whole = not chosen and not request.topics
         committed: set[Partition] = set()
         if is_current or is_whole:
-            committed = set((await _stored_offsets(runtime, request.group_id))[1].places())
+            committed = await _stored_partitions(runtime, request.group_id)
         if is_whole:
             chosen = committed
         needless = committed if is_current else set()
-        missing = {each for each in chosen - needless if None in request.bounds.get(each, Bounds())}
+        missing = {
+            each for each in chosen - needless if None in request.bounds.get(each, Bounds())[:2]
+        }
         if not missing and not request.topics:
             return request
         found = await self._kafka.bounds(missing, request.topics)
-        found = {each: bounds for each, bounds in found.items() if each not in needless}
-        for partition, (earliest, latest) in request.bounds.items():
+        found = {
+            each: Bounds(bounds.earliest, bounds.latest, BoundSource.KAFKA, BoundSource.KAFKA)
+            for each, bounds in found.items()
+            if each not in needless
+        }
+        for partition, given in request.bounds.items():
             known = found.get(partition, Bounds())
-            found[partition] = Bounds(
-                known.earliest if earliest is None else earliest,
-                known.latest if latest is None else latest,
-            )
+            if given.earliest is not None:
+                known = known._replace(
+                    earliest=given.earliest, earliest_source=given.earliest_source
+                )
+            if given.latest is not None:
+                known = known._replace(latest=given.latest, latest_source=given.latest_source)
+            found[partition] = known
         return attrs.evolve(request, bounds=found)
 
 
@@ -174,19 +196,59 @@ def put_columns(stored: CommittedColumns, topics: Collection[bytes] = ()) -> Put
     return PutColumns._make(list(compress(column, is_chosen)) for column in columns)
 
 
+async def _copied(
+    runtime: Runtime, source: bytes, target: bytes, topics: Collection[bytes]
+) -> tuple[int, PutColumns | OffsetRows]:
+    """A group's offsets, of these topics or of all, and the ticket that they rest on.
+
+    Raises GroupIdNotFound, RecordUndecodable.
+    """
+    count = runtime.shard_of(source)[1].offsets.count(source)
+    if count > SLICE_ROWS:
+        await answers.reserve_for_change(
+            2 * count + runtime.shard_of(target)[1].offsets.count(target)
+        )
+        rows = await read_group(runtime, source)
+        copied = await asyncio.to_thread(rows_to_copy, rows, source, topics)
+        if len(copied) > SLICE_ROWS:
+            return 0, copied
+        return 0, put_columns(committed_columns(copied))
+    ticket, stored = await _stored_offsets(runtime, source)
+    if not stored.topics:
+        await until_durable(runtime, ticket)
+        raise GroupIdNotFound("there is no group {group!r} with offsets", group=source)
+    return ticket, put_columns(stored, topics)
+
+
+def _count(puts: PutColumns | OffsetRows) -> int:
+    return len(puts.topics) if isinstance(puts, PutColumns) else len(puts)
+
+
 async def _to_time(runtime: Runtime, request: Reset, time_ms: int) -> Reset:
-    """With the offsets of then as its targets. Raises HistoryCompacted, OffsetNotCommitted."""
-    then = await offsets_at(runtime, request.group_id, time_ms)
+    """With the offsets of then as its targets.
+
+    Raises HistoryCompacted, OffsetNotCommitted, InvalidCommitSize.
+    """
+    count = runtime.shard_of(request.group_id)[1].offsets.count(request.group_id)
+    if count > SLICE_ROWS:
+        await answers.reserve_for_change(count)
+    _, then = await state_at(runtime, request.group_id, time_ms=time_ms)
+    bytes_max = runtime.shard_of(request.group_id)[1].config.message_bytes_max
+    return await asyncio.to_thread(_with_targets, request, then, bytes_max)
+
+
+def _with_targets(request: Reset, then: OffsetRows, bytes_max: int) -> Reset:
     topics = set(request.topics)
-    of_topics = {each for each in then if each[0] in topics}
-    chosen = {*request.partitions, *of_topics}
-    if not chosen and not topics:
-        chosen = set(then)
-    missing = sorted(chosen - then.keys())
-    missing_topics = sorted(topics - {topic for topic, _ in of_topics})
+    if topics or request.partitions:
+        then = chosen_rows(then, set(request.partitions), topics)
+    check_size(len(then), request.group_id, bytes_max)
+    targets = {(each.topic, each.partition): each.offset for each in then.committed()}
+    chosen = {*request.partitions, *targets}
+    missing = sorted(chosen - targets.keys())
+    missing_topics = sorted(topics - {topic for topic, _ in targets})
     if missing_topics and chosen:
         raise OffsetNotCommitted(
-            "{topic_count} topics of group {group!r} had no offset then",
+            "group {group!r} had no offset of a topic then; topics: {topic_count}",
             tuple({"topic": topic.decode()} for topic in missing_topics),
             group=request.group_id,
             topic_count=len(missing_topics),
@@ -200,13 +262,21 @@ async def _to_time(runtime: Runtime, request: Reset, time_ms: int) -> Reset:
         )
     if missing:
         raise OffsetNotCommitted(
-            "{partition_count} partitions of group {group!r} had no offset then",
+            "group {group!r} had no offset of a partition then; partitions: {partition_count}",
             tuple({"topic": topic.decode(), "partition": number} for topic, number in missing),
             group=request.group_id,
             partition_count=len(missing),
         )
-    targets = {each: then[each] for each in chosen}
     return attrs.evolve(request, explicit=targets, partitions=(), topics=())
+
+
+async def _stored_partitions(runtime: Runtime, group_id: bytes) -> set[Partition]:
+    count = runtime.shard_of(group_id)[1].offsets.count(group_id)
+    if count > SLICE_ROWS:
+        await answers.reserve_for_change(count)
+        rows = await read_group(runtime, group_id)
+        return await asyncio.to_thread(set, iter(RowPartitions(rows)))
+    return set((await _stored_offsets(runtime, group_id))[1].places())
 
 
 async def _stored_offsets(runtime: Runtime, group_id: bytes) -> tuple[int, CommittedColumns]:
@@ -223,15 +293,3 @@ async def _stored_offsets(runtime: Runtime, group_id: bytes) -> tuple[int, Commi
 
 def _kept(reply: OffsetsChangedReply) -> int:
     return reply.stored_count - reply.replaced_count
-
-
-def _set_change(
-    message: offset_service_pb2.OffsetChange, log_partition: int, change: OffsetChange
-) -> None:
-    assert change.after is not None, "neither a reset nor a clone deletes"
-    message.topic = change.topic.decode()
-    message.partition = change.partition
-    if change.before is not None:
-        message.offset_before = change.before
-    message.offset_after = change.after
-    set_revision(message.revision, log_partition, change.revision)

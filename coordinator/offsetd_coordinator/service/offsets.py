@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import offset_service_pb2, types_pb2
 
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.fetch_answer import FetchAnswer, GroupEncoder
+from offsetd_coordinator.group_fetches import add_large, is_large, offsets_at_most
 from offsetd_coordinator.requests import CommitReply, DeleteOffsetsReply
-from offsetd_coordinator.service import validation
+from offsetd_coordinator.service import answers, validation
+from offsetd_coordinator.service.change_answers import encoded_with
 from offsetd_coordinator.service.change_events import listed_partitions
 from offsetd_coordinator.service.durable import changed_group, until_durable
 from offsetd_coordinator.service.fetch_parser import ITEMS_PER_GROUP, FetchParser
@@ -17,11 +20,19 @@ from offsetd_coordinator.service.revisions import set_revision
 from offsetd_coordinator.service.turns import Turns
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.service.commit_parser import CommitParser
 
+# A revision takes less than 128 bytes: one byte says how many.
+_REVISION_FIELD: Final = b"\x0a%c%b"
 _BYTES_PER_ITEM: Final = 1024
 """Of an answer, written by a kernel."""
+_BYTES_AT_ONCE: Final = 1 << 20
+"""Of an answer that is put together on the event loop."""
+_BYTES_RESERVED_AT_ONCE: Final = 1 << 16
+"""Of an answer to many small groups, which grows as they are read."""
 
 
 class OffsetService:
@@ -32,6 +43,7 @@ class OffsetService:
         self._parser = parser
         self._fetches = FetchParser()
         self._encoder = GroupEncoder()
+        self._revision = types_pb2.Revision()
 
     async def commit_offsets(self, message: bytes) -> bytes:
         """Commits; the answer leaves once that is durable."""
@@ -44,7 +56,17 @@ class OffsetService:
         if isinstance(outcome, CoordinatorError):
             raise outcome
         assert isinstance(outcome, CommitReply)
-        return committed(runtime.partition_of(request.group_id), outcome).SerializeToString()
+        return self._committed(runtime.partition_of(request.group_id), outcome)
+
+    def _committed(self, log_partition: int, reply: CommitReply) -> bytes:
+        """A CommitOffsetsResponse, whose only field is put around its message by hand.
+
+        To make both messages of a commit would take three times as long.
+        """
+        revision = self._revision
+        revision.log_partition, revision.log_offset = log_partition, reply.last_offset
+        encoded = revision.SerializeToString()
+        return _REVISION_FIELD % (len(encoded), encoded)
 
     async def fetch_offsets(self, message: bytes) -> bytes:
         """Reads offsets of many groups; the answer leaves once what was read is durable."""
@@ -52,10 +74,18 @@ class OffsetService:
         turns = Turns()
         selections = await self._fetches.parse(message, turns)
         answer = FetchAnswer(self._encoder, self._node.expiry_rule)
-        ticket = 0
+        ticket = reserved = 0
         try:
             for selection in selections:
                 size = answer.size
+                if is_large(runtime, selection):
+                    count = offsets_at_most(runtime, selection)
+                    await answers.reserve(answers.BYTES_PER_OFFSET * count)
+                    await add_large(runtime, answer, selection)
+                    continue
+                if size - reserved > _BYTES_RESERVED_AT_ONCE:
+                    await answers.reserve(answers.COPIES * (size - reserved))
+                    reserved = size
                 group_ticket, refusal = runtime.fetch_into(answer, selection)
                 ticket = max(ticket, group_ticket)
                 if refusal is not None:
@@ -65,13 +95,18 @@ class OffsetService:
             await until_durable(runtime, ticket)
             raise
         await until_durable(runtime, ticket)
+        if answer.size > _BYTES_AT_ONCE:
+            return await asyncio.to_thread(answer.encoded)
         return answer.encoded()
 
     async def delete_offsets(self, message: bytes) -> bytes:
         """Deletes offsets; the answer leaves once that is durable."""
         runtime = self._node.serving()
-        received = validation.parse(offset_service_pb2.DeleteOffsetsRequest, message)
-        request = validation.delete_offsets(received)
+        turns = Turns()
+        received = await validation.parse_in_turns(
+            offset_service_pb2.DeleteOffsetsRequest, message, turns
+        )
+        request = await validation.delete_offsets(received, turns)
         outcome = await changed_group(
             self._node,
             received,
@@ -82,18 +117,17 @@ class OffsetService:
                 "deleted": listed_partitions(reply.deleted),
             },
         )
-        response = offset_service_pb2.DeleteOffsetsResponse(
-            deleted=[
-                types_pb2.TopicPartition(topic=topic.decode(), partition=partition)
-                for topic, partition in outcome.deleted
-            ]
-        )
+        response = offset_service_pb2.DeleteOffsetsResponse()
         set_revision(response.revision, runtime.partition_of(request.group_id), outcome.last_offset)
-        return response.SerializeToString()
+        return await encoded_with(response, outcome.deleted, _deleted)
 
 
-def committed(log_partition: int, reply: CommitReply) -> offset_service_pb2.CommitOffsetsResponse:
-    """The answer to a commit."""
-    return offset_service_pb2.CommitOffsetsResponse(
-        revision=types_pb2.Revision(log_partition=log_partition, log_offset=reply.last_offset)
+def _deleted(
+    partitions: Sequence[tuple[bytes, int]],
+) -> offset_service_pb2.DeleteOffsetsResponse:
+    return offset_service_pb2.DeleteOffsetsResponse(
+        deleted=[
+            types_pb2.TopicPartition(topic=topic.decode(), partition=partition)
+            for topic, partition in partitions
+        ]
     )

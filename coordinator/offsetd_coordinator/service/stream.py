@@ -21,7 +21,7 @@ from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE, ReadCommits
 from offsetd_coordinator.errors import CoordinatorError, InvalidField
 from offsetd_coordinator.metrics.figures import CANCELLED, OK
 from offsetd_coordinator.requests import CommitReply
-from offsetd_coordinator.service import calls, statuses
+from offsetd_coordinator.service import answers, calls, statuses
 from offsetd_coordinator.service.stream_results import ResultEncoder
 from offsetd_coordinator.service.turns import Turns
 
@@ -107,6 +107,7 @@ def stream_commits(
         try:
             await stream.run()
         finally:
+            stream.connection.end_call()
             figures.streams.open_streams -= 1
             method.note(stream.code, time.perf_counter() - begun_seconds)
 
@@ -128,6 +129,8 @@ class CommitStream:
         request_bytes_max: int,
     ) -> None:
         self.code = CANCELLED  # With which the call ended, once `run` has returned.
+        self.connection = admission.connections.open_call(context)
+        self.connection.note_stream(context)
         self._figures = figures
         self._node = node
         self._admission = admission
@@ -196,6 +199,7 @@ class CommitStream:
 
     async def _take(self, message: bytes) -> None:
         begun_seconds = time.perf_counter()
+        self.connection.note_streamed(len(message))
         calls.check_size(len(message), self._request_bytes_max)
         await self._admission.take_in_turn(len(message))
         taken = _Taken(self._admission, len(message), self._figures, begun_seconds)
@@ -242,9 +246,12 @@ class CommitStream:
             if waiting is not None:
                 await waiting
             answered = self._pop_durable(runtime)
+            response = b"".join([each.results.response for each in answered])
+            end_hold = answers.hold_small(self.connection, len(response))
             try:
-                await self._context.write(b"".join([each.results.response for each in answered]))
+                await self._context.write(response)
             finally:
+                end_hold()
                 _let_go(answered)
             _wake(self._room)
 

@@ -11,7 +11,7 @@ import structlog
 
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.metrics.figures import CANCELLED, OK
-from offsetd_coordinator.service import callers, calls, statuses
+from offsetd_coordinator.service import answers, callers, calls, statuses
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from google.rpc.status_pb2 import Status
 
     from offsetd_coordinator.metrics.figures import MethodFigures
+    from offsetd_coordinator.service.connections import Connection
     from offsetd_coordinator.service.limits import Admission
 
     StreamedAnswer = Callable[[bytes], AsyncIterator[bytes]]
@@ -45,11 +46,20 @@ def answering(
             admission.take(len(message))
             try:
                 async for piece in answer(message):
-                    await context.write(piece)
+                    connection.hold_answer(len(piece))
+                    try:
+                        await context.write(piece)
+                    finally:
+                        connection.let_go_answer()
             finally:
+                answers.let_go()
                 admission.give_back(len(message))
 
-        await run_call(run, context, figures, answer.__qualname__, load_ended=load_ended)
+        connection = admission.connections.open_call(context)
+        connection.note_message(context, len(message))
+        await run_call(
+            run, context, connection, figures, answer.__qualname__, load_ended=load_ended
+        )
 
     return grpc.unary_stream_rpc_method_handler(call)
 
@@ -71,6 +81,7 @@ def asking(
     async def call(_: object, context: calls.Context) -> bytes:
         async def messages() -> AsyncIterator[bytes]:
             while (message := await context.read()) is not _END_OF_STREAM:
+                connection.note_streamed(len(message))
                 calls.check_size(len(message), request_bytes_max)
                 await admission.take_in_turn(len(message))
                 try:
@@ -84,7 +95,11 @@ def asking(
             nonlocal response
             response = await answer(messages())
 
-        await run_call(run, context, figures, answer.__qualname__, load_ended=load_ended)
+        connection = admission.connections.open_call(context)
+        connection.note_stream(context)
+        await run_call(
+            run, context, connection, figures, answer.__qualname__, load_ended=load_ended
+        )
         return response
 
     return grpc.stream_unary_rpc_method_handler(call)
@@ -93,16 +108,20 @@ def asking(
 async def run_call(
     run: Callable[[], Awaitable[None]],
     context: calls.Context,
+    connection: Connection,
     figures: MethodFigures,
     name: str,
     *,
     load_ended: calls.LoadEnded,
 ) -> None:
-    """Runs a call to its end after `Node.load_ended`, gives it its status, and counts it."""
+    """Runs a call to its end after `Node.load_ended`, gives it its status, and counts it.
+
+    `connection` has it as open until then.
+    """
     begun_seconds = time.perf_counter()
     status: Status | None = None
     code = CANCELLED  # Unless it ends otherwise.
-    callers.note_peer(context.peer)
+    callers.note_connection(connection)
     try:
         calls.check_deadline(context)
         await load_ended(context.time_remaining())
@@ -116,6 +135,7 @@ async def run_call(
         _log.exception("a call failed for a defect", call=name)
         status = statuses.internal_status()
     finally:
+        connection.end_call()
         if status is not None:
             calls.refuse(context, status)
             code = status.code

@@ -30,6 +30,7 @@ from offsetd_coordinator.requests import (
     OffsetEntry,
     Precondition,
 )
+from offsetd_coordinator.service import field_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,18 +38,21 @@ if TYPE_CHECKING:
     from offsetd.v1 import group_service_pb2, offset_service_pb2
 
     from offsetd_coordinator.membership.calls import MemberIdentity
+    from offsetd_coordinator.service.turns import Turns
 
 GROUP_ID_BYTES_MAX: Final = 32_767
 TOPIC_UNITS_MAX: Final = 249
 METADATA_BYTES_MAX: Final = 32_767
 REQUEST_ID_BYTES_MAX: Final = 64
 REASON_UNITS_MAX: Final = 1024
+BYTES_PARSED_AT_ONCE: Final = 64 * 1024
 # A record batch's header, and the smallest record of an offset: names of one byte, no metadata.
 BATCH_BYTES_MIN: Final = 61
 RECORD_BYTES_MIN: Final = 39
 
 _BELOW_0: Final = "{value} is below 0"
 _TOO_MANY_BYTES: Final = "{size_bytes} bytes of UTF-8, more than {bytes_max}"
+_LONG_METADATA: Final = "{units} UTF-16 units, more than offset.metadata.max.bytes ({units_max})"
 _TOO_MANY_UNITS: Final = "{units} UTF-16 units, more than {units_max}"
 
 AnyRequest = TypeVar("AnyRequest", bound=Message)
@@ -67,15 +71,48 @@ class NamesPartition(Protocol):
 
 
 def parse(message_class: type[AnyRequest], message: bytes) -> AnyRequest:
-    """A message from its bytes. Raises InvalidRequest if they are none, or text is not UTF-8."""
+    """A message from its bytes.
+
+    Raises InvalidRequest if they are none, or text is not UTF-8, or a field repeats too often.
+    """
     try:
-        return message_class.FromString(message)
-    except DecodeError as error:
-        raise InvalidRequest(
-            "request",
-            "not a valid {message_type}: malformed, or text that is not UTF-8",
-            message_type=message_class.DESCRIPTOR.name,
-        ) from error
+        if len(message) > BYTES_PARSED_AT_ONCE:
+            field_counts.check_encoded(message_class, message)
+        parsed = message_class.FromString(message)
+    except (DecodeError, field_counts.Unreadable) as error:
+        raise _malformed(message_class) from error
+    field_counts.check_parsed(parsed)
+    return parsed
+
+
+async def parse_in_turns(
+    message_class: type[AnyRequest], message: bytes, turns: Turns
+) -> AnyRequest:
+    """As `parse`, for a message that may name very many partitions."""
+    if len(message) <= BYTES_PARSED_AT_ONCE:
+        return parse(message_class, message)
+    parsed, parsed_end = message_class(), 0
+    counts = field_counts.EncodedCounts(message_class)
+    try:
+        async for number, end in turns.each(field_counts.encoded_fields(message)):
+            counts.note(number)
+            if end - parsed_end > BYTES_PARSED_AT_ONCE:
+                # Parts of a message, one behind the other, are merged as if they came together.
+                parsed.MergeFromString(message[parsed_end:end])
+                parsed_end = end
+        parsed.MergeFromString(message[parsed_end:])
+    except (DecodeError, field_counts.Unreadable) as error:
+        raise _malformed(message_class) from error
+    field_counts.check_parsed(parsed)
+    return parsed
+
+
+def _malformed(message_class: type[Message]) -> InvalidRequest:
+    return InvalidRequest(
+        "request",
+        "not a valid {message_type}: malformed, or text that is not UTF-8",
+        message_type=message_class.DESCRIPTOR.name,
+    )
 
 
 def commit_offsets(
@@ -94,7 +131,7 @@ def commit_offsets(
     if len(request.offsets) > offsets_fitting(message_bytes_max):
         raise InvalidCommitSize(
             "offsets",
-            "the record batch of {offset_count} offsets exceeds {bytes_max} bytes",
+            "the record batch exceeds max.message.bytes ({bytes_max}); offsets: {offset_count}",
             offset_count=len(request.offsets),
             bytes_max=message_bytes_max,
         )
@@ -118,17 +155,19 @@ def offsets_fitting(message_bytes_max: int) -> int:
     return max(0, message_bytes_max - BATCH_BYTES_MIN) // RECORD_BYTES_MIN
 
 
-def delete_offsets(request: offset_service_pb2.DeleteOffsetsRequest) -> DeleteOffsets:
+async def delete_offsets(
+    request: offset_service_pb2.DeleteOffsetsRequest, turns: Turns
+) -> DeleteOffsets:
     """A deletion of offsets to decide on. Raises as `commit_offsets` does."""
     check_reason(request.reason)
     if not request.partitions and not request.topics:
         raise InvalidRequest("partitions", "name at least one partition or topic")
     return DeleteOffsets(
         group_id=written_group_id(request.group_id),
-        partitions=tuple(topic_partitions(request.partitions, "partitions")),
-        topics=tuple(
-            read_topic(topic, f"topics[{index}]") for index, topic in enumerate(request.topics)
+        partitions=tuple(
+            [each async for each in turns.each(topic_partitions(request.partitions, "partitions"))]
         ),
+        topics=await read_topics(request.topics, turns),
         request_id=read_request_id(request.request_id),
         validate_only=request.validate_only,
         epoch=_epoch_of_writer(request),
@@ -201,6 +240,12 @@ def read_topic(topic: str, field: str) -> bytes:
     return topic.encode()
 
 
+async def read_topics(topics: Iterable[str], turns: Turns) -> tuple[bytes, ...]:
+    """The names in a field `topics`. Raises InvalidTopic."""
+    named = turns.each(enumerate(topics))
+    return tuple([read_topic(topic, f"topics[{place}]") async for place, topic in named])
+
+
 def _partition(partition: int, field: str) -> int:
     if partition < 0:
         raise InvalidPartition(f"{field}.partition", _BELOW_0, value=partition)
@@ -251,7 +296,7 @@ def read_metadata(metadata: str, field: str, units_max: int) -> bytes:
     """The metadata of an offset. Raises InvalidMetadata."""
     encoded = metadata.encode()
     if (units := utf16_units(metadata)) > units_max:
-        raise InvalidMetadata(field, _TOO_MANY_UNITS, units=units, units_max=units_max)
+        raise InvalidMetadata(field, _LONG_METADATA, units=units, units_max=units_max)
     if len(encoded) > METADATA_BYTES_MAX:
         raise InvalidMetadata(
             field, _TOO_MANY_BYTES, size_bytes=len(encoded), bytes_max=METADATA_BYTES_MAX

@@ -12,9 +12,11 @@ from offsetd.v1 import history_pb2
 
 from offsetd_coordinator.errors import InvalidRequest
 from offsetd_coordinator.history_errors import WatcherTooSlow
-from offsetd_coordinator.service import calls, validation
+from offsetd_coordinator.service import answers, calls, validation
 from offsetd_coordinator.service.history import set_event
 from offsetd_coordinator.service.streamed_calls import run_call
+from offsetd_coordinator.service.times import read_duration_ms
+from offsetd_coordinator.service.turns import Turns
 from offsetd_coordinator.watch_config import WatchConfig
 from offsetd_coordinator.watching import Filter, Watcher, Watchers
 
@@ -24,17 +26,24 @@ if TYPE_CHECKING:
     from offsetd_coordinator.history import Change
     from offsetd_coordinator.metrics.figures import CallFigures
     from offsetd_coordinator.node import Node
+    from offsetd_coordinator.service.connections import Connection
+    from offsetd_coordinator.service.limits import Admission
 
 _EVENTS_PER_MESSAGE_MAX: Final = 200
 _INTERVAL_MS_MIN: Final = 100
+# With fewer tokens a quiet watcher falls behind what is cleaned.
+_INTERVAL_MS_MAX: Final = 86_400_000
 
 
 class WatchService:
     """All calls of WatchOffsets."""
 
-    def __init__(self, node: Node, figures: CallFigures, *, request_bytes_max: int) -> None:
+    def __init__(
+        self, node: Node, admission: Admission, figures: CallFigures, *, request_bytes_max: int
+    ) -> None:
         self.watchers: Watchers | None = None
         self._node = node
+        self._admission = admission
         self._figures = figures.method("WatchOffsets")
         self._watches = figures.watches
         self._request_bytes_max = request_bytes_max
@@ -47,24 +56,31 @@ class WatchService:
         async def run() -> None:
             calls.check_size(len(message), self._request_bytes_max)
             try:
-                await self._watch(message, context)
+                await self._watch(message, context, connection)
             except WatcherTooSlow:
                 self._watches.cut_off += 1
                 raise
 
+        connection = self._admission.connections.open_call(context)
+        connection.note_message(context, len(message))
         await run_call(
-            run, context, self._figures, "WatchOffsets", load_ended=self._node.load_ended
+            run,
+            context,
+            connection,
+            self._figures,
+            "WatchOffsets",
+            load_ended=self._node.load_ended,
         )
 
-    async def _watch(self, message: bytes, context: calls.Context) -> None:
+    async def _watch(self, message: bytes, context: calls.Context, connection: Connection) -> None:
         runtime = self._node.serving()
         request = validation.parse(history_pb2.WatchOffsetsRequest, message)
-        chosen = _filter(request)
+        chosen = await _filter(request)
         applied = await self._node.administering().applied()
         config = applied.configs.server_config(WatchConfig)
         interval_ms = config.progress_interval_ms
         if request.HasField("progress_interval"):
-            interval_ms = max(request.progress_interval.ToMilliseconds(), _INTERVAL_MS_MIN)
+            interval_ms = _interval_ms(request)
         if self.watchers is None or self.watchers.runtime is not runtime:
             self.watchers = Watchers(runtime, self._node.folder_id or "")
         watcher = Watcher(self.watchers, chosen)
@@ -80,6 +96,7 @@ class WatchService:
                 self._node,
                 watcher,
                 context,
+                connection,
                 drained,
                 idle_max_ms=config.idle_max_ms,
                 interval_seconds=interval_ms / 1000,
@@ -99,6 +116,7 @@ class _Call:
         node: Node,
         watcher: Watcher,
         context: calls.Context,
+        connection: Connection,
         drained: asyncio.Future[None],
         *,
         idle_max_ms: int,
@@ -107,6 +125,7 @@ class _Call:
         self._node = node
         self._watcher = watcher
         self._context = context
+        self._connection = connection
         self._drained = drained
         self._idle_max_ms = idle_max_ms
         self._interval_seconds = interval_seconds
@@ -164,13 +183,18 @@ class _Call:
         token of that is the one of the last message, taken or not.
         """
         token = response.token = self._watcher.token
-        writing = asyncio.ensure_future(self._context.write(response.SerializeToString()))
+        message = response.SerializeToString()
+        writing = asyncio.ensure_future(self._context.write(message))
         writing.add_done_callback(_retrieved)  # Also where the call is cancelled meanwhile.
-        await asyncio.wait(
-            {writing, self._drained},
-            timeout=self._idle_max_ms / 1000,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
+        held = answers.hold(self._connection, len(message))
+        try:
+            await asyncio.wait(
+                {writing, self._drained},
+                timeout=self._idle_max_ms / 1000,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            held.end()
         if writing.done():
             writing.result()
             return
@@ -182,17 +206,27 @@ class _Call:
         )
 
 
-def _filter(request: history_pb2.WatchOffsetsRequest) -> Filter:
+def _interval_ms(request: history_pb2.WatchOffsetsRequest) -> int:
+    interval_ms = read_duration_ms(request.progress_interval, "progress_interval")
+    if not 0 < interval_ms <= _INTERVAL_MS_MAX:
+        raise InvalidRequest(
+            "progress_interval",
+            "{value_ms} ms is not from 1 ms to a day",
+            value_ms=interval_ms,
+        )
+    return max(interval_ms, _INTERVAL_MS_MIN)
+
+
+async def _filter(request: history_pb2.WatchOffsetsRequest) -> Filter:
     if request.token and request.from_oldest:
         raise InvalidRequest("from_oldest", "a token says where to begin")
-    groups = enumerate(request.group_ids)
-    topics = enumerate(request.topics)
+    turns = Turns()
+    groups = turns.each(enumerate(request.group_ids))
+    named = [validation.read_group_id(each, f"group_ids[{place}]") async for place, each in groups]
     return Filter(
-        group_ids=frozenset(
-            validation.read_group_id(each, f"group_ids[{place}]") for place, each in groups
-        ),
+        group_ids=frozenset(named),
         prefix=validation.read_group_id(request.group_id_prefix, "group_id_prefix"),
-        topics=frozenset(validation.read_topic(each, f"topics[{place}]") for place, each in topics),
+        topics=frozenset(await validation.read_topics(request.topics, turns)),
     )
 
 

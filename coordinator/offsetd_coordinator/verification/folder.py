@@ -8,13 +8,14 @@ from offsetd_storage.cleaner.checkpoint import CLEANER_CHECKPOINT, read_first_di
 from offsetd_storage.errors import CorruptCheckpoint, JournalDamaged
 from offsetd_storage.files import Files
 from offsetd_storage.folder_checkpoints import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-from offsetd_storage.folder_format import read_properties
+from offsetd_storage.folder_format import PROPERTIES_NAME, PROPERTIES_REMEDY, read_properties
 from offsetd_storage.folder_view import FolderView
 from offsetd_storage.journal import JOURNAL_NAMES
 from offsetd_storage.journal_recovery import recover_journal
 from offsetd_storage.quarantine import Damage, claims_of, list_quarantine_files, quarantine_path
 from offsetd_storage.topic_partition import TopicPartition
 
+from offsetd_coordinator.topics import AUDIT_PARTITION
 from offsetd_coordinator.verification.findings import Finding
 from offsetd_coordinator.verification.logs import LogVerifier
 
@@ -33,6 +34,7 @@ def folder_findings(
     """What is wrong in the folder itself; `logs` have been verified before."""
     for name in CHECKPOINTS:
         yield from _checkpoint_findings(files, view, name, logs)
+    yield from _missing_findings(files, view)
     yield from _journal_findings(files, view)
     yield from _quarantine_findings(files, view)
 
@@ -64,6 +66,22 @@ def _checkpoint_findings(
             )
 
 
+def _missing_findings(files: Files, view: FolderView) -> Iterator[Finding]:
+    """What a start would not find: it refuses the folder, quarantines, or warns."""
+    has_journal = any(files.exists(view.folder / name) for name in JOURNAL_NAMES)
+    if has_journal and not files.exists(view.folder / PROPERTIES_NAME):
+        reason = f"it is missing, and a start is refused: {PROPERTIES_REMEDY}"
+        yield Finding(file=PROPERTIES_NAME, reason=reason)
+    for each in view.missing:
+        begins_anew = each == AUDIT_PARTITION and view.is_settled
+        reason = "the folder is missing, and records were written to it"
+        yield Finding(
+            file=each.folder_name,
+            reason=f"{reason}: the next start begins it anew" if begins_anew else reason,
+            is_warning=begins_anew,
+        )
+
+
 def _journal_findings(files: Files, view: FolderView) -> Iterator[Finding]:
     """Damage of the journal. Beside a running server it changes while it is read, so what is found
     there has to be found again.
@@ -75,7 +93,9 @@ def _journal_findings(files: Files, view: FolderView) -> Iterator[Finding]:
             return
         begun = properties.journal_begun
         try:
-            recover_journal(files, view.folder, properties.identity, begun=begun, settle=False)
+            journal = recover_journal(
+                files, view.folder, properties.identity, begun=begun, settle=False
+            )
         except JournalDamaged as error:
             reasons.append(str(error))
             if reasons.count(str(error)) > 1:
@@ -83,7 +103,14 @@ def _journal_findings(files: Files, view: FolderView) -> Iterator[Finding]:
                 yield Finding(file=(named or JOURNAL_NAMES)[0], reason=str(error))
                 return
         else:
-            return
+            doubts = () if journal is None else journal.warnings
+            reasons += doubts
+            for doubt in set(doubts):
+                if reasons.count(doubt) > 1:
+                    yield Finding(file=JOURNAL_NAMES[0], reason=doubt, is_warning=True)
+                    return
+            if not doubts:
+                return
 
 
 def _quarantine_findings(files: Files, view: FolderView) -> Iterator[Finding]:
@@ -92,3 +119,9 @@ def _quarantine_findings(files: Files, view: FolderView) -> Iterator[Finding]:
         if isinstance(claim, Damage):
             name = quarantine_path(view.folder, topic_partition).name
             yield Finding(file=name, reason=claim.reason)
+        else:
+            reason = (
+                f"{topic_partition} was quarantined at the last start: it is served again once its"
+                " damage is gone, or `offsetd log repair` has kept what is whole"
+            )
+            yield Finding(file=name, reason=reason, is_warning=True)

@@ -18,13 +18,14 @@ from offsetd_storage.kernels import PADDING_BYTES, padded_buffer
 from offsetd_storage.leader_epochs import LEADER_EPOCHS_FILE
 from offsetd_storage.record_batch import batch_header, computed_crc
 from offsetd_storage.segment import segment_base_offsets, segment_path
-from offsetd_storage.segment_scan import StopReason, scan_segment
+from offsetd_storage.segment_scan import SegmentScan, StopReason, scan_segment
 from offsetd_storage.tail_search import valid_batch_after
 
 from offsetd_coordinator.kernels.plain_records import skip_plain_batches
 from offsetd_coordinator.segment_batches import whole_batches
 from offsetd_coordinator.verification.findings import Finding
 from offsetd_coordinator.verification.indexes import IndexVerifier
+from offsetd_coordinator.verification.lost_segments import lost_segments
 from offsetd_coordinator.verification.records import RecordVerifier
 from offsetd_coordinator.verification.timestamps import FutureTimestamps
 
@@ -72,6 +73,7 @@ class LogVerifier:
         )
         self._partitions = partitions or 1
         self._future = future
+        self._scans: dict[int, SegmentScan] = {}
 
     @property
     def unknown_records(self) -> int:
@@ -92,6 +94,7 @@ class LogVerifier:
             finally:
                 file.close()
         yield from self._leader_epochs()
+        yield from lost_segments(self._files, self._log, self._scans)
 
     def _segment(self, file: File, base_offset: int, *, is_last: bool) -> Iterator[Finding]:
         size = file.size()
@@ -103,6 +106,7 @@ class LogVerifier:
             offset_min=self.offset_next,
             leader_epoch_min=self._leader_epoch_last,
         )
+        self._scans[base_offset] = scan
         self.batches += scan.batches
         self.records += scan.records
         self.offset_next = max(self.offset_next, scan.offset_next)

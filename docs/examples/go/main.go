@@ -1,5 +1,5 @@
 // Commits offsets, fetches them, and watches what happens to them, with nothing of offsetd but its
-// .proto files: ./generate makes the package offsetdv1 of them.
+// .proto files. ./generate has made the package offsetdv1 of them.
 //
 //	go run . -address 127.0.0.1:7171 -group billing
 package main

@@ -8,7 +8,12 @@ from offsetd_pipeline.archive.manifests import (
 )
 from offsetd_pipeline.archive.past import GroupSelection, read_archive
 from offsetd_pipeline.archive.restored_groups import Outcome, Restored, RestoredGroup
-from offsetd_pipeline.archive.restoring import RestoreOptions, TimeNotArchived, restore
+from offsetd_pipeline.archive.restoring import (
+    OtherSource,
+    RestoreOptions,
+    TimeNotArchived,
+    restore,
+)
 from offsetd_pipeline.archive.run import Archived, GapFound, archive
 
 __all__ = [
@@ -19,6 +24,7 @@ __all__ = [
     "Archived",
     "GapFound",
     "GroupSelection",
+    "OtherSource",
     "Outcome",
     "RestoreOptions",
     "Restored",

@@ -10,12 +10,13 @@ import attrs
 import pyarrow as pa
 
 from offsetd_pipeline.archive.restored_groups import Outcome
+from offsetd_pipeline.counts import counted, were
 from offsetd_pipeline.reports import Finding, Level, Plot, Report, Section, Table, plots
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from offsetd_pipeline.archive.manifests import Gap, Manifest
+    from offsetd_pipeline.archive.manifests import DamagedBytes, Gap, Manifest
     from offsetd_pipeline.archive.restored_groups import Restored
     from offsetd_pipeline.archive.run import Archived
 
@@ -54,20 +55,8 @@ def _archive_findings(archived: Archived) -> list[Finding]:
     if archived.manifest is None:
         found.append(Finding(Level.NOTE, "There was nothing new."))
     found += [Finding(Level.WARNING, gap_told(each)) for each in archived.gaps]
-    began = [each for each in gaps_of(archived) if each not in archived.gaps]
-    if began:
-        count = sum(each.missing_count for each in began)
-        found.append(
-            Finding(
-                Level.NOTE,
-                f"The archive begins with this run: {count:,} records of {len(began)} log"
-                " partitions had been compacted away before.",
-            )
-        )
-    found += [
-        Finding(Level.WARNING, f"Passed over: {each.file}, byte {each.position}: {each.reason}.")
-        for each in archived.damage
-    ]
+    found += [Finding(Level.NOTE, text) for text in beginnings_told(archived)]
+    found += [Finding(Level.WARNING, damage_told(each)) for each in archived.damage]
     found += [
         Finding(
             Level.WARNING,
@@ -78,8 +67,9 @@ def _archive_findings(archived: Archived) -> list[Finding]:
         for each in archived.held_up
     ]
     if archived.orphan_count:
-        text = f"{archived.orphan_count} files of runs that did not end were removed."
-        found.append(Finding(Level.NOTE, text))
+        found.append(Finding(Level.NOTE, orphans_told(archived)))
+    if archived.vanished_count:
+        found.append(Finding(Level.NOTE, vanished_told(archived)))
     if not found:
         found.append(Finding(Level.GOOD, "Everything that was new is archived."))
     return found
@@ -171,6 +161,8 @@ def _restore_findings(restored: Restored) -> list[Finding]:
     found = [Finding(Level.WARNING, text) for text in warnings_of(restored)]
     if restored.is_dry_run:
         found.append(Finding(Level.NOTE, "This was a dry run: nothing was changed."))
+    if not restored.groups:
+        found.append(Finding(Level.NOTE, "No group was restored: none had offsets then."))
     if not found:
         found.append(Finding(Level.GOOD, "Every group is as it was."))
     return found
@@ -179,6 +171,11 @@ def _restore_findings(restored: Restored) -> list[Finding]:
 def warnings_of(restored: Restored) -> list[str]:
     """What somebody who restores should know, for people."""
     found = [gap_told(each) for each in restored.gaps]
+    if restored.other_source is not None:
+        found.append(
+            f"The archive is of {restored.other_source}, not of this server's folder"
+            " (--execute wants --from-other-source)."
+        )
     if restored.begins_later:
         found.append("The archive begins later: it has nothing from then.")
     if restored.damaged_bytes:
@@ -188,24 +185,32 @@ def warnings_of(restored: Restored) -> list[str]:
         )
     if restored.ends_before:
         found.append(
-            f"The archive ends at {restored.archive_latest}: what was committed from then to"
-            f" {restored.at} is not in it."
+            f"The archive's newest record is of {restored.archive_latest}: if anything was"
+            f" committed from then to {restored.at}, it is not in the archive."
         )
     expiring = sum(each.expiring_count for each in restored.groups)
     if expiring:
         found.append(
-            f"Older than the retention: {_counted(expiring, 'offset')}. The server removes these"
-            " soon, unless the retention of their groups is raised."
+            f"Older than the retention: {counted(expiring, 'offset')}. The server removes these"
+            " with its next check, unless the retention of their groups is raised."
         )
     others = sum(each.other_count - each.deleted_count for each in restored.groups)
     if others:
         found.append(
-            f"Not there then, and kept: {_counted(others, 'offset')} of today (--delete-others"
+            f"Not there then, and kept: {counted(others, 'offset')} of today (--delete-others"
             " deletes)."
         )
-    failed = restored.count(Outcome.FAILED)
-    if failed:
-        found.append(f"{_counted(failed, 'group')} failed: nothing was restored there.")
+    failed = [each for each in restored.groups if each.outcome is Outcome.FAILED]
+    undeleted = sum(each.other_count > 0 for each in failed)
+    if undeleted:
+        found.append(
+            f"{counted(undeleted, 'group')} failed in part: what was not there then could not be"
+            " deleted."
+        )
+    if len(failed) > undeleted:
+        nothing = "would be" if restored.is_dry_run else "was"
+        count = counted(len(failed) - undeleted, "group")
+        found.append(f"{count} failed: nothing {nothing} restored there.")
     if restored.stopped_by is not None:
         found.append(f"It stopped early: {restored.stopped_by}")
     return found
@@ -218,21 +223,65 @@ def gaps_of(archived: Archived) -> Sequence[Gap]:
 
 def gap_told(gap: Gap) -> str:
     """A gap, for people."""
-    begin = "ever" if gap.from_ms is None else moment(gap.from_ms)
+    until = moment(gap.to_ms)
+    when = f"until {until}" if gap.from_ms is None else f"between {moment(gap.from_ms)} and {until}"
     return (
-        f"Log partition {gap.log_partition} lacks {gap.missing_count:,} records, which were"
-        f" compacted away, or damaged, before they were archived: what was committed between"
-        f" {begin} and {moment(gap.to_ms)} is not known for sure."
+        f"Log partition {gap.log_partition} lacks {counted(gap.missing_count, 'record')}"
+        " (compacted away, deleted, or damaged before they were archived): what was committed"
+        f" {when} is not known for sure."
+    )
+
+
+def beginnings_told(archived: Archived) -> list[str]:
+    """What log partitions lacked when they were archived for the first time, for people.
+
+    Where a log is damaged it is not known which of its records damage took, and which a cleaner.
+    """
+    first = [each for each in gaps_of(archived) if each not in archived.gaps]
+    damaged = {each.log_partition for each in archived.damage}
+    found = []
+    for gaps, why in (
+        (
+            [each for each in first if each.log_partition not in damaged],
+            "compacted away or deleted",
+        ),
+        ([each for each in first if each.log_partition in damaged], "damaged, or compacted away"),
+    ):
+        if gaps:
+            count = sum(each.missing_count for each in gaps)
+            found.append(
+                f"The archive begins here: {counted(count, 'record')} of"
+                f" {counted(len(gaps), 'log partition')} {were(count)} {why}"
+                " before."
+            )
+    return found
+
+
+def damage_told(damage: DamagedBytes) -> str:
+    """Bytes that were passed over, for people."""
+    return (
+        f"Passed over {counted(damage.size_bytes, 'byte')} of {damage.file} at byte"
+        f" {damage.position}: {damage.reason}."
+    )
+
+
+def orphans_told(archived: Archived) -> str:
+    """That earlier runs had left something, for people."""
+    count = archived.orphan_count
+    return f"{counted(count, 'file')} of runs that did not end {were(count)} removed."
+
+
+def vanished_told(archived: Archived) -> str:
+    """That rows stand for deletions of which the log has nothing, for people."""
+    return (
+        f"{counted(archived.vanished_count, 'row')} of the new ones stand for deletions of which"
+        " the log has no record any more (kind vanished)."
     )
 
 
 def moment(time_ms: int | None) -> datetime | None:
     """A time in UTC."""
     return None if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC)
-
-
-def _counted(count: int, name: str) -> str:
-    return f"{count:,} {name}{'' if count == 1 else 's'}"
 
 
 def _gap_row(gap: Gap) -> dict[str, Any]:

@@ -116,8 +116,8 @@ class RestoredGroup:
 class Restored:
     """Each group, by id. `gaps`: what may be missing of that time. `begins_later`: the archive has
     nothing from then or before. `archive_latest`: its latest timestamp. `damaged_bytes`: so many
-    were passed over; what they held is not in it. `stopped_by`: why groups behind the last one
-    were not tried.
+    were passed over; what they held is not in it. `other_source`: whose the archive is, where that
+    is not the server's folder. `stopped_by`: why groups behind the last one were not tried.
     """
 
     at: datetime | None
@@ -127,6 +127,7 @@ class Restored:
     is_dry_run: bool
     begins_later: bool = False
     damaged_bytes: int = 0
+    other_source: str | None = None
     stopped_by: OffsetdError | None = None
 
     def count(self, *outcomes: Outcome) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from offsetd_clients import (
+    GroupNotFound,
     InvalidImport,
     OffsetClient,
     OffsetdError,
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 
 _CHUNK_OFFSETS_MAX: Final = 20_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NOBODY: Final = "offsetd-restore"
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
@@ -59,16 +62,22 @@ class TimeNotArchived(ArchiveError):
     """The archive does not know for sure what was committed at a time."""
 
 
+class OtherSource(ArchiveError):
+    """The archive is not of the server that it is to be restored to."""
+
+
 @attrs.frozen(kw_only=True)
 class RestoreOptions:
     """What a restore does. `delete_others`: what groups have now and had not then goes.
 
-    `accept_gaps`: also where records of that time may be missing. `reason` is for the audit log.
+    `accept_gaps`: also where records of that time may be missing. `from_other_source`: also where
+    the archive is of another server, or of a Kafka cluster. `reason` is for the audit log.
     """
 
     selection: GroupSelection = ALL
     delete_others: bool = False
     accept_gaps: bool = False
+    from_other_source: bool = False
     validate_only: bool = True
     reason: str = ""
 
@@ -88,11 +97,19 @@ def restore(
     """Makes offsets what they were at the end of that millisecond; None: where the archive ends.
 
     Each group as a whole, or nothing of it: what the server has no more is imported with the commit
-    times it had. `told` is called with each group's id. Raises TimeNotArchived, ArchiveError,
-    OSError, and OffsetdError where not even the first group could be tried.
+    times it had. `told` is called with each group's id. Raises TimeNotArchived, OtherSource (not
+    in a dry run, which tells), ArchiveError, OSError, and OffsetdError where not even the first
+    group could be tried.
     """
     folder = ArchiveFolder(Path(archive))
     manifests = manifests_of(folder)
+    source, server_id = manifests[-1].source, _folder_id(client)
+    other_source = None if source == server_id else source
+    if other_source is not None and not (options.validate_only or options.from_other_source):
+        raise OtherSource(
+            f"{folder.path} is the archive of {source}, and the server's folder is {server_id}:"
+            " nothing was restored"
+        )
     at_ms = None if at is None else (at - _EPOCH) // _MILLISECOND
     selection = options.selection
     wanted = selection.log_partitions(manifests[-1].offsets_partitions)
@@ -117,9 +134,19 @@ def restore(
         gaps=tuple(gaps),
         begins_later=begins_later,
         damaged_bytes=damaged_bytes(manifests, wanted),
+        other_source=other_source,
         is_dry_run=options.validate_only,
         stopped_by=restoring.stopped_by,
     )
+
+
+def _folder_id(client: OffsetClient) -> str:
+    """The id of the server's folder, which a server that is loading does not tell yet."""
+    if not (found := client.get_server_info().folder_id):
+        with suppress(GroupNotFound):
+            client.get_group(_NOBODY)  # This waits for the load.
+        found = client.get_server_info().folder_id
+    return found
 
 
 def _past_groups(state: DataFrame) -> Iterator[PastGroup]:

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from offsetd_pipeline.folder_plan import LogPlan
     from offsetd_pipeline.folders import FolderPlan
 
-_TOLD_MAX: Final = 10
 _MICROSECONDS: Final = 1000  # Of a millisecond.
 _RUN_DIGITS: Final = 12
 
@@ -66,6 +65,12 @@ class Archived:
         """What went missing since the run before."""
         found = () if self.manifest is None else self.manifest.gaps
         return tuple(gap for gap in found if gap.log_partition not in self.began)
+
+    @property
+    def vanished_count(self) -> int:
+        """How many rows stand for deletions of which the log had no record any more."""
+        files = () if self.manifest is None else self.manifest.files
+        return sum(each.record_count for each in files if f"-{VANISHED}-" in each.path)
 
     @property
     def damage(self) -> tuple[DamagedBytes, ...]:
@@ -186,7 +191,7 @@ class _Run:
         found = tasks.map(archive_log).collect()
         failures = [each.reason for each in found if isinstance(each, LogFailure)]
         if failures:
-            raise ArchiveError(_listed(failures))
+            raise ArchiveError("\n".join(failures))
         runs = [each for each in found if isinstance(each, LogRun)]
         return sorted(runs, key=lambda run: run.log_partition)
 
@@ -281,15 +286,10 @@ def _log_bytes(log: LogPlan) -> int:
 
 
 def _gaps_told(gaps: Sequence[Gap]) -> str:
-    return _listed(
+    return "\n".join(
         [
-            f"log partition {gap.log_partition} has {gap.missing_count} log offsets no more between"
+            f"log partition {gap.log_partition} lacks {gap.missing_count} log offsets between"
             f" {gap.begin_log_offset}, up to which it is archived, and {gap.end_log_offset}"
             for gap in gaps
         ]
     )
-
-
-def _listed(texts: Sequence[str]) -> str:
-    more = len(texts) - _TOLD_MAX
-    return "\n".join([*texts[:_TOLD_MAX], *([f"and {more} more"] if more > 0 else [])])

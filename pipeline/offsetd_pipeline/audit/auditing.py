@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,7 +29,6 @@ from offsetd_pipeline.tables import Mode, arrow_schema, schema_of
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
-    from datetime import datetime
 
     from offsetd_storage.log_config import LogConfig
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     Telling = Callable[[str], AbstractContextManager[object]]
 
 ROWS_MAX: Final = 10_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def audit(
@@ -79,6 +79,8 @@ class _Asked:
     thresholds: Thresholds
     rows_max: int
     telling: Telling
+    row_counts: dict[str, int] = attrs.field(factory=dict)
+    """Of the tables that do not have all their rows."""
 
     def answered(self, end_offsets: str | None) -> Audit:
         ends = None
@@ -93,16 +95,17 @@ class _Asked:
         found |= self._of_records()
         found |= self._of_logs(states, complete_from)
         found["expiring"], lost = self._expiring(base)
-        found["damage"] = self._damage()
-        totals = _log_totals(found["log_partitions"]) | lost
+        found["damage"], damaged = self._damage()
+        totals = _log_totals(found["log_partitions"]) | lost | damaged
         for name in ("commit_totals", "future_totals", "lag_totals"):
             totals |= found.pop(name)
         answered = Audit(
             now=self.now,
-            folder=self.scope.folder,
+            scope=self.scope,
             thresholds=self.thresholds,
             expiry_base=base,
             totals=totals,
+            row_counts=self.row_counts,
             findings=(),
             **found,
         )
@@ -151,13 +154,14 @@ class _Asked:
                 partitions = commits.by_partition(steps)
                 groups = commits.by_group(steps)
                 found = {
-                    "groups": self._worst(groups, sf.col("commit_bytes").desc()),
+                    "groups": self._worst("groups", groups, sf.col("commit_bytes").desc()),
                     "repeats": self._worst(
+                        "repeats",
                         partitions.where("repeats > 0").select(*_REPEATS),
                         sf.col("repeat_bytes").desc(),
                     ),
                     "moves": self._worst(
-                        commits.events(steps), sf.abs("distance").desc(), sf.col("time")
+                        "moves", commits.events(steps), sf.abs("distance").desc(), sf.col("time")
                     ),
                     "gaps": _table(commits.gaps(steps)),
                     "commit_totals": self._commit_totals(groups),
@@ -193,8 +197,8 @@ class _Asked:
         counts = [sf.count_if(sf.col(each) > 0).alias(f"{each}_groups") for each in lag.VERDICTS]
         try:
             return {
-                "lags": self._worst(rows, sf.col("lag").desc()),
-                "group_lags": self._worst(groups, sf.col("lag").desc()),
+                "lags": self._worst("lags", rows, sf.col("lag").desc()),
+                "group_lags": self._worst("group_lags", groups, sf.col("lag").desc()),
                 "lag_totals": _only_row(
                     groups.agg(*counts, sf.count_if(is_late).alias("late_groups"))
                 ),
@@ -205,20 +209,27 @@ class _Asked:
     def _expiring(self, base: ExpiryBase) -> tuple[pa.Table, dict[str, object]]:
         rows = expiry.expiring_groups(self.spark, self.scope, self.thresholds, base, self.now)
         rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
-        counts = [
-            sf.count_if(sf.col(each) > 0).alias(f"{each}_groups")
-            for each in ("expired", "expiring")
+        totals = [
+            *(
+                sf.count_if(sf.col(each) > 0).alias(f"{each}_groups")
+                for each in ("expired", "expiring")
+            ),
+            sf.unix_millis(sf.min("next_expiry")).alias("next_expiry"),
         ]
         try:
             with self.telling("expiry"):
-                return self._worst(rows, sf.col("first_expiry")), _only_row(rows.agg(*counts))
+                told = self._worst("expiring", rows.drop("next_expiry"), sf.col("first_expiry"))
+                found = _only_row(rows.agg(*totals))
+                return told, found | {"next_expiry": _time_of(found["next_expiry"])}
         finally:
             rows.unpersist()
 
     def _of_records(self) -> dict[str, Any]:
         limit = self.now + timedelta(milliseconds=self.thresholds.future_ms)
         in_future = sf.coalesce(sf.sum("future_records"), sf.lit(0)).alias("future_records")
-        future_groups = sf.count_if(sf.col("future_records") > 0).alias("future_groups")
+        future_groups = sf.count_if(
+            (sf.col("future_records") > 0) & sf.col("group").isNotNull()
+        ).alias("future_groups")
         with self.telling("records by group"):
             rows = records.by_group(self.spark, self.scope, limit)
             rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
@@ -228,9 +239,12 @@ class _Asked:
                 hot = rows.withColumn("log_ratio", sf.col("disk_bytes") / whole)
                 found = {
                     "hot_groups": self._worst(
-                        hot.where("group IS NOT NULL").select(*_HOT), sf.col("disk_bytes").desc()
+                        "hot_groups",
+                        hot.where("group IS NOT NULL").select(*_HOT),
+                        sf.col("disk_bytes").desc(),
                     ),
                     "future": self._worst(
+                        "future",
                         rows.where("future_records > 0").select(*_FUTURE),
                         sf.col("latest_time").desc(),
                     ),
@@ -261,14 +275,27 @@ class _Asked:
             "days": growth(hours, partitions, by_day=True),
         }
 
-    def _damage(self) -> pa.Table:
+    def _damage(self) -> tuple[pa.Table, dict[str, object]]:
         if self.scope.on_damage is OnDamage.FAIL:  # Then there is none.
-            return arrow_schema(schema_of(Mode.DAMAGE)).empty_table()
-        with self.telling("damage"):
-            return self._worst(self.scope.damage(self.spark), sf.col("size_bytes").desc())
+            nothing = arrow_schema(schema_of(Mode.DAMAGE)).empty_table()
+            return nothing, {"damaged_places": 0, "damaged_bytes": 0}
+        rows = self.scope.damage(self.spark).persist(StorageLevel.MEMORY_AND_DISK)
+        totals = (
+            sf.count("*").alias("damaged_places"),
+            sf.coalesce(sf.sum("size_bytes"), sf.lit(0)).alias("damaged_bytes"),
+        )
+        try:
+            with self.telling("damage"):
+                told = self._worst("damage", rows, sf.col("size_bytes").desc())
+                return told, _only_row(rows.agg(*totals))
+        finally:
+            rows.unpersist()
 
-    def _worst(self, rows: DataFrame, *order: Column) -> pa.Table:
-        return _table(rows.orderBy(*order).limit(self.rows_max))
+    def _worst(self, name: str, rows: DataFrame, *order: Column) -> pa.Table:
+        found = _table(rows.orderBy(*order).limit(self.rows_max + 1))
+        if found.num_rows > self.rows_max:  # Only then is it worth a second look.
+            self.row_counts[name] = rows.count()
+        return found.slice(0, self.rows_max)
 
 
 _NOTHING: Final[dict[str, Any]] = {"lags": None, "group_lags": None, "lag_totals": {}}
@@ -282,6 +309,10 @@ _FUTURE: Final = ("group", "log_partition", "future_records", "latest_time")
 
 def _ms(time: datetime) -> int:
     return round(time.timestamp() * 1000)
+
+
+def _time_of(time_ms: Any) -> datetime | None:
+    return None if time_ms is None else _EPOCH + timedelta(milliseconds=time_ms)
 
 
 def _only_row(rows: DataFrame) -> dict[str, object]:

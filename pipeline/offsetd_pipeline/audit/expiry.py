@@ -41,12 +41,14 @@ def expiring_groups(
     told = expiry_times(offsets.join(groups, "group"), thresholds.retention_ms, base)
     left_ms = sf.unix_millis("expires_at") - sf.unix_millis(sf.lit(now))
     soon_ms = sf.least(sf.lit(thresholds.expiry_warning_ms), sf.col("life_ms") / 2)
+    is_soon = (left_ms > 0) & (left_ms <= soon_ms)
     rows = told.groupBy("group", "log_partition").agg(
         sf.first("state").alias("state"),
         sf.count("*").alias("offsets"),
         sf.count_if(left_ms <= 0).alias("expired"),
-        sf.count_if((left_ms > 0) & (left_ms <= soon_ms)).alias("expiring"),
+        sf.count_if(is_soon).alias("expiring"),
         sf.min("expires_at").alias("first_expiry"),
+        sf.min(sf.when(is_soon, sf.col("expires_at"))).alias("next_expiry"),
         sf.when(sf.count("expires_at") == sf.count("*"), sf.max("expires_at")).alias("last_expiry"),
         sf.first("kept_ms").alias("retention_ms"),
         *(sf.first(each).alias(each) for each in _OF_GROUP),

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from offsetd_clients.cli.durations import duration_text
 
+from offsetd_pipeline.counts import counted
 from offsetd_pipeline.reports.formats import shown
 from offsetd_pipeline.reports.report import Finding, Level
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from offsetd_pipeline.audit.result import Audit
 
@@ -27,56 +28,66 @@ def findings_of(audit: Audit) -> list[Finding]:
 
 
 def _damage(audit: Audit) -> Iterator[Finding]:
-    rows = audit.damage.to_pylist()
+    rows, totals = audit.damage.to_pylist(), _counts(audit)
     if rows:
-        size = shown("_bytes", sum(row["size_bytes"] for row in rows))
+        size = shown("_bytes", totals["damaged_bytes"])
         yield Finding(
             _WARNING,
-            f"{size} of the log are damaged, in {_many(len(rows), 'place')}: what they held is in"
-            f" none of these figures. The largest: byte {rows[0]['position']} of"
+            f"{size} of the log are damaged, in {counted(totals['damaged_places'], 'place')}: what"
+            f" they held is in none of these figures. The largest: byte {rows[0]['position']} of"
             f" {rows[0]['file']}.",
         )
     broken = [row for row in audit.log_partitions.to_pylist() if row["problem"]]
     if broken:
         yield Finding(
             _WARNING,
-            f"Of {_many(len(broken), 'damaged log partition')} it is not known what a cleaner"
+            f"Of {counted(len(broken), 'damaged log partition')} it is not known what a cleaner"
             f" would do: {_numbers(row['log_partition'] for row in broken)}.",
         )
 
 
 def _expiring(audit: Audit) -> Iterator[Finding]:
-    totals, rows = audit.totals, audit.expiring.to_pylist()
+    totals, rows = _counts(audit), audit.expiring.to_pylist()
     expired, soon = ([row for row in rows if row[each]] for each in ("expired", "expiring"))
     window = _span(audit.thresholds.expiry_warning_ms)
     if count := totals["expired_groups"]:
         yield Finding(
             _WARNING,
-            f"{_many(count, 'group')} {_have(count)} offsets that have expired and go with the next"
-            f" check{_named(expired, count)}.",
+            f"{counted(count, 'group')} {_have(count)} offsets that have expired; they go with the"
+            f" next check that nothing holds back{_named(expired, count)}.",
         )
     if count := totals["expiring_groups"]:
-        first = f", the first {shown('', soon[0]['first_expiry'])}" if soon else ""
+        first = shown("", totals["next_expiry"])
         yield Finding(
             _WARNING,
-            f"{_many(count, 'group')} will lose offsets within {window}{first}"
-            f"{_named(soon, count)}.",
+            f"{counted(count, 'group')} will lose offsets within {window}, the first {first},"
+            f" unless they are committed again{_named(soon, count)}.",
         )
     if not rows:
-        yield Finding(_GOOD, f"No group loses offsets within {window}.")
+        yield Finding(
+            _GOOD,
+            f"No group is about to lose offsets (within {window}, and past half of their life).",
+        )
 
 
 def _moves(audit: Audit) -> Iterator[Finding]:
-    totals, rows = audit.totals, audit.moves.to_pylist()
+    totals, rows = _counts(audit), audit.moves.to_pylist()
+    if not totals["commits"]:
+        yield Finding(
+            _NOTE,
+            "There is no commit to look at in the part that has all its records: nothing is known"
+            " of rewinds, skips and repeats.",
+        )
+        return
     for event, groups, word in (
         ("rewind", "groups_with_rewinds", "back"),
         ("skip", "groups_with_skips", "ahead"),
     ):
         count = totals[f"{event}s"]
         if not count:
-            yield Finding(_GOOD, f"No {event}s.")
+            yield Finding(_GOOD, f"No {event}s in {counted(totals['commits'], 'commit')}.")
             continue
-        told = f"{_many(count, event)}, of {_many(totals[groups], 'group')}"
+        told = f"{counted(count, event)}, of {counted(totals[groups], 'group')}"
         # The table may be full of the other kind.
         farthest = next((row for row in rows if row["event"] == event), None)
         if farthest:
@@ -100,7 +111,7 @@ def _repeats(audit: Audit) -> Iterator[Finding]:
     count = totals["repeating_groups"]
     yield Finding(
         _WARNING,
-        f"{_many(count, 'group')} {'commits' if count == 1 else 'commit'} the same offsets again"
+        f"{counted(count, 'group')} {'commits' if count == 1 else 'commit'} the same offsets again"
         f" and again{_named(_repeating(audit), count)}. Of all commits {part} say nothing new:"
         f" {cost} of the log.",
     )
@@ -118,15 +129,17 @@ def _repeating(audit: Audit) -> list[dict[str, Any]]:
 
 
 def _future(audit: Audit) -> Iterator[Finding]:
-    rows = audit.future.to_pylist()
+    rows, totals = audit.future.to_pylist(), _counts(audit)
+    limit = _span(audit.thresholds.future_ms)
     if not rows:
-        yield Finding(_GOOD, "No record is of the future.")
+        yield Finding(_GOOD, f"No record is more than {limit} in the future.")
         return
-    count = audit.totals["future_records"]
+    count = totals["future_records"]
     yield Finding(
         _WARNING,
-        f"{_many(count, 'record')} of the future, up to {shown('', rows[0]['latest_time'])}"
-        f"{_named(rows, audit.totals['future_groups'])}. Offsets in them expire that much later.",
+        f"{counted(count, 'record')} more than {limit} in the future, up to"
+        f" {shown('', rows[0]['latest_time'])}{_named(rows, totals['future_groups'])}. Offsets in"
+        " them expire that much later.",
     )
 
 
@@ -140,12 +153,13 @@ def _strange(audit: Audit) -> Iterator[Finding]:
             of_types = f" (type {_numbers(types)})" if types else ""
             yield Finding(
                 _NOTE if what == "unknown type" else _WARNING,
-                f"{_many(sum(row['records'] for row in found), 'record')} with {said}{of_types};"
+                f"{counted(sum(row['records'] for row in found), 'record')} with {said}{of_types};"
                 f" one is at offset {first['first_log_offset']:,} of log partition"
                 f" {first['log_partition']}.",
             )
     if not rows:
-        yield Finding(_GOOD, "Every record has a key, of a type that is known, and can be read.")
+        said = "Every record looked at has a key, of a type that is known, and can be read."
+        yield Finding(_GOOD, said)
 
 
 _STRANGE: Final = {
@@ -171,15 +185,15 @@ def _cleaning(audit: Audit) -> Iterator[Finding]:
     if due:
         yield Finding(
             _WARNING,
-            f"{_many(len(due), 'log partition')} should have been compacted (dirtier than {limit},"
-            f" or a horizon is due): {_numbers(row['log_partition'] for row in due)}.",
+            f"{counted(len(due), 'log partition')} should have been compacted (dirtier than"
+            f" {limit}, or a horizon is due): {_numbers(row['log_partition'] for row in due)}.",
         )
     else:
         yield Finding(_GOOD, f"No log partition is due for the cleaner (dirtier than {limit}).")
     if totals["tombstones"]:
         yield Finding(
             _NOTE,
-            f"{_many(totals['tombstones'], 'tombstone')} {_are(totals['tombstones'])} waiting;"
+            f"{counted(totals['tombstones'], 'tombstone')} {_are(totals['tombstones'])} waiting;"
             f" {totals['tombstones_that_may_go']:,} may go with the next compaction.",
         )
 
@@ -189,7 +203,7 @@ def _hot(audit: Audit) -> Iterator[Finding]:
     hot = [row for row in audit.hot_groups.to_pylist() if row["log_ratio"] >= least]
     if hot and len(audit.hot_groups) > 1:
         parts = ", ".join(f"{row['group']} ({shown('_ratio', row['log_ratio'])})" for row in hot)
-        yield Finding(_NOTE, f"Hot groups, by their part of the log's bytes: {parts}.")
+        yield Finding(_NOTE, f"Hot groups, by their part of the bytes looked at: {parts}.")
     sizes = {
         row["log_partition"]: row["disk_bytes"]
         for row in audit.log_partitions.to_pylist()
@@ -201,7 +215,7 @@ def _hot(audit: Audit) -> Iterator[Finding]:
     if above:
         yield Finding(
             _NOTE,
-            f"{_many(len(above), 'log partition')} {_have(above)} more than {factor:g} times the"
+            f"{counted(len(above), 'log partition')} {_have(above)} more than {factor:g} times the"
             f" mean of {shown('_bytes', round(mean))}: {_numbers(above)}.",
         )
 
@@ -213,30 +227,32 @@ def _growth(audit: Audit) -> Iterator[Finding]:
     end = whole[-1]["time"] + _HOUR
     begin = max(end - _DAY, whole[0]["time"])
     last = [row for row in whole if row["time"] >= begin]
-    hours = (end - begin) // _HOUR
     size = shown("_bytes", sum(row["disk_bytes"] for row in last))
+    of_whom = " of the groups that were asked for" if audit.scope.is_of_some_groups else ""
+    # The last hour need not be over.
+    until = audit.now if whole[-1]["time"] <= audit.now < end else end
     yield Finding(
         _NOTE,
-        f"In the {_many(hours, 'hour')} up to {shown('', end)} {size} were written,"
-        f" {_many(sum(row['records'] for row in last), 'record')}.",
+        f"From {shown('', begin)} to {shown('', until)} {size} were written{of_whom},"
+        f" {counted(sum(row['records'] for row in last), 'record')}.",
     )
 
 
 def _lag(audit: Audit) -> Iterator[Finding]:
     if audit.group_lags is None:
         return
-    totals, rows = audit.totals, audit.group_lags.to_pylist()
+    totals, rows = _counts(audit), audit.group_lags.to_pylist()
     for verdict, said in _VERDICTS.items():
         if count := totals[f"{verdict}_groups"]:
             found = _named([row for row in rows if row[verdict]], count)
-            yield Finding(_WARNING, f"{_many(count, 'group')} {_are(count)} {said}{found}.")
+            yield Finding(_WARNING, f"{counted(count, 'group')} {_are(count)} {said}{found}.")
     limit = audit.thresholds.time_lag_max_ms
     if count := totals["late_groups"]:
         late = [row for row in rows if (row["time_lag_max_ms"] or 0) > limit]
         late.sort(key=lambda row: -row["time_lag_max_ms"])
         yield Finding(
             _WARNING,
-            f"{_many(count, 'group')} {_are(count)} more than {_span(limit)} behind"
+            f"{counted(count, 'group')} {_are(count)} more than {_span(limit)} behind"
             f"{_named(late, count)}.",
         )
     if rows and not any(totals[f"{each}_groups"] for each in (*_VERDICTS, "late")):
@@ -255,8 +271,9 @@ _QUESTIONS: Final[tuple[Callable[[Audit], Iterator[Finding]], ...]] = (
 _NAMED: Final = 3
 
 
-def _many(count: Any, word: str) -> str:
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
+def _counts(audit: Audit) -> Mapping[str, Any]:
+    """The totals, of which each question knows what it takes."""
+    return audit.totals
 
 
 def _span(span_ms: int) -> str:
@@ -273,7 +290,8 @@ def _are(count: Any) -> str:
 
 def _named(rows: list[dict[str, Any]], count: Any) -> str:
     """`: a, b, c and 7 more` of `count` groups, of which `rows` has some."""
-    names = list(dict.fromkeys(str(row["group"]) for row in rows))[:_NAMED]
+    groups = (row["group"] for row in rows if row["group"] is not None)
+    names = list(dict.fromkeys(groups))[:_NAMED]
     more = f" and {count - len(names):,} more" if count > len(names) else ""
     return f": {', '.join(names)}{more}" if names else ""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as sf
 
+from offsetd_pipeline.counts import counted
 from offsetd_pipeline.tables import Mode
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ def read_end_offsets(spark: SparkSession, path: str, *, now: datetime) -> DataFr
     bad = found.where(" OR ".join(f"{name} IS NULL" for name in kinds)).count()
     if bad:
         raise ValueError(
-            f"{path}: {bad} rows in which topic, partition, end_offset or sampled_at cannot be read"
+            f"{path}: {counted(bad, 'row')} in which topic, partition, end_offset or sampled_at"
+            " cannot be read"
         )
     return found
 

@@ -33,6 +33,7 @@ from offsetd_storage.quarantine import DamageFound
 from offsetd_storage.server_config import CleanerConfig
 from offsetd_storage.topic_partition import TopicPartition
 
+from offsetd_pipeline.compiling import say_if_kernels_compile
 from offsetd_pipeline.kernels.fields import LOG_OFFSET
 from offsetd_pipeline.read_options import OnDamage
 from offsetd_pipeline.segments import DamagedSegment, Segment, SegmentFiles, read_segment
@@ -112,10 +113,23 @@ def _state_or_why(
     to be plain: errors need not survive the way."""
     try:
         return False, log_state(folder, log_partition, config=config, now_ms=now_ms)
-    except (DamageFound, CorruptBatch, OldMessageFormat, DamagedSegment) as error:
+    except DamageFound as error:
+        return True, {
+            "log_partition": log_partition,
+            "problem": _placed(error, folder, log_partition),
+        }
+    except (CorruptBatch, OldMessageFormat, DamagedSegment) as error:
         return True, {"log_partition": log_partition, "problem": str(error)}
     except (StorageError, OSError) as error:
         return False, {"log_partition": log_partition, "problem": str(error)}
+
+
+def _placed(damage: DamageFound, folder: Path, log_partition: int) -> str:
+    """What is damaged, with the segment's file and position, as far as that is known."""
+    if damage.base_offset is None:
+        return damage.reason
+    path = folder / f"{OFFSETS_TOPIC}-{log_partition}" / f"{damage.base_offset:020d}.log"
+    return f"{path}: {damage.reason} at byte {damage.position}; --on-damage skip reads on behind it"
 
 
 def log_state(
@@ -125,6 +139,7 @@ def log_state(
 
     Raises DamageFound, StorageError, OSError.
     """
+    say_if_kernels_compile()
     files = OsFiles()
     view = read_folder(files, folder)
     log = next(

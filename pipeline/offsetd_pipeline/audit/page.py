@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from offsetd_pipeline.audit.result import Audit
 
 _BARS_MAX: Final = 15
-_NAME_MAX: Final = 28
 _POINTS_MAX: Final = 14 * 24
 _NOTHING_WRITTEN: Final = {"disk_bytes": 0, "records": 0}
 _ROWS_SHOWN: Final = 20
@@ -34,10 +33,23 @@ def report_of(audit: Audit) -> Report:
             "last_record": totals["last_time"],
             "a_compaction_saves_bytes": totals["saved_bytes"],
             "expiry_counts_from": _COUNTS_FROM[audit.expiry_base.value],
+            **_asked(audit),
         },
         findings=audit.findings,
         sections=tuple(_sections(audit)),
     )
+
+
+def _asked(audit: Audit) -> dict[str, object]:
+    """What of the folder was looked at, where that is not all."""
+    scope = audit.scope
+    prefix = [f"{scope.group_prefix}…"] if scope.group_prefix else []
+    asked = {
+        "only_groups": [*scope.groups, *prefix],
+        "only_records_since": scope.since,
+        "only_records_until": scope.until,
+    }
+    return {name: value for name, value in asked.items() if value}
 
 
 _COUNTS_FROM: Final = {"latest": "the later of commit and empty", "kafka": "when it became empty"}
@@ -45,10 +57,10 @@ _COUNTS_FROM: Final = {"latest": "the later of commit and empty", "kafka": "when
 
 def _sections(audit: Audit) -> Iterator[Section]:
     if audit.damage.num_rows:
-        yield Section(title="Damage", parts=(_table("damage", "Not read", audit.damage),))
+        yield Section(title="Damage", parts=(_table(audit, "damage", "Not read"),))
     yield Section(title="Groups that lose offsets", parts=(_expiring(audit),))
-    if audit.lags is not None and audit.group_lags is not None:
-        yield Section(title="Lag", parts=tuple(_lag(audit.lags, audit.group_lags)))
+    if audit.group_lags is not None:
+        yield Section(title="Lag", parts=tuple(_lag(audit)))
     yield Section(title="Rewinds and skips", parts=(_moves(audit),))
     yield Section(
         title="Commits",
@@ -61,28 +73,38 @@ def _sections(audit: Audit) -> Iterator[Section]:
     yield Section(title="Records of the future, and strange ones", parts=tuple(_odd(audit)))
 
 
-def _table(name: str, title: str, rows: pa.Table, note: str = "") -> Table:
-    return Table(name=name, title=title, rows=rows, note=note, shown_rows=_ROWS_SHOWN)
+def _table(
+    audit: Audit, name: str, title: str, note: str = "", rows: pa.Table | None = None
+) -> Table:
+    """One of the audit's tables; `rows`: the same in another order."""
+    return Table(
+        name=name,
+        title=title,
+        rows=audit.tables()[name] if rows is None else rows,
+        note=note,
+        shown_rows=_ROWS_SHOWN,
+        row_count=audit.row_counts.get(name),
+    )
 
 
 def _expiring(audit: Audit) -> Table:
     note = "Expired ones are still there; the last expiry is not known where one stays."
-    return _table("expiring", "About to expire", audit.expiring, note)
+    return _table(audit, "expiring", "About to expire", note)
 
 
 def _moves(audit: Audit) -> Table:
     note = "From one commit of a partition to the next; a negative distance is a rewind."
-    return _table("moves", "The farthest first", audit.moves, note)
+    return _table(audit, "moves", "The farthest first", note)
 
 
-def _lag(lags: pa.Table, group_lags: pa.Table) -> Iterator[Table | Plot]:
-    yield _bars("Lag by group, in records", group_lags, "lag")
-    yield _table("group_lags", "By group", group_lags)
+def _lag(audit: Audit) -> Iterator[Table | Plot]:
+    yield _bars(audit, "group_lags", "Lag by group, in records", "lag")
+    yield _table(audit, "group_lags", "By group")
     note = (
         "OK, or: STOPPED (no commit for long), STALLED (the same offset again and again), REWIND"
         " (it went back last), AHEAD (of the topic's end)."
     )
-    yield _table("lags", "By partition", lags, note)
+    yield _table(audit, "lags", "By partition", note)
 
 
 def _commits(audit: Audit) -> Iterator[Table | Plot]:
@@ -95,9 +117,9 @@ def _commits(audit: Audit) -> Iterator[Table | Plot]:
             ),
             note="All groups together; gaps are rounded to two digits.",
         )
-    yield _table("groups", "How often groups commit", audit.groups, "By the bytes they take.")
-    yield _table("repeats", "The same offset again", audit.repeats, "What it costs, by partition.")
-    yield _table("gaps", "Gaps, counted", audit.gaps)
+    yield _table(audit, "groups", "How often groups commit", "By the bytes they take.")
+    yield _table(audit, "repeats", "The same offset again", "What it costs, by partition.")
+    yield _table(audit, "gaps", "Gaps, counted")
 
 
 def _growth(audit: Audit) -> Iterator[Table | Plot]:
@@ -114,8 +136,8 @@ def _growth(audit: Audit) -> Iterator[Table | Plot]:
                 note="Where a cleaner was, only what it left is counted." if unit else "",
             )
     newest_first = [("time", "descending")]
-    yield _table("hours", "By hour", audit.hours.sort_by(newest_first))
-    yield _table("days", "By day", audit.days.sort_by(newest_first))
+    yield _table(audit, "hours", "By hour", rows=audit.hours.sort_by(newest_first))
+    yield _table(audit, "days", "By day", rows=audit.days.sort_by(newest_first))
 
 
 def _filled(rows: pa.Table, step: timedelta) -> dict[datetime, dict[str, Any]]:
@@ -148,27 +170,24 @@ def _log_partitions(audit: Audit) -> Iterator[Table | Plot]:
         "Saved bytes: by a compaction as it would go now; rolled: if the active segment were closed"
         " before. Both by the cleaner itself, without writing."
     )
-    yield _table("log_partitions", "How each stands with the cleaner", rows, note)
+    yield _table(audit, "log_partitions", "How each stands with the cleaner", note)
 
 
 def _hot(audit: Audit) -> Iterator[Table | Plot]:
-    yield _bars("Bytes of the log by group", audit.hot_groups, "disk_bytes", "_bytes")
-    yield _table("hot_groups", "By bytes", audit.hot_groups)
+    yield _bars(audit, "hot_groups", "Bytes of the log by group", "disk_bytes", "_bytes")
+    yield _table(audit, "hot_groups", "By bytes")
 
 
 def _odd(audit: Audit) -> Iterator[Table]:
-    yield _table("future", "Of the future", audit.future)
-    yield _table("strange", "Without a key, of an unknown type, undecodable", audit.strange)
+    yield _table(audit, "future", "Of the future")
+    yield _table(audit, "strange", "Without a key, of an unknown type, undecodable")
 
 
-def _bars(title: str, rows: pa.Table, name: str, unit: str = "") -> Plot:
-    first = rows.slice(0, _BARS_MAX).to_pylist()
+def _bars(audit: Audit, table: str, title: str, name: str, unit: str = "") -> Plot:
+    count = audit.row_count(table)
+    first = audit.tables()[table].slice(0, _BARS_MAX).to_pylist()
     return Plot(
         title=title,
-        svg=plots.bars({_short(row["group"]): row[name] for row in first}, unit=unit),
-        note=f"The first {_BARS_MAX} of {rows.num_rows:,}." if rows.num_rows > _BARS_MAX else "",
+        svg=plots.bars({row["group"]: row[name] for row in first}, unit=unit),
+        note=f"The first {_BARS_MAX} of {count:,}." if count > _BARS_MAX else "",
     )
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 1]}…"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from offsetd_pipeline.audit.scope import AuditScope
     from offsetd_pipeline.audit.thresholds import ExpiryBase, Thresholds
     from offsetd_pipeline.reports.report import Finding
 
@@ -20,15 +21,19 @@ if TYPE_CHECKING:
 class Audit:
     """Tables have the worst first, and at most as many rows as was asked for; `totals` are of all.
 
+    `row_counts`: how many rows each table would have, by its name; those that have all are not in
+    it.
+
     `docs/guides/spark-audit.md` has their columns. `lags` and `group_lags` are None where no end
     offsets were given.
     """
 
     now: datetime
-    folder: str
+    scope: AuditScope
     thresholds: Thresholds
     expiry_base: ExpiryBase
     totals: Mapping[str, object]
+    row_counts: Mapping[str, int]
     findings: tuple[Finding, ...]
     groups: pa.Table  # How often they commit.
     repeats: pa.Table  # The same offset again, by partition.
@@ -44,6 +49,15 @@ class Audit:
     lags: pa.Table | None
     group_lags: pa.Table | None
     damage: pa.Table
+
+    @property
+    def folder(self) -> str:
+        """Whose logs were looked into."""
+        return self.scope.folder
+
+    def row_count(self, name: str) -> int:
+        """How many rows there are of a table's kind, in the table or not."""
+        return self.row_counts.get(name, self.tables()[name].num_rows)
 
     def tables(self) -> dict[str, pa.Table]:
         """Those that there are, by name."""

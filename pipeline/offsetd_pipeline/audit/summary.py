@@ -106,7 +106,8 @@ def summary_tables(audit: Audit, top: int) -> Iterator[tuple[str, list[dict[str,
             continue
         if name == "log_partitions":
             rows = rows.sort_by([("log_bytes", "descending")])
-        more = f" ({top} of {rows.num_rows:,})" if rows.num_rows > top else ""
+        count = audit.row_count(name)
+        more = f" ({top} of {count:,})" if count > top else ""
         first = rows.select(list(headings)).slice(0, top).to_pylist()
         yield (
             f"{title}{more}",

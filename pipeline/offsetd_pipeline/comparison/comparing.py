@@ -34,11 +34,12 @@ _IN_WORDS: Final = {Ignored.METADATA: "metadata", Ignored.LEADER_EPOCH: "leader 
 
 @attrs.frozen(kw_only=True)
 class Comparison:
-    """`differences` are kept by Spark until the end of the `with` block.
+    """`differences` are kept by Spark until the end of the `with` block; `groups` are made of them.
 
     `counts`: of each kind that there is. `same_count`: partitions that both have alike.
-    `by_group`: of the groups that differ in most partitions, at most `GROUPS_LISTED`: how many, by
-    kind, and how far the offsets are apart at most. `farthest`: the rows that lie farthest apart.
+    `groups`: of each group that differs, how many partitions do, by kind, and how far the offsets
+    are apart at most; `by_group`: the first of these, those that differ in most partitions.
+    `farthest`: the rows that lie farthest apart.
     `not_compared`: what one of the sources does not tell.
     """
 
@@ -46,6 +47,7 @@ class Comparison:
     b: OffsetTable
     options: CompareOptions
     differences: DataFrame
+    groups: DataFrame
     counts: dict[DifferenceKind, int]
     same_count: int
     group_count: int
@@ -131,6 +133,7 @@ def compared(a: OffsetTable, b: OffsetTable, options: CompareOptions) -> Compari
             b=b,
             options=options,
             differences=found,
+            groups=by_group,
             counts={
                 kind: row["count"]
                 for kind in DifferenceKind

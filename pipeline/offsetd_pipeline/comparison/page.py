@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from offsetd_pipeline.comparison.differences import DifferenceKind
+from offsetd_pipeline.counts import counted
+from offsetd_pipeline.offset_sources import write_bad_lines
 from offsetd_pipeline.reports import Finding, Level, Plot, Report, Section, Table, write_report
 from offsetd_pipeline.reports.plots import bars
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from offsetd_pipeline.offset_sources import OffsetTable
 
 DIFFERENCES: Final = "differences"
+GROUPS: Final = "groups"
 _MEANINGS: Final = {
     DifferenceKind.MISSING_IN_A: "only B has it",
     DifferenceKind.MISSING_IN_B: "only A has it",
@@ -29,9 +32,15 @@ _GROUPS_DRAWN: Final = 15
 
 
 def write_comparison(comparison: Comparison, folder: Path) -> Path:
-    """The page, and beside it `differences.parquet` (a folder: Spark writes it) and others."""
-    place = folder.absolute() / f"{DIFFERENCES}.parquet"  # Spark may run elsewhere.
-    comparison.differences.write.mode("overwrite").parquet(str(place))
+    """The page, and beside it `differences.parquet` and `groups.parquet` (folders: Spark writes
+    them), and `bad-lines-a.parquet` or `-b`, where lines of a source were passed over.
+    """
+    there = folder.absolute()  # Spark may run elsewhere.
+    for name, rows in ((DIFFERENCES, comparison.differences), (GROUPS, comparison.groups)):
+        rows.write.mode("overwrite").parquet(str(there / f"{name}.parquet"))
+    for side, table in _sides(comparison):
+        if table.bad_line_count:
+            write_bad_lines(table, there / f"bad-lines-{side}.parquet")
     return write_report(report_of(comparison), folder)
 
 
@@ -61,20 +70,33 @@ def _findings(comparison: Comparison) -> list[Finding]:
     found = [
         Finding(Level.WARNING, f"{count:,} {kind}: {_MEANINGS[kind]}")
         for kind, count in comparison.counts.items()
-    ] or [Finding(Level.GOOD, "Both have the same.")]
+    ] or [Finding(Level.GOOD, _sameness(comparison))]
     found += [Finding(Level.NOTE, f"{each}: not compared.") for each in comparison.not_compared]
-    for table in (comparison.a, comparison.b):
-        found += _bad_lines(table)
+    for side, table in _sides(comparison):
+        found += _bad_lines(side, table)
     return found
 
 
-def _bad_lines(table: OffsetTable) -> list[Finding]:
+def _sameness(comparison: Comparison) -> str:
+    if not comparison.same_count:
+        return "Neither has any offset that was asked for."
+    apart = comparison.options.tolerance
+    within = f", or no more than {counted(apart, 'offset')} apart" if apart else ""
+    return f"Both have the same{within}."
+
+
+def _sides(comparison: Comparison) -> tuple[tuple[str, OffsetTable], ...]:
+    return ("a", comparison.a), ("b", comparison.b)
+
+
+def _bad_lines(side: str, table: OffsetTable) -> list[Finding]:
     if not table.bad_line_count:
         return []
     listed = "; ".join(table.bad_lines)
     more = table.bad_line_count - len(table.bad_lines)
-    text = f"{table.bad_line_count:,} lines of {table.source} were passed over: {listed}"
-    return [Finding(Level.WARNING, text + (f"; and {more:,} more" if more else ""))]
+    text = f"{counted(table.bad_line_count, 'line')} of {table.source} passed over: {listed}"
+    rest = f"; and {more:,} more: all are in bad-lines-{side}.parquet" if more else ""
+    return [Finding(Level.WARNING, text + rest)]
 
 
 def _sections(comparison: Comparison) -> tuple[Section, ...]:
@@ -89,11 +111,13 @@ def _sections(comparison: Comparison) -> tuple[Section, ...]:
                     svg=bars({each["group"]: each["partitions"] for each in first}),
                 ),
                 Table(
-                    name="groups",
+                    name=GROUPS,
                     title="Groups",
                     note="How many partitions of each group differ, by kind, and how many offsets"
                     " lie between A and B at most.",
                     rows=groups,
+                    row_count=comparison.group_count,
+                    is_written=True,
                 ),
             ),
         ),
@@ -106,6 +130,7 @@ def _sections(comparison: Comparison) -> tuple[Section, ...]:
                     note="Those that lie farthest apart first.",
                     rows=comparison.farthest,
                     row_count=comparison.difference_count,
+                    is_written=True,
                 ),
             ),
         ),

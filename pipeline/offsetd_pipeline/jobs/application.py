@@ -11,7 +11,7 @@ JOBS: Final = Program(
         python -m offsetd_pipeline audit offsetd-data --report audit
         python -m offsetd_pipeline compare offsetd-data 127.0.0.1:7171
         python -m offsetd_pipeline archive offsetd-data --to archive
-        python -m offsetd_pipeline migrate offsets.csv --to 127.0.0.1:7171 --state migration
+        python -m offsetd_pipeline migrate offsets.csv --to HOST:7171 --state migration
         """,
     commands={
         "archive": "offsetd_pipeline.jobs.archive:register",

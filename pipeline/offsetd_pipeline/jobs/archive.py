@@ -6,7 +6,15 @@ from typing import Annotated
 import typer
 from offsetd_clients.cli.terminal import EXIT_PARTLY, Terminal
 
-from offsetd_pipeline.archive.reports import archived_report, gap_told, gaps_of, moment
+from offsetd_pipeline.archive.reports import (
+    archived_report,
+    beginnings_told,
+    damage_told,
+    gap_told,
+    moment,
+    orphans_told,
+    vanished_told,
+)
 from offsetd_pipeline.archive.run import Archived, archive
 from offsetd_pipeline.jobs.failures import told_failures
 from offsetd_pipeline.jobs.session import (
@@ -104,17 +112,16 @@ def _print(archived: Archived, terminal: Terminal) -> None:
         terminal.rows(COLUMNS, [row])
     for gap in archived.gaps:
         terminal.note(f"warning: {gap_told(gap)}")
-    if len(gaps_of(archived)) > len(archived.gaps):
-        terminal.note("the archive begins here: what had been compacted away before is missing")
+    for text in beginnings_told(archived):
+        terminal.note(text)
+    if archived.vanished_count:
+        terminal.note(vanished_told(archived))
     for each in archived.held_up:
         terminal.note(
             f"warning: log partition {each.log_partition} is archived up to {each.log_offset} only:"
             f" a transaction of producer {each.producer_id} is open since {moment(each.since_ms)}"
         )
     for damage in archived.damage:
-        terminal.note(
-            f"warning: passed over {damage.size_bytes} bytes of {damage.file} at byte"
-            f" {damage.position}: {damage.reason}"
-        )
+        terminal.note(f"warning: {damage_told(damage)}")
     if archived.orphan_count:
-        terminal.note(f"{archived.orphan_count} files of runs that did not end were removed")
+        terminal.note(orphans_told(archived))

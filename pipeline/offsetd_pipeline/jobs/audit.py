@@ -128,6 +128,7 @@ def _document(found: Audit) -> dict[str, object]:
         "now": found.now,
         "thresholds": attrs.asdict(found.thresholds) | {"expiry_base": found.expiry_base.value},
         "totals": found.totals,
+        "row_counts": {name: found.row_count(name) for name in found.tables()},
         "findings": list(_finding_rows(found)),
         "tables": {name: rows.to_pylist() for name, rows in found.tables().items()},
     }

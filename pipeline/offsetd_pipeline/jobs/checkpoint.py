@@ -19,6 +19,7 @@ from offsetd_clients.cli.dry_runs import (
     told_dry_run,
 )
 from offsetd_clients.cli.terminal import Row, Terminal
+from offsetd_clients.cli.told_text import error_words
 from pyspark.errors import PySparkException
 
 from offsetd_pipeline.jobs.session import ConfOption, MasterOption, SparkOptions, job_session
@@ -86,7 +87,7 @@ def _read(path: str, through: Through, options: SparkOptions, terminal: Terminal
         with job_session("checkpoint", options, terminal) as spark:
             return from_checkpoint(path, through=through, spark=spark)
     except (CheckpointUnreadable, OSError, PySparkException) as error:
-        terminal.fail(str(error))
+        terminal.fail(error_words(error))
 
 
 def _print(checkpoint: Checkpoint, done: CheckpointImport, terminal: Terminal) -> None:

@@ -17,11 +17,13 @@ from offsetd_pipeline.comparison import (
     compare,
     write_comparison,
 )
+from offsetd_pipeline.counts import counted
 from offsetd_pipeline.jobs.failures import told_failures
 from offsetd_pipeline.jobs.session import SparkOptions, job_session, told_progress
 from offsetd_pipeline.jobs.source_options import (
     SOURCE_HELP,
     ReportOption,
+    passed_over,
     with_reading,
     with_spark,
 )
@@ -144,14 +146,17 @@ def _rows(found: Comparison) -> Iterator[Row]:
 def _notes(found: Comparison) -> Iterator[str]:
     if found.difference_count > LISTED_MAX:
         more = found.difference_count - LISTED_MAX
-        yield f"… and {more:,} more: --report FOLDER has all of them"
+        yield f"… and {more:,} more: --report FOLDER has all of them, in differences.parquet"
     for each in found.not_compared:
         yield f"{each}: not compared"
     for table in (found.a, found.b):
         if table.bad_line_count:
-            yield f"{table.source}: {table.bad_line_count:,} lines passed over, as"
+            yield f"{table.source}: {passed_over(table.bad_line_count, len(table.bad_lines))}"
             yield from table.bad_lines
-    counted = [f"{found.same_count:,} same"]
-    counted += [f"{count:,} {kind}" for kind, count in found.counts.items()]
-    groups = f", in {found.group_count:,} groups" if found.counts else ""
-    yield ", ".join(counted) + groups
+    apart = found.options.tolerance
+    within = f" (at most {counted(apart, 'offset')} apart)" if apart else ""
+    counts = [f"{found.same_count:,} same{within}"]
+    counts += [f"{count:,} {kind}" for kind, count in found.counts.items()]
+    differ = "differs" if found.group_count == 1 else "differ"
+    groups = f"; {counted(found.group_count, 'group')} {differ}" if found.counts else ""
+    yield ", ".join(counts) + groups

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from offsetd_clients import OffsetdError
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_WRONG_USE, Terminal
+from offsetd_clients.cli.told_text import error_words
 from offsetd_clients.migration.values import MigrationError
 from offsetd_storage.errors import StorageError
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -26,7 +27,7 @@ def told_failures(terminal: Terminal, *, failed: int = EXIT_FAILED) -> Iterator[
     except OffsetdError as error:
         terminal.fail(f"{error.reason}: {error}" if error.reason else f"no answer: {error}", failed)
     except (MigrationError, ArchiveError, StorageError, OSError, ValueError) as error:
-        terminal.fail(str(error), failed)
+        terminal.fail(error_words(error), failed)
     except SPARK_ERRORS as error:
         terminal.fail(cause_of(error), failed)
 

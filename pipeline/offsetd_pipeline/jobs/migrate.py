@@ -16,11 +16,13 @@ from offsetd_clients.connection import checked_address
 from offsetd_clients.migration.differences import State
 from offsetd_clients.migration.selection import Selection
 
+from offsetd_pipeline.counts import counted
 from offsetd_pipeline.jobs.failures import told_failures
 from offsetd_pipeline.jobs.session import SparkOptions, job_session
 from offsetd_pipeline.jobs.source_options import (
     SOURCE_HELP,
     ReportOption,
+    passed_over,
     server_options,
     with_reading,
     with_spark,
@@ -223,10 +225,10 @@ def _print(
             ],
         )
     states = ", ".join(f"{count:,} {state}" for state, count in header.counts.items())
-    groups = f"{header.group_count:,} groups, {header.offset_count:,} offsets"
+    groups = f"{counted(header.group_count, 'group')}, {counted(header.offset_count, 'offset')}"
     terminal.note(f"plan {header.plan_id}: {groups}{': ' if states else ''}{states}")
     if header.bad_line_count:
-        terminal.note(f"{header.bad_line_count:,} lines passed over, as")
+        terminal.note(passed_over(header.bad_line_count, len(header.bad_lines)))
         for line in header.bad_lines:
             terminal.note(line)
     if run is not None:
@@ -234,7 +236,8 @@ def _print(
     if verified is not None:
         told = ", ".join(f"{count:,} {state}" for state, count in verified.counts.items())
         wrong = f"{verified.difference_count:,} differ" + (f": {told}" if told else "")
-        terminal.note(f"verified: {verified.offset_count:,} offsets, {wrong}")
+        ahead = f", {verified.ahead_count:,} ahead, as allowed" if verified.ahead_count else ""
+        terminal.note(f"verified: {counted(verified.offset_count, 'offset')}, {wrong}{ahead}")
 
 
 def _note_refused(terminal: Terminal, run: RunResult) -> None:
@@ -242,7 +245,8 @@ def _note_refused(terminal: Terminal, run: RunResult) -> None:
     for each in first:
         terminal.note(f"group {each['group']}: {each['problem']}")
     if run.refused_count > len(first):
-        terminal.note(f"… and {run.refused_count - len(first):,} more refused")
+        more = run.refused_count - len(first)
+        terminal.note(f"… and {more:,} more refused: --report FOLDER has all, in outcomes.parquet")
 
 
 def _exit(terminal: Terminal, run: RunResult | None, verified: VerifyResult | None) -> None:
@@ -252,8 +256,9 @@ def _exit(terminal: Terminal, run: RunResult | None, verified: VerifyResult | No
             told = f"stopped {run.stopped_by}; run it again to go on"
             code = EXIT_PARTLY if run.group_counts.get("migrated") else EXIT_FAILED
         else:
-            told, code = f"{run.refused_count:,} groups refused", EXIT_FAILED
+            told = f"{counted(run.refused_count, 'group')} refused"
             code = EXIT_PARTLY if is_partly else EXIT_FAILED
         terminal.fail(told, code)
     if verified is not None and verified.difference_count:
-        terminal.fail(f"{verified.difference_count:,} offsets differ", EXIT_FAILED)
+        differ = "differs" if verified.difference_count == 1 else "differ"
+        terminal.fail(f"{counted(verified.difference_count, 'offset')} {differ}", EXIT_FAILED)

@@ -22,13 +22,19 @@ from offsetd_clients.cli.dry_runs import (
 from offsetd_clients.cli.options import NamedGroupsOption, ReasonOption, TopicsOption
 from offsetd_clients.cli.reset_targets import parse_time
 from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal
+from offsetd_clients.cli.told_text import error_words
 from pyspark.sql import SparkSession
 
 from offsetd_pipeline.archive.manifests import ArchiveError
 from offsetd_pipeline.archive.past import GroupSelection
 from offsetd_pipeline.archive.reports import restored_report, warnings_of
 from offsetd_pipeline.archive.restored_groups import Outcome, Restored, RestoredGroup
-from offsetd_pipeline.archive.restoring import RestoreOptions, TimeNotArchived, restore
+from offsetd_pipeline.archive.restoring import (
+    OtherSource,
+    RestoreOptions,
+    TimeNotArchived,
+    restore,
+)
 from offsetd_pipeline.jobs.archive import ReportOption
 from offsetd_pipeline.jobs.failures import SPARK_ERRORS, cause_of
 from offsetd_pipeline.jobs.session import (
@@ -56,6 +62,12 @@ DeleteOthersOption = Annotated[
     bool,
     typer.Option("--delete-others", help="What these groups have now and had not then goes."),
 ]
+OtherSourceOption = Annotated[
+    bool,
+    typer.Option(
+        "--from-other-source", help="Also where the archive is not of this server's folder."
+    ),
+]
 AcceptGapsOption = Annotated[
     bool,
     typer.Option("--accept-gaps", help="Also where the archive may lack records of that time."),
@@ -75,6 +87,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
         topics: TopicsOption = None,
         delete_others: DeleteOthersOption = False,
         accept_gaps: AcceptGapsOption = False,
+        from_other_source: OtherSourceOption = False,
         dry_run: OnlyShowOption = False,
         execute: ExecuteOption = False,
         reason: ReasonOption = "",
@@ -103,6 +116,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
             ),
             delete_others=delete_others,
             accept_gaps=accept_gaps,
+            from_other_source=from_other_source,
             validate_only=not execute,
             reason=reason,
         )
@@ -136,14 +150,20 @@ def _restored(
             return restore(spark, archive, client, time, options)
     except TimeNotArchived as error:
         terminal.fail(f"{error}\n  --accept-gaps restores what is there")
+    except OtherSource as error:
+        terminal.fail(f"{error}\n  --from-other-source restores it there")
     except (ArchiveError, OSError) as error:
-        terminal.fail(str(error))
+        terminal.fail(error_words(error))
     except SPARK_ERRORS as error:
         terminal.fail(cause_of(error))
 
 
 def _print(restored: Restored, terminal: Terminal) -> None:
-    told = [each for each in restored.groups if each.outcome is not Outcome.UNCHANGED]
+    told = [
+        each
+        for each in restored.groups
+        if each.outcome is not Outcome.UNCHANGED or each.other_count
+    ]
     terminal.rows(COLUMNS, map(_row, told))
     for text in warnings_of(restored):
         terminal.note(f"warning: {text}")

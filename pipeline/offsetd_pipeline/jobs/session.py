@@ -15,6 +15,7 @@ from uuid import uuid4
 import attrs
 import typer
 from offsetd_clients.cli.terminal import EXIT_FAILED, ProgressReport, Terminal
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from offsetd_pipeline.files import has_program
@@ -67,7 +68,10 @@ def job_session(
     getLogger().addFilter(is_not_of_py4j)
     with as_file(files(__package__) / "log4j2.properties") as logging:
         handler = signal.getsignal(signal.SIGINT)
-        session = _builder(job, options, str(logging), terminal).getOrCreate()
+        try:
+            session = _builder(job, options, str(logging), terminal).getOrCreate()
+        except PySparkException as error:
+            terminal.fail(f"Spark does not start: {str(error).splitlines()[0]}", failed)
         # Spark's own handler calls Java from within a call, and fails; `told_progress` cancels.
         signal.signal(signal.SIGINT, handler)
         try:

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from offsetd_clients.cli.connection import TLS_PREFIX, TLS_VARIABLE, TOKEN_VARIABLE
+from offsetd_clients.cli.connection import TLS_PREFIX, TOKEN_VARIABLE, is_tls_wanted
 from offsetd_clients.cli.option_groups import with_options
 
+from offsetd_pipeline.counts import counted
 from offsetd_pipeline.jobs.session import ConfOption, MasterOption, PyFilesOption, SparkOptions
 from offsetd_pipeline.offset_sources import SourceOptions
 from offsetd_pipeline.server_options import ServerOptions
@@ -24,15 +25,26 @@ ReportOption = Annotated[
 ]
 
 
+def passed_over(count: int, listed: int) -> str:
+    """What stands before the lines of a source that were passed over, of which some are listed."""
+    told = f"{counted(count, 'line')} passed over"
+    return f"{told}; --report has all of them, the first are" if count > listed else f"{told}:"
+
+
 def connection_options(token_file: str) -> dict[str, str]:
     """How tasks reach servers: TLS as the environment has it, by files that they have, too.
 
-    Raises typer.BadParameter for a token in the environment: tasks run elsewhere.
+    Raises typer.BadParameter for a token in the environment, as tasks run elsewhere, and for what
+    is said of TLS and cannot be understood.
     """
     if os.environ.get(TOKEN_VARIABLE) and not token_file:
         raise typer.BadParameter(f"{TOKEN_VARIABLE} does not reach tasks: say --token-file")
+    try:
+        is_tls = is_tls_wanted(os.environ)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
     found = {
-        "tls": "true" if os.environ.get(TLS_VARIABLE) == "true" else "",
+        "tls": "true" if is_tls else "",
         "tls_ca_file": os.environ.get(f"{TLS_PREFIX}CA", ""),
         "tls_certificate_file": os.environ.get(f"{TLS_PREFIX}CERTIFICATE", ""),
         "tls_key_file": os.environ.get(f"{TLS_PREFIX}KEY", ""),

@@ -26,6 +26,7 @@ from pyspark.sql import functions as sf
 
 from offsetd_pipeline.files import make_folder, spark_path
 from offsetd_pipeline.migration.plan_folder import (
+    BAD_LINES,
     DRY_RUN,
     FOUND,
     OUTCOMES,
@@ -44,7 +45,7 @@ from offsetd_pipeline.migration.unit_work import (
     run_unit,
     verify_unit,
 )
-from offsetd_pipeline.offset_sources import SourceKind, opened_source
+from offsetd_pipeline.offset_sources import SourceKind, opened_source, write_bad_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -178,6 +179,8 @@ class Migration:
             self.report(0, 0, "reading the source")
             table = opened_source(self.spark, self.source, self.source_options)
             stack.callback(table.forget)
+            if table.bad_line_count:
+                write_bad_lines(table, self.folder.path / BAD_LINES)
             self._write_found(table)
             plan_id = str(uuid4())
             work = self._work(plan_id)
@@ -237,8 +240,10 @@ class Migration:
         told = self._tasks(VERIFIED, list(header.units), "verifying", task, work)
         rows = self._rows(VERIFIED)
         counts = {} if rows is None else _counts(rows, "state", "count")
+        totals = _added(told.values())
         return VerifyResult(
-            offset_count=_added(told.values()).get("offsets", 0),
+            offset_count=totals.get("offsets", 0),
+            ahead_count=totals.get("ahead", 0),
             counts=counts,
             differences=_first(rows),
             seconds=time.monotonic() - begun_s,
@@ -251,6 +256,10 @@ class Migration:
     def outcomes(self, *, dry_run: bool = False) -> DataFrame | None:
         """What became of each group, as `plan_rows.OUTCOME_SCHEMA`; None: of none is known."""
         return self._rows(DRY_RUN if dry_run else OUTCOMES)
+
+    def bad_lines(self) -> DataFrame | None:
+        """`place` and `problem` of the lines that were passed over; None: there were none."""
+        return self._rows(BAD_LINES)
 
     def differences(self) -> DataFrame | None:
         """What the last `verify` found, as `plan_rows.DIFFERENCE_SCHEMA`."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from pyspark.sql import functions as sf
 
+from offsetd_pipeline.counts import counted
 from offsetd_pipeline.migration.migrating import LISTED_MAX
 from offsetd_pipeline.reports import Finding, Level, Plot, Report, Section, Table, write_report
 from offsetd_pipeline.reports.plots import bars
@@ -48,13 +49,16 @@ class _Page:
             found["outcomes"] = self.migration.outcomes(dry_run=run.is_dry_run)
         if self.verified is not None:
             found["differences"] = self.migration.differences()
+        found["bad-lines"] = self.migration.bad_lines()
         return found
 
 
 def write_migration(
     migration: Migration, folder: Path, run: RunResult | None, verified: VerifyResult | None
 ) -> Path:
-    """The page; beside it `plan.parquet`, `outcomes.parquet` and `differences.parquet`."""
+    """The page; beside it `plan.parquet`, `outcomes.parquet`, `differences.parquet` and, where
+    lines were passed over, `bad-lines.parquet`.
+    """
     page = _Page(migration=migration, run=run, verified=verified)
     for name, rows in page.whole_tables().items():
         if rows is not None:
@@ -88,12 +92,13 @@ def report_of(migration: Migration, run: RunResult | None, verified: VerifyResul
 def _plan_findings(header: PlanHeader) -> Iterator[Finding]:
     if header.bad_line_count:
         listed = "; ".join(header.bad_lines)
-        text = f"{header.bad_line_count:,} lines were passed over: {listed}"
+        text = f"{counted(header.bad_line_count, 'line')} passed over: {listed}"
         more = header.bad_line_count - len(header.bad_lines)
-        yield Finding(Level.WARNING, text + (f"; and {more:,} more" if more else ""))
+        rest = f"; and {more:,} more: all are in bad-lines.parquet" if more else ""
+        yield Finding(Level.WARNING, text + rest)
     if header.refused_group_count:
-        text = f"{header.refused_group_count:,} groups are refused by the plan"
-        yield Finding(Level.WARNING, text)
+        count = counted(header.refused_group_count, "group")
+        yield Finding(Level.WARNING, f"{count} refused by the plan: see the table of groups")
 
 
 def _run_findings(run: RunResult | None) -> Iterator[Finding]:
@@ -103,17 +108,25 @@ def _run_findings(run: RunResult | None) -> Iterator[Finding]:
         yield Finding(Level.WARNING, f"Stopped {run.stopped_by}. Run it again to go on.")
     for outcome, count in run.group_counts.items():
         level = Level.WARNING if outcome == "refused" else Level.GOOD
-        yield Finding(level, f"{count:,} groups {outcome}: {run.offset_counts[outcome]:,} offsets")
+        offsets = counted(run.offset_counts[outcome], "offset")
+        yield Finding(level, f"{counted(count, 'group')} {outcome}: {offsets}")
 
 
 def _verify_findings(verified: VerifyResult | None) -> Iterator[Finding]:
     if verified is None:
         return
-    if not verified.difference_count:
-        text = f"All {verified.offset_count:,} offsets stand at the server as planned"
-        yield Finding(Level.GOOD, text)
+    as_planned = verified.offset_count - verified.ahead_count - verified.difference_count
+    if as_planned == verified.offset_count:
+        text = f"All {as_planned:,} offsets stand at the server as planned"
+        yield Finding(Level.GOOD, text if as_planned else "The plan has no offsets to verify")
+    else:
+        text = f"{as_planned:,} of {counted(verified.offset_count, 'offset')} as planned"
+        yield Finding(Level.NOTE, f"{text} at the server")
+    if verified.ahead_count:
+        text = f"{counted(verified.ahead_count, 'offset')} further by now, which was allowed"
+        yield Finding(Level.NOTE, text)
     for state, count in verified.counts.items():
-        yield Finding(Level.WARNING, f"{count:,} offsets do not stand as planned: {state}")
+        yield Finding(Level.WARNING, f"{counted(count, 'offset')} not as planned: {state}")
 
 
 def _outcome_sections(page: _Page) -> Iterator[Section]:
@@ -128,6 +141,7 @@ def _outcome_sections(page: _Page) -> Iterator[Section]:
                 note="Those that were refused first.",
                 rows=first.toArrow(),
                 row_count=run.group_count,
+                is_written=True,
             )
             yield Section(title="What became of groups", parts=(table,))
     if page.verified is not None and page.verified.difference_count:
@@ -136,6 +150,7 @@ def _outcome_sections(page: _Page) -> Iterator[Section]:
             title="Offsets that do not stand as planned",
             rows=page.verified.differences,
             row_count=page.verified.difference_count,
+            is_written=True,
         )
         yield Section(title="Verified", parts=(table,))
 
@@ -163,4 +178,5 @@ def _plan_table(page: _Page, header: PlanHeader) -> Iterator[Table]:
         note="Those first that were not there already.",
         rows=rows.limit(LISTED_MAX).toArrow(),
         row_count=planned.count() if header.refused_group_count else header.offset_count,
+        is_written=True,
     )

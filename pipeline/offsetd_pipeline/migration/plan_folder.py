@@ -36,6 +36,7 @@ VERSION: Final = 1
 HEADER: Final = "plan.json"
 BEGUN: Final = "begun"
 FOUND, PLAN, OUTCOMES, DRY_RUN, VERIFIED = "found", "plan", "outcomes", "dry-run", "verified"
+BAD_LINES: Final = "bad-lines"
 _BATCH_ROWS: Final = 10_000
 
 
@@ -104,7 +105,7 @@ class PlanFolder:
     def clear(self) -> None:
         """For another plan: the header goes first."""
         remove_file(self.path / HEADER)
-        for part in (FOUND, PLAN, OUTCOMES, DRY_RUN, VERIFIED):
+        for part in (FOUND, PLAN, OUTCOMES, DRY_RUN, VERIFIED, BAD_LINES):
             self.clear_part(part)
 
     def clear_part(self, part: str) -> None:

@@ -39,10 +39,11 @@ class RunResult:
 @attrs.frozen(kw_only=True)
 class VerifyResult:
     """How many of `offset_count` do not stand at the server as planned, by state, and the first of
-    them.
+    them. `ahead_count`: so many are larger there, which was allowed; they are none of these.
     """
 
     offset_count: int
+    ahead_count: int
     counts: Mapping[str, int]
     differences: pa.Table
     seconds: float = 0.0

@@ -263,10 +263,10 @@ def _set_retentions(work: UnitWork, target: Target, groups: Sequence[GroupPlan])
 
 def verify_unit(session: UnitSession, unit: str, *, good: frozenset[State]) -> dict[str, int]:
     """Notes what of a file of the plan does not stand at the server in a good state."""
-    folder, count = session.work.folder, 0
+    folder, count, ahead_count = session.work.folder, 0, 0
 
     def rows() -> Iterator[dict[str, Any]]:
-        nonlocal count
+        nonlocal count, ahead_count
         for chunk in in_chunks(planned_groups(folder.rows(PLAN, unit))):
             stored = session.target.stored(each.group_id for each in chunk)
             for group in chunk:
@@ -274,6 +274,8 @@ def verify_unit(session: UnitSession, unit: str, *, good: frozenset[State]) -> d
                 for each in differences(group.group_id, group.offsets, stored[group.group_id]):
                     if each.state not in good:
                         yield difference_row(each)
+                    elif each.state is State.AHEAD:
+                        ahead_count += 1
 
     folder.write_rows(VERIFIED, unit, rows(), DIFFERENCE_SCHEMA)
-    return {"offsets": count}
+    return {"offsets": count, "ahead": ahead_count}

@@ -10,6 +10,7 @@ from offsetd_pipeline.offset_sources.opening import (
     SourceOptions,
     check_answers,
     opened_source,
+    write_bad_lines,
 )
 from offsetd_pipeline.offset_sources.source_kind import SourceKind
 
@@ -22,4 +23,5 @@ __all__ = [
     "check_answers",
     "named_source",
     "opened_source",
+    "write_bad_lines",
 ]

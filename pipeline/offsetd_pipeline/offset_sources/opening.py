@@ -20,6 +20,7 @@ from offsetd_pipeline.source import pushes_filters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -134,8 +135,8 @@ def _checked(
         if not options.skip_bad_lines:
             more = bad_count - len(told)
             raise BadLines(
-                "\n".join((*told, *([f"and {more} more"] if more else ())))
-                + "\n--skip-bad-lines passes over them, and counts"
+                "\n".join((*told, *([f"and {more:,} more"] if more else ())))
+                + "\n--skip-bad-lines passes over them; --report FOLDER then has all of them"
             )
     return OffsetTable(
         source=source,
@@ -146,6 +147,12 @@ def _checked(
         double_count=_double_count(source, kept, offset_count),
         tells=tells,
     )
+
+
+def write_bad_lines(table: OffsetTable, folder: Path) -> None:
+    """Writes `place` and `problem` of all lines that were passed over, as a folder of Parquet."""
+    rows = table.rows.where("place is not null").select("place", "problem")
+    rows.write.mode("overwrite").parquet(str(folder.absolute()))
 
 
 def _double_count(source: NamedSource, kept: DataFrame, offset_count: int) -> int:

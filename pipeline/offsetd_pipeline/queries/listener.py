@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import attrs
-from offsetd_clients import OffsetClient, RetryPolicy
+from offsetd_clients import CommitsUnanswered, OffsetClient, RetryPolicy
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -133,7 +134,8 @@ class OffsetCommitListener(StreamingQueryListener):
         """
         is_done = self._thread.close(timeout_s)
         if self._own_client is not None:
-            self._own_client.close()
+            with suppress(CommitsUnanswered):  # What is returned says so.
+                self._own_client.close(timeout_s=0)
         self._thread.join()
         return is_done
 

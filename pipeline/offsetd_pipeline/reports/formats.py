@@ -1,6 +1,7 @@
 """How values are shown to people, by the unit that their name ends with."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -8,6 +9,7 @@ _SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _KIB: Final = 1024
 _SECONDS_SHOWN_MAX: Final = 120
 _FRACTIONS_BELOW: Final = 1000
+_RATIO_SHOWN_MIN: Final = 0.001
 
 
 def _bytes(value: float) -> str:
@@ -21,22 +23,46 @@ def _bytes(value: float) -> str:
 def _seconds(value: float) -> str:
     if abs(value) < _SECONDS_SHOWN_MAX:
         return f"{value:,.3g} s"
-    return str(timedelta(seconds=round(value)))
+    sign = "-" if value < 0 else ""  # Python writes a negative span as a day less the rest.
+    return f"{sign}{timedelta(seconds=round(abs(value)))}"
+
+
+def _ratio(value: float) -> str:
+    """Only nothing is 0%, and only all is 100%."""
+    if 0 < value < _RATIO_SHOWN_MIN:
+        return f"<{_RATIO_SHOWN_MIN:.1%}"
+    if 1 - _RATIO_SHOWN_MIN < value < 1:
+        return f">{1 - _RATIO_SHOWN_MIN:.1%}"
+    return f"{value:.1%}"
 
 
 _BY_UNIT: Final[dict[str, Callable[[float], str]]] = {
     "_bytes": _bytes,
     "_ms": lambda value: _seconds(value / 1000),
     "_s": _seconds,
-    "_ratio": lambda value: f"{value:.1%}",
+    "_ratio": _ratio,
 }
 
 
-def heading(name: str) -> str:
-    """A column's name for people: its words, without the unit that each value has."""
+def headings(names: Iterable[str]) -> list[str]:
+    """Names of columns for people: their words, without the unit that each value has.
+
+    The unit stays where two names would be the same without it, or one the plural of the other.
+    """
+    listed = list(names)
+    short = [_without_unit(each) for each in listed]
+    seen = Counter(each.removesuffix("s") for each in short)
+    kept = [
+        name if seen[plain.removesuffix("s")] > 1 else plain
+        for name, plain in zip(listed, short, strict=True)
+    ]
+    return [each.replace("_", " ") for each in kept]
+
+
+def _without_unit(name: str) -> str:
     for unit in _BY_UNIT:
         name = name.removesuffix(unit)
-    return name.replace("_", " ")
+    return name
 
 
 def shown(name: str, value: object) -> str:

@@ -1,7 +1,7 @@
 """Plots as SVG that a page holds: its text in the page's font and colour."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from io import StringIO
 from typing import Any, Final
@@ -39,6 +39,9 @@ _SIZE_INCHES: Final = (10.2, 3.2)
 _BAR_INCHES: Final = 0.28
 _BINS: Final = 30
 _WIDE_SPREAD: Final = 100
+_ROOM: Final = 1.02
+_KIB: Final = 1024
+_NAME_MAX: Final = 44
 
 
 def lines(
@@ -52,7 +55,8 @@ def lines(
         locator = AutoDateLocator()
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
-        axes.set_ylim(bottom=0)
+        drawn = [each for values in series.values() for each in values if each is not None]
+        axes.set_ylim(0, _end(axes.get_ylim()[1], drawn, unit))
         _values_on(axes.yaxis, unit)
         if len(series) > 1:
             figure.legend(loc="outside upper left", ncols=len(series), frameon=False)
@@ -60,14 +64,17 @@ def lines(
 
 
 def bars(values: Mapping[str, float], *, unit: str = "") -> str:
-    """A bar for each name, the first on top."""
+    """A bar for each name, the first on top. Long names are cut off."""
     with mpl.rc_context(_SETTINGS):
         height = 0.8 + _BAR_INCHES * max(len(values), 1)
         figure, axes = _figure((_SIZE_INCHES[0], height))
-        drawn = axes.barh(list(values), list(values.values()), height=0.7)
+        # By number: names may be the same once they are cut off.
+        drawn = axes.barh(range(len(values)), list(values.values()), height=0.7)
+        axes.set_yticks(range(len(values)), [_short(each) for each in values])
         axes.bar_label(drawn, [shown(unit, each) for each in values.values()], padding=4)
         axes.invert_yaxis()
         axes.margins(x=0.12)
+        axes.set_xlim(0, _end(axes.get_xlim()[1], values.values(), unit))
         axes.grid(visible=False, axis="y")
         _values_on(axes.xaxis, unit)
         return _svg(figure)
@@ -81,6 +88,7 @@ def columns(values: Sequence[float], *, unit: str = "", x_label: str = "") -> st
         axes.grid(visible=False, axis="x")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel(x_label)
+        axes.set_ylim(0, _end(axes.get_ylim()[1], values, unit))
         _values_on(axes.yaxis, unit)
         return _svg(figure)
 
@@ -94,11 +102,13 @@ def histogram(
 ) -> str:
     """How many values are how large, in bins of equal ratios where they are spread widely.
 
-    `counts`: how often each of the values is there.
+    `counts`: how often each of the values is there. Where the bins are of equal ratios, zeros have
+    no place of their own: they count in the first bin, and the page says so.
     """
     weights = [1] * len(values) if counts is None else counts
     positive = [each for each in values if each > 0]
     spread = max(positive) / min(positive) if positive else 1
+    largest = max(positive, default=1)
     with mpl.rc_context(_SETTINGS):
         figure, axes = _figure(_SIZE_INCHES)
         if spread > _WIDE_SPREAD:
@@ -106,10 +116,15 @@ def histogram(
             edges = [low * (high / low) ** (step / _BINS) for step in range(_BINS + 1)]
             axes.hist([max(each, low) for each in values], bins=edges, weights=weights)
             axes.set_xscale("log")
+            if len(positive) < len(values):
+                axes.set_xlabel(f"{shown(unit, 0)} counts with the smallest")
         else:
-            axes.hist(list(values), bins=_BINS, weights=weights)
+            axes.hist(list(values), bins=_BINS, range=(0, largest), weights=weights)
+            axes.set_xlim(0, largest * _ROOM)
+            axes.xaxis.set_major_locator(MaxNLocator())
         axes.set_ylabel(y_label)
-        _values_on(axes.xaxis, unit)
+        _values_on(axes.yaxis, "")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _tick(unit, value)))
         return _svg(figure)
 
 
@@ -120,9 +135,23 @@ def _figure(size_inches: tuple[float, float]) -> tuple[Any, Any]:
     return figure, figure.subplots()
 
 
+def _end(drawn_end: float, values: Iterable[float], unit: str) -> float:
+    """Where an axis from 0 ends: as it was drawn, or at one of its unit where all is nothing."""
+    if any(values):
+        return drawn_end
+    return _KIB if unit == "_bytes" else 1
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 1]}…"
+
+
 def _values_on(axis: Any, unit: str) -> None:
+    """Ticks with their unit; without one it is counted, and a half is no count."""
     if unit == "_bytes":
         axis.set_major_locator(_BinaryLocator())
+    elif not unit:
+        axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     axis.set_major_formatter(FuncFormatter(lambda value, _position: _tick(unit, value)))
 
 

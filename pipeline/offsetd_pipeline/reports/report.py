@@ -26,10 +26,10 @@ class Finding:
 
 @attrs.frozen(kw_only=True)
 class Table:
-    """Rows. The page shows the first `shown_rows`; all are in `name.parquet` beside it.
+    """Rows. The page shows the first `shown_rows`; `name.parquet` beside it has `rows`.
 
-    `row_count`: `rows` are only the first of so many, and whoever made the table writes
-    `name.parquet`. Units of columns are the ends of their names: see `formats`.
+    `row_count`: `rows` are only the first of so many. `is_written`: whoever made the table writes
+    `name.parquet`, with all of them. Units of columns are the ends of their names: see `formats`.
     """
 
     name: str
@@ -38,6 +38,12 @@ class Table:
     note: str = ""
     shown_rows: int = 50
     row_count: int | None = None
+    is_written: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many rows there are, here or not."""
+        return self.rows.num_rows if self.row_count is None else self.row_count
 
 
 @attrs.frozen(kw_only=True)

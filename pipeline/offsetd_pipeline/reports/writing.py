@@ -8,8 +8,9 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from offsetd_pipeline.counts import counted
 from offsetd_pipeline.files import make_folder, write_file
-from offsetd_pipeline.reports.formats import heading, is_number, shown
+from offsetd_pipeline.reports.formats import headings, is_number, shown
 from offsetd_pipeline.reports.report import Report, Table
 
 PAGE: Final = "report.html"
@@ -23,7 +24,7 @@ def write_report(report: Report, folder: Path) -> Path:
     make_folder(folder)
     for section in report.sections:
         for part in section.parts:
-            if isinstance(part, Table) and part.row_count is None:
+            if isinstance(part, Table) and not part.is_written:
                 out = BytesIO()
                 pq.write_table(part.rows, out, compression="zstd")
                 write_file(folder / f"{part.name}.parquet", out.getvalue())
@@ -41,7 +42,7 @@ def rendered(report: Report) -> str:
     )
     environment.globals.update(
         shown=shown,
-        heading=heading,
+        headings=headings,
         is_number=is_number,
         first_rows=_first_rows,
         is_number_column=_is_number_column,
@@ -60,7 +61,10 @@ def _is_number_column(rows: Sequence[dict[str, Any]], name: str) -> bool:
 
 
 def _told_rows(table: Table, shown_count: int) -> str:
-    count = table.rows.num_rows if table.row_count is None else table.row_count
-    if shown_count == count:
-        return f"{count:,} rows, in" if count else "No rows, in"
-    return f"The first {shown_count:,} of {count:,} rows; all are in"
+    written_count = table.count if table.is_written else table.rows.num_rows
+    if shown_count == table.count:
+        return f"{counted(table.count, 'row')}, in" if table.count else "No rows, in"
+    first = f"The first {shown_count:,} of {counted(table.count, 'row')}"
+    if written_count == table.count:
+        return f"{first}; all are in"
+    return f"{first}; the first {written_count:,} are in"

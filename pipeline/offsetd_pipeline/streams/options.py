@@ -12,6 +12,7 @@ from offsetd_pipeline.read_options import (
     RANGE_BYTES,
     Chosen,
     OnDamage,
+    check_any,
     count_of,
     list_of,
     paths_of,
@@ -63,6 +64,7 @@ class StreamOptions:
     def of(cls, options: Mapping[str, str]) -> StreamOptions:
         """From the options of a reader. Raises ValueError, which says what can be."""
         given = {name.lower(): value for name, value in options.items()}
+        check_any(given)
         unknown = given.keys() - _NAMES - {_SPARKS_OWN}
         if unknown:
             raise ValueError(

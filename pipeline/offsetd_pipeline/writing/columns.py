@@ -12,6 +12,7 @@ from pyspark.sql.types import (
     LongType,
     ShortType,
     StringType,
+    TimestampNTZType,
     TimestampType,
 )
 
@@ -66,18 +67,41 @@ COLUMNS: Final[Mapping[str, WriteColumn]] = {
 }
 
 
+RANK: Final = "latest_by"
+"""What rows of one partition are ranked by, on their way to the driver: a number in each row."""
+RANK_TYPE: Final = pa.int64()
+_TIME_NAME: Final = "commit_time"
+_RANKED: Final = (*_WHOLE, TimestampType, TimestampNTZType)
+
+
 class WrittenColumns(NamedTuple):
-    """Which of the columns a table has, in the order of `COLUMNS`, and where each is in it."""
+    """Which of the columns a table has, in the order of `COLUMNS`, and where each is in it.
+
+    `rank_place`: where the column is by which the latest row of a partition is known; None: two
+    rows of a partition are an error.
+    """
 
     places: Mapping[str, int]
+    rank_place: int | None = None
 
     @classmethod
-    def of(cls, schema: StructType, mode: WriteMode, *, keep_commit_times: bool) -> WrittenColumns:
+    def of(
+        cls,
+        schema: StructType,
+        mode: WriteMode,
+        *,
+        keep_commit_times: bool,
+        latest_by: str | None = None,
+    ) -> WrittenColumns:
         """Names are compared without case. Raises ValueError for a table that cannot be written."""
         found: dict[str, int] = {}
+        rank_place = None if latest_by is None else _rank_place(schema, latest_by)
         for place, field in enumerate(schema.fields):
             name = field.name.lower()
             column = COLUMNS.get(name)
+            is_written = column is not None and (name != _TIME_NAME or keep_commit_times)
+            if place == rank_place and not is_written:
+                continue
             if column is None:
                 raise ValueError(f"no column {field.name!r} is written, but {', '.join(COLUMNS)}")
             if name in found:
@@ -92,17 +116,30 @@ class WrittenColumns(NamedTuple):
             raise ValueError(f"column {missing[0]} is missing")
         _check_mode(found, mode)
         _check_import(found, mode, keep_commit_times=keep_commit_times)
-        return cls({name: found[name] for name in COLUMNS if name in found})
+        return cls({name: found[name] for name in COLUMNS if name in found}, rank_place)
 
     @property
     def packed_schema(self) -> pa.Schema:
         """Of rows on their way to the driver."""
-        return pa.schema([(name, COLUMNS[name].packed) for name in self.places])
+        rank = [] if self.rank_place is None else [(RANK, RANK_TYPE)]
+        return pa.schema([*((name, COLUMNS[name].packed) for name in self.places), *rank])
 
     @property
     def given_schema(self) -> pa.Schema:
         """Of rows as they were given, which can be wrong."""
         return pa.schema([(name, COLUMNS[name].given) for name in self.places])
+
+
+def _rank_place(schema: StructType, latest_by: str) -> int:
+    for place, field in enumerate(schema.fields):
+        if field.name.lower() == latest_by.lower():
+            if type(field.dataType) not in _RANKED:
+                raise ValueError(
+                    f"latest_by names {field.name}, which is {field.dataType.simpleString()}, not a"
+                    " whole number or a timestamp"
+                )
+            return place
+    raise ValueError(f"latest_by names {latest_by!r}, and there is no such column")
 
 
 def _check_mode(found: Mapping[str, int], mode: WriteMode) -> None:

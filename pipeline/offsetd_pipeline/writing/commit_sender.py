@@ -225,7 +225,7 @@ class CommitSender:
         if self._failure is None:
             return
         raise UnfinishedWrite(
-            f"the write is not finished: {self.group_count:,} groups are written,"
+            f"the write is not finished: groups that are written: {self.group_count:,},"
             f" {len(self._rejects.groups):,} rejected, {self._unknown:,} may be written or not,"
             f" and the others were not tried: {self._failure.reason or self._failure.code}:"
             f" {self._failure}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from offsetd_clients import RetryPolicy
 
-from offsetd_pipeline.read_options import word
+from offsetd_pipeline.read_options import check_any, word
 from offsetd_pipeline.server_options import SERVER_OPTIONS, ServerOptions, flag
 from offsetd_pipeline.writing.columns import WriteMode
 
@@ -24,6 +24,7 @@ _NAMES: Final = SERVER_OPTIONS | {
     "rejects",
     "job_id",
     "keep_commit_times",
+    "latest_by",
     "retry_timeout_s",
 }
 OUTCOME_FILE: Final = "outcome_file"
@@ -42,7 +43,11 @@ class OnError(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class WriteOptions:
-    """To which server is written, and how. `job_id` names a batch; None: by chance."""
+    """To which server is written, and how. `job_id` names a batch; None: by chance.
+
+    `latest_by`: the column by which the latest of several rows of a partition is known; None: such
+    rows are rejected.
+    """
 
     server: ServerOptions
     write_mode: WriteMode = WriteMode.OVERWRITE
@@ -50,6 +55,7 @@ class WriteOptions:
     rejects: str | None = None
     job_id: str | None = None
     keep_commit_times: bool = False
+    latest_by: str | None = None
     retry_timeout_s: float = RETRY_TIMEOUT_S
     outcome_file: str | None = None
 
@@ -57,6 +63,7 @@ class WriteOptions:
     def of(cls, options: Mapping[str, str]) -> WriteOptions:
         """From the options of a writer. Raises ValueError, which says what can be."""
         given = {name.lower(): value for name, value in options.items()}
+        check_any(given)
         unknown = given.keys() - _NAMES - _SPARKS - {OUTCOME_FILE}
         if unknown:
             raise ValueError(f"no option {min(unknown)!r}: there are {', '.join(sorted(_NAMES))}")
@@ -69,6 +76,7 @@ class WriteOptions:
             rejects=given.get("rejects") or None,
             job_id=given.get("job_id") or None,
             keep_commit_times=flag("keep_commit_times", given.get("keep_commit_times", "false")),
+            latest_by=given.get("latest_by") or None,
             retry_timeout_s=_seconds("retry_timeout_s", given.get("retry_timeout_s")),
             outcome_file=given.get(OUTCOME_FILE),
         )

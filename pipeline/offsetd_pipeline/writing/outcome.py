@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from offsetd_pipeline.counts import counted, were
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -31,6 +33,7 @@ class RejectedOffset:
 class WrittenOffsets:
     """What was written, and what was not, and why: rows by reason, and some of the first.
 
+    `superseded_offset_count`: rows in whose place a later one of their partition was taken.
     `rejects` is the file with all rejected rows; None: there is none.
     """
 
@@ -38,6 +41,7 @@ class WrittenOffsets:
     offset_count: int
     rejected_group_count: int
     rejected_offset_count: int
+    superseded_offset_count: int = 0
     reasons: Mapping[str, int] = attrs.field(factory=dict)
     first_rejected: tuple[RejectedOffset, ...] = ()
     rejects: str | None = None
@@ -49,15 +53,20 @@ class OffsetsRejected(Exception):
     def __init__(self, written: WrittenOffsets) -> None:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in written.reasons.items())
         outcome = (
-            f"{written.rejected_offset_count:,} offsets were rejected ({reasons}), those of"
-            f" {written.rejected_group_count:,} groups; {written.offset_count:,} offsets of"
-            f" {written.group_count:,} groups were written"
+            f"{counted(written.rejected_offset_count, 'offset')}"
+            f" {were(written.rejected_offset_count)} rejected ({reasons}), those of"
+            f" {counted(written.rejected_group_count, 'group')};"
+            f" {counted(written.offset_count, 'offset')} of"
+            f" {counted(written.group_count, 'group')} {were(written.offset_count)} written"
         )
         lines = [outcome, *map(str, written.first_rejected)]
-        if written.rejected_offset_count > len(written.first_rejected):
-            lines.append("…")
+        more = written.rejected_offset_count - len(written.first_rejected)
+        if more > 0:
+            lines.append(f"… and {more:,} more")
         if written.rejects is not None:
             lines.append(f"all of them are in {written.rejects}")
+        elif more > 0:
+            lines.append("the option rejects, a folder, gets all of them as Parquet")
         super().__init__("\n".join(lines))
         self.written = written
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import WriterCommitMessage
 
 from offsetd_pipeline.arrow_columns import TIMESTAMP_MS_MAX
-from offsetd_pipeline.writing.columns import COLUMNS
+from offsetd_pipeline.writing.columns import COLUMNS, RANK, RANK_TYPE
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 GROUP_BYTES_MAX: Final = 32_767
 TOPIC_UNITS_MAX: Final = 249
 METADATA_BYTES_MAX: Final = 32_767
+_RANK_MIN: Final = -(1 << 63)
 _INT32_MAX: Final = (1 << 31) - 1
 
 REJECTION: Final = pa.schema(
@@ -90,13 +91,16 @@ class TaskRows:
                 arrays["expected_offset"].is_valid(), arrays["expected_revision"].is_valid()
             )
             findings.note(_mask(both), "INVALID_PRECONDITION", "two expectations of one row")
+        if self._columns.rank_place is not None:
+            arrays[RANK] = _ranks(batch.column(self._columns.rank_place))
         table = pa.table(arrays)
         is_good = findings.which == 0
         if is_good.all():
             self._good.append(table.cast(self._columns.packed_schema))
             return
         self._good.append(table.filter(pa.array(is_good)).cast(self._columns.packed_schema))
-        rejected = table.filter(pa.array(~is_good)).cast(self._columns.given_schema)
+        rejected = table.filter(pa.array(~is_good)).select(self._columns.places)
+        rejected = rejected.cast(self._columns.given_schema)
         self._rejected.append(findings.described(rejected))
 
     def packed(self, query_id: str | None = None) -> PackedRows:
@@ -162,6 +166,13 @@ def _checked_numbers(name: str, values: Any, findings: _Findings) -> Any:
     if COLUMNS[name].packed == pa.int32():
         findings.note(numbers > _INT32_MAX, reason, f"{name} is above {_INT32_MAX}")
     return values
+
+
+def _ranks(values: Any) -> Any:
+    """Whole numbers, or times, as numbers; a null comes before all."""
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.timestamp("us", tz=values.type.tz))
+    return pc.fill_null(values.cast(RANK_TYPE), _RANK_MIN)
 
 
 def _checked_times(values: Any, findings: _Findings) -> Any:

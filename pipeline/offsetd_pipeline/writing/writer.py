@@ -46,7 +46,11 @@ _NOTHING: Final = WrittenOffsets(
     group_count=0, offset_count=0, rejected_group_count=0, rejected_offset_count=0
 )
 _ALONG: Final = Rejection(GROUP_REJECTED, "another row of its group is rejected")
-_TWICE: Final = Rejection(DUPLICATE_ROW, "another row has the same group, topic and partition")
+_TWICE: Final = Rejection(
+    DUPLICATE_ROW,
+    "another row has the same group, topic and partition, and none of them is the latest (latest_by"
+    " names a column that tells)",
+)
 _log: Final = logging.getLogger(__name__)
 
 
@@ -156,8 +160,10 @@ def _outcome_of(
     for table in rejected:
         rejects.add_found(table)
     groups: Iterable[GroupRows] = ()
+    superseded_count = 0
     if has_rows:
         groups = GroupedRows([unpacked(each.rows) for each in packed if each.rows is not None])
+        superseded_count = groups.superseded_count
     with options.server.client(options.retry) as client:
         sender = CommitSender(client, RequestMaker(name, options.write_mode), rejects)
         send = sender.import_with_times if options.keep_commit_times else sender.commit
@@ -173,6 +179,7 @@ def _outcome_of(
         rejected_group_count=len(rejects.groups),
         rejected_offset_count=rejects.reasons.total(),
         reasons=dict(rejects.reasons.most_common()),
+        superseded_offset_count=superseded_count,
         first_rejected=tuple(rejects.first),
         rejects=place,
     )
@@ -209,6 +216,9 @@ def _checked(
         )
     options = WriteOptions.of(given)
     columns = WrittenColumns.of(
-        schema, options.write_mode, keep_commit_times=options.keep_commit_times
+        schema,
+        options.write_mode,
+        keep_commit_times=options.keep_commit_times,
+        latest_by=options.latest_by,
     )
     return options, columns

@@ -10,12 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from offsetd_clients import TopicPartition
 
+from offsetd_pipeline.writing.columns import RANK
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
     Numbers = npt.NDArray[np.int64]
+    Mask = npt.NDArray[np.bool_]
     Ranks = npt.NDArray[np.int32]
 
 _ROWS_AT_ONCE: Final = 50_000
@@ -67,7 +70,10 @@ class GroupRows:
 
 
 class GroupedRows:
-    """The rows of all tasks by group, topic and partition, whichever tasks had them."""
+    """The rows of all tasks by group, topic and partition, whichever tasks had them.
+
+    Where rows have ranks, of each partition those with the highest one; `superseded_count` are not.
+    """
 
     def __init__(self, tables: Sequence[pa.Table]) -> None:
         """`tables` are those of tasks, of one schema."""
@@ -75,7 +81,15 @@ class GroupedRows:
         del tables  # They are copied, and may be large.
         keys = {name: _ranks(self._table.column(name)) for name in ("group", "topic")}
         partitions = self._table.column("partition").to_numpy()
-        self._order: Numbers = np.lexsort((partitions, keys["topic"], keys["group"]))
+        # Only what is later replaces a row; of two that are as late neither does.
+        ranks = np.zeros(len(partitions), np.int64)
+        if RANK in self._table.column_names:
+            ranks = self._table.column(RANK).to_numpy()
+            self._table = self._table.drop_columns([RANK])
+        order = np.lexsort((ranks, partitions, keys["topic"], keys["group"]))
+        places = [each[order] for each in (keys["group"], keys["topic"], partitions)]
+        self._order: Numbers = order[_is_latest(ranks[order], places)]
+        self.superseded_count = len(order) - len(self._order)
         groups, topics = keys["group"][self._order], keys["topic"][self._order]
         partitions = partitions[self._order]
         is_group_same = groups[1:] == groups[:-1]
@@ -91,7 +105,7 @@ class GroupedRows:
 
     @property
     def row_count(self) -> int:
-        """How many rows all groups have."""
+        """How many rows all groups have, without those that are superseded."""
         return len(self._order)
 
     def __iter__(self) -> Iterator[GroupRows]:
@@ -118,6 +132,17 @@ class GroupedRows:
                 low, high = np.searchsorted(repeated, (begin + start, begin + stop))
                 mine = (repeated[low:high] - begin - start).tolist()
             yield GroupRows(group_ids[start], columns, start, stop, mine)
+
+
+def _is_latest(ranks: Numbers, places: Sequence[npt.NDArray[Any]]) -> Mask:
+    """Which rows have the highest rank of those at the same place. They are sorted by both."""
+    is_same = np.ones(len(ranks) - 1, np.bool_)
+    for each in places:
+        is_same &= each[1:] == each[:-1]
+    is_last = np.concatenate((~is_same, [True]))
+    run = np.cumsum(np.concatenate(([False], ~is_same)))
+    found: Mask = ranks == ranks[is_last][run]
+    return found
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:

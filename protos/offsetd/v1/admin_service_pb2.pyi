@@ -3,6 +3,7 @@ import datetime
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.rpc import status_pb2 as _status_pb2
+from offsetd.v1 import offset_service_pb2 as _offset_service_pb2
 from offsetd.v1 import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -74,7 +75,7 @@ class GetServerInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetServerInfoResponse(_message.Message):
-    __slots__ = ("version", "folder_id", "node_id", "start_time", "log_partitions", "state", "group_count", "offset_count", "unknown_record_count", "undecodable_record_count", "quarantined_partitions", "expiry_suspension")
+    __slots__ = ("version", "folder_id", "node_id", "start_time", "log_partitions", "state", "group_count", "offset_count", "unknown_record_count", "undecodable_record_count", "quarantined_partitions", "expiry_suspension", "clock_offset", "settings_problem", "problems")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     FOLDER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +88,9 @@ class GetServerInfoResponse(_message.Message):
     UNDECODABLE_RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
     QUARANTINED_PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     EXPIRY_SUSPENSION_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     version: str
     folder_id: str
     node_id: str
@@ -99,15 +103,20 @@ class GetServerInfoResponse(_message.Message):
     undecodable_record_count: int
     quarantined_partitions: _containers.RepeatedScalarFieldContainer[int]
     expiry_suspension: ExpirySuspension
-    def __init__(self, version: _Optional[str] = ..., folder_id: _Optional[str] = ..., node_id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., log_partitions: _Optional[int] = ..., state: _Optional[_Union[ServerState, str]] = ..., group_count: _Optional[int] = ..., offset_count: _Optional[int] = ..., unknown_record_count: _Optional[int] = ..., undecodable_record_count: _Optional[int] = ..., quarantined_partitions: _Optional[_Iterable[int]] = ..., expiry_suspension: _Optional[_Union[ExpirySuspension, _Mapping]] = ...) -> None: ...
+    clock_offset: _duration_pb2.Duration
+    settings_problem: str
+    problems: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version: _Optional[str] = ..., folder_id: _Optional[str] = ..., node_id: _Optional[str] = ..., start_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., log_partitions: _Optional[int] = ..., state: _Optional[_Union[ServerState, str]] = ..., group_count: _Optional[int] = ..., offset_count: _Optional[int] = ..., unknown_record_count: _Optional[int] = ..., undecodable_record_count: _Optional[int] = ..., quarantined_partitions: _Optional[_Iterable[int]] = ..., expiry_suspension: _Optional[_Union[ExpirySuspension, _Mapping]] = ..., clock_offset: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., settings_problem: _Optional[str] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ExpirySuspension(_message.Message):
-    __slots__ = ("reason", "end_time")
+    __slots__ = ("reason", "end_time", "remaining")
     REASON_FIELD_NUMBER: _ClassVar[int]
     END_TIME_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_FIELD_NUMBER: _ClassVar[int]
     reason: str
     end_time: _timestamp_pb2.Timestamp
-    def __init__(self, reason: _Optional[str] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    remaining: _duration_pb2.Duration
+    def __init__(self, reason: _Optional[str] = ..., end_time: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., remaining: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class FindCoordinatorRequest(_message.Message):
     __slots__ = ("group_id",)
@@ -461,16 +470,20 @@ class ImportOffsetsResponse(_message.Message):
     def __init__(self, groups: _Optional[_Iterable[_Union[ImportedGroup, _Mapping]]] = ...) -> None: ...
 
 class ImportedGroup(_message.Message):
-    __slots__ = ("group_id", "offset_count", "revision", "error")
+    __slots__ = ("group_id", "offset_count", "revision", "error", "replaced_offset_count", "changes")
     GROUP_ID_FIELD_NUMBER: _ClassVar[int]
     OFFSET_COUNT_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    REPLACED_OFFSET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
     group_id: str
     offset_count: int
     revision: _types_pb2.Revision
     error: _status_pb2.Status
-    def __init__(self, group_id: _Optional[str] = ..., offset_count: _Optional[int] = ..., revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ...) -> None: ...
+    replaced_offset_count: int
+    changes: _containers.RepeatedCompositeFieldContainer[_offset_service_pb2.OffsetChange]
+    def __init__(self, group_id: _Optional[str] = ..., offset_count: _Optional[int] = ..., revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., error: _Optional[_Union[_status_pb2.Status, _Mapping]] = ..., replaced_offset_count: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[_offset_service_pb2.OffsetChange, _Mapping]]] = ...) -> None: ...
 
 class ListAuditEventsRequest(_message.Message):
     __slots__ = ("page_size", "page_token", "methods", "group_id", "start_time", "end_time")

@@ -204,8 +204,7 @@ class GroupServiceServicer(object):
         """An operator removes members, some or all, each for itself; those who stay rebalance, and a
         consumer that is still there joins again. In the audit log, as `what` it was asked for, with
         the ids that those who were named had then: the same request again, also with `all`, removes
-        nobody who has joined since. FAILED_PRECONDITION (INCONSISTENT_GROUP_PROTOCOL) for a KIP-848
-        group.
+        nobody who has joined since.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -252,12 +252,16 @@ class FetchBoundsResponse(_message.Message):
     def __init__(self, bounds: _Optional[_Iterable[_Union[PartitionBounds, _Mapping]]] = ...) -> None: ...
 
 class ResetOffsetsResponse(_message.Message):
-    __slots__ = ("revision", "changes")
+    __slots__ = ("revision", "changes", "reported_end_count", "unknown_end_count")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_END_COUNT_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_END_COUNT_FIELD_NUMBER: _ClassVar[int]
     revision: _types_pb2.Revision
     changes: _containers.RepeatedCompositeFieldContainer[OffsetChange]
-    def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., changes: _Optional[_Iterable[_Union[OffsetChange, _Mapping]]] = ...) -> None: ...
+    reported_end_count: int
+    unknown_end_count: int
+    def __init__(self, revision: _Optional[_Union[_types_pb2.Revision, _Mapping]] = ..., changes: _Optional[_Iterable[_Union[OffsetChange, _Mapping]]] = ..., reported_end_count: _Optional[int] = ..., unknown_end_count: _Optional[int] = ...) -> None: ...
 
 class OffsetChange(_message.Message):
     __slots__ = ("topic", "partition", "offset_before", "offset_after", "revision")

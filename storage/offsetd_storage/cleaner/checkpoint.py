@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Final
 from offsetd_storage.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 from offsetd_storage.errors import (
     CorruptCheckpoint,
-    StorageFailed,
     StorageFull,
-    is_no_room,
     is_unreadable,
+    may_pass,
+    storage_failed,
+    words_of,
 )
 from offsetd_storage.journal_format import checksum
 from offsetd_storage.topic_partition import TopicPartition
@@ -45,6 +46,15 @@ def read_first_dirty(files: Files, path: Path) -> dict[TopicPartition, int]:
     if found is not None and found != _checksum(offsets):
         raise CorruptCheckpoint(f"{path}: its entries are not those that were written")
     return offsets
+
+
+def was_written_here(files: Files, path: Path) -> bool:
+    """Whether the file has a checksum, right or wrong, which no broker writes; or says nothing."""
+    try:
+        offsets = read_offset_checkpoint(files, path)
+    except CorruptCheckpoint:
+        return True
+    return not offsets or CHECKSUM_ENTRY in offsets
 
 
 def write_first_dirty(files: Files, path: Path, offsets: Mapping[TopicPartition, int]) -> None:
@@ -91,12 +101,24 @@ class CleanerCheckpoint:
             if first_dirty is not None:
                 offsets[topic_partition] = first_dirty
             self._offsets, self._is_stale = offsets, True
-            try:
-                write_first_dirty(self._files, self._path, offsets)
-            except OSError as error:
-                failure = StorageFull if is_no_room(error) else StorageFailed
-                raise failure(f"{self._path} could not be written: {error}") from error
+            self._write(offsets)
             self._is_stale = False
+
+    def _write(self, offsets: Mapping[TopicPartition, int]) -> None:
+        try:
+            write_first_dirty(self._files, self._path, offsets)
+        except OSError as error:
+            failed = storage_failed(error, f"{self._path} could not be written")
+            raise (StorageFull(str(failed)) if may_pass(error) else failed) from error
+
+    def put_checksum(self) -> None:
+        """Gives a broker's file a checksum: so one without it was written by a broker since.
+
+        Raises what `advance` does.
+        """
+        if self._offsets and not was_written_here(self._files, self._path):
+            with self._lock:
+                self._write(self._offsets)
 
     def _read(self) -> dict[TopicPartition, int]:
         try:
@@ -106,6 +128,6 @@ class CleanerCheckpoint:
         except OSError as error:
             if not is_unreadable(error):
                 raise
-            why = f"{self._path} cannot be read: {error}"
+            why = f"{self._path} cannot be read: {words_of(error)}"
         self.warnings = (f"{why}; all logs are taken to be dirty from their starts",)
         return {}

@@ -21,9 +21,10 @@ from offsetd_storage.cleaner.transactions import (
 from offsetd_storage.errors import (
     CleaningAborted,
     CorruptBatch,
-    StorageFailed,
     StorageFull,
     is_unreadable,
+    storage_failed,
+    words_of,
 )
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ def _forget_failed_round(log: PartitionLog, files: Files) -> None:
     try:
         unlink_cleaned(files, log.folder)
     except OSError as error:
-        raise StorageFailed(f"{log.folder}: what a round left could not go: {error}") from error
+        raise storage_failed(error, f"{log.folder}: what a round left could not go") from error
 
 
 def _map_dirty(
@@ -365,4 +366,4 @@ def _reading(log: PartitionLog) -> Iterator[None]:
     except OSError as error:
         if not is_unreadable(error):
             raise
-        raise CorruptBatch(f"{log.folder} cannot be read: {error}", position=0) from error
+        raise CorruptBatch(f"{log.folder} cannot be read: {words_of(error)}", position=0) from error

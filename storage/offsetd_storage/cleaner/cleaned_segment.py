@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import numpy as np
 
-from offsetd_storage.errors import CorruptBatch, StorageFailed, StorageFull, is_no_room
+from offsetd_storage.errors import (
+    CorruptBatch,
+    StorageFailed,
+    StorageFull,
+    may_pass,
+    storage_failed,
+)
 from offsetd_storage.segment import (
     CLEANED_STATE,
     LOG_SUFFIX,
@@ -198,5 +204,5 @@ class CleanedSegmentWriter:
         return segment_path(self._folder, self._base_offset, suffix + CLEANED_STATE)
 
     def _failure(self, error: OSError) -> StorageFull | StorageFailed:
-        failure = StorageFull if is_no_room(error) else StorageFailed
-        return failure(f"{self._path(LOG_SUFFIX)} could not be written: {error}")
+        failed = storage_failed(error, f"{self._path(LOG_SUFFIX)} could not be written")
+        return StorageFull(str(failed)) if may_pass(error) else failed

@@ -57,6 +57,7 @@ class CleanerStatus:
     """The log cleaner as it is now."""
 
     is_enabled: bool
+    held: str | None = None  # Why nothing may be cleaned, whatever the settings say.
     threads: tuple[CleanerThreadStatus, ...]
     last_look: LastLook
     uncleanable: tuple[UncleanablePartition, ...]

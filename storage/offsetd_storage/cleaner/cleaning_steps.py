@@ -35,6 +35,8 @@ from offsetd_storage.errors import (
     StorageError,
     StorageFailed,
     StorageFull,
+    may_pass,
+    words_of,
 )
 from offsetd_storage.quarantine import DamageFound
 
@@ -223,7 +225,7 @@ class CleaningSteps:
                 work.request.fail(error)
         if again or isinstance(error, StorageFailed):
             return
-        if isinstance(error, StorageFull):
+        if isinstance(error, StorageFull) or (isinstance(error, OSError) and may_pass(error)):
             due_ms = self._clock.monotonic_ms() + _FULL_DISK_REST_MS
             self.failures.postpone(work.topic_partition, due_ms=due_ms)
         else:
@@ -232,7 +234,7 @@ class CleaningSteps:
     def _note_failure(self, topic_partition: TopicPartition, error: BaseException) -> None:
         failure = self.failures.fail(
             topic_partition,
-            f"{type(error).__name__}: {error}",
+            f"{type(error).__name__}: {words_of(error)}",
             is_damaged=isinstance(error, CorruptBatch | DamageFound),
             now_ms=self._clock.now_ms(),
             monotonic_ms=self._clock.monotonic_ms(),
@@ -313,7 +315,8 @@ class CleaningSteps:
                 except StorageFailed:
                     raise
                 except (StorageError, OSError) as error:
-                    self._note_failure(log.topic_partition, error)
+                    if not (isinstance(error, OSError) and may_pass(error)):
+                        self._note_failure(log.topic_partition, error)
 
     def _rest_ms(self) -> int:
         """Until something may be due by the clock alone, and at most the backoff."""

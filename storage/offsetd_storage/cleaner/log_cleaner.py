@@ -57,6 +57,7 @@ class LogCleaner:
         store: LogStore,
         config: CleanerConfig,
         *,
+        held: str | None = None,
         files: Files,
         folder: Path,
         clock: Clock,
@@ -69,8 +70,12 @@ class LogCleaner:
         on_uncleanable: Callable[[UncleanablePartition], object] = lambda _: None,
         on_blocked: Callable[[TopicPartition, FutureTimestamp | None], object] | None = None,
     ) -> None:
-        """Reads the checkpoint; `folder` is the store's. Raises OSError."""
+        """Reads the checkpoint; `folder` is the store's. Raises OSError.
+
+        `held` says why nothing may be cleaned for now, if so.
+        """
         self.config = config
+        self.held = held
         self.states = CleaningStates()
         self.retention = LogRetention(
             store,
@@ -125,25 +130,31 @@ class LogCleaner:
             self._stop_threads()
         self.steps.requests.fail_all(CleaningAborted("the cleaner has stopped"))
 
-    def configure(self, config: CleanerConfig) -> None:
+    @property
+    def is_on(self) -> bool:
+        """Whether its threads are to clean."""
+        return self.config.is_enabled and self.held is None
+
+    def configure(self, config: CleanerConfig, *, held: str | None = None) -> None:
         """Goes on with other settings; what was asked for stays.
 
         Blocks where the threads are exchanged: for another number of them, or other buffers. Then
         rounds end at their next chunk; else they go on.
         """
         with self._life_lock:
-            if config == self.config:
+            if (config, held) == (self.config, self.held):
                 return
-            before, self.config = self.config, config
+            before, was_on = self.config, self.is_on
+            self.config, self.held = config, held
             self.steps.backoff_ms = config.backoff_ms
             self._throttle.configure(config.io_bytes_per_second_max)
-            if _made_with(config) != _made_with(before):
+            if (self.is_on, _made_with(config)) != (was_on, _made_with(before)):
                 self._stop_threads()
                 if self._is_started:
                     self._start_threads()
         self.wake()
-        if not config.is_enabled:
-            self.steps.requests.fail_all(_disabled())
+        if not self.is_on:
+            self.steps.requests.fail_all(self._off())
 
     def wake(self) -> None:
         """Looks for work again; the clock may have been moved."""
@@ -158,7 +169,7 @@ class LogCleaner:
         """
         config, active = log.config, log.segments[-1]
         return (
-            self.config.is_enabled
+            self.is_on
             and config.is_compacted
             and not (is_rolled and active.size_bytes < config.preallocate_step_bytes)
             and self._failure(log.topic_partition) is None
@@ -169,7 +180,7 @@ class LogCleaner:
 
     def _start_threads(self, *, initial_delay_ms: int = 0) -> None:
         config = self.config
-        if not config.is_enabled:
+        if not self.is_on:
             return
         self._threads = tuple(
             CleanerThread(
@@ -212,8 +223,8 @@ class LogCleaner:
         """
         requests = self.steps.requests
         answers = {each: requests.add(each, rolls_active=rolls_active) for each in topic_partitions}
-        if not self.config.is_enabled:
-            requests.fail_all(_disabled())
+        if not self.is_on:
+            requests.fail_all(self._off())
         elif not self._is_started:
             requests.fail_all(CleaningAborted("the cleaner does not run"))
         self.wake()
@@ -276,6 +287,7 @@ class LogCleaner:
         """The cleaner as it is now."""
         return CleanerStatus(
             is_enabled=self.config.is_enabled,
+            held=self.held,
             threads=tuple(each.status for each in self._threads),
             last_look=self.steps.last_look,
             uncleanable=self.steps.failures.all(monotonic_ms=self._clock.monotonic_ms()),
@@ -293,6 +305,9 @@ class LogCleaner:
             last=self.steps.last_rounds.get(topic_partition),
         )
 
+    def _off(self) -> CleaningAborted:
+        return CleaningAborted(self.held or "log.cleaner.enable is false")
+
     def _failure(self, topic_partition: TopicPartition) -> UncleanablePartition | None:
         return self.steps.failures.failure(topic_partition, monotonic_ms=self._clock.monotonic_ms())
 
@@ -300,8 +315,4 @@ class LogCleaner:
 def _made_with(config: CleanerConfig) -> tuple[object, ...]:
     """What the threads cannot change once they are made."""
     buffers = config.dedupe_buffer_bytes, config.dedupe_load_factor, config.io_buffer_bytes
-    return config.is_enabled, config.threads, *buffers
-
-
-def _disabled() -> CleaningAborted:
-    return CleaningAborted("log.cleaner.enable is false")
+    return config.threads, *buffers

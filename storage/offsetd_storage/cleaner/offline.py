@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from offsetd_storage.cleaner.clean import CleanerTools, CleanReport
     from offsetd_storage.files import Files
     from offsetd_storage.folder_view import LogView
+    from offsetd_storage.guest_logs import OpenLogs
     from offsetd_storage.log_config import LogConfig
-    from offsetd_storage.log_store import LogStore
     from offsetd_storage.segment_scan import SegmentScan
     from offsetd_storage.topic_partition import TopicPartition
 
 
-def roll_active(store: LogStore, partitions: Iterable[TopicPartition]) -> None:
+def roll_active(store: OpenLogs, partitions: Iterable[TopicPartition]) -> None:
     """Ends the active segments of these logs, so that all they hold can be cleaned.
 
     Raises StorageFull and StorageFailed.
@@ -39,7 +39,7 @@ def roll_active(store: LogStore, partitions: Iterable[TopicPartition]) -> None:
 
 
 def clean_partition(
-    store: LogStore,
+    store: OpenLogs,
     topic_partition: TopicPartition,
     tools: CleanerTools,
     checkpoint: CleanerCheckpoint,

@@ -84,9 +84,9 @@ class OffsetMap:
         self, buffer_bytes: int, *, load_factor: float, hash_key: bytes, bitmap_bytes_max: int
     ) -> None:
         self.slots = buffer_bytes // SLOT_BYTES
-        # A search ends at a free slot, so that one has to be left.
-        self.keys_max = min(int(self.slots * load_factor), self.slots - 1)
-        self.slots_used = self.slots  # Of this round: a short dirty range needs few of them.
+        self.keys_max = int(self.slots * load_factor)
+        self._slots_max = self.slots + 1  # A search ends at a free slot, so one is never filled.
+        self.slots_used = self._slots_max  # Of this round: a short dirty range needs few of them.
         if self.keys_max < 1:
             raise ValueError(
                 f"a buffer of {buffer_bytes} bytes filled to {load_factor} is too small"
@@ -98,7 +98,7 @@ class OffsetMap:
         self._rounds = 0
         # What the kernels take; see there.
         self.table: npt.NDArray[np.int64] = np.zeros(
-            self.slots * kernel.ENTRY_WORDS, dtype=np.int64
+            self._slots_max * kernel.ENTRY_WORDS, dtype=np.int64
         )
         self.bits: npt.NDArray[np.int64] = np.zeros(1, dtype=np.int64)
         self.secret: npt.NDArray[np.int64] = np.zeros(kernel.SECRET_WORDS, dtype=np.int64)
@@ -178,7 +178,7 @@ class OffsetMap:
             self.table[: self.slots_used * kernel.ENTRY_WORDS].fill(0)
         offsets = max(0, first_uncleanable - first_dirty)
         # Twice as many as there can be keys, so that searches are short; all else stays untouched.
-        self.slots_used = min(self.slots, 2 * offsets + _SLOTS_USED_MIN)
+        self.slots_used = min(self._slots_max, 2 * offsets + _SLOTS_USED_MIN)
         self._gone = self._stretches[:0]
         self._rounds += 1
         # A secret of its own for each round, so that none is used for long.

@@ -3,7 +3,8 @@
 Each step is durable before the next, so that a crash at any moment leaves a log whose batches say
 the same as before; `settle` finishes or undoes what it finds:
 
-1. `.cleaned`: the new files, contents and all, synced. A crash: they are thrown away.
+1. `.cleaned`: the new files, contents and all, synced. A crash: they are thrown away. The list of
+   the log's segments says what is going to happen, and is right before and after (`segment_list`).
 2. `.cleaned` becomes `.swap`, from the highest base offset down. A crash: thrown away, as long as
    a `.cleaned` is left; then it counts, and takes the place of the segments within its offsets.
 3. In memory the new segments take the place of the old ones, which nobody opens any more.
@@ -18,10 +19,10 @@ Kafka's `LocalLog.replaceSegments` has the same steps, and syncs the folder only
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from offsetd_storage.errors import StorageFailed, StorageFull, is_no_room
+from offsetd_storage.errors import StorageFull, is_no_room, may_pass, storage_failed
 from offsetd_storage.segment import (
     CLEANED_STATE,
     DELETED_STATE,
@@ -59,6 +60,18 @@ def install(
     """
     assert all(replaced[0].base_offset <= each.base_offset for each in cleaned)
     assert not _cleaned_names(files, log.folder, but=cleaned), "it would undo the swap in a crash"
+    with _listed(files, log, replaced, cleaned):
+        _install(files, log, cleaned, replaced, discard=discard)
+
+
+def _install(
+    files: Files,
+    log: PartitionLog,
+    cleaned: Sequence[Segment],
+    replaced: Sequence[Segment],
+    *,
+    discard: Callable[[Sequence[Path]], None] | None,
+) -> None:
     _begin(files, log.folder, cleaned)
     with _failing(f"{log.topic_partition}: segments could not be replaced"):
         log.replace_segments(replaced, cleaned)
@@ -117,13 +130,32 @@ def _begin(files: Files, folder: Path, cleaned: Sequence[Segment]) -> None:
             files.sync_folder(folder)
     except Exception as error:
         if not isinstance(error, OSError) or not is_no_room(error) or len(cleaned) > 1:
-            raise StorageFailed(f"{folder}: cleaned segments got no names: {error!r}") from error
-        with _failing(f"{folder}: cleaned segments could not be given up"):
-            for state in (SWAP_STATE, CLEANED_STATE):
-                for segment in cleaned:
-                    segment.remove_files(state)
-                files.sync_folder(folder)
+            raise storage_failed(error, f"{folder}: cleaned segments got no names") from error
+        _give_up(files, folder, cleaned)
         raise StorageFull(f"{folder}: no room for the names of cleaned segments") from error
+
+
+def _give_up(files: Files, folder: Path, cleaned: Sequence[Segment]) -> None:
+    with _failing(f"{folder}: cleaned segments could not be given up"):
+        for state in (SWAP_STATE, CLEANED_STATE):
+            for segment in cleaned:
+                segment.remove_files(state)
+            files.sync_folder(folder)
+
+
+@contextmanager
+def _listed(
+    files: Files, log: PartitionLog, replaced: Sequence[Segment], cleaned: Sequence[Segment]
+) -> Iterator[None]:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(log.listing.replacing(replaced, cleaned))
+        except Exception as error:
+            if not isinstance(error, OSError) or not may_pass(error):
+                raise storage_failed(error, f"{log.folder}: no list of segments") from error
+            _give_up(files, log.folder, cleaned)
+            raise StorageFull(f"{log.folder}: no room for the list of segments") from error
+        yield
 
 
 def _delete(files: Files, folder: Path, segments: Sequence[Segment], *, covered_next: int) -> None:
@@ -173,7 +205,7 @@ def _failing(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise StorageFailed(f"{what}: {error!r}") from error
+        raise storage_failed(error, what) from error
 
 
 def _base_offset(segment: Segment) -> int:

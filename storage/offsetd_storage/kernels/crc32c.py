@@ -167,6 +167,12 @@ def checksum(buffer: Bytes, start: int, end: int) -> int:
     return extend(_U32_MASK, buffer, start, end) ^ _U32_MASK
 
 
+@inline_kernel
+def continued_checksum(crc: int, buffer: Bytes, start: int, end: int) -> int:
+    """CRC32C of what had the checksum `crc` (nothing: 0) and the bytes from `start` to `end`."""
+    return extend(crc ^ _U32_MASK, buffer, start, end) ^ _U32_MASK
+
+
 @kernel("int64(uint8[::1], int64, int64)")
 def crc32c(buffer: Bytes, start: int, end: int) -> int:
     """CRC32C of the bytes from `start` to `end`, 0 to 2**32 - 1."""
@@ -175,5 +181,5 @@ def crc32c(buffer: Bytes, start: int, end: int) -> int:
 
 @kernel("int64(int64, uint8[::1], int64, int64)")
 def continued_crc32c(crc: int, buffer: Bytes, start: int, end: int) -> int:
-    """CRC32C of what had the checksum `crc` (nothing: 0) and the bytes from `start` to `end`."""
-    return extend(crc ^ _U32_MASK, buffer, start, end) ^ _U32_MASK
+    """`continued_checksum`, to be called from Python."""
+    return continued_checksum(crc, buffer, start, end)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.kernels.byte_order import load_i16, load_i32, load_i64, load_u8, load_u32
-from offsetd_storage.kernels.crc32c import checksum
+from offsetd_storage.kernels.crc32c import checksum, continued_checksum
 from offsetd_storage.kernels.encode import (
     ATTRIBUTES_AT,
     BASE_OFFSET_AT,
@@ -59,9 +59,10 @@ FIRST_TIMESTAMP: Final = 10  # the max timestamp of the first batch
 INDEXED_POSITION: Final = 11  # of the last batch that has an index row
 MARKED_BATCHES: Final = 12  # of a producer, or with a delete horizon
 GAPLESS_FROM: Final = 13  # behind the last offset that lacks a record, or is in a transaction
+HEADERS_DIGEST: Final = 14  # of the batches so far, see `headers_digest_after`
 # ... and what each call says.
-REASON: Final = 14
-STATE_SLOTS: Final = 15
+REASON: Final = 15
+STATE_SLOTS: Final = 16
 
 # Columns of `index`.
 INDEX_COLUMNS: Final = 4  # last offset, file position, largest timestamp so far and its offset
@@ -106,6 +107,14 @@ def header_flaw(buffer: Bytes, position: int, end: int) -> int:
 def batch_size(buffer: Bytes, position: int) -> int:
     """Bytes of the whole batch whose header is at `position`."""
     return load_i32(buffer, position + BATCH_LENGTH_AT) + LENGTH_EXCLUDES_BYTES
+
+
+@inline_kernel
+def headers_digest_after(digest: int, buffer: Bytes, position: int) -> int:
+    """`digest` continued by the batch at `position`: the CRC32C of what each batch has in front of
+    what its own CRC covers, and of that CRC.
+    """
+    return continued_checksum(digest, buffer, position, position + ATTRIBUTES_AT)
 
 
 @inline_kernel
@@ -191,12 +200,26 @@ def scan_batches(buffer: Bytes, start: int, end: int, state: Numbers, index: Num
         )
         leader_epoch = load_i32(buffer, position + LEADER_EPOCH_AT)
         state[LEADER_EPOCH_LAST] = max(state[LEADER_EPOCH_LAST], leader_epoch)
+        state[HEADERS_DIGEST] = headers_digest_after(state[HEADERS_DIGEST], buffer, position)
         state[BATCHES] += 1
         state[RECORDS] += load_i32(buffer, position + COUNT_AT)
         state[MARKED_BATCHES] += 1 if _is_marked(buffer, position) else 0
         _index_batch(buffer, position, state, index)
         position += batch_size(buffer, position)
     state[REASON] = reason
+    return position
+
+
+@kernel("int64(uint8[::1], int64, int64, int64[::1])")
+def digest_headers(buffer: Bytes, start: int, end: int, state: Numbers) -> int:
+    """Continue `state[HEADERS_DIGEST]` by batches that were checked before, from `start` on.
+
+    Returns where the first one begins whose header does not end by `end`; it may lie behind that.
+    """
+    position = start
+    while position + BATCH_HEADER_BYTES <= end:
+        state[HEADERS_DIGEST] = headers_digest_after(state[HEADERS_DIGEST], buffer, position)
+        position += max(batch_size(buffer, position), BATCH_HEADER_BYTES)
     return position
 
 

@@ -55,6 +55,11 @@ _TOMBSTONE_ORDER: Final = (
     RecordType.CONSUMER_GROUP_PARTITION_METADATA,
     RecordType.CONSUMER_GROUP_METADATA,
 )
+_MEMBER_TOMBSTONE_ORDER: Final = (
+    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
+    RecordType.CONSUMER_GROUP_MEMBER_METADATA,
+)
 _RECONCILED: Final = 0  # Kafka's member state STABLE.
 
 
@@ -197,11 +202,68 @@ class GroupRecords:
         keys: list[GroupRecordKey] = []
         if self._settings_key in self._records:
             keys.append(self._settings_key)
-        for record_type in _TOMBSTONE_ORDER:
-            keys += (key for key in self._consumer_keys() if key.record_type is record_type)
+        keys += self.consumer_tombstone_keys()
         if self.group_type is not GroupType.CONSUMER or self._classic_key in self._records:
             keys.append(self._classic_key)
         return keys
+
+    def consumer_tombstone_keys(self) -> list[ConsumerGroupKey]:
+        """The keys of all records of KIP-848, in the order of `tombstone_keys`.
+
+        Of such a group the epoch of the assignment is always among them: Kafka's loader fails
+        where a group ends without that tombstone.
+        """
+        keys = list(self._consumer_keys())
+        target_epoch = self._consumer_key(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA)
+        if self.group_type is GroupType.CONSUMER and target_epoch not in keys:
+            keys.append(target_epoch)
+        return [key for each in _TOMBSTONE_ORDER for key in keys if key.record_type is each]
+
+    def consumer_member_ids(self) -> list[str]:
+        """The members of a KIP-848 group, sorted."""
+        return sorted(key.member_id or "" for key in self._consumer_keys() if _is_member(key))
+
+    def end_of_consumer_members(
+        self, member_ids: Iterable[str]
+    ) -> list[tuple[ConsumerGroupKey, ConsumerGroupMetadataValue | None]]:
+        """The records with which members of a KIP-848 group go, as a broker writes them.
+
+        Three tombstones for each that is a member, and those of the regular expressions that
+        nobody has any more; then the group's next epoch. Nothing if none is a member. Where all
+        have gone, the metadata of their topics is gone too.
+        """
+        members = self._values(ConsumerGroupMemberMetadataValue)
+        going = sorted(set(member_ids).intersection(self.consumer_member_ids()))
+        if not going:
+            return []
+        staying = [member for member_id, member in members.items() if member_id not in going]
+        keys = [
+            self._consumer_key(record_type, member_id)
+            for member_id in going
+            for record_type in _MEMBER_TOMBSTONE_ORDER
+        ]
+        expressions = {member.subscribed_regex for member in staying}
+        keys += [
+            key
+            for key in self._consumer_keys()
+            if key.record_type is RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION
+            and key.regular_expression not in expressions
+        ]
+        metadata_hash = 0
+        if staying:
+            group = self._values(ConsumerGroupMetadataValue).get(None)
+            metadata_hash = 0 if group is None else group.metadata_hash
+        else:
+            keys += [
+                key
+                for key in self._consumer_keys()
+                if key.record_type is RecordType.CONSUMER_GROUP_PARTITION_METADATA
+            ]
+        epoch = ConsumerGroupMetadataValue(epoch=self._epoch + 1, metadata_hash=metadata_hash)
+        return [
+            *((key, None) for key in keys),
+            (self._consumer_key(RecordType.CONSUMER_GROUP_METADATA), epoch),
+        ]
 
     def listing(self) -> GroupListing:
         """The group in one line. For a group of some type, or without any records."""
@@ -251,6 +313,13 @@ class GroupRecords:
         """The record of a classic group, if there is one that can be read."""
         value = self._records.get(self._classic_key)
         return value if isinstance(value, GroupMetadataValue) else None
+
+    def _consumer_key(
+        self, record_type: RecordType, member_id: str | None = None
+    ) -> ConsumerGroupKey:
+        return ConsumerGroupKey(
+            record_type=record_type, group=self.group_id.decode(), member_id=member_id
+        )
 
     def _consumer_keys(self) -> Iterator[ConsumerGroupKey]:
         return (key for key in self._records if isinstance(key, ConsumerGroupKey))

@@ -288,8 +288,14 @@ def _yelp_offsets(content: bytes) -> Iterator[Line]:
 def _loads(text: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_no_constant)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise Unreadable(f"no JSON: {error}") from error
+    except json.JSONDecodeError as error:
+        raise Unreadable(f"no JSON, from column {error.colno} on") from error
+    except RecursionError as error:
+        raise Unreadable("no JSON that can be read: it is too deep") from error
+    except Unreadable:
+        raise
+    except ValueError as error:  # A number of more digits than Python converts.
+        raise Unreadable("no JSON that can be read: a number has too many digits") from error
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def test_status_prints_each_partition_and_how_the_server_does(
     ("end_ms", "told"),
     [
         (None, "nothing expires until a setting is changed: disabled\n"),
-        (1_795_208_775_000, "nothing expires until 2026-11-20T21:06:15+00:00: disabled\n"),
+        (1_795_208_775_000, "for 1 day, 1:00:00, until 2026-11-20T21:06:15+00:00 by the server"),
     ],
 )
 def test_status_tells_what_keeps_offsets_from_expiring_and_that_is_no_trouble(
@@ -95,6 +95,7 @@ def test_status_tells_what_keeps_offsets_from_expiring_and_that_is_no_trouble(
     server.expiry_suspension.reason = "disabled"
     if end_ms is not None:
         server.expiry_suspension.end_time.FromMilliseconds(end_ms)
+        server.expiry_suspension.remaining.FromSeconds(90_000)
     fake_server.will_answer("GetServerInfo", server)
     fake_server.will_answer("Check", SERVING, SERVING)
     fake_server.will_answer("DescribeLog", partitions(CLEAN))
@@ -127,6 +128,20 @@ def test_status_fails_where_something_is_wrong(
     assert len(ended.stdout.splitlines()) == 1 + len(described)
 
 
+def test_status_fails_where_something_is_wrong_with_the_whole_server(
+    fake_server: Any, offsetd: Offsetd
+) -> None:
+    server = a_server()
+    server.problems.append("the disk is nearly full")
+    fake_server.will_answer("GetServerInfo", server)
+    fake_server.will_answer("Check", SERVING, SERVING)
+    fake_server.will_answer("DescribeLog", partitions(CLEAN))
+    ended = offsetd("status")
+    assert ended.code == 1
+    assert "the disk is nearly full\n" in ended.stderr
+    assert "in trouble: server" in ended.stderr
+
+
 def test_a_server_that_loads_has_no_partitions_to_show(fake_server: Any, offsetd: Offsetd) -> None:
     fake_server.will_answer("GetServerInfo", a_server("SERVER_STATE_LOADING"))
     fake_server.will_answer("Check", NOT_SERVING, NOT_SERVING)
@@ -152,10 +167,13 @@ def test_config_shows_some_and_changes_some(fake_server: Any, offsetd: Offsetd) 
     setting = pb.ConfigSetting(name="a.b", value="1", source="CONFIG_SOURCE_DYNAMIC_TOPIC")
     default = pb.ConfigSetting(name="c", value="2", source="CONFIG_SOURCE_DEFAULT")
     kept = pb.ConfigSetting(name="d", value="3", problem="not known")
+    info = pb.GetServerInfoResponse(state="SERVER_STATE_SERVING")
+    fake_server.will_answer("GetServerInfo", info)
     fake_server.will_answer("DescribeConfig", pb.DescribeConfigResponse(settings=[setting]))
     assert offsetd("config", "a.b", "--topic", "t").code == 0
-    assert fake_server.requests[-1] == pb.DescribeConfigRequest(topic="t", names=["a.b"])
+    assert fake_server.requests[-2] == pb.DescribeConfigRequest(topic="t", names=["a.b"])
     answer = pb.DescribeConfigResponse(settings=[setting, default, kept])
+    fake_server.will_answer("GetServerInfo", info)
     fake_server.will_answer("DescribeConfig", answer)
     ended = offsetd("config", "--changed", "--long", "-o", "json")
     assert [row["name"] for row in json.loads(ended.stdout)] == ["a.b", "d"]

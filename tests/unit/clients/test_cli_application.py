@@ -28,6 +28,15 @@ def examples(command: Any) -> Iterator[str]:
         yield line.strip()
 
 
+HELP_COLUMNS = 80
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_examples_fit_a_terminal_of_80_columns(name: str) -> None:
+    indented = (inspect.cleandoc(COMMANDS[name].epilog or "")).splitlines()
+    assert [line for line in indented if len(line) + 2 > HELP_COLUMNS] == []
+
+
 def calls_in(line: str) -> Iterator[list[str]]:
     """The arguments of each `offsetd` in a line for a shell, its comment left out."""
     words = shlex.shlex(line, posix=True, punctuation_chars="|>")
@@ -94,7 +103,7 @@ def test_every_option_of_every_command_is_explained(name: str) -> None:
     [
         "offsetd groups list --no-such-option",
         "offsetd no-such-command",
-        "offsetd groups list | offsetd fetch",
+        "offsetd groups list | offsetd commit billing",
         "offsetd admin audit --limit 0",
     ],
 )

@@ -65,7 +65,8 @@ def test_what_is_not_installed_is_told_in_one_line(tmp_path: Path, missing: str)
     )
     ended = offsetd("serve", PYTHONPATH=str(tmp_path))
     assert ended.returncode == 1
-    assert ended.stderr == f"error: {missing} is not installed: pip install 'offsetd[server]'\n"
+    assert ended.stderr.startswith(f"error: {missing} is not installed: ")
+    assert ended.stderr.endswith("[server]'\n")
 
 
 @pytest.mark.parametrize(

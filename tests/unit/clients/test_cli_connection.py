@@ -6,9 +6,10 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from cli_calls import calls_of
 from fake_server import FakeServer
 from offsetd.v1 import group_service_pb2
-from offsetd_clients.cli.application import run
+from offsetd_clients.cli.application import OFFSETD, run
 from offsetd_clients.cli.connection import telling_sleep
 from offsetd_clients.cli.terminal import Terminal
 
@@ -65,7 +66,7 @@ def test_a_token_goes_with_each_call(fake_server: FakeServer, offsetd: Offsetd) 
 
 
 def test_without_a_token_none_is_sent(fake_server: FakeServer, offsetd: Offsetd) -> None:
-    assert offsetd(TOKEN="", TLS="", TLS_CA="") == (0, "")
+    assert offsetd(TOKEN="") == (0, "")
     assert "authorization" not in fake_server.metadata[0]
 
 
@@ -90,7 +91,13 @@ def test_files_that_cannot_be_read_or_do_not_fit_are_wrong_use(
     assert "a certificate and its key go together" in err
 
 
-@pytest.mark.parametrize("setting", [{"TLS": "true"}, {"TLS_SERVER_NAME": "offsets"}])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *({"TLS": word} for word in ("true", "1", "yes", "TRUE", "on", "Y", "t")),
+        {"TLS_SERVER_NAME": "offsets"},
+    ],
+)
 def test_with_tls_a_server_without_it_is_not_spoken_with(
     fake_server: FakeServer, offsetd: Offsetd, setting: dict[str, str]
 ) -> None:
@@ -98,3 +105,68 @@ def test_with_tls_a_server_without_it_is_not_spoken_with(
     assert code == 1
     assert "UNAVAILABLE" in err
     assert fake_server.requests == []
+
+
+@pytest.mark.parametrize("word", ["false", "0", "No", "off", "F", "n"])
+def test_without_tls_a_server_is_spoken_with_in_plain_text(offsetd: Offsetd, word: str) -> None:
+    assert offsetd(TLS=word) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ({"TLS": "maybe"}, "OFFSETD_TLS is true or false"),
+        ({"TLS": "2"}, "OFFSETD_TLS is true or false"),
+        ({"TLS": " true"}, "OFFSETD_TLS is true or false"),
+        ({"TLS": ""}, "OFFSETD_TLS is empty"),
+        *(
+            ({f"TLS_{part}": ""}, f"OFFSETD_TLS_{part} is empty")
+            for part in ("CA", "CERTIFICATE", "KEY", "SERVER_NAME")
+        ),
+        ({"TLS_CERT": "file"}, "OFFSETD_TLS_CERT is not known"),
+        ({"TLS": "no", "TLS_SERVER_NAME": "offsets"}, "OFFSETD_TLS says no, and OFFSETD_TLS_S"),
+    ],
+)
+def test_what_cannot_be_understood_of_tls_is_wrong_use_and_no_plain_text(
+    fake_server: FakeServer, offsetd: Offsetd, setting: dict[str, str], complaint: str
+) -> None:
+    code, err = offsetd(**setting)
+    assert code == 2
+    assert complaint in err
+    assert fake_server.requests == []
+
+
+@pytest.mark.parametrize("name", ["--address", "--bootstrap-server"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_the_server_is_named_before_or_behind_the_command(
+    fake_server: FakeServer, monkeypatch: pytest.MonkeyPatch, name: str, place: int
+) -> None:
+    monkeypatch.setenv("OFFSETD_ADDRESS", "127.0.0.1:1")
+    fake_server.will_answer("ListGroups", GROUPS)
+    words = ["groups", "list", "--timeout", "5"]
+    places = (0, 2, 4)
+    words[places[place] : places[place]] = [name, fake_server.address]
+    assert calls_of(OFFSETD, monkeypatch)(*words).code == 0
+
+
+def test_a_commands_own_address_wins(
+    fake_server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_server.will_answer("ListGroups", GROUPS)
+    offsetd = calls_of(OFFSETD, monkeypatch)
+    words = ("--address", "127.0.0.1:1", "groups", "list", "--address", fake_server.address)
+    assert offsetd(*words).code == 0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--address nowhere groups list",
+        "--address 127.0.0.1:1 serve --list-settings",
+        "migrate kafka plan --bootstrap-server 127.0.0.1:1",
+    ],
+)
+def test_an_address_that_no_call_can_take_is_wrong_use(
+    monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    assert calls_of(OFFSETD, monkeypatch)(*line.split()).code == 2

@@ -58,6 +58,18 @@ def test_a_file_that_cannot_be_written_is_told_in_one_sentence(
     assert ended == Ended(1, "", f"error: cannot write {file}: No such file or directory\n")
 
 
+def test_an_export_replaces_a_file_only_by_force(
+    offsetd: Callable[..., Ended], tmp_path: Path
+) -> None:
+    file = tmp_path / "offsets.jsonl"
+    file.write_text("kept")
+    ended = offsetd("groups", "export", "--file", file)
+    assert ended == Ended(1, "", f"error: {file} exists: --force replaces it\n")
+    assert file.read_text() == "kept"
+    ended = offsetd("groups", "export", "--file", file, "--force")
+    assert (ended.code, file.read_text()) == (0, '{"group": "billing"}\n')
+
+
 def test_an_import_of_nothing_says_so(offsetd: Callable[..., Ended], tmp_path: Path) -> None:
     file = tmp_path / "offsets.jsonl"
     file.touch()

@@ -69,7 +69,10 @@ def test_describe_prints_kafkas_columns_with_the_ends_that_consumers_reported(
     fake_server.will_answer("FetchOffsets", stored(clicks_0=(5, None), orders_1=(40, 42)))
     fake_server.will_answer("FetchBounds", NO_BOUNDS)
     ended = offsetd("groups", "describe", "workers")
-    assert (ended.code, ended.stderr) == (0, "")
+    assert (ended.code, ended.stderr) == (
+        0,
+        "group workers: stable; total lag 2, without 1 of 2 partitions whose end is unknown\n",
+    )
     header, *lines = (line.split() for line in ended.stdout.splitlines())
     assert " ".join(header) == (
         "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID"
@@ -237,3 +240,45 @@ def test_what_contradicts_itself_is_wrong_use(
 ) -> None:
     assert offsetd("groups", "describe", *arguments).code == 2
     assert fake_server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("offsets", "told"),
+    [
+        ({"orders_0": (5, 7), "orders_1": (1, 4)}, "total lag 5"),
+        ({"orders_0": (5, None)}, "total lag unknown"),
+        ({"orders_0": (9, 9)}, "total lag 0"),
+    ],
+)
+def test_above_a_table_stand_the_state_the_total_lag_and_that_nobody_reads(
+    fake_server: Any, offsetd: Callable[..., Ended], offsets: dict[str, Any], told: str
+) -> None:
+    answer = a_group()
+    answer.group.state = group_service_pb2.GROUP_STATE_EMPTY
+    del answer.group.members[:]
+    fake_server.will_answer("GetGroup", answer, answer, answer)
+    fake_server.will_answer("FetchOffsets", stored(**offsets), stored(**offsets))
+    fake_server.will_answer("FetchBounds", NO_BOUNDS, NO_BOUNDS)
+    ended = offsetd("groups", "describe", "workers")
+    assert ended.stderr == f"group workers: empty, no active members; {told}\n"
+    assert offsetd("groups", "describe", "workers", "-o", "csv").stderr == ""
+    ended = offsetd("groups", "describe", "workers", "--members")
+    assert ended.stderr == "group workers has no active members\n"
+
+
+def test_many_groups_are_told_of_in_one_line(
+    fake_server: Any, offsetd: Callable[..., Ended]
+) -> None:
+    names = [f"g{number}" for number in range(11)]
+    answers = []
+    fetched = offset_service_pb2.FetchOffsetsResponse()
+    for name in names:
+        answer = a_group()
+        answer.group.group_id = name
+        answers.append(answer)
+        fetched.groups.add(group_id=name).offsets.add(topic="t", offset=1, end_offset=3)
+    fake_server.will_answer("GetGroup", *answers)
+    fake_server.will_answer("FetchOffsets", fetched)
+    fake_server.will_answer("FetchBounds", NO_BOUNDS)
+    ended = offsetd("groups", "describe", *names)
+    assert ended.stderr == "11 groups: 11 stable; total lag 22\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from io import BytesIO, TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -84,14 +85,22 @@ def test_the_command_that_is_told_does_the_same_and_executes_it(
     fake_server: Any, offsetd: Callable[..., Ended], line: str
 ) -> None:
     fake_server.will_answer("ResetOffsets", *[moved((1, 2))] * 4)
+    fetched = offset_service_pb2.FetchOffsetsResponse()
+    fetched.groups.add().offsets.add(topic="orders", partition=0)
+    fake_server.will_answer("FetchOffsets", *[fetched] * 4)
+
+    def resets() -> list[Any]:
+        reset = offset_service_pb2.ResetOffsetsRequest
+        return [request for request in fake_server.requests if isinstance(request, reset)]
+
     ended = offsetd(*shlex.split(line))
     assert ended.code == 0, ended.stderr
-    dry = list(fake_server.requests)
+    dry = resets()
     name, *arguments = told_line(ended)
     assert (name, arguments.count("--execute")) == ("offsetd", 1)
     ended = offsetd(*arguments)
     assert ended.code == 0, ended.stderr
-    done = fake_server.requests[len(dry) :]
+    done = resets()[len(dry) :]
     assert [request.validate_only for request in (*dry, *done)] == [True] * len(dry) + [
         False
     ] * len(dry)
@@ -99,6 +108,19 @@ def test_the_command_that_is_told_does_the_same_and_executes_it(
         request.ClearField("request_id")
         request.ClearField("validate_only")
     assert dry == done
+
+
+def test_the_command_that_is_told_goes_to_the_same_server(
+    fake_server: Any, offsetd: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OFFSETD_ADDRESS", "127.0.0.1:1")
+    fake_server.will_answer("ResetOffsets", moved((1, 2)))
+    words = ("groups", "reset", "a", "--all-topics", "--to-offset", "2")
+    ended = offsetd("--bootstrap-server", fake_server.address, *words)
+    assert told_line(ended) == [
+        *("offsetd", "--address", fake_server.address),
+        *("groups", "reset", "a", "--to-offset", "2", "--all-topics", "--execute"),
+    ]
 
 
 def test_an_execution_tells_no_further_command(
@@ -183,5 +205,30 @@ def test_a_row_has_the_revision_of_its_own_record_where_one_was_written() -> Non
     written = OffsetChange(TopicPartition("t", 0), 1, 2, Revision(3, 7))
     known = OffsetChange(TopicPartition("t", 1), None, 2)
     answer = ResetOffsets(changes=(written, known), revision=Revision(3, 9))
-    rows = group_reset._change_rows([("g", answer)])
+    rows = [group_reset.change_row(("g", change)) for change in answer.changes]
     assert [(row["partition"], row["revision"]) for row in rows] == [(0, 7), (1, None)]
+
+
+@pytest.mark.parametrize("output", ["json", "jsonl", "table"])
+def test_an_export_is_csv_and_nothing_else(offsetd: Callable[..., Ended], output: str) -> None:
+    words = ("groups", "reset", "a", "--all-topics", "--to-offset", "2", "--export")
+    ended = offsetd(*words, "-o", output)
+    assert ended == Ended(2, "", f"error: --export prints CSV: it does not go with -o {output}\n")
+
+
+@pytest.mark.parametrize("words", ["reset billing --from-file -", "seek billing --to-file -"])
+def test_what_came_from_standard_input_is_a_file_in_the_command_that_is_told(
+    fake_server: Any,
+    offsetd: Callable[..., Ended],
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+) -> None:
+    line = "billing,orders,0,2\nother,orders,0,2\nother,orders,1,2\n"
+    content = line if "reset" in words else "orders 0 2\n"
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(content.encode())))
+    fake_server.will_answer("ResetOffsets", moved((1, 2)))
+    ended = offsetd("groups", *words.split())
+    assert ended.code == 0, ended.stderr
+    assert told_line(ended) == ["offsetd", "groups", *words.split()[:-1], "FILE", "--execute"]
+    assert "(FILE: what came from standard input)" in ended.stderr
+    assert ("-: 2 lines of other groups left out" in ended.stderr) == ("reset" in words)

@@ -224,7 +224,7 @@ def test_remove_members_names_them_and_prints_what_became_of_each(
         "g,m-1,,true,\n"
         "g,,i,true,\n"
         "g,x,,false,UNKNOWN_MEMBER_ID\n",
-        "error: UNKNOWN_MEMBER_ID: group g has no member 'x'\n",
+        "error: group g: UNKNOWN_MEMBER_ID: group g has no member 'x'\n",
     )
     [request] = fake_server.requests
     assert [(each.member_id, each.instance_id) for each in request.members] == [
@@ -261,3 +261,26 @@ def test_remove_members_wants_to_know_whom(
     ended = offsetd("groups", "remove-members", "g", *arguments)
     assert ended.code == 2
     assert not fake_server.requests
+
+
+@pytest.mark.parametrize("text", ["Empty", "EMPTY", "empty"])
+def test_a_state_is_taken_in_any_case(
+    fake_server: Any, offsetd: Callable[..., Ended], text: str
+) -> None:
+    fake_server.will_answer("ListGroups", group_service_pb2.ListGroupsResponse())
+    words = ("--state", text, "--state", "PreparingRebalance")
+    ended = offsetd("groups", "list", *words)
+    assert ended.code == 0, ended.stderr
+    assert list(fake_server.requests[0].states) == [
+        group_service_pb2.GROUP_STATE_EMPTY,
+        group_service_pb2.GROUP_STATE_PREPARING_REBALANCE,
+    ]
+
+
+def test_a_state_that_is_none_is_wrong_use_and_not_repeated_whole(
+    offsetd: Callable[..., Ended], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert offsetd("groups", "list", "--state", "x" * 70_000).code == 2
+    told = capsys.readouterr().err
+    assert "is no state: empty, preparing-rebalance, " in told
+    assert len(told) < 1_000

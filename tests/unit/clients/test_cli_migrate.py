@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cli_calls import offsetd_of
+from offsetd_clients.installation import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,8 +53,20 @@ def test_a_file_that_is_no_plan_is_one_line(offsetd: Callable[..., Ended], tmp_p
     for step in ("diff", "run", "mirror", "cutover", "verify", "rollback", "undo", "export"):
         ended = offsetd(*ZOOKEEPER, step, str(path))
         assert ended.code == 1
-        assert ended.stderr.startswith(f"error: {path}: line 1 is no JSON: ")
+        assert ended.stderr.startswith(f"error: {path}: line 1 is no JSON\n")
         assert ended.stderr.count("\n") == 1
+
+
+def test_an_export_for_zookeeper_replaces_a_file_only_by_force(
+    offsetd: Callable[..., Ended], tmp_path: Path
+) -> None:
+    file = tmp_path / "offsets.txt"
+    file.write_text("kept")
+    line = (*ZOOKEEPER, "export", str(tmp_path / "plan"), "--file", str(file))
+    ended = offsetd(*line)
+    assert (ended.code, ended.stderr) == (1, f"error: {file} exists: --force replaces it\n")
+    assert file.read_text() == "kept"
+    assert "plan" in offsetd(*line, "--force").stderr  # There is none, which comes next.
 
 
 def test_a_store_whose_extra_is_missing_does_not_hide_the_other(
@@ -73,5 +86,5 @@ def test_a_store_whose_extra_is_missing_does_not_hide_the_other(
     monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
     ended = offsetd(*ZOOKEEPER, "plan", "--hosts", "h:1")
     assert ended.code == 1
-    assert "pip install 'offsetd[zookeeper]'" in ended.stderr
+    assert f"kazoo is not installed: {install_command('zookeeper')}" in ended.stderr
     assert offsetd("migrate", "kafka", "--help").code == 0

@@ -30,13 +30,22 @@ if TYPE_CHECKING:
         ("a:b:1", [], [("a:b", 1)]),
         ("orders:", ["orders:"], []),
         (":1", [":1"], []),
-        ("orders:1,", ["orders:1,"], []),
+        ("orders,payments", ["orders,payments"], []),
     ],
 )
 def test_a_topic_comes_alone_or_with_partitions(
     text: str, topics: list[str], partitions: list[tuple[str, int]]
 ) -> None:
     assert parse_topics([text]) == (topics, [TopicPartition(*each) for each in partitions])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["orders:1,orders", "orders:1,orders:0", "orders:1,", "a,b:0", "orders:0:1", "orders:0,a"],
+)
+def test_several_topics_in_one_text_are_wrong_use(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="--topic may be repeated"):
+        parse_topics([text])
 
 
 @pytest.mark.parametrize(
@@ -58,6 +67,12 @@ def test_a_span_is_kafkas_or_ours(text: str, expected: timedelta) -> None:
 def test_what_is_no_span_is_wrong_use(text: str) -> None:
     with pytest.raises(typer.BadParameter):
         parse_span(text)
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_a_time_that_is_none_in_utc_is_wrong_use(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="not in the years 1 to 9999 in UTC"):
+        parse_time(text)
 
 
 def test_a_time_without_a_zone_is_utc() -> None:
@@ -122,7 +137,7 @@ def test_without_groups_a_file_says_which_there_are(tmp_path: Path) -> None:
 def test_a_wrong_line_of_a_file_is_told_by_its_number(tmp_path: Path) -> None:
     file = tmp_path / "offsets.csv"
     file.write_text("orders,0,5\n\norders,one,6\n")
-    with pytest.raises(typer.BadParameter, match=r"offsets\.csv, line 3: .* is no whole number"):
+    with pytest.raises(typer.BadParameter, match=r"offsets\.csv, line 3: .* is not a whole number"):
         read_csv(file, ["g"])
     with pytest.raises(typer.BadParameter, match=r"No such file or directory$"):
         read_csv(tmp_path / "none.csv", ["g"])

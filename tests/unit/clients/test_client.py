@@ -13,6 +13,7 @@ from google.rpc.status_pb2 import Status
 from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2, types_pb2
 from offsetd_clients import (
     ClientClosed,
+    CommitsUnanswered,
     Coordinator,
     DeletedGroup,
     DeletedOffsets,
@@ -316,7 +317,8 @@ def test_a_call_in_flight_when_the_client_closes_may_have_been_applied(fake_serv
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(client.commit, "g", {ORDERS_0: 1})
         assert fake_server.asked.wait(60)
-        client.close()
+        with pytest.raises(CommitsUnanswered):
+            client.close(timeout_s=0)
         with pytest.raises(ClientClosed, match="an answer was awaited") as raised:
             call.result(60)
     assert raised.value.outcome_unknown

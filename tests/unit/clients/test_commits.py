@@ -14,6 +14,7 @@ from offsetd.v1 import offset_service_pb2
 from offsetd_clients import (
     AsyncOffsetClient,
     ClientClosed,
+    CommitsUnanswered,
     DeadlineExceeded,
     EpochFenced,
     InvalidRequest,
@@ -345,7 +346,8 @@ async def test_commits_that_wait_when_the_client_closes_say_so(
     await poll(lambda: fake_server.messages)
     waiting = asyncio.ensure_future(client.commit("g", {WHERE: 1}))
     await asyncio.sleep(0.05)
-    await client.close()
+    with pytest.raises(CommitsUnanswered):
+        await client.close(timeout_s=0)
     with pytest.raises(ClientClosed, match="an answer was awaited") as raised:
         await outcome(sent)
     assert raised.value.outcome_unknown

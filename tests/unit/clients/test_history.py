@@ -269,6 +269,7 @@ def test_watch_prints_events_and_then_where_to_go_on(
 ) -> None:
     script = Script([answer(token="a"), answer(event(5, 50), token="b"), KeyboardInterrupt()])
     monkeypatch.setattr("offsetd_clients.sync.transport.Channel._method", lambda *_: script)
+    monkeypatch.setattr("offsetd_clients.sync.client.OffsetClient.get_group", lambda *_: None)
     code, out, err = offsetd("watch", "g", "--from", "oldest", "-o", output)
     assert code == 0
     assert expected.replace(" ", "") in out.replace(" ", "")

@@ -111,7 +111,7 @@ def test_a_pass_keeps_the_last_value_of_every_key_and_the_folder_is_right(tmp_pa
     assert crowded["problem"] is None
     assert values(folder) == before
     verified = offsetd_log("verify", "--data-dir", str(folder))
-    assert verified.err == "checked 2 records in 2 batches of 3 partitions\n"
+    assert verified.err == "checked 2 records in 2 batches of 5 partitions\n"
     store = opened(folder)
     assert store.report.closed_clean
     store.close()
@@ -151,10 +151,10 @@ def test_the_segment_that_takes_appends_is_cleaned_only_when_it_is_ended(
 ) -> None:
     folder = made(tmp_path / "offsets", rolls=False)
     outcome, rows = clean(folder, *dry)
-    assert (outcome.code, rows) == (1, [])
+    assert (outcome.code, rows) == (0, [])
     assert outcome.err == (
-        "error: nothing to clean: no partition has a segment that may be cleaned;"
-        " records stay for 3600000 ms (min.compaction.lag.ms);"
+        "nothing to clean: no partition has a segment that may be cleaned;"
+        " records stay for 3600000 ms (history.ms);"
         " --roll-active ends those that take appends\n"
     )
     outcome, rows = clean(folder, "--roll-active", *dry)
@@ -263,7 +263,6 @@ def test_what_is_no_folder_of_ours_is_one_clear_line_and_stays(
 @pytest.mark.parametrize(
     ("assignment", "code", "message"),
     [
-        ("min.compaction.lag.ms=9000000000000", 1, "nothing to clean: no partition has"),
         ("cleanup.policy=delete", 2, "cleanup.policy: delete is not for __consumer_offsets"),
         ("cleanup.policy=", 1, "cleanup.policy of __consumer_offsets is not compact"),
         ("log.cleaner.thread=1", 2, "did you mean log.cleaner.threads?"),
@@ -290,6 +289,28 @@ def test_settings_are_those_of_kafka_and_a_wrong_one_is_one_line(
     assert line.startswith("error: ")
     assert message in line
     assert (values(folder), log_bytes(folder, CROWDED)) == before
+
+
+@pytest.mark.parametrize(
+    ("assignments", "ruling"),
+    [
+        (("min.compaction.lag.ms=9000000000000",), "9000000000000 ms (min.compaction.lag.ms)"),
+        (("history.ms=86400000",), "86400000 ms (history.ms)"),
+        (
+            ("history.ms=0", "request.id.window.ms=86400000"),
+            "86400001 ms (request.id.window.ms)",
+        ),
+    ],
+)
+def test_nothing_to_clean_is_no_failure_and_names_the_setting_that_keeps_the_records(
+    tmp_path: Path, assignments: tuple[str, ...], ruling: str
+) -> None:
+    folder = made(tmp_path / "offsets", rolls=False)
+    options = [part for each in assignments for part in ("--set", each)]
+    outcome, rows = clean(folder, *options)
+    assert (outcome.code, rows) == (0, [])
+    assert outcome.err.startswith("nothing to clean: ")
+    assert f"records stay for {ruling}" in outcome.err
 
 
 def test_a_buffer_for_too_few_keys_is_told(tmp_path: Path) -> None:
@@ -343,3 +364,90 @@ def test_a_recovery_that_finds_no_room_is_tried_again_without_the_reserve(
     outcome, rows = clean(folder)
     assert outcome.code == 0, outcome.err
     assert rows
+
+
+# Topics that are not the server's ---------------------------------------------------------------
+
+BROKERS_FILES = (
+    ".kafka_cleanshutdown",
+    ".lock",
+    "cleaner-offset-checkpoint",
+    "leader-epoch-checkpoint",
+    "log-start-offset-checkpoint",
+    "meta.properties",
+    "recovery-point-offset-checkpoint",
+)
+
+
+def with_topic(folder: Path, topic: str) -> Path:
+    """A topic of a broker's, beside whatever is in the folder: 20 values of one key, rolled."""
+    made_apart = made(folder.with_name("apart"))
+    shutil.copytree(made_apart / f"__consumer_offsets-{CROWDED}", folder / f"{topic}-0")
+    shutil.copytree(made_apart / f"__consumer_offsets-{QUIET}", folder / f"{topic}-1")
+    return folder
+
+
+def names(folder: Path) -> set[str]:
+    """Of all that is in a folder but segments."""
+    return {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.suffix not in (".log", ".index", ".timeindex")
+    }
+
+
+@pytest.mark.parametrize("whose", ["a broker's", "our"])
+def test_another_topic_is_cleaned_as_the_dry_run_says_and_leaves_nothing_of_ours(
+    tmp_path: Path, whose: str
+) -> None:
+    folder = tmp_path / "copy"
+    if whose == "our":
+        made(folder)
+    else:
+        shutil.copytree(BROKER, folder)
+    with_topic(folder, "orders")
+    before, before_states = names(folder), states(folder)
+    arguments = ("--topic", "orders", "--set", "cleanup.policy=compact")
+    dry, dry_rows = clean(folder, *arguments, "--dry-run")
+    assert states(folder) == before_states
+    outcome, rows = clean(folder, *arguments)
+    assert (dry.code, outcome.code) == (0, 0), outcome.err
+    assert dry_rows == rows
+    assert [(row["records_before"], row["records_after"]) for row in rows] == [(20, 1), (2, 1)]
+    left = {name for name in names(folder) - before if Path(name).name not in BROKERS_FILES}
+    assert left == set()
+    changed = {name for name, state in states(folder).items() if before_states.get(name) != state}
+    assert not [name for name in changed if "__consumer" in name or "offsetd" in Path(name).name]
+    again, rows = clean(folder, *arguments)
+    assert again.code == 0
+    assert all(row["records_before"] == row["records_after"] for row in rows)
+
+
+def test_a_brokers_folder_stays_a_brokers(tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(BROKER, folder)
+    before = names(folder)
+    outcome, _ = clean(folder, "--roll-active")
+    assert outcome.code == 0, outcome.err
+    assert {Path(name).name for name in names(folder) - before} <= set(BROKERS_FILES)
+    assert before <= names(folder), "a broker's files are left"
+
+
+def test_another_topic_that_is_damaged_is_told_and_the_lock_is_respected(tmp_path: Path) -> None:
+    folder = with_topic(tmp_path / "copy", "orders")
+    path = min((folder / "orders-0").glob("*.log"))
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    arguments = ("--topic", "orders", "--set", "cleanup.policy=compact")
+    held = OsFiles().lock(folder / ".lock")
+    assert held is not None
+    refused, _ = clean(folder, *arguments)
+    held.release()
+    assert refused.code == 1
+    assert "is in use by another process" in refused.err
+    outcome, rows = clean(folder, *arguments)
+    assert outcome.code == 3
+    assert "damaged" in rows[0]["problem"]
+    assert rows[1]["records_after"] == 1
+    assert path.read_bytes() == bytes(content)

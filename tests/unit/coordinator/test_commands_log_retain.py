@@ -222,6 +222,36 @@ def test_a_topic_that_nobody_knows_needs_a_policy(tmp_path: Path) -> None:
     assert [each["why"] for each in rows] == ["time: 2"]  # Kafka's seven days.
 
 
+@pytest.mark.parametrize("whose", ["a broker's", "our"])
+def test_another_topic_loses_what_is_due_and_gets_nothing_of_ours(
+    tmp_path: Path, whose: str
+) -> None:
+    folder, apart = tmp_path / "offsets", made(tmp_path / "apart")
+    if whose == "our":
+        made(folder)
+    else:
+        folder.mkdir()
+    shutil.copytree(apart / AUDIT.folder_name, folder / "orders-0")
+    place = TopicPartition("orders", 0)
+    before = {path.relative_to(folder) for path in folder.rglob("*")}
+    arguments = ("--set", "cleanup.policy=delete")
+    _, dry_rows = retain(folder, "--dry-run", *arguments, topic="orders")
+    outcome, rows = retain(folder, *arguments, topic="orders")
+    assert outcome.code == 0, outcome.err
+    assert rows == dry_rows
+    assert [each["why"] for each in rows] == ["time: 2"]
+    assert segments(folder, place) == [f"{4:020d}", f"{6:020d}"]
+    # All of it is old: a new segment is begun where it ends.
+    outcome, (row,) = retain(folder, *arguments, "--set", "retention.ms=0", topic="orders")
+    assert (row["start_after"], row["segments_after"]) == (7, 1)
+    assert segments(folder, place) == [f"{7:020d}"]
+    new = {path.relative_to(folder) for path in folder.rglob("*")} - before
+    of_kafka = {".lock", "log-start-offset-checkpoint", "leader-epoch-checkpoint"}
+    assert {each.name for each in new if each.parent.name != "orders-0"} <= of_kafka
+    outcome, rows = retain(folder, *arguments, topic="orders")
+    assert (outcome.code, rows) == (0, [])
+
+
 def test_a_damaged_log_is_told_and_left_alone(tmp_path: Path) -> None:
     folder = made(tmp_path / "offsets")
     path = folder / AUDIT.folder_name / f"{0:020d}.log"
@@ -317,6 +347,11 @@ def recreate(folder: Path, *arguments: str) -> tuple[Outcome, list[Any]]:
     return outcome, json.loads(outcome.out or "[]")
 
 
+def recreate_both(folder: Path) -> Outcome:
+    both = ("--topic", AUDIT_TOPIC, "--dry-run", "--execute")
+    return offsetd_log("recreate", "--data-dir", str(folder), *both)
+
+
 def test_a_topic_begins_anew(tmp_path: Path) -> None:
     folder = made(tmp_path / "offsets")
     before = states(folder)
@@ -325,6 +360,11 @@ def test_a_topic_begins_anew(tmp_path: Path) -> None:
     assert states(folder) == before
     size = row["bytes_lost"]
     outcome, (row,) = recreate(folder, "--topic", AUDIT_TOPIC)
+    assert (row["bytes_lost"], row["start_offset"]) == (size, None)
+    assert "nothing was changed: the same with --execute does it" in outcome.err
+    assert states(folder) == before
+    assert recreate_both(folder).code == 2
+    outcome, (row,) = recreate(folder, "--topic", AUDIT_TOPIC, "--execute")
     assert outcome.code == 0, outcome.err
     assert (row["bytes_lost"], row["start_offset"]) == (size, 7)
     assert segments(folder) == [f"{7:020d}"]
@@ -346,7 +386,7 @@ def test_a_quarantined_partition_begins_anew(tmp_path: Path) -> None:
     store.close()
     outcome, _ = recreate(folder, "--topic", OFFSETS.topic)
     assert outcome.code == 2
-    outcome, (row,) = recreate(folder, "--topic", OFFSETS.topic, "--partition", "0")
+    outcome, (row,) = recreate(folder, "--topic", OFFSETS.topic, "--partition", "0", "--execute")
     assert outcome.code == 0, outcome.err
     assert (row["bytes_lost"], row["start_offset"]) == (0, 1)
     store = opened(folder)
@@ -362,7 +402,7 @@ def test_a_partition_that_the_folder_does_not_know_is_not_made(
 ) -> None:
     folder = made(tmp_path / "offsets")
     before = states(folder)
-    for dry in ((), ("--dry-run",)):
+    for dry in (("--execute",), ("--dry-run",)):
         outcome, _ = recreate(folder, "--topic", topic, "--partition", str(partition), *dry)
         assert outcome.code == 1
         assert outcome.err == (

@@ -158,7 +158,16 @@ class Calls:
         serve.register(app, None)  # type: ignore[arg-type]
         self._command = app
 
-    def _note(self, _terminal: Any, config: Any, assignments: Any, given: Any) -> None:
+    def _note(
+        self,
+        _terminal: Any,
+        config: Any,
+        assignments: Any,
+        given: Any,
+        *,
+        accepts_defaults: bool = False,
+    ) -> None:
+        self.accepts_defaults = accepts_defaults
         given = {option: value for option, value in given.items() if value is not None}
         self.calls.append((config, list(assignments), given))
 
@@ -238,3 +247,13 @@ def test_whatever_is_read_plainly_typer_reads_alike(arguments: list[str]) -> Non
         plain = calls.plain(arguments)
         if plain is not None:
             assert calls.by_typer(arguments) == plain
+
+
+def test_who_accepts_default_settings_is_read_by_typer(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Calls(monkeypatch)
+    arguments = ["--accept-default-settings", "--set", "a=1"]
+    assert calls.plain(arguments) is None
+    assert calls.by_typer(arguments) == (None, ["a=1"], {})
+    assert calls.accepts_defaults
+    calls.by_typer(["--set", "a=1"])
+    assert not calls.accepts_defaults

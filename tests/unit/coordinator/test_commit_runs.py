@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from offsetd.v1 import offset_service_pb2
+from offsetd.v1 import offset_service_pb2, types_pb2
 from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE, ReadCommits
 from offsetd_coordinator.dynamic_settings import CommitGuardConfig, ExpiryConfig
 from offsetd_coordinator.errors import CoordinatorError
@@ -23,7 +23,6 @@ from offsetd_coordinator.kernels.commit_runs import (
     RUN_FIRST,
 )
 from offsetd_coordinator.requests import AcquireGroup, CommitReply
-from offsetd_coordinator.service.offsets import committed
 from offsetd_coordinator.service.statuses import status_of
 from offsetd_coordinator.service.stream import submitted_alone
 from offsetd_coordinator.service.stream_results import ResultEncoder
@@ -74,6 +73,13 @@ class Guards:
     unchanged_ms: int
     rate_max: int
     has_lease: bool
+
+
+def committed(log_partition: int, reply: CommitReply) -> offset_service_pb2.CommitOffsetsResponse:
+    """The answer to a commit."""
+    return offset_service_pb2.CommitOffsetsResponse(
+        revision=types_pb2.Revision(log_partition=log_partition, log_offset=reply.last_offset)
+    )
 
 
 def new_only(group_id: str) -> CommitOffsetsRequest:

@@ -194,8 +194,8 @@ def test_a_kip_848_group_is_deleted_with_all_of_its_record_types() -> None:
     decision = ask(shard, DeleteGroup(group_id=b"g"))
     assert decision.batch is not None
     keys = [decode_key(record.key or b"") for record in decode_batch(decision.batch).records]
-    assert [type(key) for key in keys] == [OffsetKey, ConsumerGroupKey, ConsumerGroupKey]
-    assert [key.record_type for key in keys[1:] if isinstance(key, ConsumerGroupKey)] == [7, 3]
+    assert [type(key) for key in keys] == [OffsetKey, *3 * [ConsumerGroupKey]]
+    assert [key.record_type for key in keys[1:] if isinstance(key, ConsumerGroupKey)] == [7, 6, 3]
     assert not any(state_of(shard).values())
 
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
+from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator.audit import AuditEvent
+from offsetd_coordinator.config_record import ConfigKey, encode_config_key, encode_config_value
 from offsetd_coordinator.config_shard import UpdateConfig
-from offsetd_coordinator.errors import DiskFull
+from offsetd_coordinator.errors import DiskFull, LogPartitionQuarantined
 from offsetd_coordinator.expiry_guard import Hold
-from offsetd_coordinator.last_up import read_last_up
-from offsetd_coordinator.topics import AUDIT_PARTITION
+from offsetd_coordinator.last_up import LAST_UP_NAME, read_last_up
+from offsetd_coordinator.service.admin import AdminService
+from offsetd_coordinator.topics import AUDIT_PARTITION, CONFIG_PARTITION
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.errors import StorageFull
 from offsetd_storage.quarantine import DamageFound
-from offsetd_storage.record_batch import decode_batches
+from offsetd_storage.record_batch import Record, decode_batches, encode_batch
 from serving_nodes import WAIT_SECONDS, ServingNode, serving_node
+from set_clocks import SetClock
 
 if TYPE_CHECKING:
     from offsetd_storage.simulated_files import SimulatedFiles
@@ -171,18 +176,11 @@ async def test_a_server_that_nobody_commits_to_is_up_all_the_same() -> None:
         assert await offsets_in(node, "g") == 0
 
 
-class JumpingClock(ManualClock):
-    """The wall clock of which may be set."""
-
-    def set_by(self, milliseconds: int) -> None:
-        self._now_ms += milliseconds
-
-
 @pytest.mark.parametrize("jump_ms", [60_001, 30 * DAY_MS, -60_001])
 async def test_a_clock_that_is_set_holds_expiry_for_one_check_period_and_that_is_said(
     jump_ms: int,
 ) -> None:
-    clock = JumpingClock()
+    clock = SetClock()
     async with serving_node(clock=clock) as node:
         await node.commit("g", 1)
         await look(node, RETENTION_MS + 61_000 - INTERVAL_MS)
@@ -192,7 +190,7 @@ async def test_a_clock_that_is_set_holds_expiry_for_one_check_period_and_that_is
         assert node.expiry.clock_jumps == 1
         assert node.expiry.held is not None
         assert node.expiry.held.hold is Hold.CLOCK_JUMP
-        assert node.expiry.held_until_ms == clock.now_ms() + INTERVAL_MS
+        assert node.expiry.held_until_ms == node.time.now_ms() + INTERVAL_MS
         [event] = audited(node)
         assert event["what"] == {"clock_jump_ms": jump_ms, "suspended_ms": INTERVAL_MS}
         await look(node, INTERVAL_MS - 1)
@@ -203,7 +201,7 @@ async def test_a_clock_that_is_set_holds_expiry_for_one_check_period_and_that_is
 
 
 async def test_a_clock_that_is_set_between_two_slices_ends_the_check() -> None:
-    clock = JumpingClock()
+    clock = SetClock()
     async with serving_node(clock=clock, partitions=1) as node:
         for number in range(200):
             await node.commit(f"g{number}", 1)
@@ -261,7 +259,7 @@ async def test_a_disk_without_room_ends_a_check_and_the_next_one_goes_on(
 
 async def test_on_a_low_disk_goes_what_had_expired_before_and_nothing_for_refused_commits() -> None:
     async with serving_node() as node:
-        node.runtime._disk = node.upkeep.disk
+        node.runtime.disk = node.upkeep.disk
         await node.commit("dead", 1)
         node.clock.advance(INTERVAL_MS)
         await node.commit("alive", 1)
@@ -309,7 +307,27 @@ async def test_what_cannot_be_recorded_does_not_expire() -> None:
         node.store.quarantined[AUDIT_PARTITION] = DamageFound("rot").of(AUDIT_PARTITION)
         await look(node, RETENTION_MS)
         assert await offsets_in(node, "g") == 1
-        assert node.expiry.failures == 1
+        assert node.expiry.held is not None
+        assert node.expiry.held.hold is Hold.AUDIT_DAMAGED
+        answer = await AdminService(node.node).get_server_info(b"")
+        told = admin_service_pb2.GetServerInfoResponse.FromString(answer)
+        assert told.expiry_suspension.reason == "audit_damaged"
+        [problem] = told.problems
+        assert "offsetd log recreate --topic __offsetd_audit" in problem
+        with pytest.raises(LogPartitionQuarantined, match="log recreate --topic __offsetd_audit"):
+            node.administration.note_events(
+                [
+                    AuditEvent(
+                        time_ms=0,
+                        method="m",
+                        topic=None,
+                        what={},
+                        reason="",
+                        request_id="",
+                        peer="",
+                    )
+                ]
+            )
 
 
 async def test_groups_are_counted_before_they_expire_and_logged_once(
@@ -389,3 +407,94 @@ async def test_a_crash_in_a_check_leaves_all_that_is_gone_in_the_audit_log() -> 
         assert gone <= {event["what"]["group"] for event in audited(node)}
         await look(node, INTERVAL_MS)
         assert node.expiry.expired_groups == 100 - len(gone)
+
+
+# Settings that cannot be read --------------------------------------------------------------------
+
+
+def rotten(files: SimulatedFiles) -> tuple[Path, bytes, bytes]:
+    """The log of settings with a wrong bit in its middle: where, and what it was and is."""
+    path = Path("/data") / CONFIG_PARTITION.folder_name / f"{0:020d}.log"
+    content = files.read_bytes(path)
+    damaged = bytearray(content)
+    damaged[len(content) // 2] ^= 1
+    files.put_durable(path, bytes(damaged))
+    return path, content, bytes(damaged)
+
+
+async def test_while_settings_cannot_be_read_nothing_expires_and_mending_brings_them_back() -> None:
+    async with serving_node() as node:
+        await node.commit("g", 1)
+        for minutes in ("5", "-1"):
+            await set_config(node, offsets_retention_minutes=minutes)
+        files, clock = node.files, node.clock
+    path, content, _ = rotten(files)
+    async with serving_node(files=files, clock=clock) as node:
+        for _ in range(3):
+            await look(node, RETENTION_MS)
+        assert await offsets_in(node, "g") == 1
+        held = node.expirer.held()
+        assert held is not None
+        assert held.hold is Hold.SETTINGS_UNREADABLE
+        assert held.remaining_ms is None
+        assert "their log is damaged" in (node.node.settings_doubt or "")
+        [group] = await node.fetch("g")
+        assert not group.offsets[0].HasField("expire_time")
+    files.put_durable(path, content)
+    async with serving_node(files=files, clock=clock) as node:
+        assert node.node.settings_doubt is None
+        await look(node, 3 * RETENTION_MS)
+        assert await offsets_in(node, "g") == 1, "-1 is in force again"
+
+
+async def test_an_operator_may_accept_that_defaults_count() -> None:
+    async with serving_node() as node:
+        await node.commit("g", 1)
+        for minutes in ("5", "-1"):
+            await set_config(node, offsets_retention_minutes=minutes)
+        files, clock = node.files, node.clock
+    rotten(files)
+    async with serving_node(files=files, clock=clock, accepts_defaults=True) as node:
+        assert node.node.settings_doubt is None
+        for _ in range(2):  # A long stop is what the first looks see.
+            await look(node, RETENTION_MS)
+        assert await offsets_in(node, "g") == 0
+
+
+async def test_a_setting_that_is_not_used_holds_expiry_until_it_is_taken_back() -> None:
+    async with serving_node() as node:
+        await node.commit("g", 1)
+        key = encode_config_key(ConfigKey(None, "offsets.retention.minutes"))
+        value = encode_config_value("some")
+        batch = encode_batch(
+            [Record(key=key, value=value, offset=0, timestamp_ms=0)], base_offset=0
+        )
+        node.store.append(CONFIG_PARTITION, batch, last_offset=0, max_timestamp_ms=0)
+        files, clock = node.files, node.clock
+    async with serving_node(files=files, clock=clock, cleaning=True) as node:
+        assert "offsets.retention.minutes is set, and not used" in (node.node.settings_doubt or "")
+        for _ in range(3):
+            await look(node, RETENTION_MS)
+        assert await offsets_in(node, "g") == 1
+        assert node.upkeep.cleaner.status.held is not None
+        event = AuditEvent(time_ms=clock.now_ms(), method="UpdateConfig", topic=None, what={})
+        removal = UpdateConfig(topic=None, removals=("offsets.retention.minutes",))
+        await node.administration.update_config(removal, event)
+        assert node.node.settings_doubt is None
+        assert node.upkeep.cleaner.status.held is None
+        for _ in range(2):
+            await look(node, RETENTION_MS)
+        assert await offsets_in(node, "g") == 0
+
+
+async def test_a_damaged_note_of_the_last_stop_holds_for_a_whole_grace() -> None:
+    async with serving_node() as node:
+        await node.commit("g", 1)
+        await node.expirer.look()
+        files, clock = node.files, node.clock
+    files.put_durable(Path("/data") / LAST_UP_NAME, b"rot")
+    async with serving_node(files=files, clock=clock) as node:
+        held = node.expirer.held()
+        assert held is not None
+        assert held.hold is Hold.LONG_STOP
+        assert held.remaining_ms == DAY_MS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from committed_offsets import committed_offset
 from hypothesis import given
 from hypothesis import strategies as st
 from offsetd.v1 import offset_service_pb2
@@ -12,7 +13,6 @@ from offsetd_coordinator.fetch_answer import FetchAnswer, GroupEncoder
 from offsetd_coordinator.group_selections import PARTITIONS_MAX, GroupSelection
 from offsetd_coordinator.kernels.columns import BASE_LATEST, BASE_REPLACED, NEVER
 from offsetd_coordinator.offset_table import OffsetTable, fresh_hash_seeds
-from offsetd_coordinator.service.committed_offsets import committed_offset
 from shards import commit, entry
 
 LARGEST = 2**63 - 1

@@ -1,10 +1,17 @@
-"""`offsetd.last-up`: read as it was written, and worth nothing where it is damaged."""
+"""`offsetd.last-up`: read as it was written; where it is damaged, a grace may be going on."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from offsetd_coordinator.last_up import LAST_UP_NAME, LastUp, read_last_up, write_last_up
+from offsetd_coordinator.expiry_guard import grace_at_start_ms
+from offsetd_coordinator.last_up import (
+    LAST_UP_NAME,
+    UNREADABLE,
+    LastUp,
+    read_last_up,
+    write_last_up,
+)
 from offsetd_storage.simulated_files import SimulatedFiles
 
 FOLDER = Path("/data")
@@ -29,7 +36,7 @@ def test_a_folder_may_have_none() -> None:
     assert read_last_up(files, FOLDER) is None
 
 
-def test_what_is_damaged_in_any_bit_or_cut_says_nothing() -> None:
+def test_of_what_is_damaged_in_any_bit_or_cut_it_is_not_known_what_grace_it_had() -> None:
     files = written()
     content = files.read_bytes(FOLDER / LAST_UP_NAME)
     damaged = [content[:size] for size in range(len(content))]
@@ -40,4 +47,6 @@ def test_what_is_damaged_in_any_bit_or_cut_says_nothing() -> None:
     ]
     for each in damaged:
         files.put_durable(FOLDER / LAST_UP_NAME, each)
-        assert read_last_up(files, FOLDER) is None
+        found = read_last_up(files, FOLDER)
+        assert found == UNREADABLE
+        assert grace_at_start_ms(now_ms=9, newest_record_ms=8, last_up=found, grace_ms=5) == 5

@@ -46,8 +46,25 @@ def test_lines_are_json_with_the_traceback_of_an_error() -> None:
 def test_lines_for_people_end_with_a_plain_traceback() -> None:
     logged = logged_defect("console")
     assert "a defect" in logged
-    assert "\nTraceback (most recent call last):\n" in logged
-    assert logged.endswith("\nZeroDivisionError: our own mistake\n")
+    assert "\n    Traceback (most recent call last):\n" in logged
+    assert logged.endswith("\n    ZeroDivisionError: our own mistake\n")
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_no_name_begins_a_line_of_its_own(log_format: str) -> None:
+    forged = "x\n2026-11-20 [info] forged \x1b[2J\r\u2028"
+    stream = StringIO()
+    set_up_logging(level="info", log_format=log_format, stream=stream)
+    structlog.get_logger().warning("a group is odd", group=forged)
+    logging.getLogger("library").warning("of a library: %s", forged)
+    assert stream.getvalue().count("\n") == 2
+    assert "\x1b" not in stream.getvalue()
+    try:
+        raise ValueError(forged)
+    except ValueError:
+        structlog.get_logger().exception("a defect")
+    lines = stream.getvalue().split("\n")
+    assert not [line for line in lines if line.startswith("2026-11-20 [info] forged")]
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), BrokenPipeError()])

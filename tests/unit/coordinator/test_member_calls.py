@@ -8,6 +8,7 @@ import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2
 from offsetd_coordinator.dynamic_settings import CommitGuardConfig, ExpiryConfig
 from offsetd_coordinator.errors import CoordinatorError
+from offsetd_coordinator.service.groups import GroupService
 from offsetd_storage.offsets_topic.groups import GroupState
 from serving_members import DELAY_MS, GROUP, Members, reason_of, turn, until
 from serving_nodes import commit_request, serving_node
@@ -47,7 +48,7 @@ async def test_on_a_full_disk_members_join_again_and_nothing_is_half_done() -> N
         members.advance(DELAY_MS)
         await until(task)
         end = {each: shard.offset_next for each, shard in serving.runtime.shards.items()}
-        serving.runtime._disk = LowDisk()
+        serving.runtime.disk = LowDisk()
         assert await reason_of(members.sync(member_id, 1)) == "DISK_FULL"
         assert members.state() is GroupState.PREPARING_REBALANCE
         assert end == {each: shard.offset_next for each, shard in serving.runtime.shards.items()}
@@ -120,6 +121,30 @@ async def test_a_members_commit_that_is_not_written_is_a_sign_of_life() -> None:
             members.advance(9000)
         assert serving.runtime.commit_guards.unchanged_commits == 2
         assert members.state() is GroupState.STABLE
+
+
+async def test_a_group_that_has_only_promised_an_id_is_deleted_and_its_promise_is_void() -> None:
+    async with serving_node() as serving:
+        members = Members(serving)
+        with pytest.raises(CoordinatorError) as refused:
+            await members.join()
+        promised = refused.value.variables["member_id"]
+        commit = commit_request(GROUP, 5)
+        commit.member_id, commit.generation_id = promised, 3
+        committing = serving.offsets.commit_offsets(commit.SerializeToString())
+        assert await reason_of(asyncio.ensure_future(committing)) == "UNKNOWN_MEMBER_ID"
+        groups = GroupService(serving.node)
+        deletion = group_service_pb2.DeleteGroupRequest(group_id=GROUP, request_id="d")
+        tried = group_service_pb2.DeleteGroupRequest(group_id=GROUP, validate_only=True)
+        for request in (tried, deletion, deletion):
+            answer = await groups.delete_group(request.SerializeToString())
+            deleted = group_service_pb2.DeleteGroupResponse.FromString(answer)
+            assert deleted.HasField("revision") == (request is deletion)
+        assert await reason_of(members.join(promised)) == "UNKNOWN_MEMBER_ID"
+        deleting = groups.delete_group(
+            group_service_pb2.DeleteGroupRequest(group_id=GROUP).SerializeToString()
+        )
+        assert await reason_of(asyncio.ensure_future(deleting)) == "GROUP_ID_NOT_FOUND"
 
 
 async def test_one_timer_is_set_to_the_nearest_deadline() -> None:

@@ -11,8 +11,11 @@ from classic_groups import DELAY_MS, GROUP, REBALANCE_MS, SESSION_MS, Calls
 from offsetd_coordinator.errors import CoordinatorNotAvailable
 from offsetd_coordinator.membership.calls import Left
 from offsetd_storage.offsets_topic.group_records import GroupRecords
-from offsetd_storage.offsets_topic.groups import GroupState
-from offsetd_storage.offsets_topic.schemas.consumer_group import ConsumerGroupMetadataValue
+from offsetd_storage.offsets_topic.groups import GroupState, GroupType
+from offsetd_storage.offsets_topic.schemas.consumer_group import (
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataValue,
+)
 from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMetadataValue
 from offsetd_storage.offsets_topic.schemas.keys import ConsumerGroupKey, GroupKey
 from offsetd_storage.offsets_topic.schemas.record_layouts import RecordType
@@ -144,16 +147,62 @@ def test_a_group_whose_record_cannot_be_read_refuses_everybody() -> None:
     assert calls.membership.groups == {}
 
 
-def test_a_group_of_kip_848_cannot_be_joined() -> None:
-    """Kafka converts an empty one, and lets classic members into others: not here."""
-    calls = Calls()
+def consumer_group(calls: Calls) -> GroupRecords:
+    """A group of KIP-848 with the member "m"."""
     records = calls.records[GROUP] = GroupRecords(GROUP)
-    key = ConsumerGroupKey(record_type=RecordType.CONSUMER_GROUP_METADATA, group="g")
-    records.put(key, ConsumerGroupMetadataValue(epoch=4, metadata_hash=0))
+    epoch = ConsumerGroupKey(record_type=RecordType.CONSUMER_GROUP_METADATA, group="g")
+    records.put(epoch, ConsumerGroupMetadataValue(epoch=4, metadata_hash=0))
+    member = ConsumerGroupKey(
+        record_type=RecordType.CONSUMER_GROUP_MEMBER_METADATA, group="g", member_id="m"
+    )
+    subscription = ConsumerGroupMemberMetadataValue(
+        instance_id="i",
+        rack_id=None,
+        client_id="c",
+        client_host="/h",
+        subscribed_topics=("t",),
+        subscribed_regex=None,
+        rebalance_timeout_ms=1,
+        server_assignor=None,
+        classic=None,
+    )
+    records.put(member, subscription)
+    return records
+
+
+def test_sessions_of_kip_848_members_end_and_classic_members_take_the_group_over() -> None:
+    calls = Calls()
+    records = consumer_group(calls)
+    calls.restart()
+    calls.advance(44_999)
+    assert records.has_members
     assert calls.outcome(calls.join()) == "INCONSISTENT_GROUP_PROTOCOL"
     assert calls.heartbeat("m", 4) == "UNKNOWN_MEMBER_ID"
-    records.remove(key)
-    assert calls.outcome(calls.join()) == "MEMBER_ID_REQUIRED"
+    calls.is_full = True
+    calls.advance(1)
+    assert records.has_members
+    calls.is_full = False
+    calls.advance(5000)
+    assert not records.has_members
+    assert records.group_type is GroupType.CONSUMER
+    assert records.describe(0).generation == 5
+    (a,) = calls.stable_group("a")
+    assert records.group_type is GroupType.CLASSIC
+    assert calls.heartbeat(a, 1) == ""
+    calls.restart()
+    assert calls.heartbeat(a, 1) == ""
+
+
+def test_kip_848_members_whose_records_cannot_be_read_stay() -> None:
+    calls = Calls()
+    records = consumer_group(calls)
+    target = ConsumerGroupKey(
+        record_type=RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, group="g", member_id="m"
+    )
+    records.put(target, None)
+    calls.restart()
+    calls.advance(100_000)
+    assert records.has_members
 
 
 def test_a_deleted_group_begins_a_new_life() -> None:

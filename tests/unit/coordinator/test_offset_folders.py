@@ -160,7 +160,7 @@ def test_offsets_that_cannot_be_read_are_their_groups_problem_until_committed_ag
     assert problems(groups) == {
         "a": (f"{log}: 2 offsets cannot be read, the first that of t:1",),
         "b": (),
-        "c": (f"{log}: 1 offsets cannot be read, the first that of t:0",),
+        "c": (f"{log}: 1 offset cannot be read, the first that of t:0",),
     }
     assert told == []
 
@@ -180,7 +180,7 @@ def test_records_that_do_not_tell_whose_they_are_are_a_problem_of_all_groups_of_
     write_log(tmp_path, 1, batch(0, commit("c", 0, 3)))
     told = Told()
     found = problems(told.read(tmp_path))
-    problem = "__consumer_offsets-0: 1 records cannot be read, of groups unknown"
+    problem = "__consumer_offsets-0: 1 record cannot be read, of groups unknown"
     assert (list(told), found["a"], found["c"]) == ([problem], (problem,), ())
     assert found.get("b", (problem,)) == (problem,)
 
@@ -215,7 +215,7 @@ def test_offsets_of_a_transaction_that_has_not_ended_are_left_out(tmp_path: Path
     assert short(told.read(tmp_path)) == {"a": [1]}
     assert (told, told.notes) == (
         [],
-        ["__consumer_offsets-0: 2 offsets of open transactions are left out"],
+        ["__consumer_offsets-0: offsets of open transactions are left out: 2"],
     )
 
 

@@ -102,6 +102,8 @@ def test_a_damaged_log_of_settings_keeps_nobody_from_starting() -> None:
     own = loaded(store, clock)
     assert own.shard.texts == {}
     assert own.audit.offset_next == 0
+    assert own.doubt is not None
+    assert "their log is damaged: __offsetd_config-0: rot" in own.doubt
 
 
 def test_what_is_not_used_is_warned_about() -> None:
@@ -125,7 +127,10 @@ def test_what_is_not_used_is_warned_about() -> None:
     assert [(line["log_level"], line["event"]) for line in lines] == [
         ("warning", "a setting is kept, and not used"),
         ("warning", "records of settings cannot be read"),
+        ("error", "not all settings can be read: nothing expires, is cleaned or taken away"),
     ]
+    assert lines[2]["reason"] == "2 of the settings' records cannot be read"
+    assert "--accept-default-settings" in lines[2]["remedy"]
     assert lines[0]["setting"] == "log.of.a.newer.version"
     assert (lines[1]["unknown"], lines[1]["undecodable"]) == (1, 1)
     store.close()

@@ -9,6 +9,7 @@ from offsetd_coordinator.errors import LeaseHeld
 from offsetd_coordinator.history import Change
 from offsetd_coordinator.kernels.changes import COMMITTED
 from offsetd_coordinator.offset_changes import RestoredReply, RestoreOffsets
+from offsetd_coordinator.offset_rows import OffsetRows
 from offsetd_coordinator.requests import AcquireGroup
 from offsetd_storage.record_batch import decode_batch
 from shards import ask, batch_of, commit, entry, new_shard, offset_key, replay
@@ -20,16 +21,15 @@ if TYPE_CHECKING:
 GROUP = "g"
 
 
-def committed(partition: int, offset: int) -> tuple[tuple[bytes, int], Change]:
-    change = Change(0, 0, GROUP.encode(), b"t", partition, COMMITTED, offset, commit_time_ms=0)
-    return (b"t", partition), change
+def committed(partition: int, offset: int) -> Change:
+    return Change(0, 0, GROUP.encode(), b"t", partition, COMMITTED, offset, commit_time_ms=0)
 
 
 def restore(shard: Shard, then: dict[int, int], *, validate_only: bool = False) -> Decision:
     return shard.decide(
         RestoreOffsets(
             group_id=GROUP.encode(),
-            then=dict(committed(*each) for each in sorted(then.items())),
+            then=OffsetRows.of_changes(committed(*each) for each in sorted(then.items())),
             request_id=b"r",
             validate_only=validate_only,
         ),

@@ -17,8 +17,10 @@ from offsetd.v1 import offset_service_pb2, offset_service_pb2_grpc
 from offsetd_clients.connection import CHANNEL_OPTIONS
 from offsetd_coordinator import server
 from offsetd_coordinator.combined_settings import journal_bytes_needed
+from offsetd_coordinator.connection_limits import channel_options
 from offsetd_coordinator.flusher import FlushDefect
 from offsetd_coordinator.membership.rebalance import MembershipConfig
+from offsetd_coordinator.ports import listen_error
 from offsetd_coordinator.settings_sources import SettingsError, load_settings
 from offsetd_coordinator.shard_settings import shard_config
 from offsetd_storage.clock import ManualClock
@@ -52,26 +54,8 @@ def test_loopback_is_known_by_its_address(address: str, expected: bool) -> None:
     assert server.is_loopback(address) is expected
 
 
-def test_a_port_that_is_taken_is_told_with_its_reason() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        address = "{}:{}".format(*taken.getsockname())
-        with pytest.raises(server.StartFailed, match="in use"):
-            server.check_port_is_free(address)
-    server.check_port_is_free(address)
-
-
-@pytest.mark.parametrize("address", ["no.such.host.invalid:7171", "203.0.113.1:7171"])
-def test_an_address_that_cannot_be_listened_on_is_one_clear_line(address: str) -> None:
-    with pytest.raises(server.StartFailed) as caught:
-        server.check_port_is_free(address)
-    assert address in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 def test_the_pings_of_our_own_client_are_permitted() -> None:
-    client, permitted = dict(CHANNEL_OPTIONS), dict(server._channel_options(load_settings()))
+    client, permitted = dict(CHANNEL_OPTIONS), dict(channel_options(load_settings()))
     distance_ms = permitted["grpc.http2.min_ping_interval_without_data_ms"]
     assert client["grpc.keepalive_time_ms"] > distance_ms
     assert client["grpc.keepalive_permit_without_calls"]
@@ -83,9 +67,9 @@ def test_the_descriptor_limit_is_raised_as_far_as_needed(monkeypatch: pytest.Mon
     monkeypatch.setattr(resource, "getrlimit", lambda _: limits["now"])
     monkeypatch.setattr(resource, "setrlimit", lambda _, new: limits.update(now=new))
     server.raise_descriptor_limit(partitions=50, connections=1000)
-    assert limits["now"] == (3 * 50 + 1000 + 64, 5000)
+    assert limits["now"] == (3 * 50 + 1125 + 64, 5000)
     server.raise_descriptor_limit(partitions=1, connections=1)
-    assert limits["now"][0] == 3 * 50 + 1000 + 64
+    assert limits["now"][0] == 3 * 50 + 1125 + 64
     with pytest.raises(server.StartFailed, match=r"max\.connections"):
         server.raise_descriptor_limit(partitions=50, connections=5000)
 
@@ -177,14 +161,18 @@ def test_whatever_stops_a_load_ends_the_server_and_gives_port_and_folder_back(
 
     with pytest.raises(expected, match=str(error.args[-1])):
         asyncio.run(run())
-    server.check_port_is_free(address)
+    assert listen_error(address) is None
     monkeypatch.undo()
     assert not files._locked
 
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("file", "{} is not a folder"), ("file/below", "{} could not be recovered: ")],
+    [
+        ("file", "{} is not a folder"),
+        ("file/below", "{}/file is not a folder"),
+        ("none/below", "{} cannot be made: "),
+    ],
 )
 def test_a_data_folder_that_cannot_be_is_told_in_one_sentence(
     tmp_path: Path, name: str, told: str
@@ -204,8 +192,10 @@ def test_a_data_folder_that_cannot_be_is_told_in_one_sentence(
 
     with pytest.raises(server.StartFailed) as caught:
         asyncio.run(run())
-    assert str(caught.value).startswith(told.format(folder))
+    whose = tmp_path if name == "file/below" else folder
+    assert str(caught.value).startswith(told.format(whose))
     assert "Errno" not in str(caught.value)
+    assert not starting.listening.is_set(), "told before anybody can connect"
 
 
 @pytest.mark.parametrize(
@@ -244,7 +234,7 @@ def test_a_defect_in_a_flush_ends_the_server_like_a_failed_disk_but_is_told_as_o
                     await stub.CommitOffsets(COMMIT)
                     raise AssertionError("acknowledged what no flush has taken")
                 except grpc.aio.AioRpcError as refused:
-                    if "disk failed" in str(refused.details()):
+                    if "the server stops" in str(refused.details()):
                         code = refused.code()
             try:
                 await life

@@ -10,6 +10,7 @@ from offsetd_coordinator.node import Node
 from offsetd_coordinator.service.admin import AdminService
 from offsetd_coordinator.service.config_admin import ConfigAdmin
 from offsetd_coordinator.service.log_admin import LogAdmin
+from offsetd_storage.errors import StorageFull
 from offsetd_storage.offsets_topic.placement import partition_of
 from serving_nodes import PARTITIONS, ServingNode, serving_node
 
@@ -81,3 +82,12 @@ async def test_while_loading_a_server_tells_who_it_is_and_nothing_of_its_log() -
     )
     assert found.log_partition == partition_of("g", 50)
     assert (found.node_id, found.address) == ("n1", "127.0.0.1:7171")
+
+
+async def test_a_disk_without_room_is_told() -> None:
+    async with serving_node() as node:
+        node.runtime.disk = node.upkeep.disk
+        node.runtime.disk.note_full(StorageFull("full"))
+        answer = await AdminService(node.node).get_server_info(b"")
+        [problem] = admin_service_pb2.GetServerInfoResponse.FromString(answer).problems
+        assert "commits are refused" in problem

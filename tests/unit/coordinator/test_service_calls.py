@@ -27,7 +27,18 @@ class FakeContext:
         self.remaining_seconds = remaining_seconds
         self.code: grpc.StatusCode | None = None
         self.details = ""
+        self.message = b""
+        self.done_callbacks: list[Any] = []
         self.trailers: tuple[tuple[str, bytes], ...] = ()
+
+    async def read(self) -> bytes:
+        return self.message
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def add_done_callback(self, callback: Any) -> None:
+        self.done_callbacks.append(callback)
 
     def peer(self) -> str:
         return "ipv4:127.0.0.1:5"
@@ -65,7 +76,8 @@ async def called(
         load_ended=node.load_ended,
         request_bytes_max=REQUEST_BYTES_MAX,
     )
-    response: bytes = await handler.unary_unary(message, context)
+    context.message = message
+    response: bytes = await handler.stream_unary(None, context)
     return response
 
 

@@ -18,7 +18,8 @@ from offsetd_coordinator.config_record import (
     encode_config_key,
     encode_config_value,
 )
-from offsetd_coordinator.service.config_admin import SETTINGS_MAX, ConfigAdmin
+from offsetd_coordinator.service.config_admin import ConfigAdmin
+from offsetd_coordinator.service.field_counts import SETTINGS_MAX
 from offsetd_coordinator.topics import (
     AUDIT_PARTITION,
     AUDIT_TOPIC,
@@ -175,10 +176,10 @@ async def test_a_change_that_is_being_applied_is_not_overtaken_when_its_caller_g
         begun: list[TopicConfigs] = []
         may_end = threading.Event()
 
-        def apply_slowly(configs: TopicConfigs) -> None:
+        def apply_slowly(configs: TopicConfigs, doubt: str | None) -> None:
             begun.append(configs)
             may_end.wait(WAIT_SECONDS)
-            apply(configs)
+            apply(configs, doubt)
 
         monkeypatch.setattr(serving.administration, "_apply", apply_slowly)
         first = asyncio.ensure_future(update(serving, set={"log.cleaner.threads": "2"}))
@@ -272,7 +273,7 @@ async def test_what_is_only_validated_changes_nothing() -> None:
         ({"remove": ["no.such.setting"]}, errors.InvalidConfig, "remove"),
         ({"set": {"log.dir": "x" * 1025}}, errors.InvalidConfig, "set[log.dir]"),
         ({}, errors.InvalidRequest, "set"),
-        ({"remove": ["a"] * (SETTINGS_MAX + 1)}, errors.InvalidRequest, "set"),
+        ({"remove": ["a"] * (SETTINGS_MAX + 1)}, errors.InvalidRequest, "remove"),
         ({"set": {"a": "b"}, "reason": "x" * 1025}, errors.InvalidRequest, "reason"),
         ({"set": {"a": "b"}, "request_id": "x" * 65}, errors.InvalidRequestId, "request_id"),
         ({"topic": "orders", "set": {"retention.ms": "5"}}, errors.InvalidTopic, "topic"),
@@ -294,6 +295,18 @@ async def test_names_that_are_asked_for_have_to_exist() -> None:
             await describe(serving, "", "log.cleaner.thread")
         with pytest.raises(errors.InvalidTopic, match="__offsetd_audit"):
             await describe(serving, "orders")
+        with pytest.raises(errors.InvalidConfig, match=r"did you mean segment\.ms with --topic"):
+            await describe(serving, "", "segmnt.ms")
+
+
+async def test_a_setting_of_topics_says_at_once_all_that_is_asked_for() -> None:
+    async with serving_node() as serving:
+        with pytest.raises(errors.InvalidConfig, match=r"of a topic, .*: say --topic"):
+            await describe(serving, "", "segment.ms")
+        with pytest.raises(errors.InvalidConfig, match=r"say --topic .*needs a restart.*--set"):
+            await update(serving, set={"max.message.bytes": "2000000"})
+        with pytest.raises(errors.InvalidConfig, match="of the server, not of a topic"):
+            await describe(serving, OFFSETS_TOPIC, "listen.address")
 
 
 async def test_a_full_disk_refuses_a_change_and_nothing_is_different(
@@ -313,7 +326,7 @@ async def test_a_full_disk_refuses_a_change_and_nothing_is_different(
 
 async def test_a_low_disk_takes_no_commits_and_settings_all_the_same() -> None:
     async with serving_node() as serving:
-        serving.runtime._disk = serving.upkeep.disk
+        serving.runtime.disk = serving.upkeep.disk
         serving.upkeep.disk.note_full(StorageFull("no room"))
         with pytest.raises(errors.DiskFull):
             await serving.commit("g", 1)
@@ -367,11 +380,13 @@ async def test_what_is_not_known_is_kept_shown_and_taken_back() -> None:
         assert "'7' is kept, and not used" in newer.problem
         retention = (await describe(serving, AUDIT_TOPIC))["retention.ms"]
         assert retention.value == str(90 * 86_400_000)
+        assert "is set, and not used" in (serving.node.settings_doubt or "")
         assert "'never' is kept, and not used" in retention.problem
         await update(serving, remove=["log.of.a.newer.version"])
         await update(serving, topic=AUDIT_TOPIC, set={"retention.ms": "6"})
         assert "log.of.a.newer.version" not in await describe(serving)
         assert (await describe(serving, AUDIT_TOPIC))["retention.ms"].problem == ""
+        assert serving.node.settings_doubt is None, "what was taken back, or set anew, is no doubt"
 
 
 async def test_what_cannot_be_put_in_force_is_told_once_and_holds_up_nobody(
@@ -380,7 +395,7 @@ async def test_what_cannot_be_put_in_force_is_told_once_and_holds_up_nobody(
     async with serving_node() as serving:
         apply = serving.administration._apply
 
-        def fail(_: object) -> None:
+        def fail(*_: object) -> None:
             raise MemoryError("no room for a map")
 
         monkeypatch.setattr(serving.administration, "_apply", fail)

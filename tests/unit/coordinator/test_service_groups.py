@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import Any
 
 import pytest
 from offsetd.v1 import group_service_pb2
-from offsetd_coordinator import errors
+from offsetd_coordinator import errors, offset_table
+from offsetd_coordinator.service import groups
 from offsetd_coordinator.service.groups import GroupService
 from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_storage.offsets_topic.placement import partition_of
@@ -72,6 +74,36 @@ async def test_a_page_walks_no_log_partition_that_it_does_not_need() -> None:
             before = max(needed)
             walked.clear()
         assert token == ""
+
+
+async def test_others_work_while_many_groups_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And each group that is there all the time is listed once."""
+    monkeypatch.setattr(groups, "ITEMS_PER_TURN", 10)
+    monkeypatch.setattr(offset_table, "SLICE_ROWS", 10)
+    async with serving_node(partitions=1) as serving:
+        names = [f"g{number:03}" for number in range(100)]
+        for name in names:
+            await serving.commit(name, 1)
+        listing = asyncio.create_task(list_page(serving, page_size=1000))
+        shard, turns = serving.runtime.shards[0], 0
+        while not listing.done():
+            shard.offsets.store(
+                f"new{turns}".encode(),
+                b"t",
+                0,
+                revision=turns,
+                offset=1,
+                leader_epoch=-1,
+                metadata=b"",
+                commit_timestamp_ms=0,
+                expire_timestamp_ms=-1,
+            )
+            turns += 1
+            await asyncio.sleep(0)
+        listed = [each.group_id for each in (await listing).groups]
+        assert [each for each in listed if each.startswith("g")] == names
+        assert len(set(listed)) == len(listed)
+        assert turns >= len(names) // 10
 
 
 async def test_every_page_names_the_damaged_log_partitions() -> None:

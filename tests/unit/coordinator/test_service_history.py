@@ -15,7 +15,7 @@ from offsetd_coordinator.errors import (
     LeaseHeld,
 )
 from offsetd_coordinator.history_errors import HistoryCompacted
-from offsetd_coordinator.offset_history import offsets_at
+from offsetd_coordinator.offset_history import state_at
 from offsetd_coordinator.requests import AcquireGroup
 from offsetd_coordinator.service.history import HistoryService
 from patience import PATIENCE_SECONDS
@@ -254,15 +254,19 @@ def test_a_group_is_restored_to_a_revision_and_that_is_undone() -> None:
     run(test())
 
 
+async def offsets_at(node: ServingNode, time_ms: int) -> dict[tuple[bytes, int], int]:
+    _, then = await state_at(node.runtime, GROUP.encode(), time_ms=time_ms)
+    return {(each.topic, each.partition): each.offset for each in then.committed()}
+
+
 def test_a_group_is_restored_to_a_time() -> None:
     async def test() -> None:
         async with serving_node() as node:
             begun_ms = node.clock.now_ms()
             await written(node)
-            group_id = GROUP.encode()
-            assert await offsets_at(node.runtime, group_id, begun_ms - 1) == {}
+            assert await offsets_at(node, begun_ms - 1) == {}
             at = {(b"orders", partition): 20 for partition in range(2)}
-            assert await offsets_at(node.runtime, group_id, begun_ms + 1999) == at
+            assert await offsets_at(node, begun_ms + 1999) == at
             request = RESTORE(group_id=GROUP)
             request.time.FromMilliseconds(begun_ms + 1000)
             service = HistoryService(node.node)

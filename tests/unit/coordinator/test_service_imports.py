@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from google.rpc.code_pb2 import Code
 from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
 from offsetd_coordinator.service import imports
 from offsetd_coordinator.service.exports import PIECE_BYTES, ExportService
 from offsetd_coordinator.service.imports import ImportService
+from offsetd_coordinator.service.statuses import status_of
 from offsetd_coordinator.topics import AUDIT_PARTITION
 from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.quarantine import Damage
@@ -358,6 +360,44 @@ async def test_what_cannot_be_imported_says_why(
     async with serving_node() as serving:
         with pytest.raises(refusal):
             await import_file(serving, content, file_format, piece_bytes=1 << 20, **fields)
+        assert audit_end(serving) == 0
+
+
+_DIGITS = b"9" * 5000
+_HALF = b"\\ud800"
+_LINE = b'{"group":"%b","topic":"%b","partition":%b,"offset":%b,"metadata":"%b"}\n'
+_UTILS = b'{"groupid":"%b","offsets":{"%b":{"%b":%b}}}'
+
+
+@pytest.mark.parametrize(
+    ("file_format", "content"),
+    [
+        ("JSONL", _LINE % (b"g", b"t", b"0", _DIGITS, b"")),
+        ("JSONL", _LINE % (b"g", b"t", _DIGITS, b"1", b"")),
+        ("JSONL", _LINE % (_HALF, b"t", b"0", b"1", b"")),
+        ("JSONL", _LINE % (b"g", _HALF, b"0", b"1", b"")),
+        ("JSONL", _LINE % (b"g", b"t", b"0", b"1", _HALF)),
+        ("JSONL", _LINE % (b"g", b"t", b'"' + _HALF + b'"', b"1", b"")),
+        ("JSONL", b'{"' + _HALF + b'":1,"' + _HALF + b'":2}\n'),
+        ("KAFKA_UTILS_JSON", _UTILS % (b"g", b"t", b"0", _DIGITS)),
+        ("KAFKA_UTILS_JSON", _UTILS % (b"g", b"t", _DIGITS, b"1")),
+        ("KAFKA_UTILS_JSON", _UTILS % (_HALF, b"t", b"0", b"1")),
+        ("KAFKA_UTILS_JSON", _UTILS % (b"g", _HALF, b"0", b"1")),
+        ("KAFKA_UTILS_JSON", _UTILS % (b"g", b"t", _HALF, b"1")),
+        ("KAFKA_CSV", b"g,t,0," + _DIGITS + b"\n"),
+        ("KAFKA_CSV", b"g,t," + _DIGITS + b",1\n"),
+        ("RPK", b"t 0 " + _DIGITS + b"\n"),
+        ("RPK", b"t " + _DIGITS + b" 1\n"),
+    ],
+)
+async def test_what_python_cannot_hold_is_refused_like_other_mistakes(
+    file_format: str, content: bytes
+) -> None:
+    fields = {"group_id": "g"} if file_format == "RPK" else {}
+    async with serving_node() as serving:
+        with pytest.raises(errors.InvalidField) as refused:
+            await import_file(serving, content, file_format, **fields)
+        assert status_of(refused.value).code == Code.INVALID_ARGUMENT
         assert audit_end(serving) == 0
 
 

@@ -13,13 +13,19 @@ from offsetd_coordinator.errors import (
     GroupIdNotFound,
     InvalidField,
 )
-from offsetd_coordinator.membership.refusals import InconsistentGroupProtocol
+from offsetd_coordinator.requests import (
+    Decision,
+    EndConsumerMembers,
+    EndConsumerMembersReply,
+)
 from offsetd_coordinator.service.member_removal import METHOD, MemberRemoval, _named_now
+from offsetd_coordinator.service.turns import Turns
 from offsetd_storage.offsets_topic.groups import GroupState
-from offsetd_storage.offsets_topic.schemas.record_layouts import RecordType
+from offsetd_storage.offsets_topic.schemas.layout import write_versioned
+from offsetd_storage.offsets_topic.schemas.record_layouts import VALUE_LAYOUTS, RecordType
 from serving_members import DELAY_MS, GROUP, Members, reason_of, until
 from serving_nodes import ServingNode, serving_node
-from shards import batch_of, consumer_group_key, replay
+from shards import NOW_MS, batch_of, consumer_group_key
 
 CONSUMER_EPOCH = bytes.fromhex("0000 00000001 00")
 
@@ -134,7 +140,7 @@ async def test_a_drain_refuses_the_call_and_not_each_member() -> None:
         assert await reason_of(removing) == "COORDINATOR_NOT_AVAILABLE"
         drained = serving.runtime.membership_of(GROUP.encode())
         with pytest.raises(CoordinatorNotAvailable):
-            _named_now(drained, GROUP.encode(), [(member_id, None)])
+            await _named_now(drained, GROUP.encode(), [(member_id, None)], Turns())
 
 
 async def test_what_no_operator_can_mean_is_refused() -> None:
@@ -149,8 +155,54 @@ async def test_what_no_operator_can_mean_is_refused() -> None:
             await remove(serving, {})
         with pytest.raises(InvalidField):
             await remove(serving, all=True, reason="x" * 1025)
-        shard = serving.runtime.shards[serving.runtime.partition_of(b"new")]
-        key = consumer_group_key("new", RecordType.CONSUMER_GROUP_METADATA)
-        replay(shard, batch_of(shard.offset_next, (key, CONSUMER_EPOCH)))
-        with pytest.raises(InconsistentGroupProtocol):
-            await remove(serving, group_id="new", all=True)
+
+
+async def test_members_of_kip_848_are_removed_by_id_and_by_instance() -> None:
+    async with serving_node() as serving:
+        partition, shard = serving.runtime.shard_of(b"new")
+        member = RecordType.CONSUMER_GROUP_MEMBER_METADATA
+        records = [
+            (consumer_group_key("new", member, member_id=member_id), consumer_member(instance_id))
+            for member_id, instance_id in (("a", "i"), ("b", None), ("c", None))
+        ]
+        epoch = consumer_group_key("new", RecordType.CONSUMER_GROUP_METADATA), CONSUMER_EPOCH
+        batch, last_offset = batch_of(shard.offset_next, *records, epoch), shard.offset_next + 3
+        request = EndConsumerMembers(group_id=b"new", member_ids=())  # None of ours writes these.
+        decision = Decision(
+            request, EndConsumerMembersReply(last_offset), None, batch, last_offset, NOW_MS
+        )
+        serving.runtime.write(partition, shard, decision)
+        response = await remove(
+            serving,
+            {"instance_id": "i"},
+            {"member_id": "nobody"},
+            {"member_id": "b", "instance_id": "other"},
+            group_id="new",
+            request_id="r1",
+        )
+        assert [each.HasField("error") for each in response.members] == [False, True, True]
+        again = await remove(serving, {"instance_id": "i"}, group_id="new", request_id="r1")
+        assert [each.HasField("error") for each in again.members] == [False]
+        _, group = serving.runtime.get_group(b"new")
+        assert not isinstance(group, CoordinatorError)
+        assert [each.member_id for each in group.members] == ["b", "c"]
+        rest = await remove(serving, group_id="new", all=True)
+        assert [each.member_id for each in rest.members] == ["b", "c"]
+        _, group = serving.runtime.get_group(b"new")
+        assert not isinstance(group, CoordinatorError)
+        assert (group.state, group.generation, group.members) == (GroupState.EMPTY, 3, ())
+
+
+def consumer_member(instance_id: str | None) -> bytes:
+    fields: dict[str, object] = {
+        "instanceId": instance_id,
+        "rackId": None,
+        "clientId": "c",
+        "clientHost": "/h",
+        "subscribedTopicNames": ["t"],
+        "subscribedTopicRegex": None,
+        "rebalanceTimeoutMs": 1,
+        "serverAssignor": None,
+        "classicMemberMetadata": None,
+    }
+    return write_versioned(VALUE_LAYOUTS[RecordType.CONSUMER_GROUP_MEMBER_METADATA], fields, 0)

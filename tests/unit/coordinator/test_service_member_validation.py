@@ -10,6 +10,8 @@ from offsetd.v1 import group_service_pb2, offset_service_pb2
 from offsetd_coordinator.errors import InvalidField
 from offsetd_coordinator.membership.calls import MemberIdentity
 from offsetd_coordinator.service import callers
+from offsetd_coordinator.service.answers import AnswerBudget
+from offsetd_coordinator.service.connections import Connection
 from offsetd_coordinator.service.member_validation import (
     commits_as,
     join_group,
@@ -18,6 +20,7 @@ from offsetd_coordinator.service.member_validation import (
     sync_group,
 )
 from offsetd_coordinator.service.membership import client_host
+from offsetd_coordinator.service.turns import Turns
 
 RANGE = [group_service_pb2.GroupProtocol(name="range", metadata=b"m")]
 
@@ -110,32 +113,32 @@ def test_assignments_are_brought_once_a_member() -> None:
     assert refused.value.field == "assignments[1].member_id"
 
 
-def test_who_leaves_has_a_name() -> None:
+async def test_who_leaves_has_a_name() -> None:
     request = group_service_pb2.LeaveGroupRequest(group_id="g")
     with pytest.raises(InvalidField):
-        leave_group(request)
+        await leave_group(request, Turns())
     request.members.add(instance_id="i")
     request.members.add(member_id="m")
-    assert leave_group(request).members == (("", "i"), ("m", None))
+    assert (await leave_group(request, Turns())).members == (("", "i"), ("m", None))
     request.members.add(reason="none")
     with pytest.raises(InvalidField) as refused:
-        leave_group(request)
+        await leave_group(request, Turns())
     assert refused.value.field == "members[2].member_id"
 
 
-def test_members_to_remove_are_named_or_all() -> None:
+async def test_members_to_remove_are_named_or_all() -> None:
     request = group_service_pb2.RemoveMembersRequest(group_id="g", all=True)
-    assert members_to_remove(request) is None
+    assert await members_to_remove(request, Turns()) is None
     request.members.add(instance_id="i")
     request.members.add(member_id="m", instance_id="j")
     with pytest.raises(InvalidField) as refused:
-        members_to_remove(request)
+        await members_to_remove(request, Turns())
     assert refused.value.field == "members"
     request.all = False
-    assert members_to_remove(request) == (("", "i"), ("m", "j"))
+    assert await members_to_remove(request, Turns()) == (("", "i"), ("m", "j"))
     request.members.add(instance_id="no such letters")
     with pytest.raises(InvalidField) as refused:
-        members_to_remove(request)
+        await members_to_remove(request, Turns())
     assert refused.value.field == "members[2].instance_id"
 
 
@@ -173,5 +176,5 @@ def test_a_commit_of_a_generation_below_0_is_refused() -> None:
 )
 def test_a_members_host_is_written_as_kafka_does(peer: str, host: str) -> None:
     context = copy_context()
-    context.run(callers.note_peer, lambda: peer)
+    context.run(callers.note_connection, Connection(peer, AnswerBudget(0)))
     assert context.run(client_host) == host

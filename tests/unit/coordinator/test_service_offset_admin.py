@@ -159,7 +159,10 @@ async def test_a_reset_moves_what_is_chosen_to_where_it_is_told(
         )
         assert event["what"]["group"] == "g"
         assert event["what"]["offset_count"] == len(expected)
-        # Asked again, it is answered, and nothing moves: also where it is told by a shift.
+        # Asked again, it is answered, and nothing moves: also where it is told by a shift. Only how
+        # sure its ends were is not known any more.
+        response.ClearField("reported_end_count")
+        response.ClearField("unknown_end_count")
         assert await reset(serving, group_id="g", request_id="r", **fields) == response
         assert await stored(serving, "g") == before | after
         assert len(audited(serving)) == 1
@@ -209,14 +212,27 @@ NEW = {"topic": "new", "partition": 0}
             errors.InvalidOffset,
             "-1 is below 0",
         ),
-        ({"time": {"seconds": 2**40}}, errors.InvalidRequest, "no time"),
+        ({"time": {"seconds": 2**40}}, errors.InvalidRequest, "from year 1 to 9999"),
         ({"time": {"seconds": 2**36}}, errors.InvalidRequest, "past"),
-        ({"duration": {"seconds": -1}}, errors.InvalidRequest, "below 0"),
+        ({"duration": {"seconds": -1}}, errors.InvalidRequest, "from 0 to 10,000 years"),
         ({"group_id": "none", "offset": 1}, errors.GroupIdNotFound, "'none'"),
-        ({"shift_by": 1, "partitions": [NEW]}, errors.OffsetNotCommitted, "1 partitions"),
-        ({"offset": 1, "topics": ["new"]}, errors.OffsetNotCommitted, "1 topics"),
-        ({"earliest": True}, errors.OffsetBoundsUnknown, "earliest offset of 3"),
-        ({"latest": True}, errors.OffsetBoundsUnknown, "latest offset of 1"),
+        ({"shift_by": 1, "partitions": [NEW]}, errors.OffsetNotCommitted, "without one: 1"),
+        ({"offset": 1, "topics": ["new"]}, errors.OffsetNotCommitted, "1 of the topics;"),
+        (
+            {"offset": 1, "topics": ["order"]},
+            errors.OffsetNotCommitted,
+            r"of the topics; did you mean orders\?; to begin",
+        ),
+        (
+            {"earliest": True},
+            errors.OffsetBoundsUnknown,
+            "earliest offset is not known: give bounds; partitions: 3",
+        ),
+        (
+            {"latest": True},
+            errors.OffsetBoundsUnknown,
+            "latest offset is not known: give bounds; partitions: 1",
+        ),
         ({"current": True, "partitions": [NEW]}, errors.OffsetBoundsUnknown, "latest"),
         ({"shift_by": -51}, errors.OffsetOutOfRange, "2 of 3"),
         ({"offset": 250}, errors.OffsetOutOfRange, "2 of 3"),
@@ -241,8 +257,11 @@ async def test_what_is_out_of_range_is_listed_with_its_bounds() -> None:
         with pytest.raises(errors.OffsetOutOfRange) as refused:
             await reset(serving, group_id="g", offset=15, bounds=BOUNDS)
         assert refused.value.listed == (
-            {"topic": "orders", "partition": 1, "offset": 15, "earliest": 20, "latest": 60},
-            {"topic": "other", "partition": 0, "offset": 15, "latest": 7},
+            {"topic": "orders", "partition": 1, "offset": 15}
+            | {"earliest": 20, "earliest_source": "request"}
+            | {"latest": 60, "latest_source": "request"},
+            {"topic": "other", "partition": 0, "offset": 15}
+            | {"latest": 7, "latest_source": "reported"},
         )
 
 
@@ -296,7 +315,7 @@ async def test_a_topic_that_had_nothing_then_is_named_beside_one_that_had() -> N
         serving.clock.advance(1000)
         await serving.commit_offsets("g", NEW)
         target = {"time": {"seconds": time_ms // 1000, "nanos": time_ms % 1000 * 1_000_000}}
-        with pytest.raises(errors.OffsetNotCommitted, match="1 topics") as refused:
+        with pytest.raises(errors.OffsetNotCommitted, match="topics: 1") as refused:
             await reset(serving, group_id="g", topics=["orders", "new"], **target)
         assert refused.value.listed == ({"topic": "new"},)
         response = await reset(serving, group_id="g", topics=["orders"], **target)

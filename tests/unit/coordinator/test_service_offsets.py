@@ -44,7 +44,7 @@ async def test_what_was_not_given_is_absent_from_a_fetch() -> None:
         for field in ("leader_epoch", "end_offset"):
             assert not offset.HasField(field)
         full = offset_service_pb2.OffsetCommit(
-            topic="orders", partition=0, offset=7, leader_epoch=0, end_offset=0, metadata="m"
+            topic="orders", partition=0, offset=0, leader_epoch=0, end_offset=0, metadata="m"
         )
         request = offset_service_pb2.CommitOffsetsRequest(group_id="g", offsets=[full])
         await serving.offsets.commit_offsets(request.SerializeToString())

@@ -14,6 +14,7 @@ from google.rpc import error_details_pb2, status_pb2
 from offsetd.v1 import history_pb2, offset_service_pb2
 from offsetd_coordinator.metrics.figures import CANCELLED, CallFigures
 from offsetd_coordinator.service import statuses
+from offsetd_coordinator.service.limits import Admission
 from offsetd_coordinator.service.watch import WatchService
 from offsetd_storage.simulated_faults import Fault, OperationKind
 from patience import PATIENCE_SECONDS
@@ -50,6 +51,9 @@ class Client:
 
     def peer(self) -> str:
         return ""
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
 
     async def write(self, message: bytes) -> None:
         await self.reading.wait()
@@ -95,7 +99,9 @@ class Client:
 @contextlib.asynccontextmanager
 async def watched(**options: Any) -> AsyncIterator[tuple[ServingNode, WatchService]]:
     async with serving_node(**options) as node:
-        service = WatchService(node.node, CallFigures(), request_bytes_max=1 << 20)
+        service = WatchService(
+            node.node, Admission(1 << 20), CallFigures(), request_bytes_max=1 << 20
+        )
         yield node, service
 
 
@@ -273,7 +279,7 @@ def test_a_log_that_cannot_be_written_for_a_watcher_stops_the_server() -> None:
 def test_a_quiet_watcher_gets_tokens() -> None:
     async def test() -> None:
         async with watched() as (node, service):
-            client = Client(service, group_ids=["g"], progress_interval={"nanos": 1})
+            client = Client(service, group_ids=["g"], progress_interval={"nanos": 1_000_000})
             first = (await client.message()).token
             second = await client.message()
             assert (second.token, len(second.events)) == (first, 0)

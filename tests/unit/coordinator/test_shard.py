@@ -141,13 +141,24 @@ def test_offsets_come_sorted_by_topic_and_partition_and_absent_ones_not_at_all()
 
 def test_an_end_offset_stays_until_another_is_reported_and_is_gone_after_a_restart() -> None:
     shard = new_shard()
-    first = ask(shard, commit("g", entry("t", 0, 1, end_offset=0)))
+    first = ask(shard, commit("g", entry("t", 0, 1, end_offset=9)))
     second = ask(shard, commit("g", entry("t", 0, 2)))
-    assert [each.end_offset for each in shard.fetch(b"g")] == [0]
+    assert [each.end_offset for each in shard.fetch(b"g")] == [9]
     assert first.batch is not None
     assert second.batch is not None
     restarted = replayed(first.batch, second.batch)
     assert [each.end_offset for each in restarted.fetch(b"g")] == [-1]
+
+
+@pytest.mark.parametrize("offsets", [(20, 26), (20, 26, 10), (26,)])
+def test_an_end_offset_below_a_committed_offset_is_none(offsets: tuple[int, ...]) -> None:
+    """What a commit has disproved stays so, also when the offset goes back."""
+    shard = new_shard()
+    first, *later = offsets
+    ask(shard, commit("g", entry("t", 0, first, end_offset=25)))
+    for offset in later:
+        ask(shard, commit("g", entry("t", 0, offset)))
+    assert [each.end_offset for each in shard.fetch(b"g")] == [-1]
 
 
 EXPECTED_OFFSET, EXPECTED_REVISION = Precondition.EXPECTED_OFFSET, Precondition.EXPECTED_REVISION

@@ -10,6 +10,7 @@ from offsetd_coordinator import errors
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.requests import CommitOffsets, DeleteOffsets, OffsetEntry, Precondition
 from offsetd_coordinator.service import validation
+from offsetd_coordinator.service.turns import Turns
 from offsetd_coordinator.shard import Shard, ShardConfig
 
 METADATA_UNITS_MAX = 4096
@@ -204,12 +205,13 @@ def test_bytes_that_are_no_message_are_refused(message: bytes) -> None:
         validation.parse(offset_service_pb2.CommitOffsetsRequest, message)
 
 
-def test_a_deletion_of_offsets_is_checked_like_a_commit() -> None:
-    def delete(**fields: Any) -> DeleteOffsets:
-        return validation.delete_offsets(offset_service_pb2.DeleteOffsetsRequest(**fields))
+async def test_a_deletion_of_offsets_is_checked_like_a_commit() -> None:
+    async def delete(**fields: Any) -> DeleteOffsets:
+        request = offset_service_pb2.DeleteOffsetsRequest(**fields)
+        return await validation.delete_offsets(request, Turns())
 
     partition = types_pb2.TopicPartition(topic="t", partition=1)
-    request = delete(group_id="g", partitions=[partition], topics=["u"], validate_only=True)
+    request = await delete(group_id="g", partitions=[partition], topics=["u"], validate_only=True)
     assert request.partitions == ((b"t", 1),)
     assert request.topics == (b"u",)
     assert request.validate_only
@@ -222,7 +224,7 @@ def test_a_deletion_of_offsets_is_checked_like_a_commit() -> None:
         ({"group_id": "g", "topics": ["t"], "request_id": "x" * 65}, errors.InvalidRequestId),
     ):
         with pytest.raises(error):
-            delete(**fields)
+            await delete(**fields)
 
 
 def test_a_deletion_of_a_group_may_name_the_empty_group_that_a_broker_may_hold() -> None:

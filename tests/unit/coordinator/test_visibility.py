@@ -10,6 +10,8 @@ import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from listening_servers import listening
 from offsetd.v1 import offset_service_pb2_grpc
+from offsetd_coordinator.disk_room import UnwatchedDisk
+from offsetd_coordinator.visibility import DISK_SERVICE
 from offsetd_storage.cleaner.cleaner_thread import CleanerThread
 from serving_nodes import commit_request
 
@@ -115,3 +117,23 @@ async def test_a_round_that_hangs_is_a_stall(monkeypatch: pytest.MonkeyPatch) ->
         await until(channel, CLEANER, NOT_SERVING)
         is_held = False
         await until(channel, CLEANER, SERVING)
+
+
+async def test_a_disk_without_room_is_told_when_it_begins_and_when_it_ends() -> None:
+    with structlog.testing.capture_logs() as events:
+        async with listening() as each:
+            await until(each.channel, "", SERVING)
+            await until(each.channel, DISK_SERVICE, SERVING)
+            runtime = each.server.node.runtime
+            assert runtime is not None
+            disk = runtime.disk
+            runtime.disk = LowDisk()
+            await until(each.channel, DISK_SERVICE, NOT_SERVING)
+            await until_told(events, "the disk is nearly full: commits are refused")
+            runtime.disk = disk
+            await until(each.channel, DISK_SERVICE, SERVING)
+            await until_told(events, "there is room on the disk again: commits are taken")
+
+
+class LowDisk(UnwatchedDisk):
+    is_low = True

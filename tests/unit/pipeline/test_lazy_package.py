@@ -8,8 +8,9 @@ from pathlib import Path
 import offsetd_pipeline
 import pytest
 from lazy_packages import looked_up, told_to_types
+from offsetd_clients.installation import install_command
 
-MISSING = "pyspark is not installed: pip install 'offsetd[spark]'"
+MISSING = f"pyspark is not installed: {install_command('spark')}"
 
 
 def test_a_name_is_imported_from_where_those_who_read_types_find_it() -> None:
@@ -45,4 +46,4 @@ def test_without_the_extra_spark_it_says_what_to_install(
         check=False,
     )
     assert (ended.returncode, ended.stderr) == (code, err)
-    assert out in ended.stdout
+    assert out in " ".join(ended.stdout.split())  # The help is wrapped.

@@ -14,6 +14,7 @@ from offsetd_storage.log_config import DELETE
 from offsetd_storage.log_store import LogStore, TopicSpec
 from offsetd_storage.quarantine import list_quarantine_files
 from offsetd_storage.segment import SEGMENT_SUFFIXES, segment_base_offsets, segment_path
+from offsetd_storage.segment_list import SEGMENT_LIST_NAME
 from offsetd_storage.simulated_files import SimulatedFiles
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import NOW_MS
@@ -133,8 +134,8 @@ def test_else_a_folder_that_is_missing_is_no_silent_loss(
     remove_folder(files, removed)
     store = reopened(files)
     reason = str(store.quarantined[removed])
-    assert "put the folder back" in reason
-    assert "offsetd log recreate" in reason
+    assert "put back what was there" in reason
+    assert "offsetd log repair" in reason
     with pytest.raises(PartitionQuarantined):
         append(store, removed) if removed in store.logs else store.log(removed)
     assert contents(store) == {each: held[each] for each in held if each != removed}
@@ -150,6 +151,23 @@ def test_else_a_folder_that_is_missing_is_no_silent_loss(
     assert not again.quarantined
 
 
+def test_a_topic_whose_loss_is_damage_is_quarantined_also_after_a_clean_stop() -> None:
+    config = attrs.evolve(
+        CONFIG, other_topics=(attrs.evolve(CONFIG.other_topics[0], is_removable=False),)
+    )
+    files, held = stopped(closed=True)
+    remove_folder(files, AUDIT)
+    store = opened(files, config)
+    assert "offsetd log repair" in str(store.quarantined[AUDIT])
+    store.close()
+    store = reopened(files, AUDIT)  # Begun anew it is empty: then nothing is lost with its folder.
+    store.close()
+    remove_folder(files, AUDIT)
+    store = opened(files, config)
+    check_begun_anew(store, AUDIT, 12)
+    assert contents(store) == held | {AUDIT: b""}
+
+
 def test_a_log_that_is_whole_begins_anew_where_that_is_asked_for() -> None:
     files, held = stopped(closed=False)
     store = reopened(files, AUDIT)
@@ -162,11 +180,20 @@ def test_without_its_oldest_segments_a_log_starts_at_the_first_one_left(closed: 
     files, held = stopped(closed=closed)
     for topic_partition in (AUDIT, P0):
         remove_oldest(files, topic_partition, below=5)
+    refusing = reopened(files)
+    assert set(refusing.quarantined) == {AUDIT, P0}
+    assert "the segment is missing" in str(refusing.quarantined[P0])
+    assert "offsetd log repair" in str(refusing.quarantined[P0])
+    refusing.close()
+    # As the operator says: the lists go.
+    for topic_partition in (AUDIT, P0):
+        files.unlink(FOLDER / topic_partition.folder_name / SEGMENT_LIST_NAME)
     store = reopened(files)
     assert not store.quarantined
     first = store.logs[P0].segments[0].base_offset
     assert first == 5
-    assert sorted(store.report.warnings) == [
+    told = [each for each in store.report.warnings if SEGMENT_LIST_NAME not in each]
+    assert sorted(told) == [
         f"{each}: the segments from offset 0 to {first - 1} are not there any more;"
         f" the log starts at {first}"
         for each in (P0, AUDIT)

@@ -284,6 +284,28 @@ def test_free_room_is_that_of_an_ordinary_user(tmp_path: Path) -> None:
     assert 0 < FILES.free_bytes(tmp_path) <= status.f_blocks * status.f_frsize
 
 
+@pytest.mark.parametrize("is_locked", [False, True])
+def test_free_room_is_known_where_no_more_files_can_be_opened(
+    tmp_path: Path, is_locked: bool
+) -> None:
+    lock = FILES.lock(tmp_path / ".lock") if is_locked else None
+    files = FILES if lock is None else lock.files
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(each) for each in os.listdir("/proc/self/fd"))
+    taken: list[int] = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, limits[1]))
+        with pytest.raises(OSError, match="Too many open files"):
+            taken.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(highest + 2))
+        assert 0 < files.free_bytes(tmp_path) <= files.total_bytes(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for each in taken:
+            os.close(each)
+        if lock is not None:
+            lock.release()
+
+
 def test_a_lock_is_held_once_and_can_be_taken_again_after_release(tmp_path: Path) -> None:
     lock = FILES.lock(tmp_path / ".lock")
     assert lock is not None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from offsetd_storage.errors import FolderLocked
+from offsetd_storage.errors import FolderGone, FolderLocked, FolderMismatch
 from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_lock import LOCK_NAME, FolderLock
+from offsetd_storage.folder_lock import LOCK_NAME, FolderLock, check_usable
 from offsetd_storage.simulated_files import SimulatedFiles
 
 if TYPE_CHECKING:
@@ -77,3 +78,132 @@ def test_a_refused_process_has_written_nothing(tmp_path: Path) -> None:
         FolderLock.acquire(disk, tmp_path)
     assert disk.operations == before
     held.release()
+
+
+# A folder that is not at its path any more ------------------------------------------------------
+
+
+def put(files: Files, path: Path, content: bytes) -> None:
+    """Writes a file, made where missing."""
+    file = files.open(path, create=True)
+    file.pwrite([content], 0)
+    file.close()
+
+
+@pytest.fixture
+def replaced(files: Files, tmp_path: Path) -> FolderLock:
+    """The lock of a folder that was moved to `moved`; another one is in its place."""
+    folder = tmp_path / "data"
+    files.make_folder(folder)
+    lock = FolderLock.acquire(files, folder)
+    put(lock.files, folder / "journal", b"ours")
+    lock.files.make_folder(folder / "log")
+    lock.check()
+    files.rename(folder, tmp_path / "moved")
+    files.make_folder(folder)
+    put(files, folder / "journal", b"theirs")
+    return lock
+
+
+def test_what_is_reached_through_a_lock_is_the_folder_that_was_locked(
+    files: Files, tmp_path: Path, replaced: FolderLock
+) -> None:
+    folder, ours = tmp_path / "data", replaced.files
+    assert ours.read_bytes(folder / "journal") == b"ours"
+    put_again = ours.open(folder / "journal")
+    put_again.pwrite([b"OURS"], 0)
+    put_again.close()
+    ours.sync_folder(folder)
+    assert ours.list_folder(folder) == [".lock", "journal", "log"]
+    assert ours.is_folder(folder)
+    assert ours.is_folder(folder / "log")
+    assert ours.exists(folder / "journal")
+    assert not ours.exists(folder / "journal" / "none")
+    assert not ours.is_folder(folder / "journal")
+    assert ours.size(folder / "journal") == 4
+    assert ours.stamp(folder / "journal") == files.stamp(tmp_path / "moved" / "journal")
+    assert ours.stamp(folder / "journal") != files.stamp(folder / "journal")
+    ours.set_modified_ms(folder / "journal", 5000)
+    assert ours.modified_ms(folder / "journal") == 5000
+    assert ours.free_bytes(folder) <= ours.total_bytes(folder)
+    assert files.read_bytes(folder / "journal") == b"theirs"
+    assert files.read_bytes(tmp_path / "moved" / "journal") == b"OURS"
+
+
+def test_no_name_changes_in_a_folder_that_is_not_at_its_path(
+    files: Files, tmp_path: Path, replaced: FolderLock
+) -> None:
+    folder, ours = tmp_path / "data", replaced.files
+    for change in (
+        lambda: ours.open(folder / "new", create=True),
+        lambda: ours.make_folder(folder / "new"),
+        lambda: ours.rename(folder / "journal", folder / "new"),
+        lambda: ours.unlink(folder / "journal"),
+    ):
+        with pytest.raises(OSError, match="not at its path") as refused:
+            change()
+        assert refused.value.errno == errno.ESTALE
+    assert files.list_folder(tmp_path / "moved") == [".lock", "journal", "log"]
+    assert files.list_folder(folder) == ["journal"]
+    with pytest.raises(FolderGone, match="not the folder any more"):
+        replaced.check()
+
+
+def test_what_lies_outside_of_the_folder_is_reached_as_ever(
+    files: Files, tmp_path: Path, replaced: FolderLock
+) -> None:
+    replaced.files.make_folder(tmp_path / "data-2")
+    put(replaced.files, tmp_path / "data-2" / "file", b"1")
+    assert files.read_bytes(tmp_path / "data-2" / "file") == b"1"
+    replaced.files.sync_folder(tmp_path)
+
+
+def test_a_folder_that_is_moved_back_is_in_its_place_again(
+    files: Files, tmp_path: Path, replaced: FolderLock
+) -> None:
+    files.rename(tmp_path / "data", tmp_path / "theirs")
+    with pytest.raises(FolderGone):
+        replaced.check()
+    files.rename(tmp_path / "moved", tmp_path / "data")
+    replaced.check()
+    replaced.files.unlink(tmp_path / "data" / "journal")
+
+
+def test_a_lock_whose_file_was_removed_or_replaced_is_none(files: Files, tmp_path: Path) -> None:
+    lock = FolderLock.acquire(files, tmp_path)
+    files.unlink(tmp_path / LOCK_NAME)
+    with pytest.raises(FolderGone):
+        lock.check()
+    second = FolderLock.acquire(files, tmp_path)
+    second.check()
+    with pytest.raises(FolderGone):
+        lock.check()
+
+
+# What is known before ----------------------------------------------------------------------------
+
+
+def test_whether_a_folder_can_be_used_is_known_before_it_is_made(
+    files: Files, tmp_path: Path
+) -> None:
+    check_usable(files, tmp_path)
+    check_usable(files, tmp_path / "new")
+    assert not files.exists(tmp_path / "new")
+    with pytest.raises(FolderMismatch, match="none does not exist"):
+        check_usable(files, tmp_path / "none" / "new")
+    put(files, tmp_path / "file", b"")
+    with pytest.raises(FolderMismatch, match="file is not a folder"):
+        check_usable(files, tmp_path / "file")
+    with pytest.raises(FolderMismatch, match="file is not a folder"):
+        check_usable(files, tmp_path / "file" / "below")
+
+
+def test_a_folder_that_may_not_be_written_to_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = OsFiles()
+    monkeypatch.setattr(OsFiles, "may_write", lambda *_: False)  # Root may write anywhere.
+    with pytest.raises(FolderMismatch, match=f"{tmp_path} cannot be written to: no permission"):
+        check_usable(files, tmp_path)
+    with pytest.raises(FolderMismatch, match="new cannot be made: no permission in"):
+        check_usable(files, tmp_path / "new")

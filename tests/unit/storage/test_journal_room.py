@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from offsetd_storage.log_store import LogStore
     from offsetd_storage.simulated_faults import Operation
 
-FULL_BYTES = 16384
+FULL_BYTES = 20480
 CONFIG = attrs.evolve(SMALL, journal_file_bytes=FULL_BYTES)
 FILES = tuple(FOLDER / path.name for path in PATHS)
 
@@ -213,12 +213,12 @@ def test_a_start_without_room_for_full_files_makes_small_ones() -> None:
     before = sizes(files)
     files.capacity_bytes = 1 << 20
     files.capacity_bytes -= files.free_bytes(FOLDER) - (FULL_BYTES - 4096)
-    config = attrs.evolve(CONFIG, log=attrs.evolve(CONFIG.log, segment_bytes_max=1500))
+    config = attrs.evolve(CONFIG, log=attrs.evolve(CONFIG.log, segment_bytes_max=2500))
     store = opened(files, config)
     assert max(before) < min(sizes(files))
     assert max(sizes(files)) < FULL_BYTES
     files.capacity_bytes = None
-    append(store, P1, size_bytes=1500)
+    append(store, P1, size_bytes=2500)
     store.flush()
     held = contents(store)
     assert contents(opened(files.power_cut(), config)) == held
@@ -242,7 +242,7 @@ def test_a_batch_that_became_possible_waits_until_the_files_have_grown() -> None
     assert store.journal_room.is_short
     with pytest.raises(JournalTooSmall, match="until the journal has grown"):
         append(store, P0, size_bytes=6000)
-    with pytest.raises(RecordTooLarge, match="above the bound"):
+    with pytest.raises(RecordTooLarge, match="than what max"):
         append(store, P0, size_bytes=6001)
     assert store.journal_room.grow()
     assert not store.journal_room.is_short

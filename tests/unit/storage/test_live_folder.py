@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 from offsetd_coordinator.dump import dump_log
 from offsetd_coordinator.verification.logs import LogVerifier
@@ -16,6 +17,8 @@ from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import LogStore, LogStoreConfig
 from offsetd_storage.quarantine import DamageFound
 from offsetd_storage.record_batch import Record, encode_batch
+from offsetd_storage.segment_list import ListedSegment, read_segment_list, write_segment_list
+from offsetd_storage.segment_scan import scan_file
 from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -123,6 +126,12 @@ def test_verify_finds_nothing_where_the_segment_of_its_recovery_point_was_cleane
         [Record(key=b"k", value=b"v" * 300, offset=15, timestamp_ms=1)], base_offset=15
     )
     (stale.folder / f"{name}.log").write_bytes(longer)
+    listed = read_segment_list(FILES, stale.folder)
+    assert listed is not None
+    scan = scan_file(FILES, stale.folder / f"{name}.log", base_offset=12)
+    cleaned = ListedSegment.of_scan(12, scan)
+    segments = [cleaned if each.base_offset == 12 else each for each in listed.segments]
+    write_segment_list(FILES, stale.folder, attrs.evolve(listed, segments=tuple(segments)))
 
     def findings(log: LogView) -> list[object]:
         return list(LogVerifier(FILES, log, partitions=None).findings())

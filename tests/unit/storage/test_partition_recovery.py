@@ -137,8 +137,6 @@ def test_a_log_that_was_closed_clean_reaches_as_far_as_then(
         # The log rolled at the point: before the point was taken, or after.
         ({0: batches(0, 3), 3: batches(3, 1)}, claim(3, segment=3), {0: 3, 3: 0}, 0),
         ({0: batches(0, 3), 3: batches(3, 1)}, claim(3, position=3 * SIZE), {0: 3, 3: 0}, 0),
-        # Cleaning merged the segment of the point into the one before.
-        ({-9: batches(-9, 2), 3: b""}, claim(3, position=3 * SIZE), {-9: 2, 3: 0}, 0),
     ],
 )
 def test_after_a_crash_the_end_is_the_recovery_point_and_the_journal_goes_on_from_there(
@@ -161,6 +159,9 @@ def test_after_a_crash_the_end_is_the_recovery_point_and_the_journal_goes_on_fro
         ({0: batches(0, 3)}, claim(2, position=3 * SIZE), "beyond the recovery point"),
         ({}, claim(3, position=3 * SIZE), "missing"),
         ({3: batches(3, 1)}, claim(2, position=2 * SIZE), "missing"),
+        # The log rolled at the point; the segment that held it is gone, or is not as long.
+        ({-9: batches(-9, 2), 3: b""}, claim(3, position=3 * SIZE), "missing"),
+        ({0: batches(0, 2), 3: b""}, claim(3, position=3 * SIZE), "ends before"),
         ({0: batches(0, 2)}, claim(3, segment=2, position=SIZE), "missing"),
         ({0: batches(0, 3)}, claim(3, position=3 * SIZE, journal=batches(4, 1)), "not at"),
         (

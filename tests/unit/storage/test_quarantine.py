@@ -94,7 +94,7 @@ def test_batches_that_are_none_are_damage() -> None:
 def test_a_newer_file_is_refused() -> None:
     files = written(CLAIM)
     content = files.read_bytes(quarantine_path(FOLDER, A))
-    prefix = content[:8] + (2).to_bytes(4)
+    prefix = content[:8] + (3).to_bytes(4)
     newer = prefix + checksum(prefix).to_bytes(4) + content[16:]
     files.put_durable(quarantine_path(FOLDER, A), newer)
     with pytest.raises(NewerFormat):

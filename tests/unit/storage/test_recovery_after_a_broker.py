@@ -132,3 +132,35 @@ def test_a_full_journal_file_is_turned_over_to_accept_a_broker() -> None:
         again = opened(files)
         assert contents(again)[P1] == expected[P1]
         assert again.logs[P0].offset_next == 5
+
+
+@pytest.mark.parametrize("bit", [0, 7, 24, 30])
+def test_a_leader_epoch_that_has_rotted_behind_the_recovery_point_is_no_brokers(bit: int) -> None:
+    """The journal has the same batch, but for the field that no checksum covers."""
+    files = idle_after_three()
+    store = opened(files)
+    for topic_partition in (P0, P0, P1):
+        commit(store, topic_partition)
+    store.logs[P0].write()
+    held = contents(store)
+    store.abandon()
+    crashed = files.kill()
+    start = len(contents(opened(crashed.kill()))[P0]) // 5 * 3
+    path = log_path(P0, 0)
+    flipped = bytearray(crashed.read_bytes(path))
+    assert int.from_bytes(flipped[start : start + 8], "big") == 3, "the first one behind the point"
+    flipped[start + 15 - bit // 8] ^= 1 << bit % 8
+    crashed.put_durable(path, bytes(flipped))
+    assert contents(opened(crashed)) == held
+
+
+def test_other_batches_where_the_journal_has_its_own_are_a_brokers() -> None:
+    files = idle_after_three()
+    store = opened(files)
+    for _ in range(3):
+        commit(store, P0, size_bytes=120)  # In the journal alone.
+    store.abandon()
+    crashed = files.kill()
+    broker_appends(crashed, leader_epoch=1)
+    with pytest.raises(ForeignWriter):
+        opened(crashed)

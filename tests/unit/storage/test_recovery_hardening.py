@@ -203,7 +203,7 @@ def test_what_was_acknowledged_under_larger_bounds_is_appended_again(bound: str)
     lower = attrs.evolve(SMALL, log=attrs.evolve(SMALL_LOG, **{bound: 500}))
     store = opened(files, lower)
     assert contents(store) == expected
-    with pytest.raises(RecordTooLarge, match="bound of 500"):
+    with pytest.raises(RecordTooLarge, match=r"allow \(500\)"):
         append(store, P0, size_bytes=501)
     commit(store, P0, size_bytes=500)
     expected = contents(store)

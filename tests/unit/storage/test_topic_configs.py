@@ -40,7 +40,13 @@ RESTART_ENTRY = SettingEntry(
 CONFIGS = TopicConfigs(
     brought={TOPIC: {"cleanup.policy": "compact", "segment.bytes": "104857600"}},
     floors=(
-        Floor(topic=TOPIC, name="min.compaction.lag.ms", least=60, reason="Ids are remembered."),
+        Floor(
+            topic=TOPIC,
+            name="min.compaction.lag.ms",
+            least=60,
+            setting="request.id.window.ms",
+            reason="Ids are remembered.",
+        ),
     ),
     rules=(
         TopicRule(
@@ -276,6 +282,8 @@ def test_an_operator_passes_kafkas_bounds_by_a_prefix_and_no_others() -> None:
             [],
             "a setting of a topic, not of the server: say --topic __consumer_offsets",
         ),
+        (None, {"segment.byte": "1"}, [], "did you mean segment.bytes with --topic?"),
+        (TOPIC, {"log.cleaner.thread": "1"}, [], "did you mean log.cleaner.threads of the server?"),
         (None, {"log.segment.bytes": "1"}, [], "log.segment.bytes: 1 is not a whole number from 1"),
         (None, {"log.cleaner.thread": "1"}, [], "did you mean log.cleaner.threads?"),
         (None, {"listen.address": "a:1"}, [], "listen.address: needs a restart"),

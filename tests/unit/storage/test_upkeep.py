@@ -24,7 +24,12 @@ from kept_stores import (
 from log_stores import FOLDER
 from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
 from offsetd_storage.disk_space import reserve_bytes_for
-from offsetd_storage.errors import OffsetOutOfRange, PolicyViolation, StorageFailed
+from offsetd_storage.errors import (
+    CleaningAborted,
+    OffsetOutOfRange,
+    PolicyViolation,
+    StorageFailed,
+)
 from offsetd_storage.log_config import COMPACT, DELETE, LogConfig
 from offsetd_storage.scheduler import (
     DELETE_LOGS,
@@ -36,7 +41,8 @@ from offsetd_storage.scheduler import (
 from offsetd_storage.server_config import BackgroundConfig, DiskConfig
 from offsetd_storage.simulated_faults import Fault, OperationKind
 from offsetd_storage.topic_partition import TopicPartition
-from offsetd_storage.upkeep import DISK_SPACE, IDLE_LOGS, JOURNAL_GROWTH
+from offsetd_storage.upkeep import DISK_SPACE, FOLDER_IN_PLACE, IDLE_LOGS, JOURNAL_GROWTH, Upkeep
+from patience import PATIENCE_SECONDS
 
 DAY_MS = 24 * HOUR_MS
 # Recovery points are moved by their own task once, and then only by others that need it.
@@ -57,10 +63,14 @@ def test_the_tasks_have_kafkas_names() -> None:
             IDLE_LOGS,
             JOURNAL_GROWTH,
             DISK_SPACE,
+            FOLDER_IN_PLACE,
         }
 
 
-def test_an_idle_log_loses_its_deleted_keys_without_another_append() -> None:
+def test_an_idle_log_loses_its_deleted_keys_without_another_append(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Upkeep, "_rest", lambda _: None)  # It moves the recovery points, too.
     with KeptStore(upkeep=IDLE_POINTS) as kept:
         kept.put(P0, "kept", "v")
         kept.put(P0, "gone", "v")
@@ -254,6 +264,35 @@ def test_records_are_deleted_where_the_log_has_them_and_its_policy_lets_them_go(
         kept.put(EVENTS, "k", "v")
         assert kept.upkeep.retention.delete_records(EVENTS, 1) == 1
         assert kept.upkeep.retention.delete_records(EVENTS, 0) == 1  # It never goes down.
+
+
+def test_what_is_held_is_neither_cleaned_nor_deleted_until_it_is_not_held() -> None:
+    upkeep = attrs.evolve(UPKEEP, held="settings are lost")
+    with KeptStore(with_events(DELETED), upkeep=upkeep) as kept:
+        for number in range(30):
+            kept.put(EVENTS, "k", f"{number}")
+            kept.put(P0, "k", f"{number}")
+        kept.store.flush()
+        kept.advance(DAY_MS + 1)
+        runs = task_runs(kept, LOG_RETENTION)
+        kept.upkeep.run_soon(LOG_RETENTION)
+        kept.until(lambda: task_runs(kept, LOG_RETENTION) > runs)
+        for asked in kept.upkeep.cleaner.compact([P0], rolls_active=True).values():
+            with pytest.raises(CleaningAborted, match="settings are lost"):
+                asked.result(PATIENCE_SECONDS)
+        assert kept.store.logs[EVENTS].log_start_offset == 0
+        assert not kept.rounds
+        assert kept.upkeep.cleaner.status.held == "settings are lost"
+        kept.upkeep.configure(UPKEEP)
+        kept.upkeep.run_soon(LOG_RETENTION)
+        kept.until(lambda: kept.store.logs[EVENTS].log_start_offset == 30)
+        kept.upkeep.cleaner.compact([P0], rolls_active=True)
+        kept.until(lambda: kept.rounds)
+
+
+def task_runs(kept: KeptStore, name: str) -> int:
+    """How often a task has run."""
+    return next(each.runs for each in kept.upkeep.tasks if each.name == name)
 
 
 def test_files_wait_for_their_deletion_as_long_as_the_log_says() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from offsetd_clients import OffsetdError, OffsetToCommit, TopicPartition
+from offsetd_clients.counts import counted
 from offsetd_clients.migration.differences import is_within
 from offsetd_clients.migration.journal import Journal, Step
 from offsetd_clients.migration.kafka.cluster import ClusterFailed, ClusterGroup, KafkaCluster
@@ -228,7 +229,7 @@ class _Writer:
             if where in there and there[where] != move.expected.get(where)
         ]
         if moved_on and not self.options.overwrite:
-            return f"{len(moved_on)} offsets: {listed(moved_on)}"
+            return f"{counted(len(moved_on), 'offset')}: {listed(moved_on)}"
         bounds, gone = self.cluster.bounds(to_write)
         outside = [f"{where} is not there" for where in sorted(gone)]
         outside += [
@@ -236,7 +237,7 @@ class _Writer:
             for where, has in bounds.items()
             if not is_within(to_write[where].offset, has)
         ]
-        return f"{len(outside)} offsets: {listed(outside)}" if outside else ""
+        return f"{counted(len(outside), 'offset')}: {listed(outside)}" if outside else ""
 
     def _written(self, group_id: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> str:
         """Writes, and reads again; what is not there as it should be, or nothing."""
@@ -254,4 +255,4 @@ class _Writer:
         missing = [str(where) for where, each in offsets.items() if there.get(where) != each.offset]
         if group.problem or not missing:
             return group.problem or problem
-        return f"{len(missing)} of {len(offsets)} offsets are not written: {problem}"
+        return f"offsets that are not written: {len(missing)} of {len(offsets)}: {problem}"

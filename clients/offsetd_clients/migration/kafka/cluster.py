@@ -21,6 +21,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from offsetd_clients import Bounds, OffsetToCommit, TopicPartition
+from offsetd_clients.counts import counted
 from offsetd_clients.migration.values import SourceFailed
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class KafkaCluster:
         if refused:
             first = refused[0]
             raise ClusterFailed(
-                f"{len(refused)} of {len(to_commit)} offsets are refused, first that of"
+                f"offsets that are refused: {len(refused)} of {len(to_commit)}, first that of"
                 f" {first.topic}:{first.partition}: {first.error.str()}"
             )
 
@@ -213,7 +214,7 @@ class KafkaCluster:
                 groups[group_id] = ClusterGroup(group_id=group_id, problem=str(error))
                 unreachable += [error] if error.is_unreachable else []
         if len(unreachable) == len(groups):
-            raise ClusterFailed(f"{unreachable[0]}; {count} groups were read before")
+            raise ClusterFailed(f"{unreachable[0]}; groups that were read before: {count}")
         return groups
 
     def _offsets(self, group_ids: Sequence[str]) -> dict[str, tuple[list[ClusterOffset], str]]:
@@ -282,7 +283,7 @@ def _stored(answered: Sequence[KafkaTopicPartition]) -> tuple[list[ClusterOffset
     problem = ""
     if refused:
         where = f"{refused[0].topic}:{refused[0].partition}"
-        problem = f"{len(refused)} offsets cannot be read, first that of {where}"
+        problem = f"{counted(len(refused), 'offset')} cannot be read, first that of {where}"
     return sorted(offsets, key=lambda each: each.topic_partition), problem
 
 

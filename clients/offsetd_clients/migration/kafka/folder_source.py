@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from offsetd_clients.installation import install_command
 from offsetd_clients.migration.values import (
     FoundGroup,
     FoundOffset,
@@ -102,9 +103,7 @@ class FolderSource:
 def _reader() -> Callable[..., Iterator[FolderGroup]]:
     points = entry_points(group=READERS)
     if not points:
-        raise SourceFailed(
-            "folders are read by the server's package: pip install 'offsetd[server]'"
-        )
+        raise SourceFailed(f"folders are read by the server's package: {install_command('server')}")
     read_groups: Any = next(iter(points)).load()
     return read_groups  # type: ignore[no-any-return]
 

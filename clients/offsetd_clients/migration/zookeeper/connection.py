@@ -12,17 +12,12 @@ import attrs
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import KazooException, LockTimeout, NoAuthError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.hosts import collect_hosts
 
 from offsetd_clients.migration.outcomes import MigrationStopped
 from offsetd_clients.migration.values import MigrationError, Problem, SourceFailed
-from offsetd_clients.migration.zookeeper.tree import (
-    Node,
-    Tree,
-    answered,
-    is_absent,
-    is_connected,
-    joined,
-)
+from offsetd_clients.migration.zookeeper.kazoo_tree import answered, is_connected
+from offsetd_clients.migration.zookeeper.tree import Node, Tree, is_absent, joined
 
 # What matters of it is raised; else it would talk to the user beside us.
 logging.getLogger("kazoo").addHandler(logging.NullHandler())
@@ -54,6 +49,7 @@ class ZooKeeper:
     @contextmanager
     def connected(self, *, read_only: bool = False) -> Iterator[KazooClient]:
         """A session for as long as a step takes. Raises SourceFailed."""
+        _check_hosts(self.hosts)
         client = KazooClient(
             hosts=self.hosts,
             timeout=self.timeout_s,
@@ -84,31 +80,63 @@ def migrator_lock(
     """One migrator at a time. Raises LockHeld after `wait_s`: one that was killed holds it until
     its session ends.
     """
-    lock = client.Lock(joined(root, "lock"), identifier=holder)
-    try:
-        lock.acquire(timeout=wait_s)
-    except LockTimeout:
-        others = ", ".join(map(str, lock.contenders()[:1])) or "somebody"
-        raise LockHeld(f"{others} is at work: one migrator at a time") from None
-    except NoAuthError as error:
-        raise SourceFailed(f"{root}: we may not write there: name another --state-root") from error
-    held = HeldLock(client, wait_s)
+    held = HeldLock(client, holder, root, wait_s)
     try:
         yield held
     finally:
-        if client.connected and not held.is_lost:
-            lock.release()
+        held.release()
 
 
 class HeldLock:
     """Asked before each change: with the session the lock may have gone to another."""
 
-    def __init__(self, client: KazooClient, wait_s: float) -> None:
-        """`wait_s`: so long a lost connection is waited for."""
+    def __init__(self, client: KazooClient, holder: str, root: str, wait_s: float) -> None:
+        """Takes it. `wait_s`: so long it, or a lost connection, is waited for. Raises LockHeld."""
         self.is_lost = False
         self._client = client
+        self._holder = holder
+        self._root = root
         self._wait_s = wait_s
+        self._lock = self._acquired()
         client.add_listener(self._note)
+
+    def _acquired(self) -> Any:
+        lock = self._client.Lock(joined(self._root, "lock"), identifier=self._holder)
+        try:
+            lock.acquire(timeout=self._wait_s)
+        except LockTimeout:
+            others = ", ".join(map(str, lock.contenders()[:1])) or "somebody"
+            raise LockHeld(f"{others} is at work: one migrator at a time") from None
+        except NoAuthError as error:
+            text = f"{self._root}: we may not write there: name another --state-root"
+            raise SourceFailed(text) from error
+        return lock
+
+    def release(self) -> None:
+        """For others, if it is still ours."""
+        if self._client.connected and not self.is_lost:
+            self._lock.release()
+
+    @property
+    def is_to_be_regained(self) -> bool:
+        """Whether ZooKeeper does not answer, or has ended the session."""
+        return self.is_lost or not self._client.connected
+
+    def regained(self) -> bool:
+        """Waits for ZooKeeper, for some time, and takes the lock again; False: it does not answer.
+
+        Raises LockHeld if another has it by now, SourceFailed.
+        """
+        if not is_connected(self._client, self._wait_s):
+            return False
+        if self.is_lost:
+            self.is_lost = False
+            try:
+                self._lock = self._acquired()
+            except (KazooException, KazooTimeoutError):  # It has gone again.
+                self.is_lost = True
+                return False
+        return True
 
     def _note(self, state: str) -> None:
         if state == KazooState.LOST:
@@ -182,3 +210,12 @@ def synced(client: KazooClient, path: str) -> None:
         return
     except KazooException as error:
         raise SourceFailed(f"{path}: {type(error).__name__}: {error}") from error
+
+
+def _check_hosts(hosts: str) -> None:
+    """Raises SourceFailed for what the library would fail of, or wait for in vain."""
+    try:
+        for host, _ in collect_hosts(hosts)[0]:
+            (host or "").encode("idna")
+    except ValueError:
+        raise SourceFailed(f"{hosts!r} is not HOST:PORT,…[/CHROOT]") from None

@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
 from offsetd_clients import OffsetdError
-from offsetd_clients.migration.journal import NOT_MARKED, Entry, Journal, Step, request_id_of
+from offsetd_clients.migration.journal import NOT_MARKED, Entry, Journal, Step
 from offsetd_clients.migration.outcomes import (
     GroupOutcome,
     MigrationStopped,
@@ -21,38 +21,50 @@ from offsetd_clients.migration.outcomes import (
     counted,
     outcome_of,
 )
+from offsetd_clients.migration.own_writes import own_writes, put_followed
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.target import Target, is_groups_own
 from offsetd_clients.migration.values import FoundGroup, FoundOffset, PlannedGroup
 from offsetd_clients.migration.zookeeper.connection import HeldLock, Marks, synced
+from offsetd_clients.migration.zookeeper.kazoo_tree import KazooTree
 from offsetd_clients.migration.zookeeper.layouts.layout import Layout
-from offsetd_clients.migration.zookeeper.mirror import (
+from offsetd_clients.migration.zookeeper.mirror import not_run
+from offsetd_clients.migration.zookeeper.moves import (
     DISAGREEMENT_MAX_DEFAULT,
-    NOT_RUN,
-    Move,
+    AbsentOffsets,
+    Deletions,
+    GroupMoves,
+    absent_text,
+    deleted_text,
     disagreement_text,
     moves_of,
-    puts_of,
+    overwritten_text,
 )
+from offsetd_clients.migration.zookeeper.source import read_settled
 from offsetd_clients.migration.zookeeper.transactions import (
     Write,
     WriteRefused,
     transaction,
 )
-from offsetd_clients.migration.zookeeper.tree import KazooTree
 
 _STRAGGLER = "somebody writes there still; try again"
 
 
 @attrs.frozen(kw_only=True)
 class CutoverOptions:
-    """`force`: also while owners are alive. `assume_stopped`: where the layout cannot tell."""
+    """`force`: also while owners are alive. `assume_stopped`: where the layout cannot tell.
+
+    `deletions`: what is deleted in ZooKeeper is deleted here, too, or kept. `absent`: what somebody
+    has deleted here is stored again, or not. None: such groups are refused.
+    """
 
     execute: bool = False
     force: bool = False
     assume_stopped: bool = False
     allow_partial: bool = False
     disagreement_max: int = DISAGREEMENT_MAX_DEFAULT
+    deletions: Deletions | None = None
+    absent: AbsentOffsets | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -91,36 +103,65 @@ class Cutover:
         mark = self.marks.read(tree, [group.source_group_id]).get(group.source_group_id)
         if mark is not None:
             return self._marked(group, mark.get("plan_id"))
-        ran = self.journal.latest(Step.RUN, group.group_id)
-        if ran is None or not ran.is_done:
-            return outcome_of(group, Outcome.REFUSED, problem=NOT_RUN)
-        if self.journal.newest_step(group.group_id) is Step.UNDO:
-            return outcome_of(group, Outcome.REFUSED, problem="its run was undone: run it again")
+        problem = not_run(self.journal, group.group_id)
+        if problem:
+            return outcome_of(group, Outcome.REFUSED, problem=problem)
         synced(self.client, "/")
-        [found] = self.layout.read(tree, [group.source_group_id])
+        found = read_settled(self.layout, tree, group.source_group_id)
         problem = self._refusal(found)
         if problem:
             return outcome_of(group, Outcome.REFUSED, problem=problem)
-        return self._move(group, self._taken(found))
+        moves = self._moves(group, found)
+        problem = disagreement_text(moves) or self._deletion_problem(moves)
+        if problem:
+            return outcome_of(group, Outcome.REFUSED, problem=problem)
+        return self._move(group, self._taken(found), moves)
 
-    def _move(self, group: PlannedGroup, offsets: Sequence[FoundOffset]) -> GroupOutcome:
+    def _moves(self, group: PlannedGroup, found: FoundGroup) -> GroupMoves:
         stored = self.target.stored([group.group_id])[group.group_id]
-        moves = moves_of(offsets, stored, {}, disagreement_max=self.options.disagreement_max)
-        apart = [each for each, move in moves if move is Move.STOP]
-        if apart:
-            return outcome_of(group, Outcome.REFUSED, problem=disagreement_text(apart, stored))
-        news = [each for each, move in moves if move is Move.STORE]
-        puts = puts_of(news, stored)
+        return moves_of(
+            found,
+            stored,
+            own_writes(self.journal, group.group_id, stored),
+            takes_topic=self.plan.selection.takes_topic,
+            disagreement_max=self.options.disagreement_max,
+        )
+
+    def _deletion_problem(self, moves: GroupMoves) -> str:
+        """Why what is deleted on one side keeps a group from being cut over; or nothing."""
+        if moves.absent and self.options.absent is None:
+            return f"{absent_text(moves.absent)}: say --absent store, or leave"
+        if moves.deleted and self.options.deletions is None:
+            return f"{deleted_text(moves.deleted)}: say --deletions follow, or keep"
+        if moves.used and self.options.deletions is Deletions.FOLLOW:
+            return f"{deleted_text(moves.used)}, committed here since"
+        return ""
+
+    def _move(
+        self, group: PlannedGroup, offsets: Sequence[FoundOffset], moves: GroupMoves
+    ) -> GroupOutcome:
+        puts = moves.puts(self.options.absent or AbsentOffsets.LEAVE)
+        note = overwritten_text(moves)
+        to_delete = moves.deleted if self.options.deletions is Deletions.FOLLOW else ()
+        count = len(puts) + len(to_delete)
         if not self.options.execute:
             if puts:
                 self.target.put(group.group_id, puts, validate_only=True)
-            return outcome_of(group, Outcome.WOULD_CUT_OVER, count=len(puts))
+            return outcome_of(group, Outcome.WOULD_CUT_OVER, count=count, problem=note)
         versions = _versions(offsets)
         details = {"versions": versions, "state_root": self.marks.state_root}
         entry = self.journal.begin(Step.CUTOVER, group.group_id, details)
         if puts:
-            request_id = request_id_of(self.plan.plan_id, entry)
-            self.target.put(group.group_id, puts, request_id=request_id)
+            put_followed(
+                self.journal,
+                self.target,
+                group.group_id,
+                puts,
+                is_first=not moves.stored,
+                is_audited=True,
+            )
+        if to_delete:
+            self.target.delete(group.group_id, to_delete)
         mark = self.marks.value(group.source_group_id, group.group_id, self.plan.plan_id)
         write = Write(self.marks.path(group.source_group_id), None, mark)
         try:
@@ -134,12 +175,12 @@ class Cutover:
         problem = self._settled(group, entry)
         if problem:
             return outcome_of(group, Outcome.REFUSED, problem=problem)
-        return outcome_of(group, Outcome.CUT_OVER, count=len(puts))
+        return outcome_of(group, Outcome.CUT_OVER, count=count, problem=note)
 
     def _settled(self, group: PlannedGroup, entry: Entry) -> str:
         """Behind the mark: the cutover is done, or taken back. Returns why it was taken back."""
         self.layout.forget()
-        [found] = self.layout.read(KazooTree(self.client), [group.source_group_id])
+        found = read_settled(self.layout, KazooTree(self.client), group.source_group_id)
         now = _versions(self._taken(found)).items()
         changed = sorted({path for path, _ in now ^ entry.details["versions"].items()})
         if not changed:

@@ -1,101 +1,76 @@
 """ZooKeeper is followed here while consumers still commit there.
 
-Who wrote last counts, be it further back: a rewind is followed, which taking the larger offset
-would undo. What was written last is told by the order of writes in ZooKeeper (mzxid) for as long
-as this process watches and nobody else writes here, and by times else: an offset that is moved
-keeps its znode's mtime.
-Where both sides were written, and differ by more than a limit, a group is followed no further.
+Each pass reads the groups that have changed, and does what `moves` says. A group is followed no
+further where somebody has committed here, far from what ZooKeeper has.
 """
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
 
-from offsetd_clients import CommitConflict, CommittedOffset, OffsetdError, TopicPartition
-from offsetd_clients.migration.outcomes import MigrationStopped
-from offsetd_clients.migration.target import (
-    Put,
-    Stored,
-    Target,
-    is_groups_own,
-    milliseconds,
-    revisions_of,
-)
-from offsetd_clients.migration.values import FoundGroup, FoundOffset, PlannedGroup
+from offsetd_clients import CommitConflict, OffsetdError, TopicPartition
+from offsetd_clients.migration.journal import Journal, Step
+from offsetd_clients.migration.outcomes import MigrationStopped, counted
+from offsetd_clients.migration.own_writes import own_writes, put_followed
+from offsetd_clients.migration.target import Stored, Target, is_groups_own
+from offsetd_clients.migration.values import FoundGroup, MigrationError, PlannedGroup, SourceFailed
 from offsetd_clients.migration.zookeeper.connection import HeldLock, Marks
+from offsetd_clients.migration.zookeeper.kazoo_tree import KazooTree, is_lost
 from offsetd_clients.migration.zookeeper.layouts.layout import Layout
-from offsetd_clients.migration.zookeeper.tree import KazooTree
+from offsetd_clients.migration.zookeeper.mirror_events import (
+    MirrorEvent,
+    MirrorEventKind,
+    MirrorStatus,
+)
+from offsetd_clients.migration.zookeeper.moves import (
+    DISAGREEMENT_MAX_DEFAULT,
+    AbsentOffsets,
+    Deletions,
+    GroupMoves,
+    absent_text,
+    deleted_text,
+    disagreement_text,
+    moves_of,
+    overwritten_text,
+)
+from offsetd_clients.migration.zookeeper.source import read_settled
+from offsetd_clients.retry import is_tried_again
 
-DISAGREEMENT_MAX_DEFAULT = 10_000
 NOT_RUN = "it was not stored here yet: run first"
+UNDONE = "its run was undone: run it again"
+STATUS_INTERVAL_S = 60.0
+
+Report = Callable[[int, int, str], None]
+Tell = Callable[[MirrorEvent], None]
 
 
-class Move(StrEnum):
-    """What is done about one offset."""
-
-    NOTHING = "nothing"
-    STORE = "store"  # ZooKeeper's is the newer one.
-    LEAVE = "leave"  # The one that is stored here is.
-    STOP = "stop"  # Both were written, and are too far apart.
-
-
-@attrs.frozen
-class Mirrored:
-    """What this process has stored last: where it stood among ZooKeeper's writes, and at what
-    revision it is here.
-    """
-
-    order: int | None
-    revision: int
-
-
-def decide(
-    found: FoundOffset,
-    stored: CommittedOffset | None,
-    last: Mirrored | None,
-    *,
-    disagreement_max: int,
-) -> Move:
-    """What to do about an offset in ZooKeeper, and what is stored here of it, if anything is."""
-    if stored is None:
-        return Move.STORE
-    if stored.offset == found.offset:
-        return Move.NOTHING
-    is_newer = _is_newer(found, stored, last)
-    is_ours = stored.revision == last.revision if last is not None else is_newer
-    if not (is_newer and is_ours) and abs(found.offset - stored.offset) > disagreement_max:
-        return Move.STOP
-    return Move.STORE if is_newer else Move.LEAVE
-
-
-def _is_newer(found: FoundOffset, stored: CommittedOffset, last: Mirrored | None) -> bool:
-    """By the order of writes where it tells: as long as what is stored here is what we stored, or
-    where nothing was written there since. Else somebody wrote here, too: by times.
-    """
-    if last is not None and last.order is not None and found.order is not None:
-        is_newer = found.order > last.order
-        if not is_newer or stored.revision == last.revision:
-            return is_newer
-    if found.commit_time_ms is None:
-        return False
-    return found.commit_time_ms >= milliseconds(stored.commit_time)
+def not_run(journal: Journal, group_id: str) -> str:
+    """Why a group is not followed, and not cut over: it is not here; or nothing."""
+    ran = journal.latest(Step.RUN, group_id)
+    if ran is None or not ran.is_done:
+        return NOT_RUN
+    return UNDONE if journal.newest_step(group_id) is Step.UNDO else ""
 
 
 @attrs.define
 class Followed:
     """A group as it goes. `stopped` says why it is followed no further; empty: it is.
 
-    `has_moved`: it was cut over, and lives here.
+    `has_moved`: it was cut over, and lives here. `deleted` are deleted in ZooKeeper and not here,
+    `absent` are deleted here and not in ZooKeeper.
     """
 
     source_group_id: str
     group_id: str
     stored_count: int = 0
     left_count: int = 0
+    followed_deletion_count: int = 0
+    deleted: frozenset[TopicPartition] = frozenset()
+    absent: frozenset[TopicPartition] = frozenset()
     stopped: str = ""
     has_moved: bool = False
 
@@ -106,11 +81,18 @@ class Followed:
 
 @attrs.frozen(kw_only=True)
 class MirrorOptions:
-    """`disagreement_max`: offsets. `interval_s`: so long changes of a group are gathered."""
+    """`disagreement_max`: offsets. `interval_s`: so long changes of a group are gathered.
+
+    `deletions`: what is deleted in ZooKeeper is deleted here, too, or kept. `absent`: what somebody
+    has deleted here is stored again, or not. Both are told in any case.
+    """
 
     disagreement_max: int = DISAGREEMENT_MAX_DEFAULT
     interval_s: float = 1.0
+    status_interval_s: float = STATUS_INTERVAL_S
     allow_partial: bool = False
+    deletions: Deletions = Deletions.KEEP
+    absent: AbsentOffsets = AbsentOffsets.LEAVE
 
 
 class Mirror:
@@ -124,19 +106,29 @@ class Mirror:
         target: Target,
         options: MirrorOptions,
         lock: HeldLock,
+        journal: Journal,
+        *,
+        tell: Tell = lambda _: None,
+        monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`tell` is called from several threads."""
         self._tree = tree
         self._layout = layout
         self._marks = marks
         self._target = target
         self._options = options
         self._lock = lock
+        self._journal = journal
+        self._tell = tell
+        self._monotonic_s = monotonic_s
         self._groups: dict[str, Followed] = {}
         self._topics: dict[str, Callable[[str], bool]] = {}
-        self._last: dict[tuple[str, TopicPartition], Mirrored] = {}
-        self._changed: dict[str, None] = {}
+        self._changed: dict[str, float] = {}  # Since when.
         self._condition = threading.Condition()
         self._is_ended = False
+        self._is_done = False
+        self._is_connected = True
+        self._is_server_lost = False
         self._watches: dict[str, Callable[[Any], None]] = {}
 
     @property
@@ -144,73 +136,171 @@ class Mirror:
         """All that are followed, by their ids at the source."""
         return self._groups
 
-    def follow(
-        self, group: PlannedGroup, takes_topic: Callable[[str], bool], *, has_run: bool
-    ) -> None:
-        """This group, too; but none that was not run, as nobody has set how long it is kept."""
+    @property
+    def status(self) -> MirrorStatus:
+        """How it stands; for any thread."""
+        groups = list(self._groups.values())
+        with self._condition:
+            changed = list(self._changed.values())
+        return MirrorStatus(
+            followed_count=sum(each.is_followed for each in groups),
+            stopped_count=sum(bool(each.stopped) for each in groups),
+            moved_count=sum(each.has_moved for each in groups),
+            changed_count=len(changed),
+            stored_count=sum(each.stored_count for each in groups),
+            left_count=sum(each.left_count for each in groups),
+            deleted_count=sum(len(each.deleted) for each in groups),
+            lag_s=max(self._monotonic_s() - min(changed), 0.0) if changed else 0.0,
+            is_connected=self._is_connected,
+        )
+
+    def follow(self, group: PlannedGroup, takes_topic: Callable[[str], bool]) -> None:
+        """This group, too; but none that is not here, as nobody has set how long it is kept."""
         source = group.source_group_id
-        self._groups[source] = Followed(source, group.group_id, stopped="" if has_run else NOT_RUN)
+        self._groups[source] = followed = Followed(source, group.group_id)
         self._topics[source] = takes_topic
-        self._changed[source] = None
+        problem = not_run(self._journal, group.group_id)
+        if problem:
+            self._stop(followed, problem)
 
         def note(_event: Any) -> None:
             self._note(source)
 
         self._watches[source] = note
+        if followed.is_followed:
+            self._note(source)
 
     def end(self) -> None:
         """Ends `watch`, and a pass; for any thread, and for signals."""
         self._is_ended = True
         threading.Thread(target=self._wake).start()  # A signal may come while the lock is held.
 
-    def catch_up(self, report: Callable[[int, int, str], None]) -> int:
+    def connection_changed(self, *, is_connected: bool) -> None:
+        """ZooKeeper is there again, or is not; from any thread."""
+        if is_connected != self._is_connected and not self._is_done:
+            self._is_connected = is_connected
+            kind = MirrorEventKind.ZOOKEEPER_FOUND
+            self._tell(MirrorEvent(kind if is_connected else MirrorEventKind.ZOOKEEPER_LOST))
+
+    @contextmanager
+    def status_told(self) -> Iterator[None]:
+        """Tells the status every so often, whatever the passes wait for."""
+        is_over = threading.Event()
+
+        def tell() -> None:
+            while not is_over.wait(self._options.status_interval_s):
+                self._tell(MirrorEvent(MirrorEventKind.STATUS, text=str(self.status)))
+
+        thread = threading.Thread(target=tell)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+    def close(self) -> None:
+        """No more passes: that the session ends now is not told."""
+        self._is_done = True
+
+    def catch_up(self, report: Report) -> int:
         """One pass over what has changed; the first one is over all.
 
         Returns how many groups are left for another one, as `end` was called: else none. Raises
         MigrationStopped, SourceFailed.
         """
         with self._condition:
-            changed, self._changed = list(self._changed), {}
+            changed = list(self._changed)
         for done, source in enumerate(changed, 1):
             if self._is_ended:
-                left = changed[done - 1 :]
-                with self._condition:
-                    self._changed = dict.fromkeys([*left, *self._changed])
-                return len(left)
+                return len(changed) - done + 1
             followed = self._groups[source]
-            if followed.is_followed:
-                self._lock.check()
-                self._pass(followed)
+            since_s = self._taken(source)
+            try:
+                if followed.is_followed:
+                    self._lock.check()
+                    self._pass(followed)
+            except BaseException:
+                self._note(source, since_s)
+                raise
             report(done, len(changed), followed.group_id)
         return 0
 
-    def watch(self, report: Callable[[int, int, str], None]) -> None:
-        """Passes, for as long as `end` was not called and any group is followed."""
-        while not self._is_ended and any(each.is_followed for each in self._groups.values()):
-            self.catch_up(report)
-            with self._condition:
-                if not self._changed and not self._is_ended:
-                    self._condition.wait()
-            time.sleep(self._options.interval_s)
+    def watch(self, report: Report) -> None:
+        """Passes, for as long as `end` was not called and any group is followed.
 
-    def _note(self, source: str) -> None:
+        ZooKeeper, and the server, may be away meanwhile. Raises MigrationError.
+        """
+        while self._is_going():
+            try:
+                self.catch_up(report)
+                self._server_is(lost=False)
+            except (MigrationStopped, SourceFailed) as error:
+                self._outlast(error)
+            with self._condition:
+                if not self._changed and self._is_going():
+                    self._condition.wait()
+            if self._changed and not self._is_ended:
+                time.sleep(self._options.interval_s)
+
+    def _is_going(self) -> bool:
+        return not self._is_ended and any(each.is_followed for each in self._groups.values())
+
+    def _outlast(self, error: MigrationError) -> None:
+        """Waits for who was lost, if it is that. Raises the error, or LockHeld."""
+        cause = error.__cause__
+        if isinstance(cause, OffsetdError):
+            if not is_tried_again(cause):
+                raise error
+            self._server_is(lost=True)
+            return
+        is_of_lock = isinstance(error, MigrationStopped) and cause is None
+        if not (is_of_lock or is_lost(cause) or self._lock.is_to_be_regained):
+            raise error
+        self.connection_changed(is_connected=False)
+        while not self._is_ended and not self._lock.regained():
+            pass
+        if not self._is_ended:
+            self.connection_changed(is_connected=True)
+            for each in self._groups.values():  # Its watches went with the session.
+                if each.is_followed:
+                    self._note(each.source_group_id)
+
+    def _server_is(self, *, lost: bool) -> None:
+        if lost != self._is_server_lost:
+            self._is_server_lost = lost
+            kind = MirrorEventKind.SERVER_LOST if lost else MirrorEventKind.SERVER_FOUND
+            self._tell(MirrorEvent(kind))
+
+    def _note(self, source: str, since_s: float | None = None) -> None:
+        now_s = self._monotonic_s()
         with self._condition:
-            self._changed[source] = None
+            self._changed[source] = min(
+                self._changed.get(source, now_s), now_s if since_s is None else since_s
+            )
             self._condition.notify()
+
+    def _taken(self, source: str) -> float:
+        with self._condition:
+            return self._changed.pop(source)
 
     def _wake(self) -> None:
         with self._condition:
             self._condition.notify()
 
+    def _stop(self, followed: Followed, problem: str) -> None:
+        followed.stopped = problem
+        self._tell(MirrorEvent(MirrorEventKind.STOPPED, followed.group_id, problem))
+
     def _pass(self, followed: Followed) -> None:
         source = followed.source_group_id
         if self._marks.read(self._tree, [source]):
             followed.has_moved = True  # What comes there by now is a straggler's.
+            self._tell(MirrorEvent(MirrorEventKind.MOVED, followed.group_id))
             return
-        tree = self._tree.watched_by(self._watches[source])
-        [found] = self._layout.read(tree, [source])
+        found = read_settled(self._layout, self._tree.watched_by(self._watches[source]), source)
         if found.problems and not self._options.allow_partial:
-            followed.stopped = str(found.problems[0])
+            self._stop(followed, str(found.problems[0]))
             return
         try:
             stored = self._target.stored([followed.group_id])[followed.group_id]
@@ -220,77 +310,63 @@ class Mirror:
         except OffsetdError as error:
             if not is_groups_own(error):
                 raise MigrationStopped(f"at group {followed.group_id!r}") from error
-            followed.stopped = f"{error.reason}: {error}"
+            self._stop(followed, f"{error.reason}: {error}")
 
     def _store(self, followed: Followed, found: FoundGroup, stored: Stored) -> None:
-        takes_topic = self._topics[followed.source_group_id]
-        offsets = [each for each in found.offsets if takes_topic(each.topic)]
         moves = moves_of(
-            offsets,
+            found,
             stored,
-            self._last_of(followed.group_id, offsets),
+            own_writes(self._journal, followed.group_id, stored),
+            takes_topic=self._topics[followed.source_group_id],
             disagreement_max=self._options.disagreement_max,
         )
-        stopped = [each for each, move in moves if move is Move.STOP]
-        if stopped:
-            followed.stopped = disagreement_text(stopped, stored)
+        self._note_deleted(followed, moves, is_group=not found.offsets)
+        self._note_absent(followed, moves)
+        problem = disagreement_text(moves)
+        if not problem and self._options.deletions is Deletions.FOLLOW and moves.used:
+            problem = f"{deleted_text(moves.used)}, committed here since"
+        if problem:
+            self._stop(followed, problem)
             return
-        followed.left_count = sum(move is Move.LEAVE for _, move in moves)
-        news = [each for each, move in moves if move is Move.STORE]
-        if not news:
-            return
-        revision = self._target.put(followed.group_id, puts_of(news, stored), is_audited=False)
-        assert revision is not None, "something was stored"
-        partitions = [each.topic_partition for each in news]
-        for each, at in zip(news, revisions_of(revision, partitions), strict=True):
-            self._last[followed.group_id, each.topic_partition] = Mirrored(each.order, at)
-        followed.stored_count += len(news)
+        followed.left_count = len(moves.left)
+        puts = moves.puts(self._options.absent)
+        if puts:
+            put_followed(
+                self._journal,
+                self._target,
+                followed.group_id,
+                puts,
+                is_first=not stored,
+                is_audited=False,
+            )
+            followed.stored_count += len(puts)
+        overwritten = overwritten_text(moves)
+        if overwritten:
+            self._tell(MirrorEvent(MirrorEventKind.OVERWRITTEN, followed.group_id, overwritten))
+        if moves.deleted and self._options.deletions is Deletions.FOLLOW:
+            self._target.delete(followed.group_id, moves.deleted)
+            followed.followed_deletion_count += len(moves.deleted)
+            followed.deleted = frozenset()
 
-    def _last_of(
-        self, group_id: str, offsets: Iterable[FoundOffset]
-    ) -> dict[TopicPartition, Mirrored]:
-        named = (each.topic_partition for each in offsets)
-        return {
-            each: self._last[group_id, each] for each in named if (group_id, each) in self._last
-        }
+    def _note_absent(self, followed: Followed, moves: GroupMoves) -> None:
+        absent = frozenset(each.topic_partition for each in moves.absent)
+        if absent - followed.absent:
+            is_stored = self._options.absent is AbsentOffsets.STORE
+            text = f"{absent_text(moves.absent)}; {'stored again' if is_stored else 'left so'}"
+            self._tell(MirrorEvent(MirrorEventKind.ABSENT, followed.group_id, text))
+        followed.absent = absent
 
-
-def moves_of(
-    offsets: Sequence[FoundOffset],
-    stored: Stored,
-    last: Mapping[TopicPartition, Mirrored],
-    *,
-    disagreement_max: int,
-) -> list[tuple[FoundOffset, Move]]:
-    """What to do about each offset of a group."""
-    return [
-        (
-            each,
-            decide(
-                each,
-                stored.get(each.topic_partition),
-                last.get(each.topic_partition),
-                disagreement_max=disagreement_max,
-            ),
-        )
-        for each in offsets
-    ]
-
-
-def puts_of(offsets: Iterable[FoundOffset], stored: Stored) -> list[Put]:
-    """Each in the place of what is stored now."""
-    puts = []
-    for each in offsets:
-        now = stored.get(each.topic_partition)
-        puts.append(Put(each, None if now is None else now.revision))
-    return puts
-
-
-def disagreement_text(offsets: Sequence[FoundOffset], stored: Stored) -> str:
-    """Why a group is not followed, or not cut over."""
-    first = offsets[0]
-    here = stored[first.topic_partition].offset
-    return (
-        f"{len(offsets)} offsets were written on both sides and are far apart, as "
-        f"{first.topic_partition}: {first.offset} in ZooKeeper, {here} here"
-    )
+    def _note_deleted(self, followed: Followed, moves: GroupMoves, *, is_group: bool) -> None:
+        deleted = frozenset(moves.deleted)
+        news, back = deleted - followed.deleted, followed.deleted - deleted
+        followed.deleted = deleted
+        group_id = followed.group_id
+        if news:
+            text = deleted_text(sorted(news))
+            if is_group:
+                text = f"the group is deleted in ZooKeeper: {counted(deleted, 'offset')}"
+            kept = "" if self._options.deletions is Deletions.FOLLOW else "; kept here"
+            self._tell(MirrorEvent(MirrorEventKind.DELETED, group_id, f"{text}{kept}"))
+        if back:
+            text = f"{counted(back, 'offset')}, as {min(back)}"
+            self._tell(MirrorEvent(MirrorEventKind.RETURNED, group_id, text))

@@ -12,7 +12,8 @@ import attrs
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
-from offsetd_clients import OffsetdError
+from offsetd_clients import OffsetdError, TopicPartition
+from offsetd_clients.migration.followed_writes import OwnWrites
 from offsetd_clients.migration.journal import NOT_MARKED, Entry, Journal, Step
 from offsetd_clients.migration.outcomes import (
     GroupOutcome,
@@ -21,29 +22,35 @@ from offsetd_clients.migration.outcomes import (
     counted,
     outcome_of,
 )
+from offsetd_clients.migration.own_writes import own_writes
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.target import Stored, Target, alive_here
 from offsetd_clients.migration.values import FoundGroup, FoundOffset, PlannedGroup, Problem
 from offsetd_clients.migration.zookeeper.connection import HeldLock, Marks, synced
 from offsetd_clients.migration.zookeeper.cutover import other_root
+from offsetd_clients.migration.zookeeper.kazoo_tree import KazooTree, answered
 from offsetd_clients.migration.zookeeper.layouts.layout import CannotWriteBack, Layout
+from offsetd_clients.migration.zookeeper.moves import absent_text, deleted_text
+from offsetd_clients.migration.zookeeper.source import read_settled
 from offsetd_clients.migration.zookeeper.transactions import (
     Write,
     WriteRefused,
     transaction,
 )
-from offsetd_clients.migration.zookeeper.tree import KazooTree, Node, answered
+from offsetd_clients.migration.zookeeper.tree import Node
 
 
 @attrs.frozen(kw_only=True)
 class RollbackOptions:
     """`to_plan`: to the plan's offsets, and not to what is stored here now. `force`: also while
-    consumers are alive, on either side.
+    consumers are alive, on either side. `recreate_deleted`: znodes that somebody has deleted are
+    made again.
     """
 
     execute: bool = False
     to_plan: bool = False
     force: bool = False
+    recreate_deleted: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -84,21 +91,32 @@ class Rollback:
             return self._unmarked(group, cut_over)
         if mark.get("plan_id") != self.plan.plan_id:
             return outcome_of(group, Outcome.REFUSED, problem="it was not cut over by this plan")
-        [found] = self.layout.read(tree, [group.source_group_id])
+        found = read_settled(self.layout, tree, group.source_group_id)
         problem = self._refusal(group, found)
         if problem:
             return outcome_of(group, Outcome.REFUSED, problem=problem)
-        writes, images = self._writes(tree, group, found, cut_over.details["versions"])
+        stored: Stored = self.target.stored([group.group_id])[group.group_id]
+        wanted = self._wanted(group, stored)
+        own = own_writes(self.journal, group.group_id, stored)
+        deleted = self._deleted(found, wanted, stored, own)
+        wanted = [each for each in wanted if each.topic_partition not in deleted]
+        writes, images = self._writes(tree, group, found, wanted, cut_over.details["versions"])
+        notes = [f"{deleted_text(deleted)}: not made again"] if deleted else []
+        absent = [] if self.options.to_plan else _absent(found, stored, own)
+        notes += [f"{absent_text(absent)}: not changed there"] if absent else []
+        note = "; ".join(notes)
         if not self.options.execute:
-            return outcome_of(group, Outcome.WOULD_ROLL_BACK, count=len(writes))
-        entry = self.journal.begin(Step.ROLLBACK, group.group_id, {"images": images})
+            return outcome_of(group, Outcome.WOULD_ROLL_BACK, count=len(writes), problem=note)
+        here = [[where.topic, where.partition, each.revision] for where, each in stored.items()]
+        details = {"images": images, "here": here}
+        entry = self.journal.begin(Step.ROLLBACK, group.group_id, details)
         for write in writes:
             if write.version is None:
                 answered(self.client.ensure_path_async(write.path.rpartition("/")[0]))
         unmark = Write(self.marks.path(group.source_group_id), None, None)
         transaction(self.client, [*writes, unmark])
         self.journal.finish(entry, None)
-        return outcome_of(group, Outcome.ROLLED_BACK, count=len(writes))
+        return outcome_of(group, Outcome.ROLLED_BACK, count=len(writes), problem=note)
 
     def _unmarked(self, group: PlannedGroup, cut_over: Entry) -> GroupOutcome:
         """Where there is no mark it was rolled back, or never set, or somebody took it away."""
@@ -133,13 +151,13 @@ class Rollback:
         tree: KazooTree,
         group: PlannedGroup,
         found: FoundGroup,
+        wanted: Sequence[FoundOffset],
         versions: dict[str, int | None],
     ) -> tuple[list[Write], list[list[Any]]]:
         """What is to be written, and what stands there, as the journal keeps it.
 
         Raises WriteRefused, CannotWriteBack.
         """
-        wanted = self._wanted(group)
         known = {each.topic_partition: each for each in found.offsets}
         nodes = tree.nodes(dict.fromkeys(each.place for each in found.offsets))
         values: dict[str, bytes] = {}
@@ -148,6 +166,8 @@ class Rollback:
             at = known.get(each.topic_partition)
             if at is None:
                 place, value = self._new_place(group, each)
+                if place in versions and not self.options.recreate_deleted:
+                    raise WriteRefused(f"{place} was deleted since the cutover")
                 created[place] = value
             elif at.offset != each.offset:
                 values[at.place] = self.layout.rendered(
@@ -161,10 +181,29 @@ class Rollback:
         images = [[path, _image(nodes[path])] for path in values]
         return writes, images + [[path, None] for path in created]
 
-    def _wanted(self, group: PlannedGroup) -> Sequence[FoundOffset]:
+    def _deleted(
+        self,
+        found: FoundGroup,
+        wanted: Sequence[FoundOffset],
+        stored: Stored,
+        own: OwnWrites,
+    ) -> list[TopicPartition]:
+        """What somebody has deleted there, and nobody has committed to here since it came."""
+        if self.options.recreate_deleted:
+            return []
+        there = {each.topic_partition for each in found.offsets}
+        named = [each.topic_partition for each in wanted]
+        return [
+            where
+            for where in named
+            if where in own
+            and where not in there
+            and (where not in stored or stored[where].revision == own[where].revision)
+        ]
+
+    def _wanted(self, group: PlannedGroup, stored: Stored) -> Sequence[FoundOffset]:
         if self.options.to_plan:
             return group.offsets
-        stored: Stored = self.target.stored([group.group_id])[group.group_id]
         takes = self.plan.selection.takes_topic
         return [
             FoundOffset(topic=each.topic, partition=each.partition, offset=committed.offset)
@@ -179,6 +218,15 @@ class Rollback:
                 f"{offset.topic_partition} has no znode, and this layout cannot have one made"
             )
         return place, self.layout.rendered(b"", offset, offset.offset)
+
+
+def _absent(found: FoundGroup, stored: Stored, own: OwnWrites) -> list[FoundOffset]:
+    """What the migration has stored here, somebody has deleted, and ZooKeeper has still."""
+    return [
+        each
+        for each in found.offsets
+        if each.topic_partition in own and each.topic_partition not in stored
+    ]
 
 
 def _value(node: Node | Problem) -> bytes:

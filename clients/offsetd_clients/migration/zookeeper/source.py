@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
+from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.values import (
     FoundGroup,
     MigrationError,
     Problem,
     ProblemKind,
     SourceDescription,
+    SourceFailed,
 )
 from offsetd_clients.migration.zookeeper.connection import STATE_ROOT_DEFAULT, Marks
 from offsetd_clients.migration.zookeeper.layouts import layout_of
@@ -18,6 +20,7 @@ from offsetd_clients.migration.zookeeper.tree import Tree
 
 KIND = "zookeeper"
 _CHUNK_GROUPS = 64
+_SETTLING_READS = 3
 
 
 @attrs.frozen(kw_only=True)
@@ -81,7 +84,12 @@ class ZooKeeperSource:
     def read_again(self, group_ids: Sequence[str]) -> Iterator[FoundGroup]:
         """Marks do not matter then."""
         for start in range(0, len(group_ids), _CHUNK_GROUPS):
-            yield from self.layout.read(self.tree, group_ids[start : start + _CHUNK_GROUPS])
+            chunk = group_ids[start : start + _CHUNK_GROUPS]
+            for found in self.layout.read(self.tree, chunk):
+                if any(each.kind is ProblemKind.VANISHED for each in found.problems):
+                    yield read_settled(self.layout, self.tree, found.group_id)
+                else:
+                    yield found
 
     def _with_marks(self, group_ids: list[str]) -> Iterable[FoundGroup]:
         found = self.layout.read(self.tree, group_ids)
@@ -105,6 +113,56 @@ class ZooKeeperSource:
             else group
             for group in found
         ]
+
+
+def read_settled(layout: Layout, tree: Tree, group_id: str) -> FoundGroup:
+    """A group as it is now, also if znodes of it are deleted: what has vanished is no problem.
+
+    Raises SourceFailed.
+    """
+    for _ in range(_SETTLING_READS):
+        [found] = layout.read(tree, [group_id])
+        if not found.problems or any(
+            each.kind is not ProblemKind.VANISHED for each in found.problems
+        ):
+            return found
+        layout.forget()  # It was listed, and gone when it was read; or all of it is gone.
+    return attrs.evolve(found, problems=()) if not found.offsets else found
+
+
+def check_address(plan: Plan, hosts: str) -> None:
+    """Raises MigrationError if a ZooKeeper's chroot is not the plan's: paths would mean others."""
+    if plan.source.kind != KIND:
+        return
+    planned, named = _chroot(plan.source.address), _chroot(hosts)
+    if planned != named:
+        raise MigrationError(
+            f"the plan is of {plan.source.address}, below {planned}; --hosts {hosts} names {named}"
+        )
+
+
+def check_root_there(layout: Layout, tree: Tree) -> None:
+    """Raises SourceFailed if the folder of a layout is not there at all."""
+    try:
+        next(iter(layout.group_ids(tree)), None)
+    except SourceFailed as error:
+        raise SourceFailed(f"{error}; is this the plan's ZooKeeper?") from error.__cause__
+
+
+def check_groups_there(layout: Layout, tree: Tree, plan: Plan) -> None:
+    """Raises SourceFailed if no group of a plan is there: deletions of all are not followed."""
+    planned = {group.source_group_id for group in plan.groups()}
+    if planned and planned.isdisjoint(
+        each for each in layout.group_ids(tree) if isinstance(each, str)
+    ):
+        raise SourceFailed(
+            "no group of the plan is in this ZooKeeper: so its deletions are not followed"
+        )
+
+
+def _chroot(hosts: str) -> str:
+    _, slash, chroot = hosts.partition("/")
+    return slash + chroot.rstrip("/") or "/"
 
 
 def options_of(description: SourceDescription) -> tuple[str, LayoutOptions]:

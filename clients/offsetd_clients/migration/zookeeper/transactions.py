@@ -14,7 +14,7 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
 )
 
-from offsetd_clients.migration.zookeeper.tree import answered
+from offsetd_clients.migration.zookeeper.kazoo_tree import answered
 
 _OPERATIONS_MAX = 2000  # Of one transaction: ZooKeeper takes a megabyte at once.
 

@@ -1,30 +1,11 @@
-"""Znodes, read many at a time."""
+"""Znodes as layouts see them, and paths. Nothing here needs a ZooKeeper client."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterable
+from typing import Protocol
 
 import attrs
-from kazoo.client import KazooClient
-from kazoo.exceptions import (
-    ConnectionClosedError,
-    ConnectionLoss,
-    KazooException,
-    NoAuthError,
-    NoNodeError,
-    OperationTimeoutError,
-    SessionExpiredError,
-)
-from kazoo.handlers.threading import KazooTimeoutError
 
 from offsetd_clients.migration.values import Problem, ProblemKind, SourceFailed
-
-Answer = TypeVar("Answer")
-Watch = Callable[[Any], None]
-
-_WINDOW = 1024  # Requests that are under way: a round trip's time is shared by so many.
-_TRIES = 5
-ANSWER_S_MAX = 30.0
-_LOST = (ConnectionLoss, ConnectionClosedError, OperationTimeoutError, SessionExpiredError)
 
 
 @attrs.frozen
@@ -45,121 +26,6 @@ class Tree(Protocol):
 
     def nodes(self, paths: Iterable[str]) -> dict[str, Node | Problem]:
         """The znodes themselves, or the same."""
-
-
-class KazooTree:
-    """A ZooKeeper's, from its chroot on. `watch` is called once for the next change of each path
-    that was read, and when the connection was lost.
-    """
-
-    def __init__(
-        self, client: KazooClient, *, wait_s: float = ANSWER_S_MAX, watch: Watch | None = None
-    ) -> None:
-        self.client = client
-        self._wait_s = wait_s
-        self._watch = watch
-
-    def watched_by(self, watch: Watch) -> "KazooTree":
-        """The same tree, whose reads leave a watch."""
-        return KazooTree(self.client, wait_s=self._wait_s, watch=watch)
-
-    def children(self, paths: Iterable[str]) -> dict[str, list[str] | Problem]:
-        found = self._read(list(paths), self.client.get_children_async)
-        return {
-            path: answer if isinstance(answer, Problem) else sorted(answer)
-            for path, answer in found
-        }
-
-    def nodes(self, paths: Iterable[str]) -> dict[str, Node | Problem]:
-        found = self._read(list(paths), self.client.get_async)
-        return {
-            path: answer if isinstance(answer, Problem) else _node(*answer)
-            for path, answer in found
-        }
-
-    def _read(
-        self, paths: Sequence[str], ask: Callable[..., Any]
-    ) -> Iterator[tuple[str, Any | Problem]]:
-        for start in range(0, len(paths), _WINDOW):
-            yield from self._read_window(paths[start : start + _WINDOW], ask)
-
-    def _read_window(
-        self, paths: Sequence[str], ask: Callable[..., Any]
-    ) -> Iterator[tuple[str, Any | Problem]]:
-        """What a lost connection has left unanswered is asked again."""
-        for attempt in range(_TRIES):
-            left: list[str] = []
-            lost: Exception | None = None
-            asked = [(path, ask(path, watch=self._watch)) for path in paths]
-            # Answers come in order: to be woken by each would cost more than to read it.
-            if asked:
-                asked[-1][1].wait(self._wait_s)
-            for path, answer in asked:
-                try:
-                    yield path, answer.get(timeout=self._wait_s)
-                except NoNodeError:
-                    yield (
-                        path,
-                        Problem(
-                            kind=ProblemKind.VANISHED, where=path, detail="there is no such znode"
-                        ),
-                    )
-                except NoAuthError:
-                    yield (
-                        path,
-                        Problem(
-                            kind=ProblemKind.UNREADABLE,
-                            where=path,
-                            detail="its access list does not let us read it",
-                        ),
-                    )
-                except (*_LOST, KazooTimeoutError) as error:
-                    left.append(path)
-                    lost = error
-                except KazooException as error:
-                    raise SourceFailed(f"{path}: {type(error).__name__}: {error}") from error
-            if lost is None:
-                return
-            if attempt == _TRIES - 1 or not is_connected(self.client, self._wait_s):
-                raise SourceFailed(
-                    f"ZooKeeper does not answer ({type(lost).__name__}): {len(left)} znodes were "
-                    f"not read, the first is {left[0]}"
-                ) from lost
-            paths = left
-
-
-def answered(result: Any) -> Any:
-    """What an asynchronous call comes to: a client without a connection would wait for ever.
-
-    Raises SourceFailed, and what ZooKeeper refuses.
-    """
-    try:
-        return result.get(timeout=ANSWER_S_MAX)
-    except (*_LOST, KazooTimeoutError) as error:
-        raise SourceFailed(f"ZooKeeper does not answer ({type(error).__name__})") from error
-
-
-def is_connected(client: KazooClient, wait_s: float) -> bool:
-    """Whether there is a connection, now or in a while."""
-    if client.connected:
-        return True
-    event = client.handler.event_object()
-
-    def note(_state: Any) -> None:
-        if client.connected:
-            event.set()
-
-    client.add_listener(note)
-    try:
-        if not client.connected:
-            event.wait(wait_s)
-    finally:
-        client.remove_listener(note)
-    return bool(client.connected)
-
-
-def _node(value: bytes | None, stat: Any) -> Node:
-    return Node(value or b"", stat.mtime, stat.mzxid, stat.version)
 
 
 def joined(*parts: str) -> str:

@@ -1,6 +1,7 @@
 """The values of a KIP-848 group's records, types 3 to 8 and 16, as of Kafka 4.1.1.
 
-offsetd keeps these groups and shows them; it does not run their protocol, so it only reads.
+offsetd keeps these groups and shows them; it does not run their protocol. It writes type 3 alone:
+the epoch that begins when members are gone.
 Every `decode` passes over tags it does not know, and raises `UnknownValueVersion` for a newer
 version and `UndecodableRecord` for bytes that do not follow the version.
 """
@@ -9,7 +10,7 @@ from typing import Final, Self, TypeAlias, cast
 
 import attrs
 
-from offsetd_storage.offsets_topic.schemas.layout import Fields, read_versioned
+from offsetd_storage.offsets_topic.schemas.layout import Fields, read_versioned, write_versioned
 from offsetd_storage.offsets_topic.schemas.record_layouts import VALUE_LAYOUTS, RecordType
 
 
@@ -35,6 +36,11 @@ class ConsumerGroupMetadataValue:
         return cls(
             epoch=cast("int", fields["epoch"]), metadata_hash=cast("int", fields["metadataHash"])
         )
+
+    def encode(self) -> bytes:
+        """Writes version 0."""
+        fields: Fields = {"epoch": self.epoch, "metadataHash": self.metadata_hash}
+        return write_versioned(VALUE_LAYOUTS[RecordType.CONSUMER_GROUP_METADATA], fields, 0)
 
 
 @attrs.frozen(kw_only=True)

@@ -243,12 +243,58 @@ def test_what_somebody_wrote_since_is_not_undone(tmp_path: Path) -> None:
     assert (target.offsets()["a"]["t:0"][0], set(target.offsets())) == (11, {"a"})
 
 
-def test_what_others_stored_beside_a_run_is_left_by_its_undoing(tmp_path: Path) -> None:
+def test_a_group_that_was_committed_to_beside_a_run_is_not_undone(tmp_path: Path) -> None:
     plan, target = plan_of(tmp_path), FakeTarget()
     ran(plan, target)
     target.commit("a", "other", 0, 1)
-    assert undone(plan, target)["a"].outcome is Outcome.UNDONE
-    assert target.offsets() == {"a": {"other:0": (1, "", T0_MS)}}
+    for execute in (False, True):
+        outcome = undone(plan, target, execute=execute)["a"]
+        assert outcome.outcome is Outcome.REFUSED
+        assert "1 offset written since the run, as other:0" in outcome.problem
+    assert target.offsets()["a"] == {**WHOLE["a"], "other:0": (1, "", T0_MS)}
+
+
+def test_what_was_there_beside_a_run_is_left_by_its_undoing_unless_written_since(
+    tmp_path: Path,
+) -> None:
+    for name, is_written in (("left", False), ("written", True)):
+        (tmp_path / name).mkdir()
+        plan, target = plan_of(tmp_path / name), FakeTarget()
+        target.commit("a", "other", 0, 1)
+        target.commit("a", "t", 1, 20)  # As planned: the run leaves it.
+        ran(plan, target)
+        target.delete("a", [TopicPartition("t", 0)])
+        ran(plan, target)  # Another one goes on with what the first has noted.
+        if is_written:
+            target.commit("a", "t", 1, 20)
+        assert (undone(plan, target)["a"].outcome is Outcome.REFUSED) == is_written
+        if not is_written:
+            others = {"other:0": (1, "", T0_MS), "t:1": (20, "", T0_MS)}
+            assert target.offsets()["a"] == others
+
+
+def test_a_journal_without_the_other_offsets_tells_by_the_order_of_revisions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, target = plan_of(tmp_path), FakeTarget()
+    target.commit("a", "other", 0, 1)
+    monkeypatch.setattr("offsetd_clients.migration.run.others_of", lambda *_: None)
+    ran(plan, target)
+    assert undone(plan, target, execute=False)["a"].outcome is Outcome.WOULD_UNDO
+    target.commit("a", "other", 0, 2)
+    assert "other:0" in undone(plan, target)["a"].problem
+
+
+def test_a_group_with_members_here_is_not_undone(tmp_path: Path) -> None:
+    plan, target = plan_of(tmp_path), FakeTarget()
+    ran(plan, target)
+    target.lease_holder = "host-1"
+    outcome = undone(plan, target)["a"]
+    assert (outcome.outcome, outcome.problem) == (
+        Outcome.REFUSED,
+        "host-1 holds its lease here",
+    )
+    assert target.offsets() == WHOLE
 
 
 def test_a_run_that_has_nothing_to_do_hides_no_earlier_one_from_its_undoing(
@@ -349,9 +395,9 @@ def test_a_second_run_sets_no_retention_over_one_that_was_set_since(tmp_path: Pa
     assert target.retentions["a"] == timedelta(days=3)
 
 
-@pytest.mark.parametrize(("partition", "outcome"), [(3, Outcome.REFUSED), (5, Outcome.UNDONE)])
+@pytest.mark.parametrize("partition", [3, 5])
 def test_what_is_committed_while_groups_are_undone_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partition: int, outcome: Outcome
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partition: int
 ) -> None:
     plan, target = plan_of(tmp_path), FakeTarget()
     ran(plan, target)
@@ -364,8 +410,8 @@ def test_what_is_committed_while_groups_are_undone_is_left(
         return found
 
     monkeypatch.setattr(FakeTarget, "stored", stored)
-    assert undone(plan, target)["b"].outcome is outcome
-    assert target.offsets() == {"b": {f"u:{partition}": (31, "", T0_MS)}}
+    assert undone(plan, target)["b"].outcome is Outcome.REFUSED
+    assert target.offsets() == {"b": {**WHOLE["b"], f"u:{partition}": (31, "", T0_MS)}}
 
 
 def test_an_undoing_killed_at_any_point_and_repeated_ends_in_the_same_state(

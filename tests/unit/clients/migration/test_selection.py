@@ -43,3 +43,17 @@ def test_what_is_no_renaming_is_named(texts: list[str]) -> None:
 def test_what_is_no_pattern_is_named() -> None:
     with pytest.raises(BadSelection, match="regular expression"):
         Selection(include=("(",))
+
+
+def test_what_is_named_and_not_found_is_told() -> None:
+    selection = Selection(
+        include=("bill.*", "sales"),
+        include_topics=("orders", "clicks"),
+        renames={"billing": "b", "biling": "c"},
+    )
+    assert selection.unmatched({"billing"}, {"orders"}) == [
+        "group 'sales'",
+        "topic 'clicks'",
+        "group 'biling' to rename",
+    ]
+    assert Selection().unmatched((), ()) == []

@@ -50,3 +50,25 @@ def test_ticks_of_bytes_are_round() -> None:
     texts = list(ET.fromstring(PLOTS["columns"]()).itertext())
     assert any("1.0 MiB" in text for text in texts)
     assert any("2.0 MiB" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    "svg",
+    [
+        plots.columns([0, 0, 1]),
+        plots.columns([0, 0, 0]),
+        plots.bars({"restored": 2, "failed": 1}),
+        plots.bars({"none": 0}),
+        plots.lines(_TIMES, {"records": [0] * 24}),
+        plots.histogram([5_000, 5_000], unit="_ms", y_label="commits"),
+    ],
+)
+def test_axes_begin_at_nothing_and_count_in_wholes(svg: str) -> None:
+    texts = {text.strip() for text in ET.fromstring(svg).itertext()}
+    assert "0" in texts
+    assert not [text for text in texts if text.startswith(("-", "\N{MINUS SIGN}")) or "0.5" in text]
+
+
+def test_names_that_are_cut_off_alike_have_a_bar_each() -> None:
+    svg = plots.bars({"x" * 60 + "1": 1, "x" * 60 + "2": 2})
+    assert sum(text.startswith("xxx") for text in ET.fromstring(svg).itertext()) == 2

@@ -76,7 +76,13 @@ def test_a_page_shows_the_first_rows_and_says_how_many_there_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(0, "No rows, in"), (60, "The first 50 of 60 rows"), (7, "7 rows, in")]
+    ("count", "text"),
+    [
+        (0, "No rows, in"),
+        (1, '<p class="soft">1 row, in'),
+        (60, "The first 50 of 60 rows"),
+        (7, "7 rows, in"),
+    ],
 )
 def test_a_page_says_how_many_rows_there_are(count: int, text: str) -> None:
     table = attrs.evolve(_GROUPS, rows=_GROUPS.rows.slice(0, count))
@@ -84,11 +90,21 @@ def test_a_page_says_how_many_rows_there_are(count: int, text: str) -> None:
 
 
 def test_rows_that_somebody_else_writes_are_left_to_them(tmp_path: Path) -> None:
-    table = attrs.evolve(_GROUPS, row_count=1000)
+    table = attrs.evolve(_GROUPS, row_count=1000, is_written=True)
     report = attrs.evolve(_REPORT, sections=(Section(title="A", parts=(table,)),))
     page = write_report(report, tmp_path)
     assert not (tmp_path / "groups.parquet").exists()
-    assert "The first 50 of 1,000 rows" in page.read_text(encoding="utf-8")
+    assert "The first 50 of 1,000 rows; all are in" in page.read_text(encoding="utf-8")
+
+
+def test_a_page_does_not_say_that_all_rows_are_beside_it_where_some_are_not(
+    tmp_path: Path,
+) -> None:
+    table = attrs.evolve(_GROUPS, row_count=1000)
+    report = attrs.evolve(_REPORT, sections=(Section(title="A", parts=(table,)),))
+    page = write_report(report, tmp_path).read_text(encoding="utf-8")
+    assert pq.read_table(tmp_path / "groups.parquet").num_rows == 60
+    assert "The first 50 of 1,000 rows; the first 60 are in <code>groups.parquet</code>" in page
 
 
 def test_what_a_number_column_does_not_have_stands_where_its_numbers_do() -> None:

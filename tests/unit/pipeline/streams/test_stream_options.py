@@ -27,7 +27,7 @@ FOLDER = {"path": "x", "mode": "raw"}
         ({**FOLDER, "max_records_per_trigger": "0"}, "max_records_per_trigger is a whole number"),
         ({**FOLDER, "starting_offsets": "first"}, "starting_offsets is earliest, latest or"),
         ({**FOLDER, "starting_offsets": "[1]"}, "starting_offsets is earliest, latest or"),
-        ({**FOLDER, "fail_on_data_loss": "no"}, "fail_on_data_loss is true or false"),
+        ({**FOLDER, "fail_on_data_loss": "maybe"}, "fail_on_data_loss is true or false"),
         ({**FOLDER, "groups": "a", "group_prefix": "b"}, "one of groups and group_prefix"),
         ({**FOLDER, "groups": "[1]"}, "a list is text by comma"),
     ],

@@ -23,12 +23,36 @@ TYPES = {
 NEEDED = "group string, topic string, partition int, offset long"
 
 
-def of(ddl: str, mode: str = "overwrite", *, keep_commit_times: bool = False) -> WrittenColumns:
+def of(
+    ddl: str,
+    mode: str = "overwrite",
+    *,
+    keep_commit_times: bool = False,
+    latest_by: str | None = None,
+) -> WrittenColumns:
     schema = StructType()
     for column in ddl.split(", "):
         name, kind = column.split()
         schema.add(name, TYPES[kind])
-    return WrittenColumns.of(schema, WriteMode(mode), keep_commit_times=keep_commit_times)
+    return WrittenColumns.of(
+        schema, WriteMode(mode), keep_commit_times=keep_commit_times, latest_by=latest_by
+    )
+
+
+def test_rows_are_ranked_by_a_column_that_need_not_be_written() -> None:
+    by_time = of(f"{NEEDED}, Commit_time timestamp", latest_by="commit_time")
+    assert (by_time.rank_place, "commit_time" in by_time.places) == (4, False)
+    kept = of(f"{NEEDED}, commit_time timestamp", keep_commit_times=True, latest_by="commit_time")
+    assert (kept.rank_place, kept.places["commit_time"]) == (4, 4)
+    by_number = of(f"Revision long, {NEEDED}", latest_by="revision")
+    assert (by_number.rank_place, by_number.packed_schema.names[-1]) == (0, "latest_by")
+    assert by_number.given_schema.names == ["group", "topic", "partition", "offset"]
+    for column, problem in (
+        ("group", "latest_by names group, which is string, not a whole number or a timestamp"),
+        ("time", "latest_by names 'time', and there is no such column"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            of(NEEDED, latest_by=column)
 
 
 def test_columns_are_found_by_name_without_case_in_any_order() -> None:

@@ -160,7 +160,7 @@ def test_what_may_pass_is_no_rows_fault_and_ends_the_write(
 ) -> None:
     store.refusals["b"] = error
     task = packed(columns_of(), *rows("a", 1), *rows("b", 2), *rows("c", 4))
-    with pytest.raises(UnfinishedWrite, match="1 groups are written"):
+    with pytest.raises(UnfinishedWrite, match="groups that are written: 1"):
         write(task)
     assert "c" not in store.numbers()
     store.refusals.clear()
@@ -234,12 +234,25 @@ def test_rejects_are_an_error_unless_they_are_collected(
         OffsetdWriter(options, columns_of()).commit([None, task])
     told = str(raised.value)
     assert "21 offsets were rejected (GROUP_REJECTED 20, INVALID_OFFSET 1)" in told
-    assert "1 offsets of 1 groups were written" in told
+    assert "those of 1 group; 1 offset of 1 group was written" in told
     assert "group 'a' t:0: INVALID_OFFSET: offset is below 0" in told
     assert store.numbers() == {"b": {0: 2}}
     collecting = attrs.evolve(options, on_error=OnError.COLLECT, rejects=str(write.folder))
     OffsetdWriter(collecting, columns_of()).commit([task])
     assert "21 offsets were rejected" in caplog.text
+
+
+def test_those_who_are_told_of_rejects_are_told_where_all_of_them_are(
+    store: CommitStore, write: Writes
+) -> None:
+    options = WriteOptions(server=ServerOptions(server="h:1"))
+    task = packed(columns_of(), *rows("a", -1, *range(20)))
+    with pytest.raises(OffsetsRejected, match="… and 16 more\nthe option rejects, a folder, gets"):
+        OffsetdWriter(options, columns_of()).commit([task])
+    keeping = attrs.evolve(options, rejects=str(write.folder))
+    with pytest.raises(OffsetsRejected, match=f"… and 16 more\nall of them are in {write.folder}"):
+        OffsetdWriter(keeping, columns_of()).commit([task])
+    assert not store.numbers()
 
 
 def test_a_batch_of_a_query_is_known_by_query_and_epoch(store: CommitStore) -> None:

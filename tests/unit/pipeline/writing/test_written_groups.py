@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from offsetd_pipeline.writing import written_groups
+from offsetd_pipeline.writing.columns import REQUIRED
 from offsetd_pipeline.writing.written_groups import GroupedRows
 from written_rows import columns_of, packed, tables
 
@@ -43,6 +44,32 @@ def test_rows_of_one_partition_are_found_in_whichever_tasks() -> None:
     ]
     found = {each.group_id: each.repeated for each in GroupedRows(tables(tasks))}
     assert found == {"g": [1, 2], "h": []}
+
+
+def test_of_rows_of_one_partition_the_latest_counts_where_it_is_said_what_that_is() -> None:
+    columns = columns_of("log_offset", latest_by="log_offset")
+    row = {"group": "g", "partition": 7}
+    tasks = [
+        packed(
+            columns,
+            {**row, "offset": 1, "log_offset": 10},
+            {**row, "offset": 2, "log_offset": 30},
+            {**row, "offset": 9},  # Of no rank: before all others.
+            {"group": "h", "offset": 4},
+        ),
+        packed(
+            columns,
+            {**row, "offset": 3, "log_offset": 20},
+            {**row, "topic": "u", "offset": 5, "log_offset": 4},
+            {**row, "topic": "u", "offset": 6, "log_offset": 5},
+            {**row, "topic": "u", "offset": 7, "log_offset": 5},
+        ),
+    ]
+    grouped = GroupedRows(tables(tasks))
+    found = {each.group_id: (list(each.column("offset")), each.repeated) for each in grouped}
+    assert found == {"g": ([2, 6, 7], [1, 2]), "h": ([4], [])}
+    assert (grouped.row_count, grouped.superseded_count) == (4, 4)
+    assert all(row.keys() == {*REQUIRED} for group in grouped for row in group.rows())
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 3, 40, 10_000])

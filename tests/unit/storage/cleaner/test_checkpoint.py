@@ -113,7 +113,8 @@ def test_a_file_that_the_disk_does_not_give_back_counts_for_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "error"), [(errno.ENOSPC, StorageFull), (errno.EIO, StorageFailed)]
+    ("number", "error"),
+    [(errno.ENOSPC, StorageFull), (errno.EMFILE, StorageFull), (errno.EIO, StorageFailed)],
 )
 def test_a_failure_leaves_the_old_file_and_what_is_known_counts(
     number: int, error: type[Exception]

@@ -97,7 +97,7 @@ def test_a_map_that_is_full_ends_the_round_early_and_the_next_one_goes_on_there(
     files = SimulatedFiles()
     log = log_of(files, "abcdef", "ghijkl", "abcdefghijkl", "x")
     before = replayed(everything(log))
-    tools = tools_of(files, slots=8)
+    tools = tools_of(files, slots=7)
     ends, first_dirty = [], 0
     while first_dirty < 24:
         report = clean(log, tools, first_dirty)

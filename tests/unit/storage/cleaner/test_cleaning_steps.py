@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from typing import TYPE_CHECKING
 
 import attrs
@@ -242,17 +243,31 @@ def test_a_log_that_is_not_compacted_any_more_is_not_told_as_one_that_failed() -
         assert kept.upkeep.cleaner.status.uncleanable == ()
 
 
-def test_a_full_disk_is_not_the_logs_fault_and_is_tried_again() -> None:
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE, errno.ENFILE])
+def test_what_may_pass_is_not_the_logs_fault_and_is_tried_again(code: int) -> None:
     kept = KeptStore()
     kept.overwrite(P0)
-    kept.files.faults += [
-        Fault(errno=errno.ENOSPC, kind=OperationKind.CREATE, nth=nth) for nth in (1, 2)
-    ]
+    kept.files.faults += [Fault(errno=code, kind=OperationKind.CREATE, nth=nth) for nth in (1, 2)]
     with kept:
         answer = kept.upkeep.cleaner.compact([P0])[P0]
         with pytest.raises(StorageFull):
             answer.result(PATIENCE_SECONDS)
         assert not kept.uncleanable
+        kept.files.faults.clear()
+        kept.advance(2000)
+        kept.until(lambda: kept.rounds)
+
+
+def test_a_log_that_cannot_be_read_for_want_of_descriptors_waits() -> None:
+    kept = KeptStore()
+    kept.overwrite(P0)
+    with kept:
+        kept.files.faults.append(Fault(errno=errno.EMFILE, kind=OperationKind.READ, path="*.log"))
+        answer = kept.upkeep.cleaner.compact([P0], rolls_active=True)[P0]
+        with pytest.raises(OSError, match=os.strerror(errno.EMFILE)):
+            answer.result(PATIENCE_SECONDS)
+        assert not kept.uncleanable
+        assert kept.store.failed is None
         kept.files.faults.clear()
         kept.advance(2000)
         kept.until(lambda: kept.rounds)

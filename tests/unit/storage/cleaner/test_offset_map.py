@@ -66,6 +66,14 @@ def test_a_full_map_stops_at_the_next_record_with_a_key(behind, offset_next, is_
     assert (found.offset_next, found.is_full) == (offset_next, is_full)
 
 
+def test_a_map_that_is_filled_whole_has_a_key_in_each_slot_and_misses_are_found_out():
+    offset_map = OffsetMap(4 * 24, load_factor=1.0, hash_key=HASH_KEY, bitmap_bytes_max=64)
+    source = segments([keyed(*letters(4), *["a"] * 100)])
+    found = mapped(offset_map, source)
+    assert (found.offset_next, found.is_full, found.keys, found.utilization) == (4, True, 4, 1.0)
+    assert offsets(offset_map, "abcdz") == [0, 1, 2, 3, -1]
+
+
 def test_a_range_ends_where_the_next_segment_begins_whatever_is_missing_in_between():
     source = segments([keyed("a")], [keyed("b", at=100)], end=500)
     assert mapped(map_of(), source).offset_next == 500
@@ -291,7 +299,7 @@ def mapped_without_history(source):
 
 @pytest.mark.parametrize(
     ("buffer_bytes", "load_factor", "hash_key"),
-    [(24, 1.0, HASH_KEY), (240, 0.09, HASH_KEY), (240, 0.9, bytes(15))],
+    [(23, 1.0, HASH_KEY), (240, 0.09, HASH_KEY), (240, 0.9, bytes(15))],
 )
 def test_a_map_without_room_or_secret_is_refused(buffer_bytes, load_factor, hash_key):
     with pytest.raises(ValueError, match=r"too small|or more"):

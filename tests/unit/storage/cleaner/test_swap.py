@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from cleaned_logs import (
     clean_group,
+    flaws_of,
     keyed_log,
     last_offsets,
     names_of,
@@ -221,8 +222,9 @@ def test_a_reader_by_time_looks_again_where_its_segment_has_left(
 # Failures
 
 
+@pytest.mark.parametrize("nth", [1, 2])  # Of the list of segments, of the cleaned one.
 @pytest.mark.parametrize("kind", [OperationKind.RENAME, OperationKind.SYNC_FOLDER])
-def test_no_room_for_names_leaves_the_log_as_it_was(kind: OperationKind) -> None:
+def test_no_room_for_names_leaves_the_log_as_it_was(kind: OperationKind, nth: int) -> None:
     files = SimulatedFiles()
     log = keyed_log(files, WORDS)
     before = everything(log)
@@ -230,12 +232,13 @@ def test_no_room_for_names_leaves_the_log_as_it_was(kind: OperationKind) -> None
     cleaned = clean_group(files, group, last_offsets(log, 8))
     assert cleaned is not None
     names = [name for name in files.list_folder(FOLDER) if not name.endswith(".cleaned")]
-    files.faults.append(Fault(errno=errno.ENOSPC, kind=kind, nth=1))
+    files.faults.append(Fault(errno=errno.ENOSPC, kind=kind, nth=nth))
     with pytest.raises(StorageFull):
         install(files, log, [cleaned], group)
     assert bases(log) == [0, 3, 6, 8]
     assert everything(log) == before
-    assert files.power_cut().list_folder(FOLDER) == names
+    assert names_of(files.power_cut().list_folder(FOLDER)) == names_of(names)
+    assert not flaws_of(files.power_cut(), log)
     swap(files, log, 0, 3)
     assert bases(log) == [0, 8]
 

@@ -272,8 +272,8 @@ def test_what_members_read_is_looked_at_once_for_all_topics_until_a_record_chang
     [
         ({}, [CLASSIC]),
         ({CLASSIC: classic()}, [CLASSIC]),
-        ({EPOCH: epoch(1)}, [EPOCH]),
-        ({EPOCH: epoch(1), CLASSIC: classic()}, [EPOCH, CLASSIC]),
+        ({EPOCH: epoch(1)}, [TARGET_EPOCH, EPOCH]),
+        ({EPOCH: epoch(1), CLASSIC: classic()}, [TARGET_EPOCH, EPOCH, CLASSIC]),
         (
             {
                 EPOCH: epoch(1),
@@ -293,3 +293,33 @@ def test_tombstones_cover_every_record_in_the_order_that_kafka_loads(
     records: Records, keys: list[GroupRecordKey]
 ) -> None:
     assert group(records).tombstone_keys() == keys
+
+
+def test_members_of_kip_848_go_with_the_records_that_a_broker_writes() -> None:
+    other = key(RecordType.CONSUMER_GROUP_MEMBER_METADATA, member_id="other")
+    records = group(
+        STABLE
+        | {
+            MEMBER: member(regex="or.*"),
+            other: member("t"),
+            REGEX: resolved("orders"),
+            PARTITIONS: ConsumerGroupPartitionMetadataValue(topics=()),
+            EPOCH: ConsumerGroupMetadataValue(epoch=4, metadata_hash=7),
+        }
+    )
+    assert records.consumer_member_ids() == ["m", "other"]
+    assert records.end_of_consumer_members(["nobody"]) == []
+    first = records.end_of_consumer_members(["m", "nobody"])
+    gone = [CURRENT, TARGET, MEMBER, REGEX]
+    next_epoch = ConsumerGroupMetadataValue(epoch=5, metadata_hash=7)
+    assert first == [*((each, None) for each in gone), (EPOCH, next_epoch)]
+    for each, value in first:
+        if value is None:
+            records.remove(each)
+        else:
+            records.put(each, value)
+    [*tombstones, (last, value)] = records.end_of_consumer_members(["other"])
+    assert [each for each, _ in tombstones][-2:] == [other, PARTITIONS]
+    assert (last, value) == (EPOCH, epoch(6))
+    assert ConsumerGroupMetadataValue.decode(epoch(6).encode()) == epoch(6)
+    assert ConsumerGroupMetadataValue.decode(next_epoch.encode()) == next_epoch

@@ -171,11 +171,11 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
         ({"problems": {"a": "not authorized"}}, "not authorized"),
         (
             {"groups": {"a": {P0: 11}}},
-            "1 offsets: t:0 is 11 there, not 10 as planned",
+            "1 offset: t:0 is 11 there, not 10 as planned",
         ),
-        ({"gone": {P0}}, "1 offsets: t:0 is not there"),
-        ({"known_bounds": {P0: Bounds(0, 14)}}, "1 offsets: t:0 has no 15: it has 0 to 14"),
-        ({"known_bounds": {P0: Bounds(16, 20)}}, "1 offsets: t:0 has no 15: it has 16 to 20"),
+        ({"gone": {P0}}, "1 offset: t:0 is not there"),
+        ({"known_bounds": {P0: Bounds(0, 14)}}, "1 offset: t:0 has no 15: it has 0 to 14"),
+        ({"known_bounds": {P0: Bounds(16, 20)}}, "1 offset: t:0 has no 15: it has 16 to 20"),
     ],
 )
 def test_a_group_that_something_stands_against_is_refused_as_a_whole(
@@ -239,7 +239,7 @@ def test_groups_of_ours_go_only_where_nothing_else_is(tmp_path: Path) -> None:
     cluster = FakeCluster(groups={"a": {P0: 1}, "b": {P0: 29}})
     outcomes = moved_there(plan, cluster, target_as_planned())
     assert (outcomes["a"].outcome, outcomes["b"].outcome) == (Outcome.MIGRATED, Outcome.REFUSED)
-    assert outcomes["b"].problem == "1 offsets: t:0 is 29 there, not absent as planned"
+    assert outcomes["b"].problem == "1 offset: t:0 is 29 there, not absent as planned"
     assert cluster.groups == {"a": {P0: 1}, "b": {P0: 29}, "new": {P0: 10, P1: 20}}
 
 
@@ -294,7 +294,7 @@ def test_what_a_broker_refuses_of_a_group_is_told_and_another_try_finishes_it(
     cluster = cluster_as_planned()
     cluster.refused = {P1}
     outcomes = rolled_back(plan, cluster, target)
-    assert outcomes["a"].problem == "1 of 2 offsets are not written: some are refused"
+    assert outcomes["a"].problem == "offsets that are not written: 1 of 2: some are refused"
     assert outcomes["b"].outcome is Outcome.ROLLED_BACK
     cluster.refused = set()
     again = rolled_back(plan, cluster, target)

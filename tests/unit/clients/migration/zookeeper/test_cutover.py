@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from fake_zookeeper import FakeZooKeeper
 from migrations import Killed
+from offsetd_clients import TopicPartition
 from offsetd_clients.migration.outcomes import Outcome
 from offsetd_clients.migration.zookeeper import transactions
-from zookeeper_moves import Move
+from offsetd_clients.migration.zookeeper.moves import AbsentOffsets, Deletions
+from zookeeper_moves import Move, nothing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,6 +42,40 @@ def test_what_was_written_last_is_moved_and_the_group_is_marked(tmp_path: Path) 
     assert offsets_of(move) == {"g": {"t:0": 3, "t:1": 6}, "h": {"t:0": 7}}
     assert all(map(move.zookeeper.value, MARKS))
     assert {each.outcome for each in move.cut_over().values()} == {Outcome.ALREADY}
+
+
+def test_it_is_refused_where_something_is_deleted_here_unless_that_is_decided(
+    tmp_path: Path,
+) -> None:
+    move = Move(tmp_path, FakeZooKeeper(NODES)).make_plan()
+    move.run()
+    move.target.delete("g", [TopicPartition("t", 1)])
+    move.target.delete_group("h")
+    for execute in (False, True):
+        refused = move.cut_over(execute=execute)
+        assert "1 offset deleted here, as t:1: 6 in ZooKeeper" in refused["g"].problem
+        assert {each.outcome for each in refused.values()} == {Outcome.REFUSED}
+    assert not any(map(move.zookeeper.value, MARKS))
+    assert move.cut_over(absent=AbsentOffsets.STORE)["g"].outcome is Outcome.CUT_OVER
+    assert offsets_of(move) == {"g": {"t:0": 5, "t:1": 6}, "h": {"t:0": 7}}
+
+
+def test_a_cutover_without_what_is_deleted_here(tmp_path: Path) -> None:
+    move = Move(tmp_path, FakeZooKeeper(NODES)).make_plan()
+    move.run()
+    move.target.delete("g", [TopicPartition("t", 1)])
+    assert move.cut_over(absent=AbsentOffsets.LEAVE)["g"].outcome is Outcome.CUT_OVER
+    assert offsets_of(move)["g"] == {"t:0": 5}
+
+
+def test_a_commit_here_that_goes_is_named(tmp_path: Path) -> None:
+    move = Move(tmp_path, FakeZooKeeper(NODES)).make_plan()
+    move.run()
+    move.target.commit("g", "t", 0, 50, time_ms=1)
+    move.zookeeper.set(f"{G}/0", "9")
+    named = "1 offset committed here and later in ZooKeeper, as t:0: 9 in ZooKeeper, 50 here"
+    assert move.cut_over(execute=False)["g"].problem == named
+    assert move.cut_over()["g"].problem == named
 
 
 @pytest.mark.parametrize("path", ["/consumers/g/ids/c-1", "/consumers/g/owners/t/0"])
@@ -173,6 +209,108 @@ def test_a_mark_that_a_kill_left_behind_is_looked_at_again(
     assert move.zookeeper.value(MARKS[0]) is None
     assert move.cut_over()["g"].outcome is Outcome.CUT_OVER
     assert offsets_of(move)["g"]["t:1"] == 60
+
+
+@pytest.mark.parametrize("is_mirrored", [True, False])
+def test_a_group_that_somebody_has_committed_to_here_is_not_cut_over(
+    tmp_path: Path, *, is_mirrored: bool
+) -> None:
+    """Although what ZooKeeper has is the later one."""
+    move = Move(tmp_path, FakeZooKeeper(NODES)).make_plan()
+    move.run()
+    if is_mirrored:
+        move.zookeeper.set(f"{G}/0", "50000")
+        with move.mirror() as following:
+            following.catch_up(nothing)
+    move.target.commit("g", "t", 0, 500_000, time_ms=0)
+    move.zookeeper.set(f"{G}/0", "700")
+    for execute in (False, True):
+        outcome = move.cut_over(execute=execute)["g"]
+        assert outcome.outcome is Outcome.REFUSED
+        assert "committed here and far apart, as t:0: 700 in ZooKeeper" in outcome.problem
+    assert offsets_of(move)["g"]["t:0"] == 500_000
+    assert move.zookeeper.value(MARKS[0]) is None
+
+
+def test_what_a_mirror_has_stored_is_no_commit_of_somebodys(tmp_path: Path) -> None:
+    move = Move(tmp_path, FakeZooKeeper(NODES)).make_plan()
+    move.run()
+    move.zookeeper.set(f"{G}/0", "50000")
+    with move.mirror() as following:
+        following.catch_up(nothing)
+    move.zookeeper.set(f"{G}/0", "3")
+    assert move.cut_over()["g"].outcome is Outcome.CUT_OVER
+    assert offsets_of(move)["g"] == {"t:0": 3, "t:1": 6}
+
+
+@pytest.mark.parametrize(
+    ("deletions", "here"),
+    [(None, None), (Deletions.KEEP, {"t:0": 5, "t:1": 6}), (Deletions.FOLLOW, {"t:0": 5})],
+)
+def test_what_is_deleted_in_zookeeper_is_told_and_kept_or_followed(
+    tmp_path: Path, deletions: Deletions | None, here: dict[str, int] | None
+) -> None:
+    move = Move(tmp_path, FakeZooKeeper(NODES)).make_plan()
+    move.run()
+    move.zookeeper.remove(f"{G}/1")
+    outcome = move.cut_over(deletions=deletions)["g"]
+    if here is None:
+        assert outcome.outcome is Outcome.REFUSED
+        assert "1 offset deleted in ZooKeeper, as t:1: say --deletions" in outcome.problem
+        assert offsets_of(move)["g"] == {"t:0": 5, "t:1": 6}
+        return
+    assert outcome.outcome is Outcome.CUT_OVER
+    assert offsets_of(move)["g"] == here
+    # And a rollback does not make it again, unless that is wished, or somebody has used it here.
+    dry = move.roll_back(execute=False)["g"]
+    assert ("not made again" in dry.problem) == (deletions is Deletions.KEEP)
+    again = move.roll_back(execute=False, recreate_deleted=True)["g"]
+    assert again.offset_count - dry.offset_count == (deletions is Deletions.KEEP)
+    assert move.roll_back()["g"].outcome is Outcome.ROLLED_BACK
+    assert move.zookeeper.value(f"{G}/1") is None
+
+
+def test_a_deletion_of_what_is_in_use_here_is_not_followed_by_a_cutover(tmp_path: Path) -> None:
+    move = Move(tmp_path, FakeZooKeeper(NODES)).make_plan()
+    move.run()
+    move.zookeeper.remove(f"{G}/1")
+    move.target.commit("g", "t", 1, 7)
+    assert "committed here since" in move.cut_over(deletions=Deletions.FOLLOW)["g"].problem
+    assert offsets_of(move)["g"] == {"t:0": 5, "t:1": 7}
+
+
+def test_a_group_that_is_deleted_in_zookeeper_is_not_made_again(tmp_path: Path) -> None:
+    move = Move(tmp_path, FakeZooKeeper(NODES)).make_plan()
+    move.run()
+    move.zookeeper.remove("/consumers/g")
+    assert "2 offsets deleted in ZooKeeper" in move.cut_over()["g"].problem
+    assert move.cut_over(deletions=Deletions.KEEP)["g"].outcome is Outcome.CUT_OVER
+    assert move.roll_back()["g"].outcome is Outcome.ROLLED_BACK
+    assert move.zookeeper.value("/consumers/g") is None
+
+
+def test_a_znode_that_is_deleted_since_the_cutover_is_made_again_on_request_alone(
+    tmp_path: Path,
+) -> None:
+    move = Move(tmp_path, FakeZooKeeper(NODES)).make_plan()
+    move.run()
+    move.cut_over()
+    move.zookeeper.remove(f"{G}/1")
+    move.target.commit("g", "t", 1, 7)
+    assert f"{G}/1 was deleted since the cutover" in move.roll_back()["g"].problem
+    assert move.roll_back(recreate_deleted=True)["g"].outcome is Outcome.ROLLED_BACK
+    assert move.zookeeper.value(f"{G}/1") == b"7"
+
+
+def test_what_a_rollback_has_written_back_is_no_commit_of_somebodys(tmp_path: Path) -> None:
+    move = Move(tmp_path, FakeZooKeeper(NODES)).make_plan()
+    move.run()
+    move.cut_over()
+    move.target.commit("g", "t", 0, 500_000)
+    assert move.roll_back()["g"].outcome is Outcome.ROLLED_BACK
+    move.zookeeper.set(f"{G}/0", "700")
+    assert move.cut_over()["g"].outcome is Outcome.CUT_OVER
+    assert offsets_of(move)["g"]["t:0"] == 700
 
 
 def _write_at_mark(move: Move, mark: str, path: str) -> None:

@@ -13,6 +13,7 @@ from offsetd_clients.migration.values import (
     ProblemKind,
     SourceFailed,
 )
+from offsetd_clients.migration.zookeeper.kazoo_tree import KazooTree
 from offsetd_clients.migration.zookeeper.layouts import layout_of
 from offsetd_clients.migration.zookeeper.layouts.layout import (
     BadLayout,
@@ -20,7 +21,6 @@ from offsetd_clients.migration.zookeeper.layouts.layout import (
     LayoutOptions,
 )
 from offsetd_clients.migration.zookeeper.source import ZooKeeperSource
-from offsetd_clients.migration.zookeeper.tree import KazooTree
 
 STORM = (
     '{"topology":{"id":"i","name":"n"},"offset":%d,"partition":%d,'

@@ -11,7 +11,7 @@ import attrs
 import pytest
 from fake_zookeeper import FakeZooKeeper
 from migrations import FakeTarget, Killed
-from offsetd_clients import Lease
+from offsetd_clients import Lease, TopicPartition
 from offsetd_clients.migration.journal import Journal, Step
 from offsetd_clients.migration.outcomes import Outcome
 from offsetd_clients.migration.values import SourceFailed
@@ -213,3 +213,14 @@ def test_killed_at_any_point_and_repeated_it_ends_in_the_same_state(
         assert of_g in (before, after), "a group is written as a whole, or not"
         assert not [each for each in move.roll_back().values() if each.problem]
         assert values(move) == BACK
+
+
+def test_what_is_deleted_here_stays_in_zookeeper_and_is_named(tmp_path: Path) -> None:
+    move = Move(tmp_path, FakeZooKeeper(NODES)).make_plan()
+    move.run()
+    move.cut_over()
+    move.target.delete("g", [TopicPartition("t", 1)])
+    named = "1 offset deleted here, as t:1: 6 in ZooKeeper: not changed there"
+    assert move.roll_back(execute=False)["g"].problem == named
+    assert move.roll_back()["g"].problem == named
+    assert move.zookeeper.value(f"{G}/1") == b"6"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from offsetd.v1 import offset_service_pb2
-
 from offsetd_coordinator.expiry import expires_at_ms
 from offsetd_coordinator.service.times import set_time
 

@@ -1,0 +1,270 @@
+"""`offsetd migrate zookeeper mirror`: ZooKeeper is followed here."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Annotated, Any
+
+import attrs
+import typer
+from kazoo.client import KazooClient, KazooState
+
+from offsetd_clients.cli import migrate_steps as steps
+from offsetd_clients.cli.connection import (
+    ADDRESS_DEFAULT,
+    TIMEOUT_S_DEFAULT,
+    AddressOption,
+    TimeoutOption,
+    connected,
+)
+from offsetd_clients.cli.mirror_telling import (
+    EventLines,
+    checked_metrics_address,
+    metrics_served,
+)
+from offsetd_clients.cli.option_groups import with_options
+from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal, named_id
+from offsetd_clients.cli.zookeeper_options import Session, ZooKeeperChoice, with_zookeeper
+from offsetd_clients.counts import counted
+from offsetd_clients.migration.journal import Journal
+from offsetd_clients.migration.plan_file import Plan
+from offsetd_clients.migration.target import Target
+from offsetd_clients.migration.zookeeper.kazoo_tree import KazooTree
+from offsetd_clients.migration.zookeeper.mirror import (
+    STATUS_INTERVAL_S,
+    Followed,
+    Mirror,
+    MirrorOptions,
+)
+from offsetd_clients.migration.zookeeper.mirror_events import MirrorEvent, MirrorEventKind
+from offsetd_clients.migration.zookeeper.moves import (
+    DISAGREEMENT_MAX_DEFAULT,
+    AbsentOffsets,
+    Deletions,
+)
+from offsetd_clients.migration.zookeeper.source import check_groups_there
+
+MIRROR_COLUMNS = ("group", "source_group", "stored", "left", "deleted", "has_moved", "problem")
+
+DisagreementOption = Annotated[
+    int,
+    typer.Option(
+        "--disagreement-max",
+        min=0,
+        metavar="OFFSETS",
+        help="Where somebody commits here, too, both may be so far apart; else the group is left.",
+    ),
+]
+DeletionsOption = Annotated[
+    Deletions | None,
+    typer.Option(
+        "--deletions",
+        metavar="follow|keep",
+        help="What is deleted in ZooKeeper is deleted here, too, or kept.",
+    ),
+]
+AbsentOption = Annotated[
+    AbsentOffsets | None,
+    typer.Option(
+        "--absent",
+        metavar="store|leave",
+        help="What ZooKeeper has and somebody has deleted here is stored again, or not.",
+    ),
+]
+
+
+@attrs.frozen(kw_only=True)
+class MirrorChoice:
+    """What the options say of one."""
+
+    once: bool
+    options: MirrorOptions
+    metrics: str | None
+
+
+def _choice(
+    *,
+    once: bool,
+    interval: float,
+    disagreement_max: int,
+    deletions: Deletions | None,
+    absent: AbsentOffsets | None,
+    allow_partial: bool,
+    status_interval: float,
+    metrics: str | None,
+) -> MirrorChoice:
+    return MirrorChoice(
+        once=once,
+        metrics=metrics,
+        options=MirrorOptions(
+            disagreement_max=disagreement_max,
+            interval_s=interval,
+            status_interval_s=status_interval,
+            allow_partial=allow_partial,
+            deletions=deletions or Deletions.KEEP,
+            absent=absent or AbsentOffsets.LEAVE,
+        ),
+    )
+
+
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "once": (
+        Annotated[bool, typer.Option("--once", help="One pass over all groups, and no watching.")],
+        False,
+    ),
+    "interval": (
+        Annotated[
+            float, typer.Option(min=0, metavar="SECONDS", help="So long changes are gathered.")
+        ],
+        1.0,
+    ),
+    "disagreement_max": (DisagreementOption, DISAGREEMENT_MAX_DEFAULT),
+    "deletions": (DeletionsOption, None),
+    "absent": (AbsentOption, None),
+    "allow_partial": (steps.PartialOption, False),
+    "status_interval": (
+        Annotated[
+            float,
+            typer.Option(
+                "--status-interval",
+                min=1,
+                metavar="SECONDS",
+                help="So often it is told how the mirror stands.",
+            ),
+        ],
+        STATUS_INTERVAL_S,
+    ),
+    "metrics": (
+        Annotated[
+            str | None,
+            typer.Option(
+                metavar="HOST:PORT",
+                help="Where Prometheus can read how the mirror stands.",
+                callback=checked_metrics_address,
+            ),
+        ],
+        None,
+    ),
+}
+with_mirror_options = with_options("choice", _choice, _OPTIONS)
+
+
+def register(app: typer.Typer, terminal: Terminal) -> None:
+    """Adds `mirror` to `app`."""
+
+    @app.command("mirror")
+    @with_zookeeper
+    @with_mirror_options
+    def mirror(
+        plan_file: steps.PlanArgument,
+        *,
+        zookeeper: ZooKeeperChoice,
+        choice: MirrorChoice,
+        address: AddressOption = ADDRESS_DEFAULT,
+        timeout: TimeoutOption = TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """Follow ZooKeeper here while consumers still commit there, until Ctrl-C.
+
+        Who wrote last counts, so a rewind is followed, too. Nothing is written to ZooKeeper, and no
+        audit record for each commit. What happens is told on standard error: a group that is
+        followed no further, offsets that are deleted, ZooKeeper lost and found, and every minute
+        how it stands. Exits with 3 if some groups could not be followed.
+
+        Examples:
+            offsetd migrate zookeeper mirror plan.jsonl --hosts zk1:2181/kafka
+        """
+        with ExitStack() as stack:
+            plan, journal = steps.entered(stack, terminal, plan_file, address)
+            session = stack.enter_context(zookeeper.locked(plan, has_root=True))
+            target = Target(
+                stack.enter_context(connected(address, timeout, terminal)),
+                reason=steps.reason_of(plan, ""),
+            )
+            tree = KazooTree(session.client, wait_s=zookeeper.session_timeout_s)
+            if choice.options.deletions is Deletions.FOLLOW:
+                check_groups_there(session.layout, tree, plan)
+            events = EventLines(terminal)
+            following = _mirror(session, tree, target, journal, choice.options, events)
+            url = stack.enter_context(metrics_served(choice.metrics, following, events))
+            if url is not None:
+                terminal.note(f"metrics at {url()}")
+            _follow(terminal, plan, following, events, once=choice.once)
+
+
+def _mirror(
+    session: Session,
+    tree: KazooTree,
+    target: Target,
+    journal: Journal,
+    options: MirrorOptions,
+    events: EventLines,
+) -> Mirror:
+    following = Mirror(
+        *(tree, session.layout, session.marks, target, options, session.lock, journal),
+        tell=events.tell,
+    )
+    _listen(session.client, following)
+    return following
+
+
+def _follow(
+    terminal: Terminal, plan: Plan, following: Mirror, events: EventLines, *, once: bool
+) -> None:
+    left_count = 0
+    for group in plan.groups():
+        following.follow(group, plan.selection.takes_topic)
+    try:
+        with _until_signal(following), following.status_told():
+            with terminal.progress("following") as report:
+                left_count = following.catch_up(report)
+            if not left_count:
+                events.tell(MirrorEvent(MirrorEventKind.FOLLOWING, text=str(following.status)))
+            if not once:
+                following.watch(lambda *_: None)
+    finally:
+        following.close()
+        groups = list(following.groups.values())
+        terminal.rows(MIRROR_COLUMNS, map(_followed_row, groups))
+    stopped = [f"{named_id(each.group_id)}: {each.stopped}" for each in groups if each.stopped]
+    is_partly = len(stopped) + left_count < len(groups)
+    if left_count:
+        many = counted(len(groups), "group")
+        stopped.append(f"ended before {left_count} of {many} could be looked at")
+    if stopped:
+        code = EXIT_PARTLY if is_partly else EXIT_FAILED
+        terminal.fail("\n".join(stopped), code)
+
+
+def _listen(client: KazooClient, following: Mirror) -> None:
+    """Has the mirror told whether ZooKeeper is there."""
+
+    def note(state: str) -> None:
+        following.connection_changed(is_connected=state == KazooState.CONNECTED)
+
+    client.add_listener(note)
+
+
+@contextmanager
+def _until_signal(following: Mirror) -> Iterator[None]:
+    """Ctrl-C, or SIGTERM, ends it well."""
+    before = {
+        each: signal.signal(each, lambda *_: following.end())
+        for each in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _followed_row(followed: Followed) -> Row:
+    return {
+        "group": followed.group_id,
+        "source_group": followed.source_group_id,
+        "stored": followed.stored_count,
+        "left": followed.left_count,
+        "deleted": len(followed.deleted) + followed.followed_deletion_count,
+        "has_moved": followed.has_moved,
+        "problem": followed.stopped or None,
+    }

@@ -1,0 +1,43 @@
+"""What is said of a whole server, before its log is."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.counts import counted
+from offsetd_clients.values import ServerInfo
+
+
+def server_lines(served: ServerInfo, health: dict[str, bool]) -> Iterator[str]:
+    """Its health, what it is, and what keeps offsets from expiring."""
+    for name, serves in health.items():
+        yield f"{name}: {'serving' if serves else 'NOT SERVING'}"
+    yield (
+        f"offsetd {served.version}, node {served.node_id}, {served.state}, started at"
+        f" {served.start_time.isoformat(timespec='seconds')}"
+    )
+    yield f"{counted(served.group_count, 'group')}, {counted(served.offset_count, 'offset')}"
+    if served.expiry_suspension is not None:
+        suspension = served.expiry_suspension
+        until = "until a setting is changed"
+        if suspension.end_time is not None:
+            until = (
+                f"until {suspension.end_time.isoformat(timespec='seconds')} by the server's time"
+            )
+        if suspension.remaining is not None:
+            until = (
+                f"for {timedelta(seconds=suspension.remaining // timedelta(seconds=1))}, {until}"
+            )
+        yield f"nothing expires {until}: {suspension.reason}"
+    if served.clock_offset:
+        side = "ahead of" if served.clock_offset > timedelta(0) else "behind"
+        yield f"the machine's clock is {abs(served.clock_offset)} {side} the server's time"
+
+
+def note_settings_problem(served: ServerInfo, terminal: Terminal) -> None:
+    """Says which settings cannot be read, if so."""
+    if served.settings_problem:
+        terminal.note(
+            "not all settings can be read, so nothing expires, is cleaned or taken away:"
+            f" {served.settings_problem}"
+        )

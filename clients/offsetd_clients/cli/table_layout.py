@@ -1,0 +1,103 @@
+"""Which columns of a table fit a terminal, and how wide each is. Pure: no terminal, no colours."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+import attrs
+from rich.cells import cell_len
+
+ABSENT = "-"
+GAP = 2  # Cells between two columns.
+# A column of several words is broken between words, but is never narrower than this.
+TEXT_WIDTH_MIN = 16
+
+
+@attrs.frozen
+class Layout:
+    """The columns to draw, by their places, and the width of each.
+
+    `above`: places of columns with one value for all rows, which stands above the table.
+    `left_out`: places of columns that hold something and are not shown.
+    """
+
+    columns: tuple[int, ...]
+    widths: tuple[int, ...]
+    above: tuple[int, ...] = ()
+    left_out: tuple[int, ...] = ()
+
+
+def fitting(
+    header: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    is_number: Sequence[bool],
+    width: int,
+    *,
+    droppable: Sequence[int] = (),
+) -> Layout | None:
+    """A layout that is at most `width` wide and breaks no word; None: there is none.
+
+    A table with columns of `droppable` is made narrower in this order: those of them without any
+    value go; text that is the same in all rows goes above the table; the others are left out, the
+    first of them first.
+    """
+    contents = [list(column) for column in zip(header, *cells, strict=True)]
+    least = [_width_min(column) for column in contents]
+    wanted = [max(map(cell_len, column)) for column in contents]
+    for above, left_out, hidden in _narrower(contents, is_number, droppable):
+        kept = [place for place in range(len(header)) if place not in hidden]
+        if kept and _total([least[place] for place in kept]) <= width:
+            widths = _shared(kept, least, wanted, width)
+            return Layout(tuple(kept), widths, tuple(above), tuple(sorted(left_out)))
+    return None
+
+
+def is_empty(cell: str) -> bool:
+    """Whether a cell holds nothing."""
+    return cell in (ABSENT, "")
+
+
+def _narrower(
+    contents: Sequence[Sequence[str]], is_number: Sequence[bool], droppable: Sequence[int]
+) -> Iterator[tuple[list[int], list[int], set[int]]]:
+    """Step by step: columns that go above, columns that are left out, and all that are hidden."""
+    empty = {place for place in droppable if all(map(is_empty, contents[place][1:]))}
+    yield [], [], set()
+    if not droppable:
+        return
+    yield [], [], empty
+    above = [
+        place
+        for place, column in enumerate(contents)
+        if not is_number[place] and len(column) > 2 and _has_one_value(column[1:])
+    ]
+    order = [place for place in droppable if place not in empty and place not in above]
+    for count in range(len(order) + 1):
+        yield above, order[:count], {*empty, *above, *order[:count]}
+
+
+def _has_one_value(values: Sequence[str]) -> bool:
+    return not is_empty(values[0]) and len(set(values)) == 1
+
+
+def _width_min(column: Sequence[str]) -> int:
+    """Of the longest word; several words get a little more, so that lines stay readable."""
+    longest = max(cell_len(word) for cell in column for word in cell.split() or [""])
+    widest = max(map(cell_len, column))
+    return max(longest, min(widest, TEXT_WIDTH_MIN))
+
+
+def _total(widths: Collection[int]) -> int:
+    return sum(widths) + GAP * max(0, len(widths) - 1)
+
+
+def _shared(
+    kept: Sequence[int], least: Sequence[int], wanted: Sequence[int], width: int
+) -> tuple[int, ...]:
+    """Widths of the kept columns: what is left is shared alike by those that want more."""
+    widths = {place: least[place] for place in kept}
+    left = width - _total(list(widths.values()))
+    hungry = sorted(kept, key=lambda place: wanted[place] - least[place])
+    for index, place in enumerate(hungry):
+        more = min(wanted[place] - least[place], left // (len(hungry) - index))
+        widths[place] += more
+        left -= more
+    return tuple(widths[place] for place in kept)

@@ -1,0 +1,55 @@
+"""What people are told, made fit to be read: long names are cut, errors have words. Pure."""
+
+import re
+from collections.abc import Callable
+
+# Of a longer word (a name, a path), or line, the beginning is printed, and how long it is.
+WORD_CHARACTERS_MAX = 300
+LINE_CHARACTERS_MAX = 2000
+_SHOWN_CHARACTERS = 100
+
+# Without what stands around a name in a sentence.
+_LONG_WORD = re.compile(rf"[^\s:;,'\"]{{{WORD_CHARACTERS_MAX + 1},}}")
+# What the library that reads arguments says, and our words for it.
+_WORDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(said), told)
+    for said, told in (
+        (r"\bValue error, ", ""),
+        (r"Input should be a valid integer\b.*", "it is not a whole number"),
+        (r"Input should be a valid number\b.*", "it is not a number"),
+        (r"Input should be greater than or equal to (\S+)", r"it is below \1, the smallest"),
+        (r"Input should be less than or equal to (\S+)", r"it is above \1, the largest"),
+        (r"Input should be", "it should be"),
+        (r"'utf-8' codec can't encode .*", "it is not UTF-8"),
+    )
+)
+
+
+def shortened(text: str) -> str:
+    """`text` without the rest of what is too long to be read."""
+    if len(text) <= WORD_CHARACTERS_MAX:
+        return text
+    words = _LONG_WORD.sub(lambda found: _cut(found[0]), text)
+    return "\n".join(
+        _cut(line) if len(line) > LINE_CHARACTERS_MAX else line for line in words.split("\n")
+    )
+
+
+def wrong_use_text(text: str, printable: Callable[[str], str]) -> str:
+    """What is wrong with an argument or an option, as it is printed."""
+    for said, told in _WORDS:
+        text = said.sub(told, text)
+    return shortened(printable(text))
+
+
+def error_words(error: Exception) -> str:
+    """What went wrong, for people: of an error of the system its words, without its number."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is not UTF-8 (byte {error.start})"
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.strerror}: {error.filename}"
+
+
+def _cut(text: str) -> str:
+    return f"{text[:_SHOWN_CHARACTERS]}… ({len(text):,} characters)"

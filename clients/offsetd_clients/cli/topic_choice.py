@@ -1,0 +1,53 @@
+"""`--topic TOPIC[:P,…]`: of which topics and partitions a command prints offsets."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Self, TypeVar
+
+import attrs
+import typer
+
+from offsetd_clients import TopicPartition
+from offsetd_clients.cli.reset_targets import parse_topics
+
+Value = TypeVar("Value")
+
+ShownTopicsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic", metavar="TOPIC[:P,…]", help="Only this topic, or these partitions; repeatable."
+    ),
+]
+
+
+@attrs.frozen
+class TopicChoice:
+    """Whole topics, and partitions; none of both: all."""
+
+    topics: Sequence[str] = ()
+    partitions: Sequence[TopicPartition] = ()
+
+    @classmethod
+    def of(cls, texts: Iterable[str] | None) -> Self:
+        """Reads what options say. Raises typer.BadParameter."""
+        return cls(*parse_topics(texts or ()))
+
+    def __bool__(self) -> bool:
+        return bool(self.topics or self.partitions)
+
+    def __contains__(self, where: TopicPartition) -> bool:
+        return not self or where.topic in self.topics or where in self.partitions
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, [*self.topics, *self.partitions]))
+
+    def of_offsets(self, offsets: Mapping[TopicPartition, Value]) -> Mapping[TopicPartition, Value]:
+        """Those of `offsets` that are chosen."""
+        return {where: offset for where, offset in offsets.items() if where in self}
+
+    def reads_any(self, topics: Iterable[str], partitions: Iterable[TopicPartition]) -> bool:
+        """Whether a member that subscribes to `topics` and reads `partitions` is meant."""
+        return (
+            not self
+            or any(topic in self.topics for topic in topics)
+            or any(where in self for where in partitions)
+        )

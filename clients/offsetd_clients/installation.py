@@ -1,0 +1,71 @@
+"""How this program was installed and called, for messages that say what to type."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+_DISTRIBUTION = "offsetd"
+_MODULE_SCRIPT = "__main__.py"
+
+
+def install_command(extra: str) -> str:
+    """The command that adds an extra to this installation.
+
+    It names what offsetd was installed from: a checkout, a wheel's file, or else an index.
+    """
+    options, source = _source()
+    return f"{_pip()} install {options}{shlex.quote(f'{source}[{extra}]')}"
+
+
+def program_words() -> list[str]:
+    """The words that called this program, without its arguments.
+
+    `offsetd` if a shell finds it by that name, else the path as it was typed; or
+    `python -m package`.
+    """
+    script = sys.argv[0]
+    if os.path.basename(script) != _MODULE_SCRIPT:  # noqa: PTH119  No path is made of it.
+        return [_short(script)]
+    return [_short(sys.orig_argv[0]), "-m", Path(script).parent.name]
+
+
+def _source() -> tuple[str, str]:
+    """Options of pip, and what it installs."""
+    try:
+        written = distribution(_DISTRIBUTION).read_text("direct_url.json")
+    except PackageNotFoundError:
+        written = None
+    direct = json.loads(written) if written else {}
+    url = urlsplit(direct.get("url", ""))
+    if url.scheme != "file":
+        return "", _DISTRIBUTION
+    path = unquote(url.path)
+    is_editable = direct.get("dir_info", {}).get("editable", False)
+    return "-e " if is_editable else "", "." if path == str(Path.cwd()) else path
+
+
+def _pip() -> str:
+    """`pip` if a shell finds that of this environment."""
+    found = shutil.which("pip")
+    if found is not None and Path(found).parent == Path(sys.executable).parent:
+        return "pip"
+    return f"{shlex.quote(_short(sys.executable))} -m pip"
+
+
+def _short(path: str) -> str:
+    """The name alone if a shell finds `path` by it; relative to the current folder if it is in it.
+
+    A relative path stays as it is.
+    """
+    name = Path(path).name
+    if shutil.which(name) == path:
+        return name
+    here = f"{Path.cwd()}{os.sep}"
+    return path.removeprefix(here)

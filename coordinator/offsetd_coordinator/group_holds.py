@@ -1,0 +1,72 @@
+"""Groups that are held while a large change of them goes on, turn by turn.
+
+Whoever wants to write to such a group is refused, and may come again: what the change was decided
+on stays as it is. Readers see the group as it was before, until the change begins to be written;
+then they are refused, too, so that nobody sees a part of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from offsetd_coordinator.errors import CoordinatorLoadInProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class GroupHold:
+    """One group that is held. `is_writing`: a part of the change is written."""
+
+    def __init__(self) -> None:
+        self.is_writing = False
+        self.ended = asyncio.Event()
+
+
+class GroupHolds:
+    """The groups of a shard that are held. Empty, but for a large change."""
+
+    def __init__(self) -> None:
+        self.by_group: dict[bytes, GroupHold] = {}  # To be read: a plain look costs commits least.
+
+    def __bool__(self) -> bool:
+        return bool(self.by_group)
+
+    def __iter__(self) -> Iterator[GroupHold]:
+        return iter(tuple(self.by_group.values()))
+
+    def begin(self, group_id: bytes) -> GroupHold:
+        """Holds a group. Raises CoordinatorLoadInProgress if it is held."""
+        self.check_writer(group_id)
+        hold = self.by_group[group_id] = GroupHold()
+        return hold
+
+    def end(self, group_id: bytes) -> None:
+        """Lets it go."""
+        self.by_group.pop(group_id).ended.set()
+
+    def check_writer(self, group_id: bytes) -> None:
+        """Raises CoordinatorLoadInProgress for a group that is held."""
+        if group_id in self.by_group:
+            raise _refusal(group_id)
+
+    def check_reader(self, group_id: bytes) -> None:
+        """Raises CoordinatorLoadInProgress for a group of which a change is written in part."""
+        hold = self.by_group.get(group_id)
+        if hold is not None and hold.is_writing:
+            raise _refusal(group_id)
+
+    async def until_whole(self, group_id: bytes) -> None:
+        """Returns when no change of the group is written in part."""
+        while (hold := self.by_group.get(group_id)) is not None and hold.is_writing:
+            await hold.ended.wait()
+
+    async def until_ended(self) -> None:
+        """Returns when no group is held."""
+        for hold in self:
+            await hold.ended.wait()
+
+
+def _refusal(group_id: bytes) -> CoordinatorLoadInProgress:
+    return CoordinatorLoadInProgress("group {group!r} is being changed: come again", group=group_id)

@@ -1,0 +1,29 @@
+"""What a server says of its start while that goes on."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import structlog
+
+_log = structlog.get_logger(__name__)
+
+_PROGRESS_SECONDS: Final = 1.0
+
+
+class ProgressLines:
+    """Lines about something long, at most one a second; nothing of what is done within one."""
+
+    def __init__(self, event: str) -> None:
+        self._event = event
+        self._next_seconds = time.monotonic() + _PROGRESS_SECONDS
+
+    def note(self, partitions_done: int, partitions: int, bytes_done: int) -> None:
+        """It is that far."""
+        now_seconds = time.monotonic()
+        if now_seconds >= self._next_seconds:
+            self._next_seconds = now_seconds + _PROGRESS_SECONDS
+            _log.info(
+                self._event, partitions_done=partitions_done, of=partitions, bytes_done=bytes_done
+            )

@@ -1,0 +1,99 @@
+"""`offsetd log repair`: what it shows, what it does, and whom it names."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from log_commands import Outcome, offsetd_log
+from offsetd_clients.cli.terminal import OutputFormat
+from offsetd_storage.clock import SystemClock
+from offsetd_storage.files import OsFiles
+from offsetd_storage.log_config import COMPACT, LogConfig
+from offsetd_storage.log_store import LogStore, LogStoreConfig
+from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
+from offsetd_storage.record_batch import Record, encode_batch
+from offsetd_storage.topic_partition import TopicPartition
+
+NOW_MS = SystemClock().now_ms()
+OFFSETS = TopicPartition("__consumer_offsets", 0)
+LOG = LogConfig(segment_bytes_max=1000, cleanup_policy=COMPACT)
+CONFIG = LogStoreConfig(partitions=1, journal_file_bytes=2 << 20, log=LOG)
+
+
+def opened(folder: Path) -> LogStore:
+    return LogStore.open(OsFiles(), folder, CONFIG, clock=SystemClock(), random=random.Random(7))
+
+
+def damaged(folder: Path) -> Path:
+    """A folder with a bad batch, of which only the value is hit, and a missing last segment."""
+    store = opened(folder)
+    for number in range(9):
+        key = OffsetKey(group=f"g{number}", topic="orders", partition=0)
+        record = Record(key=encode_key(key), value=b"v" * 400, offset=0, timestamp_ms=NOW_MS)
+        store.produce(OFFSETS, encode_batch([record], base_offset=0))
+        store.flush()
+    bases = [each.base_offset for each in store.logs[OFFSETS].segments]
+    store.close()
+    assert len(bases) > 3
+    log = folder / OFFSETS.folder_name
+    path = log / f"{bases[1]:020d}.log"
+    content = bytearray(path.read_bytes())
+    content[200] ^= 1
+    path.write_bytes(content)
+    (log / f"{bases[-1]:020d}.log").unlink()
+    return folder
+
+
+def repair(folder: Path, *arguments: str) -> tuple[Outcome, list[Any]]:
+    outcome = offsetd_log("repair", "--data-dir", str(folder), *arguments, output=OutputFormat.JSON)
+    return outcome, json.loads(outcome.out or "[]")
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    found = (each for each in folder.rglob("*") if each.is_file())
+    return {str(each.relative_to(folder)): each.read_bytes() for each in found}
+
+
+def test_a_repair_shows_what_is_left_out_and_does_it(tmp_path: Path) -> None:
+    folder = damaged(tmp_path / "offsets")
+    store = opened(folder)
+    assert "offsetd log repair" in str(store.quarantined[OFFSETS])
+    store.close()
+    before = tree(folder)
+    outcome, shown = repair(folder)
+    assert outcome.code == 0, outcome.err
+    assert tree(folder) == before
+    assert "nothing was changed: the same with --execute does it" in outcome.err
+    missing, bad = shown
+    assert "missing" in missing["reason"]
+    assert missing["bytes"] is None
+    assert bad["groups"] == ["g2"]
+    assert bad["bytes"] > 400
+    outcome, done = repair(folder, "--partition", "0", "--execute")
+    assert outcome.code == 0, outcome.err
+    assert done == shown
+    assert "were kept" in outcome.err
+    store = opened(folder)
+    assert not store.quarantined
+    assert store.logs[OFFSETS].offset_next == 9
+    store.close()
+    outcome, rows = repair(folder)
+    assert (outcome.code, rows) == (0, [])
+    assert "none of the partitions is damaged" in outcome.err
+
+
+def test_what_a_repair_is_not_for_is_refused_with_nothing_changed(tmp_path: Path) -> None:
+    folder = damaged(tmp_path / "offsets")
+    outcome, _ = repair(folder, "--dry-run", "--execute")
+    assert outcome.code == 2
+    outcome, _ = repair(folder, "--partition", "7", "--execute")
+    assert outcome.code == 1
+    assert "has nothing of __consumer_offsets-7" in outcome.err
+    for name in ("offsetd.properties", "offsetd-journal-0", "offsetd-journal-1"):
+        (folder / name).unlink()
+    before = tree(folder)
+    outcome, _ = repair(folder, "--execute")
+    assert outcome.code == 1
+    assert "not a folder of offsetd's" in outcome.err
+    assert tree(folder) == before
