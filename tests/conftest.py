@@ -11,13 +11,18 @@ import pytest
 from slow_files import SLOW_FILES
 
 # Chosen with HYPOTHESIS_PROFILE, the long one also by the nightly run. A failure prints how to run
-# the same example again.
-hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
-hypothesis.settings.register_profile("quick", deadline=None, print_blob=True, max_examples=20)
+# the same example again. Only the nightly run draws other examples each time.
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True, derandomize=True)
+hypothesis.settings.register_profile(
+    "quick", deadline=None, print_blob=True, derandomize=True, max_examples=20
+)
 hypothesis.settings.register_profile("nightly", deadline=None, print_blob=True, max_examples=2000)
 # For a planted bug: that it is noticed is enough.
 hypothesis.settings.register_profile(
-    "unshrunk", deadline=None, phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate)
+    "unshrunk",
+    deadline=None,
+    derandomize=True,
+    phases=(hypothesis.Phase.explicit, hypothesis.Phase.generate),
 )
 _USUAL_PROFILE = "nightly" if os.environ.get("OFFSETD_NIGHTLY") else "default"
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", _USUAL_PROFILE))

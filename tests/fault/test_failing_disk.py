@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 import pytest
+from chance import seed_of
 from commit_history import GroupHistory, History, Writers, read_group
 from ext4_volumes import fill, mounted_ext4
 from offsetd.v1 import group_service_pb2, offset_service_pb2
@@ -196,7 +197,7 @@ def test_a_full_disk_refuses_commits_and_serves_the_rest_until_there_is_room(
 
 @pytest.mark.root
 def test_a_power_cut_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    seed = random.randrange(2**32)
+    seed = seed_of()
     print(f"seed {seed}, {POWER_CUTS} power cuts")
     rng = random.Random(seed)
     history = History(tmp_path / "acknowledged.jsonl")

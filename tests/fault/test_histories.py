@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
+from chance import seed_of
 from history_checker import Fetch, Operation, Refused, check_history
 from recorded_clients import GroupCalls, Recorder, Serving
 from server_process import ServerProcess, Stubs
@@ -142,7 +143,8 @@ def kind(operation: Operation) -> str:
 def test_what_clients_see_of_a_group_has_one_order_over_kills_and_cleaning(
     tmp_path: Path, number: int
 ) -> None:
-    runs = [Run(tmp_path / f"data-{each}", random.randrange(2**32)) for each in range(SIDE_BY_SIDE)]
+    seed = seed_of(number)
+    runs = [Run(tmp_path / f"data-{each}", seed + each) for each in range(SIDE_BY_SIDE)]
     print(f"seeds {[run.seed for run in runs]}")
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         ends = [pool.submit(run.go) for run in runs]

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 import grpc
+from chance import seed_of
 from commit_history import History, Writers
 from server_process import ServerProcess, Stubs
 
@@ -39,7 +40,7 @@ SETTINGS = {
 
 
 def test_nothing_acknowledged_is_lost_and_nothing_torn_over_many_kills(tmp_path: Path) -> None:
-    seed = random.randrange(2**32)
+    seed = seed_of()
     print(f"seed {seed}, {KILLS} kills")
     rng = random.Random(seed)
     history = History(tmp_path / "acknowledged.jsonl")

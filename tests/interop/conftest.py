@@ -1,12 +1,11 @@
 """What interop tests start from. Without a Kafka they skip, or fail if OFFSETD_REQUIRE asks."""
 
-import os
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from chance import session_seed
 from interop.kafka_runtime import KafkaUnavailable, Runtime, find_runtime
 from interop.requirements import no_kafka
 from interop.served_folder import ServedFolder
@@ -43,7 +42,7 @@ def used_broker(kafka_runtime: Runtime, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="session")
 def seed() -> int:
     """Of what a test does at random; OFFSETD_TEST_SEED repeats a run."""
-    seed = int(os.environ.get("OFFSETD_TEST_SEED") or random.randrange(2**32))
+    seed = session_seed()
     print(f"OFFSETD_TEST_SEED={seed}")
     return seed
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import random
 from typing import TYPE_CHECKING
 
 import pytest
+from chance import session_seed
 from compaction.cases import RAISED_SHAPES, SHAPES, drawn
 from compaction.comparison import batch_difference, differences, segments_in
 from compaction.examples import examples
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from compaction.logs import Case
 
-SEED = int(os.environ.get("OFFSETD_TEST_SEED") or random.randrange(2**32))
+SEED = session_seed()
 OF_EACH_SHAPE = 20 if os.environ.get("OFFSETD_NIGHTLY") else 1
 EXAMPLES = {each.case.name: each.case for each in examples()} | {
     "aborted below the start": aborted_below_the_start(),

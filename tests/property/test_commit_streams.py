@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from chance import seed_of
 from fake_server import EitherClient, FakeServer, abort, outcome, serving
 from google.rpc.code_pb2 import Code
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
@@ -137,8 +138,7 @@ def draw(
 @pytest.mark.parametrize("kind", [OffsetClient, AsyncOffsetClient])
 @pytest.mark.parametrize("round_", range(ROUNDS))
 async def test_each_commit_has_one_outcome_and_it_is_true(kind: Any, round_: int) -> None:
-    seed = random.SystemRandom().getrandbits(32)
-    print(f"seed {seed}")
+    seed = seed_of(round_)
     chance = random.Random(seed)
     policy = RetryPolicy(timeout_s=WAIT_S, try_timeout_s=0.3, wait_initial_s=0.001, wait_max_s=0.01)
     with serving() as first, serving() as second:
@@ -175,8 +175,7 @@ async def test_commits_are_applied_in_the_order_in_which_they_were_handed_in(
 ) -> None:
     """Also those that are too large for a stream."""
     monkeypatch.setattr(commit_queue, "COMMIT_BYTES_MAX", 200)
-    seed = random.SystemRandom().getrandbits(32)
-    print(f"seed {seed}")
+    seed = seed_of(round_)
     chance = random.Random(seed)
     policy = RetryPolicy(timeout_s=WAIT_S, try_timeout_s=0.3, wait_initial_s=0.001, wait_max_s=0.01)
     with serving() as server:

@@ -82,6 +82,12 @@ def committed(log_partition: int, reply: CommitReply) -> offset_service_pb2.Comm
     )
 
 
+def name_slots(serving: ServingNode) -> list[int]:
+    """Of the names of each log partition's table."""
+    shards = [serving.runtime.shards[partition] for partition in range(PARTITIONS)]
+    return [shard._state.offsets._table.name_slots.size for shard in shards]
+
+
 def new_only(group_id: str) -> CommitOffsetsRequest:
     """A commit that comes to nothing where its partition is committed."""
     request = commit_request(group_id, 3)
@@ -221,12 +227,13 @@ def test_commits_come_to_the_same_as_one_after_the_other(
 
 async def test_tables_grow_while_runs_are_replayed() -> None:
     requests = [
-        commit_request(f"group-{number % 300}", number, partitions=5) for number in range(900)
+        commit_request(f"group-{number % 2_400}", number, partitions=5) for number in range(4_800)
     ]
     async with (
         serving_node(flushing=False) as together,
         serving_node(flushing=False) as alone,
     ):
+        sizes = name_slots(together)
         response = b"".join(
             part for _, part in by_runs(together, stream_message(requests), COMMITS_AT_ONCE)
         )
@@ -235,6 +242,9 @@ async def test_tables_grow_while_runs_are_replayed() -> None:
             shards = [each.runtime.shards[partition] for each in (together, alone)]
             first, second = map(state_of, shards)
             assert first == second
+        assert all(
+            after > before for before, after in zip(sizes, name_slots(together), strict=True)
+        )
 
 
 async def test_commits_to_a_quarantined_log_partition_are_refused_beside_others() -> None:
