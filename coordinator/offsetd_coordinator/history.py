@@ -7,6 +7,7 @@ callers give the log's durable end.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes
 
 CHUNK_BYTES: Final = 1 << 18
-_ROWS: Final = 1024
+_ROWS: Final = 256
+# After so many rows: a thread that runs Python gives the interpreter to the event loop seldom.
+_REST_SECONDS: Final = 0.0005
 TRIES_MAX: Final = 8
 
 Partition = tuple[bytes, int]
@@ -132,6 +135,7 @@ def _of_batches(
             yield from changes_of_row(buffer, row)
         if count < len(rows):
             return
+        time.sleep(_REST_SECONDS)
 
 
 def changes_of_row(buffer: Bytes, row: list[int]) -> Iterator[Change]:

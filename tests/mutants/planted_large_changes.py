@@ -18,6 +18,13 @@ LARGE_CHANGE_MUTANTS = (
         caught_by="tests/unit/coordinator/test_turns.py",
     ),
     Mutant(
+        name="between two turns there is one pass of the event loop",
+        file=f"{_COORDINATOR}/turns.py",
+        replace="    await asyncio.sleep(REST_SECONDS)\n",
+        by="    await asyncio.sleep(0)\n",
+        caught_by="tests/unit/coordinator/test_turns.py",
+    ),
+    Mutant(
         name="what a large change reads is not counted",
         file=_CHANGES,
         replace="        async with self._one_at_a_time, room(change.offset_count):\n",
@@ -27,8 +34,8 @@ LARGE_CHANGE_MUTANTS = (
     Mutant(
         name="many groups are listed without a pause",
         file=f"{_COORDINATOR}/service/groups.py",
-        replace="        await next_turn()\n    return least\n",
-        by="    return least\n",
+        replace="        await turns.spend(len(part) + _ITEMS_PER_PART)\n",
+        by="        pass\n",
         caught_by="tests/unit/coordinator/test_service_groups.py",
     ),
     Mutant(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from itertools import chain
@@ -53,7 +52,7 @@ class ExportService:
         async for group_id in turns.each(named):
             await self._check_exists(group_id)
         piece = bytearray()
-        groups = self._each(named) if named else self._all(request.group_id_prefix)
+        groups = self._each(named) if named else self._all(request.group_id_prefix, turns)
         async for group_id in groups:
             await turns.spend(ITEMS_PER_GROUP)
             runtime = self._node.serving()
@@ -80,16 +79,16 @@ class ExportService:
         for group_id in named:
             yield group_id
 
-    async def _all(self, prefix: str) -> AsyncIterator[bytes]:
+    async def _all(self, prefix: str, turns: Turns) -> AsyncIterator[bytes]:
         """By log partition and id. Those of a damaged log partition cannot be told: refused."""
         begins = validation.read_group_id(prefix, "group_id_prefix")
         runtime = self._node.serving()
         for partition in range(runtime.partitions):
             listings = runtime.list_groups(partition, prefix=begins, after=None)
-            found = [each.group_id async for each in Turns().each(listings)]
+            found = [each.group_id async for each in turns.each(listings)]
             for group_id in sorted(found):
                 yield group_id
-            await asyncio.sleep(0)
+            await turns.spend(ITEMS_PER_GROUP)
 
 
 def read_format(number: int, field: str) -> OffsetFormat:

@@ -27,8 +27,7 @@ from offsetd_coordinator.service.pages import (
 )
 from offsetd_coordinator.service.revisions import set_revision
 from offsetd_coordinator.service.times import set_time
-from offsetd_coordinator.service.turns import ITEMS_PER_TURN
-from offsetd_coordinator.turns import next_turn
+from offsetd_coordinator.service.turns import ITEMS_PER_TURN, Turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 PAGE_SIZE_DEFAULT: Final = 1000
 PAGE_SIZE_MAX: Final = 10_000
 _PARTITION_BYTES: Final = 4
+_ITEMS_PER_PART: Final = 10
 
 
 class GroupService:
@@ -57,18 +57,17 @@ class GroupService:
         prefix = validation.read_group_id(request.group_id_prefix, "group_id_prefix")
         first_partition, after = _last_of_page_before(request, runtime.partitions)
         found: list[tuple[int, GroupListing]] = []
-        ticket = 0
+        ticket, turns = 0, Turns()
         for partition in range(first_partition, runtime.partitions):
             with contextlib.suppress(LogPartitionQuarantined):
                 listings = runtime.list_groups(partition, prefix=prefix, after=after)
                 # One more than the page tells whether another page follows.
-                least = await _least(listings, request, page_size + 1 - len(found))
+                least = await _least(listings, request, page_size + 1 - len(found), turns)
                 ticket = max(ticket, runtime.ticket_in(partition))
                 found += [(partition, listing) for listing in least]
             if len(found) > page_size:
                 break
             after = None
-            await next_turn()
         await until_durable(runtime, ticket)
         response = group_service_pb2.ListGroupsResponse(
             groups=[_listing(listing) for _, listing in found[:page_size]],
@@ -131,14 +130,17 @@ class GroupService:
 
 
 async def _least(
-    listings: Iterator[GroupListing], request: group_service_pb2.ListGroupsRequest, count: int
+    listings: Iterator[GroupListing],
+    request: group_service_pb2.ListGroupsRequest,
+    count: int,
+    turns: Turns,
 ) -> list[GroupListing]:
     """The first that are asked for, by id; some are looked at in each turn."""
     least: list[GroupListing] = []
     while part := list(islice(listings, ITEMS_PER_TURN)):
         least += _matching(iter(part), request)
         least = heapq.nsmallest(count, least, key=lambda listing: listing.group_id)
-        await next_turn()
+        await turns.spend(len(part) + _ITEMS_PER_PART)
     return least
 
 

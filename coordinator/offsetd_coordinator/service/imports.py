@@ -30,9 +30,10 @@ from offsetd_coordinator.service.change_answers import set_change
 from offsetd_coordinator.service.change_events import listed_changes
 from offsetd_coordinator.service.durable import submitted_change, until_durable
 from offsetd_coordinator.service.exports import read_format
+from offsetd_coordinator.service.fetch_parser import ITEMS_PER_GROUP
 from offsetd_coordinator.service.revisions import set_revision
 from offsetd_coordinator.service.turns import Turns
-from offsetd_coordinator.turns import SLICE_ROWS, next_turn
+from offsetd_coordinator.turns import SLICE_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
@@ -147,7 +148,7 @@ class ImportService:
                 request_id=validation.read_request_id(options.request_id),
                 validate_only=options.validate_only,
             )
-            await turns.spend(count)  # To write many takes a turn of its own.
+            await turns.spend(count + ITEMS_PER_GROUP)  # To write many takes a turn of its own.
             group_ticket, outcome = await self._write_group(options, request)
             ticket = max(ticket, group_ticket)
             if isinstance(outcome, CoordinatorError):
@@ -160,7 +161,6 @@ class ImportService:
                     for change in islice(outcome.changes, changes_left):
                         set_change(imported.changes.add(), partition, change)
                     changes_left -= len(imported.changes)
-            await next_turn()
         await until_durable(runtime, ticket)
         return response.SerializeToString()
 

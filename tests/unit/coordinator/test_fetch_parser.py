@@ -43,6 +43,13 @@ def named(selection: GroupSelection) -> list[tuple[bytes, int]] | None:
     return [(names[start : start + size], partition) for start, size, partition in rows]
 
 
+class OneTurn(Turns):
+    """Everything in one turn, so that no event loop is needed."""
+
+    async def spend(self, items: int) -> None:
+        pass
+
+
 def by_kernel(message: bytes) -> Comparable | None:
     selections = SelectionReader().read(message)
     return None if selections is None else comparable(selections)
@@ -52,7 +59,7 @@ def by_protobuf(message: bytes) -> Comparable | None:
     """The same as the slow road has it; None if that refuses."""
     try:
         request = validation.parse(FetchOffsetsRequest, message)
-        return comparable(ended(checked_selections(request, Turns())))
+        return comparable(ended(checked_selections(request, OneTurn())))
     except CoordinatorError:
         return None
 

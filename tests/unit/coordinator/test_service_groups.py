@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from offsetd.v1 import group_service_pb2
 from offsetd_coordinator import errors, offset_table
+from offsetd_coordinator import turns as turns_of_all
 from offsetd_coordinator.service import groups
+from offsetd_coordinator.service import turns as service_turns
 from offsetd_coordinator.service.groups import GroupService
 from offsetd_storage.log_store import OFFSETS_TOPIC
 from offsetd_storage.offsets_topic.placement import partition_of
@@ -79,6 +81,8 @@ async def test_a_page_walks_no_log_partition_that_it_does_not_need() -> None:
 async def test_others_work_while_many_groups_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """And each group that is there all the time is listed once."""
     monkeypatch.setattr(groups, "ITEMS_PER_TURN", 10)
+    monkeypatch.setattr(service_turns, "ITEMS_PER_TURN", 10)
+    monkeypatch.setattr(turns_of_all, "REST_SECONDS", 0)
     monkeypatch.setattr(offset_table, "SLICE_ROWS", 10)
     async with serving_node(partitions=1) as serving:
         names = [f"g{number:03}" for number in range(100)]

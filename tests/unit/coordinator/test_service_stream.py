@@ -210,7 +210,8 @@ async def test_commits_that_are_not_plain_share_turns() -> None:
         while shard.offset_next < len(commits):
             before = shard.offset_next
             await asyncio.sleep(0)
-            steps.append(shard.offset_next - before)
+            if shard.offset_next > before:
+                steps.append(shard.offset_next - before)
         assert 10 < max(steps) < 100
         assert len(steps) < 60
         serving.runtime.start()
