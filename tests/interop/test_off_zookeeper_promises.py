@@ -58,12 +58,12 @@ def test_what_is_stored_here_is_not_overwritten_by_a_run(world: World) -> None: 
 
 
 @promised(
-    "Offsets do not expire here, as they did not in ZooKeeper",
+    "Offsets of migrated groups do not expire here, because they did not expire in ZooKeeper.",
     "Groups that have a retention of their own here keep it",
-    "what was there before is there again, and groups that were not there go; so does the "
-    "retention that a run has set, if it is still that.",
-    "A group that somebody has committed to since, be it another partition than the run's, or "
-    "that has members or a lease here, is in use and is refused whole.",
+    "it restores what was there before, and deletes groups that were not there. It also takes "
+    "back the retention that a run has set, if it has not changed since.",
+    "A group is in use, and is refused whole, if somebody has committed to it since (to any of "
+    "its partitions), or if it has members or a lease here.",
 )
 def test_an_undoing_takes_back_what_runs_have_stored_and_set(world: World) -> None:  # noqa: F811
     names = ("new", "there", "own", "used", "held")
@@ -97,11 +97,11 @@ def test_an_undoing_takes_back_what_runs_have_stored_and_set(world: World) -> No
 
 
 @promised(
-    "so that nothing is read twice (`--to-plan`: what the plan had)",
-    "every znode that changes must have the version that it had at the cutover, else nothing of "
-    "the group is written",
-    "or members or the holder of a lease here (`--force`)",
-    "What stood there is kept in the journal beside the plan.",
+    "so that nothing is read twice (`--to-plan` writes the offsets of the plan instead)",
+    "each znode that changes must still have its version of the cutover; otherwise nothing of the "
+    "group is written",
+    "or members or a lease holder here (`--force` overrides this)",
+    "The previous content of the znodes is kept in the journal next to the plan.",
 )
 def test_a_rollback_writes_nothing_where_somebody_has_written(world: World) -> None:  # noqa: F811
     names = ("plain", "planned", "written", "held")
@@ -127,7 +127,7 @@ def test_a_rollback_writes_nothing_where_somebody_has_written(world: World) -> N
     assert znode(world, "p3-written") == b"100"
 
 
-@promised("(`--to-plan`: what the plan had)")
+@promised("(`--to-plan` writes the offsets of the plan instead)")
 def test_a_rollback_to_the_plan_writes_what_it_had(world: World) -> None:  # noqa: F811
     world.put(consumers("p4", 2))
     assert world.make_plan("--include", "p4").code == 0
@@ -144,7 +144,7 @@ def test_a_rollback_to_the_plan_writes_what_it_had(world: World) -> None:  # noq
 @promised(
     "`another process works with this plan`",
     "`… is at work: one migrator at a time`",
-    "`it has moved, by plan …` | it was cut over before. `plan --again` takes it all the same",
+    "`it has moved, by plan …` | it was cut over before. `plan --again` plans it all the same",
 )
 def test_what_is_told_if_something_goes_wrong(world: World) -> None:  # noqa: F811
     world.put(consumers("p5", 1) | consumers("p5-other", 1))
@@ -173,9 +173,10 @@ def test_what_is_told_if_something_goes_wrong(world: World) -> None:  # noqa: F8
 
 
 @promised(
-    "Refused, too, is a group of which something is deleted in ZooKeeper that is stored here: "
-    "`--deletions follow` deletes it here, `--deletions keep` leaves it.",
-    "`deleted`, which is stored here and deleted in ZooKeeper.",
+    "These groups are refused:",
+    "groups with offsets that are deleted in ZooKeeper but stored here: `--deletions follow` "
+    "deletes them here, `--deletions keep` leaves them",
+    "`deleted`: stored here, but deleted in ZooKeeper.",
 )
 @pytest.mark.parametrize("deletions", ["follow", "keep"])
 def test_what_is_deleted_there_waits_for_a_word(world: World, deletions: str) -> None:  # noqa: F811
