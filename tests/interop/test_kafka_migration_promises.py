@@ -96,12 +96,12 @@ def delete_there(groups: Groups, broker: KafkaBroker, name: str, partition: int)
 
 
 @promised(
-    "It compares with the cluster as it is now (`--as-planned`: with the plan), "
-    "and exits with 1 if something differs.",
-    "What is stored here and the cluster has no more is `deleted`; with `--allow-ahead` that is "
-    "printed, and counted, and no failure",
-    "With `--allow-ahead`, larger offsets here are no failure, either; "
-    "the last line counts them apart (`0 differ, 1 ahead here`).",
+    "`verify` compares with the cluster as it is now (`--as-planned`: with the plan), and exits "
+    "with 1 if something differs.",
+    "An offset that is stored here, but that the cluster no longer has, is `deleted`.",
+    "With `--allow-ahead`: - `deleted` offsets are printed and counted, but they are not failures",
+    "larger offsets here are not failures either. The last line counts them separately (`0 "
+    "differ, 1 ahead here`).",
 )
 def test_what_the_cluster_has_lost_since_the_plan_is_told(
     broker: KafkaBroker,
@@ -134,8 +134,7 @@ def test_what_the_cluster_has_lost_since_the_plan_is_told(
 
 
 @promised(
-    "whose offsets there are not those of the plan any more (make a new plan; `--force` "
-    "moves them all the same)"
+    "whose offsets there differ from the plan (make a new plan; `--force` moves them all the same)"
 )
 def test_a_group_that_the_cluster_has_lost_since_the_plan_is_moved_by_force_only(
     broker: KafkaBroker,
@@ -156,7 +155,7 @@ def test_a_group_that_the_cluster_has_lost_since_the_plan_is_moved_by_force_only
 
 
 @promised(
-    "Refused, and named, are:",
+    "These groups and offsets are refused and named:",
     "groups that have other offsets here (`--overwrite behind`, `ahead`, `conflict`)",
 )
 @pytest.mark.parametrize(
@@ -200,7 +199,8 @@ def test_another_leader_epoch_is_a_conflict(
 
 
 @promised(
-    "are regular expressions of whole names; `--rename OLD=NEW` gives a group another id here.",
+    "are regular expressions that must match the whole name. `--rename OLD=NEW` gives a group "
+    "another id here.",
     "The plan is [a file with a checksum]",
 )
 def test_only_whole_names_are_chosen_and_a_changed_plan_is_refused(
@@ -222,9 +222,9 @@ def test_only_whole_names_are_chosen_and_a_changed_plan_is_refused(
 
 
 @promised(
-    "Offsets of moved groups do not expire here",
-    "`offsetd groups update GROUP --retention default` has it like all others "
-    "(`run --retention`: other ways).",
+    "Offsets of migrated groups do not expire here",
+    "`offsetd groups update GROUP --retention default` gives it the server's default retention "
+    "(`run --retention` sets other values).",
     "Groups that have a retention of their own here keep it",
 )
 def test_moved_groups_are_kept_and_those_with_a_retention_keep_that(
@@ -244,9 +244,10 @@ def test_moved_groups_are_kept_and_those_with_a_retention_keep_that(
 
 
 @promised(
-    "Refused are groups that no run of the plan has moved here, or whose run was undone",
-    "`rollback` sets the groups at the cluster to what is stored here by now",
-    "What is stored here stays.",
+    "These groups are refused: - groups that no run of the plan has moved here, or whose run was "
+    "undone",
+    "`rollback` sets the groups at the cluster to the offsets that are stored here now",
+    "The offsets here stay.",
 )
 def test_what_no_run_has_moved_is_not_rolled_back(
     groups: Groups, offsetd: Callable[..., Ended], planned: Callable[..., str]
@@ -268,8 +269,8 @@ def test_what_no_run_has_moved_is_not_rolled_back(
 
 
 @promised(
-    "A group that somebody has committed to since, be it another partition than the run's, "
-    "or that has members or a lease here, is refused whole."
+    "A group is refused whole if somebody has committed to it since (to any of its partitions), "
+    "or if it has members or a lease here."
 )
 @pytest.mark.parametrize("use", ["the same", "another", "lease"])
 def test_a_group_that_is_in_use_is_not_undone(
@@ -288,9 +289,8 @@ def test_a_group_that_is_in_use_is_not_undone(
 
 
 @promised(
-    "A group that has members here, whose lease is held, or whose offsets are not those of "
-    "the plan any more, is refused (make a new plan; `--force` moves what is planned all "
-    "the same)."
+    "A group is refused if it has members here, if its lease is held, or if its offsets differ "
+    "from the plan (make a new plan; `--force` moves the planned offsets all the same)."
 )
 @pytest.mark.parametrize("use", ["lease", "moved"])
 def test_groups_that_were_born_here_and_are_in_use_stay(
@@ -310,7 +310,10 @@ def test_groups_that_were_born_here_and_are_in_use_stay(
     assert groups.there("a") == {0: 42}
 
 
-@promised("If a broker does not answer, there is no plan.", "Every step is dry until it is told")
+@promised(
+    "If a broker does not answer, there is no plan.",
+    "Every step is dry until you add `--execute`.",
+)
 def test_dry_steps_change_nothing_here_or_there(
     groups: Groups, offsetd: Callable[..., Ended], planned: Callable[..., str]
 ) -> None:
