@@ -64,15 +64,15 @@ _KEY: Final = (
     Column("partition", _INT, "partition of the topic"),
 )
 _VALUE: Final = (
-    Column("offset", _LONG, "committed offset: the next to read; null if it cannot be read"),
-    Column("leader_epoch", _INT, "leader epoch of the record read last; null: not given"),
-    Column("metadata", _TEXT, "what the client committed beside the offset"),
+    Column("offset", _LONG, "committed offset: the next one to read; null if it cannot be read"),
+    Column("leader_epoch", _INT, "leader epoch of the last record that was read; null: not given"),
+    Column("metadata", _TEXT, "metadata that the client committed with the offset"),
     Column("commit_time", _TIME, "when it was committed, by the coordinator's clock, ms"),
     Column("expire_time", _TIME, "when it expires, if the record says so, ms"),
 )
 _TIMESTAMP: Final = Column("timestamp", _TIME, "timestamp of the record, ms; null: none")
 _DISK_BYTES: Final = Column(
-    "disk_bytes", _LONG, "what of the file it takes: its share of its batch, header and all, bytes"
+    "disk_bytes", _LONG, "size in the file: its share of its batch, including the header, bytes"
 )
 _PRODUCER_ID: Final = Column("producer_id", _LONG, "producer; null: none")
 
@@ -100,7 +100,7 @@ TABLES: Final[dict[Mode, tuple[Column, ...]]] = {
         Column(
             "transaction",
             _TEXT,
-            "of what a transaction wrote: committed, aborted or open; null: written outside of any",
+            "state of its transaction: committed, aborted or open; null: not in a transaction",
         ),
         _PRODUCER_ID,
         *_KEY,
@@ -110,18 +110,18 @@ TABLES: Final[dict[Mode, tuple[Column, ...]]] = {
     Mode.GROUPS: (
         Column("group", _TEXT, "consumer group"),
         Column("type", _TEXT, "classic or consumer"),
-        Column("state", _TEXT, "as after loading the log: EMPTY, STABLE, ...; null: unreadable"),
+        Column("state", _TEXT, "state after loading the log: EMPTY, STABLE, ...; null: unreadable"),
         Column("protocol_type", _TEXT, "empty for a simple group"),
-        Column("protocol", _TEXT, "the assignor that was agreed on"),
+        Column("protocol", _TEXT, "assignor that the members agreed on"),
         Column("generation", _INT, "generation, or epoch of the group"),
-        Column("leader_id", _TEXT, "member that assigns"),
+        Column("leader_id", _TEXT, "member that assigns partitions"),
         Column("member_count", _INT, "members"),
         Column("members", _MEMBERS, "members, by id"),
-        Column("state_time", _TIME, "since when it is in its state, ms; null: not recorded"),
+        Column("state_time", _TIME, "when it entered its state, ms; null: not recorded"),
         Column("offset_count", _LONG, "committed offsets"),
         Column("retention_ms", _LONG, "retention set for the group, ms; null: the server's"),
-        Column("never_expires", _FLAG, "whether its offsets are set to stay"),
-        Column("lease_holder", _TEXT, "to whom its newest lease was granted; null: none"),
+        Column("never_expires", _FLAG, "whether its offsets are set to never expire"),
+        Column("lease_holder", _TEXT, "holder of its newest lease; null: none"),
         Column("lease_epoch", _LONG, "epoch of that lease"),
         _LOG_PARTITION,
     ),
@@ -132,21 +132,21 @@ TABLES: Final[dict[Mode, tuple[Column, ...]]] = {
         Column("position", _LONG, "where its batch begins in the segment's file, bytes"),
         Column("partition_leader_epoch", _INT, "leader epoch of the log partition"),
         _TIMESTAMP,
-        Column("timestamp_type", _TEXT, "create or append: whose clock the timestamp is of"),
+        Column("timestamp_type", _TEXT, "create: the producer's clock; append: the broker's"),
         _PRODUCER_ID,
         Column("producer_epoch", _INT, "epoch of the producer; null: none"),
         Column("sequence", _INT, "producer's sequence number; null: none"),
         Column("is_transactional", _FLAG, "whether its batch is part of a transaction"),
-        Column("is_control", _FLAG, "whether it is the end of a transaction"),
+        Column("is_control", _FLAG, "whether it is a marker that ends a transaction"),
         Column("compression", _TEXT, "codec of its batch"),
-        Column("delete_horizon", _TIME, "from when its tombstones may go, ms; null: not set"),
+        Column("delete_horizon", _TIME, "when its tombstones may be removed, ms; null: not set"),
         Column("record_type", _INT, "first two bytes of the key; null: none, or a control record"),
         Column("is_tombstone", _FLAG, "whether its value is null"),
         Column("key", _BYTES, "key"),
         Column("value", _BYTES, "value"),
         *_KEY,
         *_VALUE,
-        Column("record_bytes", _LONG, "size as encoded in its batch, before compression, bytes"),
+        Column("record_bytes", _LONG, "size in its batch, before compression, bytes"),
         _DISK_BYTES,
     ),
     Mode.DAMAGE: (

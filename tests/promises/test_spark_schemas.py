@@ -30,14 +30,20 @@ def rows_of(fields: dict[str, DataType], *, is_stream: bool) -> list[dict[str, A
     return [row for batch in reader.read(work[0]) for row in batch.to_pylist()]
 
 
-@promised("some columns, by comma: the others are not made. So does `.schema(")
+@promised(
+    'some columns, separated by commas: the others are not computed. `.schema("group string, '
+    'offset bigint")` does the same'
+)
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_schema_chooses_columns_in_its_order(is_stream: bool) -> None:
     rows = rows_of({"offset": LongType(), "group": StringType()}, is_stream=is_stream)
     assert {tuple(row) for row in rows} == {("offset", "group")}
 
 
-@promised("some columns, by comma: the others are not made. So does `.schema(")
+@promised(
+    'some columns, separated by commas: the others are not computed. `.schema("group string, '
+    'offset bigint")` does the same'
+)
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize(
     ("fields", "said"),

@@ -52,9 +52,9 @@ def committed(client: OffsetClient, group: str) -> list[int | None]:
 
 
 @promised(
-    "A query that has lost its checkpoint is another query: it reads from its `starting_offsets`, "
-    "or its source's beginning, and `overwrite` sets offsets back to what it reads there. "
-    "With `monotonic` such rows are rejected."
+    "A query that has lost its checkpoint is a new query: it reads from its `starting_offsets`, "
+    "or from the beginning of its source, and `overwrite` sets offsets back to what it reads "
+    "there. With `monotonic`, such rows are rejected."
 )
 def test_a_query_without_its_checkpoint_begins_anew(
     spark: SparkSession, server: ServerProcess, client: OffsetClient, tmp_path: Path
@@ -79,7 +79,7 @@ def test_a_query_without_its_checkpoint_begins_anew(
     assert committed(client, "lost") == [10, 20, 99, 10, 20]
 
 
-@promised("names without case, in any order; another column is an error")
+@promised("Column names ignore case and may be in any order; any other column is an error")
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
@@ -106,7 +106,8 @@ def test_a_table_of_other_columns_is_refused_also_as_a_stream(
 
 
 @promised(
-    "Over a folder, modes `history` and `raw`; over a server, mode `history`",
+    "A stream over a folder has the modes `history` and `raw`. A stream over a server has the "
+    "mode `history`",
     "a stream reads one folder.",
 )
 def test_a_stream_of_another_mode_or_of_two_folders_is_refused(
@@ -136,11 +137,11 @@ def test_a_stream_of_another_mode_or_of_two_folders_is_refused(
 
 
 @promised(
-    "A table of a folder is planned once, when it is first used: which logs it has stays as it is.",
-    "Of a folder that a server has open, each use of the table has what the logs have at that "
-    "moment: two uses may differ, so `cache` the table",
-    "Of a folder that was closed then, and that a server has written to since, the table can no "
-    "longer be read (`FolderChanged`): `load` it again.",
+    "A table of a folder is planned once, when it is first used, and keeps its list of logs.",
+    "If a server has the folder open, each use of the table reads what the logs have at that "
+    "moment. Two uses may differ. If they must not differ, `cache` the table",
+    "If the folder was closed at that time, and a server has written to it since, the table can "
+    "no longer be read (`FolderChanged`): `load` it again.",
 )
 def test_what_a_table_has_when_it_is_used_again(
     read: Callable[..., DataFrame], tmp_path: Path
@@ -177,11 +178,11 @@ def test_what_a_table_has_when_it_is_used_again(
 
 
 @promised(
-    "what failed may be run again with its `job_id`, and does no harm, also where others have "
-    "committed since.",
-    "Other rows under an old `job_id` are another write.",
-    "Without it several rows of a partition are rejected",
-    "Null is before all; rows that are equally late are rejected.",
+    "you can safely run a failed write again with its `job_id`, also if others have committed "
+    "since.",
+    "Different rows with an old `job_id` are a new write.",
+    "Without this option, several rows of one partition are rejected",
+    "Null is the earliest; rows with equal values are rejected.",
 )
 def test_a_write_that_is_run_again_by_its_name_changes_nothing(
     spark: SparkSession, server: ServerProcess, client: OffsetClient
@@ -207,11 +208,11 @@ def test_a_write_that_is_run_again_by_its_name_changes_nothing(
 
 
 @promised(
-    "A row without a group rejects no other.",
-    "nothing is wrong with the row but its group",
-    "A server that does not answer, or has a full disk, is no row's fault: whatever `on_error` "
-    "says the write ends with `UnfinishedWrite`.",
-    "a warning, and the file in `rejects`, without which it is refused",
+    "A row without a group does not cause any other row to be rejected.",
+    "nothing is wrong with this row, but its group was rejected",
+    "If a server does not answer, or has a full disk, no row is at fault: the write ends with "
+    "`UnfinishedWrite`, whatever `on_error` says.",
+    "a warning, and a file in `rejects`; `collect` without `rejects` is refused",
 )
 def test_whose_fault_a_rejected_row_is(
     spark: SparkSession, server: ServerProcess, client: OffsetClient, tmp_path: Path
