@@ -27,18 +27,20 @@ def export(file: Path, **offsets: int) -> None:
 
 
 @promised(
-    "before the first `--execute`, the same command plans again.",
-    "Refused, and named with the reason, while others go on: groups where something else stands "
-    "at the server (`behind`, `ahead`, `conflict`; `--overwrite STATE` replaces it)",
-    "Exit code 3; the same command tries them again.",
-    "it goes on, and what consumers have committed meanwhile stays.",
-    "Groups that were written to since the plan was made are refused: for a new plan take a new "
+    "before the first `--execute`, the same command makes a new plan.",
+    "Refused groups are named with the reason, and the other groups continue.",
+    "A group is refused if - other offsets are stored at the server (`behind`, `ahead`, "
+    "`conflict`; `--overwrite STATE` replaces them)",
+    "The exit code is 3; the same command tries them again.",
+    "it continues where it stopped, and offsets that consumers have committed in the meantime "
+    "stay.",
+    "Groups that were written to since the plan was made are refused: for a new plan, use a new "
     "`--state`.",
-    "Offsets do not expire at the server, as those in ZooKeeper do not",
+    "Migrated offsets do not expire at the server, because they did not expire in ZooKeeper.",
     "Groups that have a retention of their own keep it.",
-    "Offsets that are further by then are counted apart: they do not stand as planned, and are "
-    "allowed.",
-    "1 failed (also: `--verify` found what differs)",
+    "Offsets that are larger than planned are then counted separately: they differ from the plan, "
+    "but they are allowed.",
+    "1 failed (also if `--verify` found a difference)",
 )
 def test_what_the_same_command_does_the_next_time(
     spark: SparkSession, job: Callable[..., Ended], tmp_path: Path
