@@ -58,16 +58,15 @@ def archive_four_groups(job: Callable[..., Ended], folder: Path, to: Path) -> No
 @of_archives(
     "Without `--execute` it only shows what it would do: the server checks everything and changes "
     "nothing.",
-    "What is not chosen is not looked at.",
-    "What is there now and was not then is kept and told. `--delete-others` deletes it, of the "
-    "chosen groups, or of all.",
-    "Nothing of the group was restored, unless it was only what it has else that could not be "
-    "deleted",
-    "it has what it had then, and `others` besides; a group without others is only counted",
+    "Offsets that are not selected are not read or changed.",
+    "Offsets that exist now and did not exist then are kept and reported. `--delete-others` "
+    "deletes them, in the selected groups, or in all groups.",
+    "Nothing of the group was restored, except if only the deletion of its other offsets failed",
+    "it has what it had then, and `others` in addition; a group without others is only counted",
     "A second call finds everything `unchanged`",
     "A time in a gap, or before the archive begins, is an error",
-    "`--execute` is refused, so that `--delete-others` does not delete what the archive never "
-    "knew.",
+    "`--execute` without the option is refused, so that `--delete-others` does not delete offsets "
+    "that the archive never had.",
     "Exit codes: 0 done, 1 failed, 2 wrong use, 3 some groups failed",
     "A run that finds nothing new adds nothing.",
 )
