@@ -130,8 +130,8 @@ def test_a_restore_touches_what_it_was_told_to(
 
 @of_queries(
     "A group that has members, or whose lease is held, is refused.",
-    "Where the group is further, it stays (`--allow-back`, `allow_back=True`: it does not). All or "
-    "nothing",
+    "A partition where the group is further than the checkpoint stays as it is (`--allow-back`, "
+    "`allow_back=True`: it goes back). The import is all or nothing",
 )
 @pytest.mark.parametrize("use", ["lease", "member"])
 def test_a_checkpoint_is_not_imported_into_a_group_in_use(
