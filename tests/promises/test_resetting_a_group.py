@@ -150,8 +150,8 @@ def test_times_are_those_of_the_groups_own_commits(
 
 
 @promised(
-    "What a partition does not have is an error that names the partition (`OFFSET_OUT_OF_RANGE`), "
-    "and nothing is moved to the nearest.",
+    "An offset outside the range of its partition is an error that names the partition "
+    "(`OFFSET_OUT_OF_RANGE`). offsetd never moves to the nearest valid offset.",
     "by `--bounds orders:0=40..120`",
     "the end also from what consumers report with their commits.",
     "nothing is clamped",
@@ -194,9 +194,9 @@ def test_a_target_that_a_partition_has_not_moves_nothing(
 
 
 @promised(
-    "Where `--to-latest` goes by such a report, which may be outdated, a line on standard error "
-    "says so.",
-    "An offset whose partition's end nobody knows is not checked against it, and a line says so",
+    "Such a report may be outdated: if `--to-latest` uses one, a line on standard error says so.",
+    "If the end of a partition is unknown, the new offset is not checked against it, and a line "
+    "says so",
 )
 @pytest.mark.parametrize("execute", ["", " --execute"])
 @pytest.mark.parametrize(
@@ -225,7 +225,9 @@ def test_what_is_not_sure_of_ends_is_told(
     assert (" of 1 new" in done.stderr or " of 2 new" in done.stderr) == bool(told)
 
 
-@promised("Bounds of a partition that is not reset, or of one twice, are an error.")
+@promised(
+    "Bounds of a partition that is not reset, and two bounds for one partition, are an error."
+)
 @pytest.mark.parametrize(
     ("words", "wrong"),
     [
@@ -275,7 +277,7 @@ def test_bounds_of_what_is_reset_are_taken(
         assert [code for code in [done.code] if code] == [], done
 
 
-@promised("It is one record batch: all of it is on the disk, or nothing.")
+@promised("A reset of one group is one record batch: all of it is on the disk, or nothing.")
 def test_one_partition_out_of_bounds_keeps_all_of_its_group(
     client: OffsetClient, group: str, offsetd: Callable[[str], Told]
 ) -> None:
@@ -286,8 +288,8 @@ def test_one_partition_out_of_bounds_keeps_all_of_its_group(
 
 
 @promised(
-    "are reset one after the other; the exit code is 3 if some were refused, "
-    "and each of those is named.",
+    "are reset one after the other; the exit code is 3 if some were refused, and each refused "
+    "group is named.",
     "1: refused, and nothing was changed; 2: wrong use, or a bad line of a file; "
     "3: some groups were, others not.",
 )
@@ -336,8 +338,8 @@ def test_wrong_use_is_told_and_changes_nothing(
 
 
 @promised(
-    "`--all-groups --topic orders` leaves groups alone that have no offset of the topic, "
-    "be they in use or not; it fails if none has one."
+    "`--all-groups --topic orders` skips groups that have no offset of the topic, whether they "
+    "are in use or not. It fails if no group has one."
 )
 def test_all_groups_are_those_that_have_the_topic(
     client: OffsetClient, group: str, offsetd: Callable[[str], Told]
