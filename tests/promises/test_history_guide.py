@@ -36,10 +36,10 @@ def offsets(client: OffsetClient, group: str) -> dict[int, int]:
 
 
 @promised(
-    "Commits and deletions (an expiry is a deletion), newest first, each with its revision: "
-    "the log offset of its record.",
-    "A deleted group has its history for as long as the log has it; a group that is neither there "
-    "nor in the log is `GROUP_ID_NOT_FOUND`.",
+    "The command shows commits and deletions (an expiry is a deletion), newest first, each with "
+    "its revision: the log offset of its record.",
+    "The history of a deleted group can be read for as long as the log has it. A group that "
+    "neither exists nor is in the log is `GROUP_ID_NOT_FOUND`.",
 )
 def test_a_deleted_group_has_its_history(
     client: OffsetClient, group: str, offsetd: Callable[[str], Told]
@@ -60,12 +60,12 @@ def test_a_deleted_group_has_its_history(
 
 
 @promised(
-    "The offsets become what they were at the end of that millisecond, or right behind that "
-    "revision (behind all that was committed at once with it); a time to come, or a revision not "
-    "written yet, is an error.",
-    "Offsets that were not there then are deleted.",
+    "The target is the end of that millisecond, or the state directly after that revision, "
+    "including everything in the same record batch. A time in the future, or a revision that is "
+    "not written yet, is an error.",
+    "The offsets become what they were then. Offsets that did not exist then are deleted.",
     "Each row shows the revision of its own record.",
-    "It is recorded in the audit log.",
+    "The restore is recorded in the audit log.",
     "`offsetd groups reset --to-datetime` reads the same past, and deletes nothing.",
 )
 def test_a_restore_deletes_what_came_later_and_a_reset_does_not(
@@ -107,7 +107,7 @@ def test_a_restore_deletes_what_came_later_and_a_reset_does_not(
 
 @promised(
     "A deleted group comes back with its offsets, leader epochs and metadata",
-    "What an offset's own retention was, it has again, from now on.",
+    "An offset that had a retention of its own gets the same retention again, counted from now.",
 )
 def test_a_deleted_group_comes_back(
     client: OffsetClient, group: str, offsetd: Callable[[str], Told]
@@ -129,8 +129,9 @@ def test_a_deleted_group_comes_back(
 
 
 @promised(
-    "members, lease and settings are not touched",
-    "Refused while the group has members or its lease is held, unless `--force`.",
+    "Members, lease and settings are not changed.",
+    "A restore is refused while the group has members or its lease is held, unless you use "
+    "`--force`.",
 )
 def test_a_lease_and_settings_outlive_a_restore_which_wants_force(
     client: OffsetClient, group: str, offsetd: Callable[[str], Told]
@@ -154,7 +155,7 @@ def test_a_lease_and_settings_outlive_a_restore_which_wants_force(
     assert (offsets(client, group), len(client.get_group(group).members)) == ({0: 10}, 1)
 
 
-@promised("`TOO_MANY_WATCHERS`: `watch.watchers.max` calls watch.")
+@promised("`TOO_MANY_WATCHERS`: `watch.watchers.max` calls are already watching.")
 def test_one_watcher_too_many_is_told_so(
     server: ServerProcess, client: OffsetClient, group: str, offsetd: Callable[[str], Told]
 ) -> None:
@@ -170,9 +171,9 @@ def test_one_watcher_too_many_is_told_so(
 
 
 @promised(
-    "A new call with the token, and the same groups, prefix and topics, goes on right behind that "
-    "message: nothing is lost, nothing comes twice, also across a restart or a kill.",
-    "With an `until_token` the call ends once it has sent what is before that one.",
+    "A new call with the token, and the same groups, prefix and topics, continues directly after "
+    "that message: no event is lost and none is sent twice, also after a restart or a kill.",
+    "With an `until_token` the call ends once it has sent everything before that token.",
 )
 def test_a_watcher_goes_on_behind_its_token(tmp_path: Path) -> None:
     seen: list[int | None] = []
@@ -195,7 +196,8 @@ def test_a_watcher_goes_on_behind_its_token(tmp_path: Path) -> None:
 
 @promised(
     "it is a floor of `min.compaction.lag.ms` of `__consumer_offsets`.",
-    "It needs a restart; `min.compaction.lag.ms` raises it while the server runs.",
+    "A change of `history.ms` needs a restart; `min.compaction.lag.ms` raises the time while the "
+    "server runs.",
 )
 def test_how_long_history_is_kept_may_be_raised_and_not_lowered(
     offsetd: Callable[[str], Told],
