@@ -45,11 +45,11 @@ def topics(client: OffsetClient, group: str) -> set[str]:
 
 
 @promised(
-    "simple (nobody ever joined) | one retention after its commit",
+    "simple (no member ever joined) | one retention after its commit",
     "its lease is held, or its retention is set to never | never",
-    "A retention of the group's own (`UpdateGroup`) goes before the server's, and a time that was "
-    "given with a commit (`retention`) before both.",
-    "When the last offset has gone, the empty group goes with it, and what was set of it.",
+    "A group's own retention (`UpdateGroup`) overrides the server's. A retention that was given "
+    "with a commit (`retention`) overrides both.",
+    "When the last offset of an empty group expires, the group and its settings are removed, too.",
     "Each group that lost offsets is in the [audit log]",
 )
 def test_what_goes_and_what_stays(
@@ -88,8 +88,8 @@ def test_what_goes_and_what_stays(
 
 
 @promised(
-    "has members, or a rebalance going on | never; but of topics that no member of a stable "
-    "consumer group reads, one retention after its commit",
+    "has members, or is in a rebalance | never; but an offset of a topic that no member of a "
+    "stable consumer group reads: one retention after its commit",
     "empty, and had members | one retention after its commit, or after the group became empty, "
     "whichever is later",
 )
@@ -107,9 +107,9 @@ def test_members_keep_what_they_read(client: OffsetClient, group: str) -> None:
 
 
 @promised(
-    "`FetchOffsets` and `GetGroup` say of each offset when it will expire as things are, by the "
-    "settings in force (`offsetd fetch`); nothing where it will not.",
-    "are counted in `offsetd_expiring_groups`, and logged once.",
+    "`FetchOffsets` and `GetGroup` return for each offset when it will expire under the settings "
+    "in force (`offsetd fetch`). The field is empty if the offset will not expire.",
+    "A group is counted in `offsetd_expiring_groups`, and logged once",
 )
 def test_what_is_said_before_offsets_go(
     server: ServerProcess, client: OffsetClient, group: str
@@ -132,8 +132,9 @@ def test_what_is_said_before_offsets_go(
 
 
 @promised(
-    "`disabled` | `offsets.expiry.enable=false` | it is set otherwise",
-    "`offsetd admin status`, and the metric `offsetd_expiry_suspended`, say which of these holds",
+    "`disabled` | `offsets.expiry.enable=false` | the setting is changed",
+    "`offsetd admin status`, and the metric `offsetd_expiry_suspended`, show which of these "
+    "reasons applies",
 )
 def test_what_is_held_back_is_told_and_stays(tmp_path: Path) -> None:
     settings = {**SETTINGS, "offsets.expiry.enable": "false"}
