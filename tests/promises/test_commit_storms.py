@@ -30,13 +30,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @promised(
-    "a commit is answered without a record if each of its offsets is stored just so: the same "
-    "offset, leader epoch and metadata",
-    "If one of them differs, all are written, as ever.",
-    "The answer's `revision` is that of what is stored, the newest of the commit's partitions.",
-    "The commit time stays",
-    "Watchers and the history see no change, since there was none.",
-    "A reported `end_offset` is noted.",
+    "a commit is answered without writing a record if all its offsets are already stored "
+    "unchanged: the same offset, leader epoch and metadata",
+    "If one of them differs, all are written as usual.",
+    "The answer's `revision` is that of the stored offsets, the newest of the commit's "
+    "partitions.",
+    "The commit time does not change",
+    "Watchers and the history show nothing, since nothing changed.",
+    "A reported `end_offset` still updates the known end of the partition.",
 )
 def test_only_what_says_something_new_is_written(
     client: OffsetClient, group: str, offsetd: Callable[[str], Told]
@@ -61,8 +62,8 @@ def test_only_what_says_something_new_is_written(
 
 
 @promised(
-    "Always written: commits with a precondition or with a `retention`, over an offset that has an "
-    "expiry of its own"
+    "These commits are always written: commits with a precondition or with a `retention`, commits "
+    "over an offset that has an expiry of its own"
 )
 def test_what_is_always_written_is_written(client: OffsetClient, group: str) -> None:
     revision = client.commit(group, {P0: 7})
@@ -91,8 +92,9 @@ def test_a_longer_suppression_than_a_tenth_of_the_retention_is_refused(
 
 
 @promised(
-    "all may be changed while the server runs (`UpdateConfig`, `offsetd admin config NAME=VALUE`), "
-    "and stay as they were set, also over restarts, until `offsetd admin config --unset NAME`."
+    "All of them may be changed while the server runs (`UpdateConfig`, `offsetd admin config "
+    "NAME=VALUE`). They keep their values, also over restarts, until `offsetd admin config "
+    "--unset NAME`."
 )
 def test_what_was_set_stays_over_restarts(tmp_path_factory: pytest.TempPathFactory) -> None:
     from cli_calls import offsetd_of
@@ -126,7 +128,8 @@ def test_what_was_set_stays_over_restarts(tmp_path_factory: pytest.TempPathFacto
 
 
 @promised(
-    "What administrators change does not count.", "How many offsets a commit has does not matter."
+    "Changes by administrators do not count.",
+    "The number of offsets in a commit does not matter.",
 )
 def test_only_commits_count_against_the_bound(
     client: OffsetClient, group: str, offsetd: Callable[[str], Told]
