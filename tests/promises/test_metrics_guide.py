@@ -38,8 +38,8 @@ def series(scrape: Scrape) -> set[tuple[str, frozenset[tuple[str, str]]]]:
 
 @promised(
     "so the number of series is fixed by the number of log partitions, whatever clients send.",
-    "There are no series of groups or topics, but for `metrics.group.commits.top` groups that "
-    "[commit most](commit-storms.md).",
+    "There are no series per group or topic, except for the `metrics.group.commits.top` groups "
+    "that [commit most](commit-storms.md).",
 )
 def test_series_do_not_come_with_groups_and_topics(
     server: ServerProcess, client: OffsetClient
