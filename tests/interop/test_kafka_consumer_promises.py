@@ -51,11 +51,11 @@ def consumer(client: OffsetClient, topic: KafkaTopic, **changed: object) -> Kafk
 
 
 @promised(
-    "Kafka keeps no offsets of it and knows of no group.",
-    "Commits carry the leader epoch of the last message, and where its partition ended, for "
-    "`offsetd groups describe` to show the lag.",
-    "(Behind a transaction's end there is a marker that is no message: the lag stays at 1 until "
-    "the next one comes.)",
+    "Kafka keeps no offsets for this consumer and does not know its group.",
+    "Commits carry the leader epoch of the last message and the end of its partition, so that "
+    "`offsetd groups describe` can show the lag.",
+    "(The marker at the end of a transaction takes an offset and is no message: after it, the lag "
+    "stays at 1 until the next message comes.)",
 )
 def test_a_transactions_marker_is_the_lag_that_is_left(
     broker: KafkaBroker, client: OffsetClient, monkeypatch: pytest.MonkeyPatch
@@ -83,9 +83,9 @@ def test_a_transactions_marker_is_the_lag_that_is_left(
 
 
 @promised(
-    "If another takes the lease by force, the next commit of the first one raises "
-    "`ConsumerFenced`, and changes nothing.",
-    "what is committed stays, until you reset the group, or `seek` each of them",
+    "If another consumer takes the lease by force, the next commit of the first one raises "
+    "`ConsumerFenced` and changes nothing.",
+    "The committed offsets stay, until you reset the group, or `seek` each of the partitions",
 )
 def test_what_is_committed_stays_whatever_goes_wrong(
     broker: KafkaBroker, client: OffsetClient, tmp_path: Path
