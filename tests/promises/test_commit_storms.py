@@ -33,8 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     "a commit is answered without writing a record if all its offsets are already stored "
     "unchanged: the same offset, leader epoch and metadata",
     "If one of them differs, all are written as usual.",
-    "The answer's `revision` is that of the stored offsets, the newest of the commit's "
-    "partitions.",
+    "The answer's `revision` is that of the stored offsets, the newest of the commit's partitions.",
     "The commit time does not change",
     "Watchers and the history show nothing, since nothing changed.",
     "A reported `end_offset` still updates the known end of the partition.",
