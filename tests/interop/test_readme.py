@@ -1,7 +1,8 @@
-"""The commands and programs of README and of guides, taken out word for word and run in order.
+"""Runs the commands and programs of README and of guides, word for word and in order.
 
-Those of a page against one fresh server, started as README says, in a tree that is set up already.
-A block of `text` is what the block before it prints.
+README and the pages that continue it run against one fresh server, and so does each of the other
+guides. The server is started as README says, in a tree that is set up already. A block of `text`
+is what the block before it prints.
 """
 
 from __future__ import annotations
@@ -37,9 +38,14 @@ STEP_SECONDS_MAX: Final = 120
 # What is not run, by how it begins, and why.
 EXCLUDED: Final = {
     "make test": "it is what runs this",
-    "grpcurl ": "a program of others, which the README only points to",
+    "grpcurl ": "a program of others, which the page only points to",
 }
-# Guides that are run, too, and how many steps they have at the least.
+# Pages whose steps continue those of README, in this order, and against the same server.
+CONTINUATIONS: Final = ("docs/guides/groups-and-leases.md", "docs/guides/operating.md")
+LANGUAGES_PAGE: Final = "docs/guides/other-languages.md"
+PAGES: Final = ("README.md", *CONTINUATIONS, LANGUAGES_PAGE)
+NOT_RUN: Final = ("", "text", "mermaid")
+# Guides that are run by themselves, and how many steps they have at the least.
 GUIDES: Final = {"resetting-a-group-safely": 5, "python-client": 2, "first-consumer": 6}
 # They go on until they are told to end, by Ctrl-C.
 ENDLESS: Final = ("make serve", ".venv/bin/offsetd watch", ".venv/bin/python docs/examples/")
@@ -47,7 +53,7 @@ ENDLESS: Final = ("make serve", ".venv/bin/offsetd watch", ".venv/bin/python doc
 
 @attrs.frozen
 class Block:
-    """A block of README, with what it says that is printed, if it does."""
+    """A block of a page, with the output that the page shows for it, if any."""
 
     language: str
     text: str
@@ -65,7 +71,7 @@ def blocks(page: str = "README.md") -> list[Block]:
     return [
         Block(language, text, after[1] if after[0] == "text" else None)
         for (language, text), after in zip(found, following, strict=True)
-        if language not in ("", "text")
+        if language not in NOT_RUN
     ]
 
 
@@ -175,7 +181,7 @@ def reader(tree: Path) -> Iterator[Reader]:
 
 
 def test_readmes_steps_work_word_for_word_and_print_what_it_says(reader: Reader) -> None:
-    steps = blocks()
+    steps = [block for page in ("README.md", *CONTINUATIONS) for block in blocks(page)]
     assert len(steps) >= 9
     follow(reader, steps)
 
@@ -198,7 +204,8 @@ def follow(reader: Reader, steps: Sequence[Block]) -> None:
 
 
 def test_what_grpcurl_is_told_is_in_the_contract() -> None:
-    lines = [line for block in blocks() for line in block.commands() if line.startswith("grpcurl ")]
+    commands = [line for block in blocks(LANGUAGES_PAGE) for line in block.commands()]
+    lines = [line for line in commands if line.startswith("grpcurl ")]
     assert len(lines) == 2
     for line in lines:
         *_, text, address, method = shlex.split(line)
@@ -215,10 +222,12 @@ def normalised(text: str) -> str:
     return TIME.sub("TIME", text)
 
 
-def test_readme_has_no_block_that_nobody_looks_at() -> None:
-    languages = {language for language, _ in BLOCK.findall((ROOT / "README.md").read_text("utf-8"))}
-    assert languages <= {"", "sh", "python", "text"}
+def test_readme_and_what_continues_it_have_no_block_that_no_test_looks_at() -> None:
+    texts = [(ROOT / page).read_text("utf-8") for page in PAGES]
+    languages = {language for text in texts for language, _ in BLOCK.findall(text)}
+    assert languages <= {*NOT_RUN, "sh", "python"}
     assert [block.printed is not None for block in blocks()].count(True) >= 2
-    lines = [line for block in blocks() if block.language == "sh" for line in block.commands()]
+    steps = [block for page in PAGES for block in blocks(page) if block.language == "sh"]
+    lines = [line for block in steps for line in block.commands()]
     for start in EXCLUDED:
-        assert any(line.startswith(start) for line in lines), f"{start} is no longer in README"
+        assert any(line.startswith(start) for line in lines), f"{start} is no longer on a page"

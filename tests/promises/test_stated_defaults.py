@@ -21,6 +21,7 @@ DAY_MS: Final = 24 * HOUR_MS
 CONSUMER: Final = ConsumerSettings()
 AUDIT: Final = Thresholds()
 
+GUARANTEES: Final = "docs/guarantees.md"
 README: Final = "README.md"
 _GUIDES: Final = "docs/guides"
 
@@ -108,18 +109,21 @@ STATED: Final[tuple[tuple[str, str, Any, Any], ...]] = (
     ("spark", "Below the server's `request.id.window.ms` (60 s)",
      setting("request.id.window.ms"), 60_000),
     (README, "the same `request_id` within 60 seconds", setting("request.id.window.ms"), 60_000),
-    (README, "the first member waits 3 s for others (`group.initial.rebalance.delay.ms`)."
-     .capitalize(), setting("group.initial.rebalance.delay.ms"), 3000),
-    (README, "expire after 7 days (`offsets.retention.minutes`; -1: never)",
+    (GUARANTEES, "the same `request_id` within 60 seconds",
+     setting("request.id.window.ms"), 60_000),
+    ("groups-and-leases",
+     "The first member waits 3 s for others (`group.initial.rebalance.delay.ms`).",
+     setting("group.initial.rebalance.delay.ms"), 3000),
+    ("operating", "expire after 7 days (`offsets.retention.minutes`; -1: never)",
      setting("offsets.retention.minutes"), 7 * 24 * 60),
-    (README, "`history.ms` ([1 h, and what that takes on the disk]", setting("history.ms"),
+    ("settings", "`history.ms` ([1 h, and what that takes on the disk]", setting("history.ms"),
      HOUR_MS),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(("page", "sentence", "value", "stated"), STATED)
 def test_what_is_stated_is_so(page: str, sentence: str, value: Any, stated: Any) -> None:
-    path = page if page == README else f"{_GUIDES}/{page}.md"
+    path = page if page.endswith(".md") else f"{_GUIDES}/{page}.md"
     assert absent(path, (sentence,)) == []
     assert value == stated
 

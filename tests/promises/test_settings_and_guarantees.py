@@ -1,4 +1,4 @@
-"""What README promises of settings and of what can be seen, tried with `offsetd serve` itself."""
+"""What the pages promise of settings, health and commits, tried with `offsetd serve` itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from promises.conftest import Told
 
-promised = promised_by("README.md")
+promised = promised_by("docs/guides/settings.md")
+promised_of_operating = promised_by("docs/guides/operating.md")
+promised_of_commits = promised_by("docs/guarantees.md")
 
 _COMMAND: Final = "from offsetd_clients.cli.main import main; main()"
 TOPIC: Final = "__consumer_offsets"
@@ -61,8 +63,8 @@ def refused(tmp_path: Path, *arguments: str, file: str = "") -> subprocess.Compl
 @promised(
     "A value comes from `--set NAME=VALUE`, else the environment (`OFFSETD_SEGMENT_MS` for "
     "`segment.ms`), else the TOML file of `--config`, else its default.",
-    "Milliseconds go before minutes, and those before hours",
-    "What is set for a topic goes before what is set for the server, as with a broker",
+    "Milliseconds take precedence over minutes, and minutes over hours",
+    "A topic's setting takes precedence over the server's, as with a broker.",
 )
 @pytest.mark.parametrize(
     ("topic", "name", "value"),
@@ -84,8 +86,8 @@ def test_which_value_counts(
 
 
 @promised(
-    "A name that does not exist is an error that tells the nearest.",
-    "Numbers keep to Kafka's bounds.",
+    "A name that does not exist is an error that names the nearest existing one.",
+    "Numbers must lie within Kafka's bounds.",
     "`cleanup.policy` of the offsets topic cannot contain `delete`",
 )
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ def test_a_setting_that_is_none_is_refused_wherever_it_stands(
 
 
 @promised(
-    "`internal.NAME` passes by them as far as the engine can do with less: "
+    "Prefix a name with `internal.` to go below Kafka's minimum, as far as the engine allows: "
     "`internal.segment.bytes=65536`."
 )
 def test_an_internal_name_passes_by_kafkas_bounds(tmp_path: Path) -> None:
@@ -125,7 +127,9 @@ def test_an_internal_name_passes_by_kafkas_bounds(tmp_path: Path) -> None:
         server.stop_well()
 
 
-@promised('`grpc.health.v1` has `""`, each service, `offsetd.cleaner`, and `offsetd.clock`.')
+@promised_of_operating(
+    '`grpc.health.v1` has `""`, each service, `offsetd.cleaner`, and `offsetd.clock`.'
+)
 @pytest.mark.parametrize(
     "service",
     [
@@ -141,7 +145,7 @@ def test_health_tells_of_each_service(client: OffsetClient, service: str) -> Non
     assert client.is_serving(service)
 
 
-@promised(
+@promised_of_commits(
     "Compare-and-set: `expected_offset`, `expected_revision`, `must_not_exist`, "
     "`monotonic`, each per partition, checked in the same step as the write.",
     "A commit is all or nothing, for any number of partitions of one group",
