@@ -35,7 +35,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--works", choices=SIDE_BY_SIDE, default="all", help="(%(default)s)")
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="whose disk holds it all")
     parser.add_argument("--json", type=Path, help="also write all figures to this file")
-    parser.add_argument("--markdown", type=Path, help="also write tables for a README")
+    parser.add_argument("--markdown", type=Path, help="also write tables as Markdown")
     parser.add_argument("--page", type=Path, help="also write a page with plots to this folder")
     parser.add_argument("--from-json", type=Path, help="show these figures, measure nothing")
     options = parser.parse_args(arguments)

@@ -122,7 +122,7 @@ def shown(state: str, figures: list[float | None]) -> str:
 
 
 def markdown(results: Results) -> str:
-    """The date, the machine and two tables, as a README has them."""
+    """The date, the machine and two tables, as Markdown."""
     machine = results.machine
     where = f"{machine['cores']} cores ({machine['cpu']}), Linux {machine['kernel']}"
     pace = f"medians of {machine['rounds']} interleaved rounds of {machine['seconds']:g} s"
