@@ -1,6 +1,6 @@
 """The reading half of a partition's log: any thread reads, while others append and clean.
 
-What is appended gets into the segments' files late (`docs/adr/0050`), so who reads up to the log's
+What is appended gets into the segments' files late (`docs/adr/0040`), so who reads up to the log's
 end has it written first.
 """
 
