@@ -21,7 +21,13 @@ from numba.core.caching import _Cache
 from numba.core.compiler import CompileResult
 from numba.core.registry import cpu_target
 
-from offsetd_storage.kernels.code_files import code_folders, code_key, read_code, write_code
+from offsetd_storage.kernels.code_files import (
+    code_folders,
+    code_key,
+    kernels_package,
+    read_code,
+    write_code,
+)
 from offsetd_storage.kernels.linked import MachineCode
 
 if TYPE_CHECKING:
@@ -127,8 +133,7 @@ def cache_folders(function: Callable[..., Any]) -> tuple[Path, ...]:
 
 def _sources_of(function: Callable[..., Any]) -> str:
     """The module or package whose sources, besides our own, decide what `function` compiles to."""
-    package, _, _ = function.__module__.rpartition(".")
-    return package if package.endswith(".kernels") else function.__module__
+    return kernels_package(function.__module__) or function.__module__
 
 
 @functools.cache

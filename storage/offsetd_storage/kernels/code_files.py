@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from importlib.resources.abc import Traversable
 
 _MAGIC: Final = b"offsetd kernel 1\n"
 _CHECKSUM_BYTES: Final = 32
@@ -33,6 +34,12 @@ def code_key(environment: tuple[object, ...], *packages: str, source: str = "") 
         _hash_package(package, digest)
     digest.update(source.encode())
     return digest.hexdigest()[:32]
+
+
+def kernels_package(module: str) -> str:
+    """The package `kernels` that a module lies in, at any depth; an empty text if in none."""
+    package, found, _ = module.partition(".kernels.")
+    return f"{package}.kernels" if found else ""
 
 
 def code_folders(key: str) -> tuple[Path, ...]:
@@ -74,12 +81,17 @@ def _roots() -> Iterator[Path]:
 
 
 def _hash_package(package: str, digest: Any) -> None:
-    folder = importlib.resources.files(package)
+    _hash_folder(package, importlib.resources.files(package), digest)
+
+
+def _hash_folder(package: str, folder: Traversable, digest: Any) -> None:
     for entry in sorted(folder.iterdir(), key=lambda each: each.name):
         if entry.name.endswith(".py"):
             source = entry.read_bytes()
             digest.update(f"{package} {entry.name} {len(source)}\n".encode())
             digest.update(source)
+        elif entry.is_dir() and entry.name != "__pycache__":
+            _hash_folder(f"{package}.{entry.name}", entry, digest)
 
 
 def _make_private(folder: Path) -> None:

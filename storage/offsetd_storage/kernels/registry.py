@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import attrs
 
 from offsetd_storage.kernels import linked
+from offsetd_storage.kernels.code_files import kernels_package
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -67,8 +68,7 @@ def keep_linked(*packages: str) -> None:
         return
     kernels = []
     for each in registered_kernels():
-        package = each.name.rsplit(".", 2)[0]
-        if package in packages:
+        if kernels_package(each.name) in packages:
             code = each.cache.machine_code()
             if code is None:
                 return
@@ -120,7 +120,7 @@ def import_kernels(*packages: str) -> None:
     """Import every module of these packages, so that their kernels are registered."""
     for package in packages:
         folder = importlib.import_module(package)
-        for module in pkgutil.iter_modules(folder.__path__, f"{package}."):
+        for module in pkgutil.walk_packages(folder.__path__, f"{package}."):
             importlib.import_module(module.name)
 
 
