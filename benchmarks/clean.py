@@ -30,16 +30,16 @@ import attrs
 from compaction.logs import CleanerSettings
 from interop.kafka_cleaner import KafkaCleaner
 from interop.kafka_runtime import KafkaUnavailable, LocalRuntime
-from offsetd_storage.cleaner.clean import CleanerTools, clean_log
+from offsetd_storage.cleaner.cleaning_round import CleanerTools, clean_log
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
 from offsetd_storage.clock import SystemClock
-from offsetd_storage.files import OsFiles
+from offsetd_storage.configuration.log_config import COMPACT, LogConfig
+from offsetd_storage.configuration.server_config import CleanerConfig
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.kernels.registry import warm
-from offsetd_storage.log_config import COMPACT, LogConfig
-from offsetd_storage.partition_log import PartitionLog
-from offsetd_storage.segment import segment_base_offsets, segment_path
-from offsetd_storage.segment_scan import scan_segment
-from offsetd_storage.server_config import CleanerConfig
+from offsetd_storage.log.partition_log import PartitionLog
+from offsetd_storage.log.segment import segment_base_offsets, segment_path
+from offsetd_storage.log.segment_scan import scan_segment
 from offsetd_storage.topic_partition import TopicPartition
 
 from benchmarks.generate_log import SEGMENT_BYTES, Shape, generate, write_log
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from interop.kafka_cleaner import RoundReport
-    from offsetd_storage.cleaner.clean import CleanReport
+    from offsetd_storage.cleaner.cleaning_round import CleanReport
 
 MIB = 1 << 20
 WARM_RECORDS = 500_000

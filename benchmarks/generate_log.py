@@ -19,7 +19,7 @@ import attrs
 import numpy as np
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.columns import COMMIT_COLUMNS, COMMIT_OFFSET, Commit
-from offsetd_coordinator.kernels.commit import CommitTimes, put_commit
+from offsetd_coordinator.kernels.records.commit_batch import CommitTimes, put_commit
 from offsetd_storage.kernels import padded_buffer, padded_copy
 from offsetd_storage.kernels.registry import kernel
 from offsetd_storage.offsets_topic.placement import partition_of

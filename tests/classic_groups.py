@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 from offsetd_coordinator.errors import CoordinatorError, DiskFull
-from offsetd_coordinator.membership.calls import (
+from offsetd_coordinator.membership.group_membership import Membership
+from offsetd_coordinator.membership.member_requests import (
     JoinGroup,
     LeaveGroup,
     MemberIdentity,
     Moment,
     SyncGroup,
 )
-from offsetd_coordinator.membership.membership import Membership
 from offsetd_coordinator.membership.rebalance import MembershipConfig
 from offsetd_storage.offsets_topic.group_records import GroupRecords
 from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMetadataValue
 from offsetd_storage.offsets_topic.schemas.keys import GroupKey
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.membership.calls import Joined, Left, Step, Synced
     from offsetd_coordinator.membership.classic_group import ClassicGroup
+    from offsetd_coordinator.membership.member_requests import Joined, Left, Step, Synced
 
 GROUP = b"g"
 DELAY_MS = 3000

@@ -9,21 +9,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from offsetd_storage.batch.record_batch import Record, decode_batches, encode_batch
 from offsetd_storage.cleaner.cleaned_segment import CleanedSegmentWriter
-from offsetd_storage.log_config import LogConfig
-from offsetd_storage.record_batch import Record, decode_batches, encode_batch
-from offsetd_storage.segment_list import ListedSegment, read_segment_list, segment_flaws
-from offsetd_storage.settle import plan_settling, settle, sync_segments, unlink_orphans
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.log.segment_list import ListedSegment, read_segment_list, segment_flaws
+from offsetd_storage.recovery.swap_recovery import (
+    plan_settling,
+    settle,
+    sync_segments,
+    unlink_orphans,
+)
 from partition_logs import FOLDER, NOW_MS, created, everything, opened, segment_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from offsetd_storage.files import Files
-    from offsetd_storage.partition_log import PartitionLog
-    from offsetd_storage.segment import Segment
-    from offsetd_storage.segment_list import SegmentFlaw
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.log.partition_log import PartitionLog
+    from offsetd_storage.log.segment import Segment
+    from offsetd_storage.log.segment_list import SegmentFlaw
 
 CONFIG = LogConfig(segment_bytes_max=1000, index_interval_bytes=70, preallocate_step_bytes=512)
 

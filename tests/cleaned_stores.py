@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Self
 
 import attrs
 from log_stores import FOLDER
-from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
-from offsetd_storage.cleaner.clean import CleanerTools, clean_and_checkpoint, read_history
+from offsetd_storage.batch.record_batch import decode_batches
+from offsetd_storage.cleaner.cleaning_plan import log_to_clean
+from offsetd_storage.cleaner.cleaning_round import CleanerTools, clean_and_checkpoint, read_history
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
-from offsetd_storage.cleaner.plan import log_to_clean
 from offsetd_storage.cleaner.summaries import log_summary
-from offsetd_storage.log_config import COMPACT, LogConfig
+from offsetd_storage.configuration.log_config import COMPACT, LogConfig
+from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
-from offsetd_storage.record_batch import decode_batches
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import everything
 
 if TYPE_CHECKING:
     from random import Random
 
-    from offsetd_storage.cleaner.clean import CleanReport
-    from offsetd_storage.cleaner.plan import LogToClean
+    from offsetd_storage.batch.record_batch import Record
+    from offsetd_storage.cleaner.cleaning_plan import LogToClean
+    from offsetd_storage.cleaner.cleaning_round import CleanReport
     from offsetd_storage.clock import ManualClock
-    from offsetd_storage.partition_log import PartitionLog
-    from offsetd_storage.record_batch import Record
-    from offsetd_storage.simulated_files import SimulatedFiles
+    from offsetd_storage.disk.simulated_files import SimulatedFiles
+    from offsetd_storage.log.partition_log import PartitionLog
 
 SEGMENT_BYTES = 900
 DELETE_RETENTION_MS = 1000

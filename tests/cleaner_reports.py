@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import attrs
-from offsetd_storage.cleaner.clean import CleanReport
 from offsetd_storage.cleaner.cleaner_status import FinishedRound
+from offsetd_storage.cleaner.cleaning_round import CleanReport
 from offsetd_storage.topic_partition import TopicPartition
 
 MIB = 1024 * 1024

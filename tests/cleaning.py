@@ -6,16 +6,16 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offsetd_storage.cleaner.keep import KeepRules, KeepStats, filter_segment
+from offsetd_storage.batch.record_batch import Record, RecordBatch, decode_batches, encode_batch
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, MappedRange, OffsetMap
 from offsetd_storage.cleaner.segment_bytes import SegmentBytes
+from offsetd_storage.cleaner.segment_filter import KeepRules, KeepStats, filter_segment
 from offsetd_storage.cleaner.transactions import (
     CleanedTransactions,
     ProducerHistory,
     read_producers,
 )
-from offsetd_storage.record_batch import Record, RecordBatch, decode_batches, encode_batch
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -39,7 +39,7 @@ _context.set_forkserver_preload(
         "offsetd_clients.cli.admin",
         "offsetd_clients.cli.groups",
         "offsetd_clients.cli.history",
-        "offsetd_coordinator.commands.log",
+        "offsetd_coordinator.commands.log_commands",
         "offsetd_coordinator.commands.serve",
         "rich.progress",
         "typer.main",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from offsetd.v1 import offset_service_pb2
-from offsetd_coordinator.expiry import expires_at_ms
-from offsetd_coordinator.service.times import set_time
+from offsetd_coordinator.expiry.expiry_rules import expires_at_ms
+from offsetd_coordinator.messages.timestamps import set_time
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.expiry import GroupRule
+    from offsetd_coordinator.expiry.expiry_rules import GroupRule
     from offsetd_coordinator.requests import CommittedOffset
 
 

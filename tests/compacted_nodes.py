@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from cleaned_stores import CONFIG, LOG, SEGMENT_BYTES, CleanedStore
 from expiries import batches_of, slices
-from offsetd_coordinator.loader import load_shard
-from offsetd_coordinator.topics import topic_floors
+from offsetd_coordinator.configuration.server_topics import topic_floors
+from offsetd_coordinator.runtime.shard_loader import load_shard
 from shards import new_shard, replay, replayed, state_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from offsetd_coordinator.expiry import ExpiryTerms
-    from offsetd_coordinator.expiry_sweep import SliceLimits
+    from offsetd_coordinator.expiry.expiry_rules import ExpiryTerms
+    from offsetd_coordinator.expiry.expiry_sweep import SliceLimits
     from offsetd_coordinator.requests import Decision, Reply, Request
-    from offsetd_coordinator.shard import Shard
+    from offsetd_coordinator.shard.shard import Shard
     from offsetd_storage.clock import ManualClock
+    from offsetd_storage.disk.simulated_files import SimulatedFiles
     from offsetd_storage.log_store import LogStoreConfig
-    from offsetd_storage.simulated_files import SimulatedFiles
 
 REQUEST_WINDOW_MS = 500
 _LAG_FLOOR = topic_floors(request_id_window_ms=REQUEST_WINDOW_MS)[0]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from offsetd_coordinator.expiry import ExpiryTerms
-from offsetd_coordinator.expiry_sweep import ShardRules, SliceLimits
+from offsetd_coordinator.expiry.expiry_rules import ExpiryTerms
+from offsetd_coordinator.expiry.expiry_sweep import ShardRules, SliceLimits
 from offsetd_coordinator.requests import ExpireOffsets
 from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMember, GroupMetadataValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from offsetd_coordinator.expiry_sweep import Slice
+    from offsetd_coordinator.expiry.expiry_sweep import Slice
     from offsetd_coordinator.requests import Decision
-    from offsetd_coordinator.shard import Shard
+    from offsetd_coordinator.shard.shard import Shard
 
 RETENTION_MS = 1000
 TERMS = ExpiryTerms(retention_ms=RETENTION_MS)

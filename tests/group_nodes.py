@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from compacted_nodes import NODE_CONFIG, REQUEST_WINDOW_MS, CompactedNode
 from offsetd_coordinator.errors import CoordinatorError
-from offsetd_coordinator.expiry import ExpiryTerms
+from offsetd_coordinator.expiry.expiry_rules import ExpiryTerms
 from offsetd_coordinator.kernels import columns
-from offsetd_coordinator.loader import load_shard
-from offsetd_coordinator.membership.calls import Moment
+from offsetd_coordinator.membership.member_requests import Moment
 from offsetd_coordinator.membership.rebalance import MembershipConfig
 from offsetd_coordinator.requests import (
     AcquireGroup,
@@ -30,19 +29,20 @@ from offsetd_coordinator.requests import (
     UpdateGroup,
     WriteGroup,
 )
+from offsetd_coordinator.runtime.shard_loader import load_shard
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.offsets_topic.schemas.keys import GroupKey, OffsetKey, decode_key
-from offsetd_storage.simulated_files import SimulatedFiles
 from partition_logs import NOW_MS
 from shards import new_shard, offsets_of
 
 if TYPE_CHECKING:
     from random import Random
 
-    from offsetd_coordinator.membership.calls import Step
-    from offsetd_coordinator.membership.membership import Membership
+    from offsetd_coordinator.membership.group_membership import Membership
+    from offsetd_coordinator.membership.member_requests import Step
     from offsetd_coordinator.requests import Decision, Reply, Request
-    from offsetd_coordinator.shard import Shard
+    from offsetd_coordinator.shard.shard import Shard
 
 DELAY_MS = 300
 SESSION_MS = 10_000

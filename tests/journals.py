@@ -5,22 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from offsetd_storage.batches_frame import BatchesFrame
-from offsetd_storage.folder_format import FolderIdentity
-from offsetd_storage.journal import JOURNAL_NAMES, Journal, JournalSizes
-from offsetd_storage.journal_format import (
+from offsetd_storage.folder.folder_format import FolderIdentity
+from offsetd_storage.journal.batches_frame import BatchesFrame
+from offsetd_storage.journal.journal import JOURNAL_NAMES, Journal, JournalSizes
+from offsetd_storage.journal.journal_format import (
     COUNT,
     LogEnd,
     RecoveryPoint,
     batch_entry_bytes,
 )
-from offsetd_storage.journal_recovery import RecoveredJournal, recover_journal
+from offsetd_storage.journal.journal_recovery import RecoveredJournal, recover_journal
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import batch_of
 
 if TYPE_CHECKING:
-    from offsetd_storage.files import Files
-    from offsetd_storage.simulated_files import SimulatedFiles
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.disk.simulated_files import SimulatedFiles
 
 FOLDER = Path("/journal")
 PATHS = tuple(FOLDER / name for name in JOURNAL_NAMES)

@@ -9,18 +9,18 @@ import attrs
 from cleaned_logs import record_batch, replayed
 from log_stores import FOLDER, log_bytes
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.log_config import COMPACT, LogConfig
-from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
-from offsetd_storage.server_config import (
+from offsetd_storage.configuration.log_config import COMPACT, LogConfig
+from offsetd_storage.configuration.server_config import (
     BackgroundConfig,
     CleanerConfig,
     DiskConfig,
     RetentionConfig,
 )
-from offsetd_storage.simulated_files import SimulatedFiles
-from offsetd_storage.store_config import TopicSpec
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.log.store_config import TopicSpec
+from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
+from offsetd_storage.maintenance.upkeep import Upkeep, UpkeepConfig
 from offsetd_storage.topic_partition import TopicPartition
-from offsetd_storage.upkeep import Upkeep, UpkeepConfig
 from partition_logs import NOW_MS, bases
 from patience import PATIENCE_SECONDS
 from server_process import poll
@@ -28,11 +28,11 @@ from server_process import poll
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offsetd_storage.cleaner.clean import CleanReport
     from offsetd_storage.cleaner.cleaner_status import FinishedRound
+    from offsetd_storage.cleaner.cleaning_round import CleanReport
     from offsetd_storage.cleaner.failures import UncleanablePartition
     from offsetd_storage.errors import StorageFailed
-    from offsetd_storage.retention import FutureTimestamp
+    from offsetd_storage.retention.retention_rules import FutureTimestamp
 
 HOUR_MS = 3_600_000
 LOG = LogConfig(

@@ -8,10 +8,10 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 import grpc.aio
+from offsetd_coordinator.configuration.settings_sources import load_settings
 from offsetd_coordinator.server import Server
-from offsetd_coordinator.settings_sources import load_settings
 from offsetd_storage.clock import SystemClock
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:

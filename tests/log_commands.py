@@ -7,7 +7,7 @@ from io import StringIO
 import attrs
 import typer
 from offsetd_clients.cli.terminal import OutputFormat, Terminal
-from offsetd_coordinator.commands import log
+from offsetd_coordinator.commands import log_commands
 from typer.testing import CliRunner
 
 
@@ -29,7 +29,7 @@ def offsetd_log(*arguments: str, output: OutputFormat = OutputFormat.TABLE) -> O
     terminal = Terminal(out, err)
     terminal.output_format = output
     app = typer.Typer()
-    log.register(app, terminal)
+    log_commands.register(app, terminal)
     result = CliRunner().invoke(app, ["log", *arguments])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception

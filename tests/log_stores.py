@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.journal_format import FRAME, decode_batches
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.journal.journal_format import FRAME, decode_batches
 from offsetd_storage.kernels import padded_copy
-from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import NOW_MS, batch_of, segment_bytes
 
 if TYPE_CHECKING:
-    from offsetd_storage.batches_frame import BatchesFrame
+    from offsetd_storage.disk.files import Files
     from offsetd_storage.errors import StorageError
-    from offsetd_storage.files import Files
-    from offsetd_storage.partition_log import PartitionLog
+    from offsetd_storage.journal.batches_frame import BatchesFrame
+    from offsetd_storage.log.partition_log import PartitionLog
 
 FOLDER = Path("/offsets")
 P0, P1, P2 = (TopicPartition(OFFSETS_TOPIC, partition) for partition in range(3))

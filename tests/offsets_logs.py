@@ -6,7 +6,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from offsetd_storage.compression import Compression
+from offsetd_storage.batch.compression import Compression
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMember, GroupMetadataValue
 from offsetd_storage.offsets_topic.schemas.group_settings import GroupSettings
 from offsetd_storage.offsets_topic.schemas.keys import (
@@ -16,7 +17,6 @@ from offsetd_storage.offsets_topic.schemas.keys import (
     encode_key,
 )
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
-from offsetd_storage.record_batch import Record, encode_batch
 from offsetd_storage.timestamp_type import TimestampType
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import grpc.aio
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 from offsetd.v1 import offset_service_pb2
-from offsetd_coordinator.metrics.figures import StreamFigures
-from offsetd_coordinator.service.limits import Admission
-from offsetd_coordinator.service.stream import CommitStream
+from offsetd_coordinator.calls.admission import Admission
+from offsetd_coordinator.figures import StreamFigures
+from offsetd_coordinator.grpc.commit_stream import CommitStream
 from serving_nodes import WAIT_SECONDS
 
 if TYPE_CHECKING:

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
-from offsetd_storage.log_config import LogConfig
-from offsetd_storage.partition_log import PartitionLog
-from offsetd_storage.record_batch import Record, encode_batch
-from offsetd_storage.segment import Segment, segment_base_offsets, segment_path
-from offsetd_storage.segment_scan import SegmentScan, scan_file
+from offsetd_storage.batch.record_batch import Record, encode_batch
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.log.partition_log import PartitionLog
+from offsetd_storage.log.segment import Segment, segment_base_offsets, segment_path
+from offsetd_storage.log.segment_scan import SegmentScan, scan_file
 from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from random import Random
 
-    from offsetd_storage.files import Files
+    from offsetd_storage.disk.files import Files
 
 TOPIC_PARTITION = TopicPartition("__consumer_offsets", 7)
 FOLDER = Path("/__consumer_offsets-7")

@@ -17,10 +17,10 @@ from log_stores import (
     opened,
     tree,
 )
-from offsetd_storage.log_config import LogConfig
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.log.segment import segment_path
 from offsetd_storage.log_store import LogStoreConfig
-from offsetd_storage.segment import segment_path
-from offsetd_storage.simulated_files import SimulatedFiles
 from partition_logs import batch_of
 
 if TYPE_CHECKING:

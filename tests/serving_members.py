@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd.v1 import group_service_pb2
 from offsetd_coordinator.errors import CoordinatorError
-from offsetd_coordinator.service.membership import MembershipService
+from offsetd_coordinator.services.membership_calls import MembershipService
 from serving_nodes import WAIT_SECONDS
 
 if TYPE_CHECKING:
-    from offsetd_storage.offsets_topic.groups import GroupState
+    from offsetd_storage.offsets_topic.group_listing import GroupState
     from serving_nodes import ServingNode
 
 GROUP = "g"

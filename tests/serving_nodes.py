@@ -9,20 +9,24 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from offsetd.v1 import offset_service_pb2
-from offsetd_coordinator.expirer import Expirer, begin_where_left, grace_of_folder_ms
-from offsetd_coordinator.loader import load
-from offsetd_coordinator.metrics.figures import ExpiryFigures
+from offsetd_coordinator.administration.internal_topics import (
+    OwnTopics,
+    own_topic_specs,
+    upkeep_config,
+)
+from offsetd_coordinator.background.expirer import Expirer, begin_where_left, grace_of_folder_ms
+from offsetd_coordinator.configuration.settings_sources import load_settings
+from offsetd_coordinator.figures import ExpiryFigures
+from offsetd_coordinator.messages.commit_parser import CommitParser
 from offsetd_coordinator.node import Node
-from offsetd_coordinator.own_topics import OwnTopics, own_topic_specs, upkeep_config
-from offsetd_coordinator.runtime import Runtime
-from offsetd_coordinator.service.commit_parser import CommitParser
-from offsetd_coordinator.service.offsets import OffsetService
-from offsetd_coordinator.settings_sources import load_settings
-from offsetd_coordinator.shard import Shard, ShardConfig
+from offsetd_coordinator.runtime.runtime import Runtime
+from offsetd_coordinator.runtime.shard_loader import load
+from offsetd_coordinator.services.offset_calls import OffsetService
+from offsetd_coordinator.shard.shard import Shard, ShardConfig
 from offsetd_storage.clock import ManualClock, SteadyClock
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.log_store import LogStore, LogStoreConfig
-from offsetd_storage.simulated_files import SimulatedFiles
-from offsetd_storage.upkeep import Upkeep
+from offsetd_storage.maintenance.upkeep import Upkeep
 from patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hypothesis import strategies as st
-from offsetd_coordinator.expiry import ExpiryBase, ExpiryTerms
-from offsetd_coordinator.expiry_sweep import SliceLimits
+from offsetd_coordinator.expiry.expiry_rules import ExpiryBase, ExpiryTerms
+from offsetd_coordinator.expiry.expiry_sweep import SliceLimits
 from offsetd_coordinator.requests import (
     AcquireGroup,
     DeleteGroup,
@@ -15,7 +15,7 @@ from offsetd_coordinator.requests import (
     ReleaseGroup,
     UpdateGroup,
 )
-from offsetd_storage.compression import Compression
+from offsetd_storage.batch.compression import Compression
 from offsetd_storage.offsets_topic.schemas.group_settings import OWN_OFFSET, GroupSettings, Lease
 from shards import (
     batch_of,

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 from offsetd.v1 import offset_service_pb2
-from offsetd_coordinator.expiry import NO_RULE
-from offsetd_coordinator.fetch_answer import FetchAnswer, GroupEncoder
-from offsetd_coordinator.group_selections import GroupSelection
+from offsetd_coordinator.expiry.expiry_rules import NO_RULE
 from offsetd_coordinator.requests import CommitOffsets, LeaseReply, OffsetEntry
-from offsetd_coordinator.shard import Shard, ShardConfig
+from offsetd_coordinator.shard.shard import Shard, ShardConfig
+from offsetd_coordinator.wire.fetch_encoder import FetchAnswer, GroupEncoder
+from offsetd_coordinator.wire.group_selections import GroupSelection
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.kernels import padded_copy
 from offsetd_storage.offsets_topic.schemas.keys import (
     ConsumerGroupKey,
@@ -20,7 +21,6 @@ from offsetd_storage.offsets_topic.schemas.keys import (
     encode_key,
 )
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
-from offsetd_storage.record_batch import Record, encode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 
 A = Path("/a")
 B = Path("/b")

@@ -7,19 +7,19 @@ import contextlib
 import enum
 from typing import TYPE_CHECKING, Final
 
-from offsetd_coordinator.append_refusals import quarantined_own_log
+from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
 from offsetd_coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
-from offsetd_coordinator.expiry import NO_RULE
-from offsetd_coordinator.topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.expiry.expiry_rules import NO_RULE
+from offsetd_coordinator.runtime.append_refusals import quarantined_own_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from offsetd_coordinator.administration import Administration
+    from offsetd_coordinator.administration.administration import Administration
+    from offsetd_coordinator.background.expirer import Expirer
     from offsetd_coordinator.errors import CoordinatorError
-    from offsetd_coordinator.expirer import Expirer
-    from offsetd_coordinator.expiry import GroupRule
-    from offsetd_coordinator.runtime import Runtime
+    from offsetd_coordinator.expiry.expiry_rules import GroupRule
+    from offsetd_coordinator.runtime.runtime import Runtime
 
 
 # More than most loads take.

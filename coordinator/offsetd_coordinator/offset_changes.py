@@ -23,8 +23,8 @@ from offsetd_coordinator.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from offsetd_coordinator.offset_rows import OffsetRows
     from offsetd_coordinator.requests import CommittedColumns
+    from offsetd_coordinator.state.offset_rows import OffsetRows
 
 OFFSET_MAX: Final = (1 << 63) - 1
 _NOWHERE: Final = -1

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from offsetd_storage.offsets_topic.schemas.group_settings import Lease
 
     from offsetd_coordinator.errors import CoordinatorError
-    from offsetd_coordinator.membership.calls import MemberIdentity
+    from offsetd_coordinator.membership.member_requests import MemberIdentity
 
 
 class Precondition(enum.IntEnum):

@@ -23,46 +23,50 @@ import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health_aio
 from offsetd_storage.clock import SteadyClock
-from offsetd_storage.disk_space import opened_with_reserve
+from offsetd_storage.configuration.setting_kinds import UNIX_PREFIXES
+from offsetd_storage.disk.disk_space import opened_with_reserve
 from offsetd_storage.errors import StorageError, StorageFailed, words_of
-from offsetd_storage.folder_lock import check_usable
+from offsetd_storage.folder.folder_lock import check_usable
+from offsetd_storage.log.store_config import OFFSETS_PARTITIONS_DEFAULT
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
-from offsetd_storage.setting_kinds import UNIX_PREFIXES
-from offsetd_storage.store_config import OFFSETS_PARTITIONS_DEFAULT
-from offsetd_storage.upkeep import Upkeep, UpkeepConfig
+from offsetd_storage.maintenance.upkeep import Upkeep, UpkeepConfig
 
-from offsetd_coordinator.awake_clock import AwakeClock
-from offsetd_coordinator.cleaner_health import CLEANER_SERVICE
-from offsetd_coordinator.combined_settings import frame_bytes_max
-from offsetd_coordinator.connection_guard import ConnectionGuard
-from offsetd_coordinator.connection_limits import (
+from offsetd_coordinator.administration.internal_topics import (
+    OwnTopics,
+    own_topic_specs,
+    upkeep_config,
+)
+from offsetd_coordinator.background.expirer import Expirer, begin_where_left, grace_of_folder_ms
+from offsetd_coordinator.calls.admission import Admission
+from offsetd_coordinator.configuration.combined_settings import frame_bytes_max
+from offsetd_coordinator.configuration.shard_settings import shard_config
+from offsetd_coordinator.grpc import handlers
+from offsetd_coordinator.network.connection_guard import ConnectionGuard
+from offsetd_coordinator.network.connection_limits import (
     channel_options,
     connection_limits,
     connections_beyond,
 )
-from offsetd_coordinator.endings import what_happened
-from offsetd_coordinator.expirer import Expirer, begin_where_left, grace_of_folder_ms
-from offsetd_coordinator.flusher import FlushDefect
-from offsetd_coordinator.loader import load
+from offsetd_coordinator.network.ports import listen_error
 from offsetd_coordinator.node import Node
-from offsetd_coordinator.own_topics import OwnTopics, own_topic_specs, upkeep_config
-from offsetd_coordinator.ports import listen_error
-from offsetd_coordinator.progress_lines import ProgressLines
-from offsetd_coordinator.runtime import Runtime
-from offsetd_coordinator.service import handlers
-from offsetd_coordinator.service.limits import Admission
-from offsetd_coordinator.shard import Shard
-from offsetd_coordinator.shard_settings import shard_config
-from offsetd_coordinator.visibility import Visibility
+from offsetd_coordinator.observability.cleaner_health import CLEANER_SERVICE
+from offsetd_coordinator.observability.progress_lines import ProgressLines
+from offsetd_coordinator.observability.reporting import Visibility
+from offsetd_coordinator.runtime.awake_clock import AwakeClock
+from offsetd_coordinator.runtime.flusher import FlushDefect
+from offsetd_coordinator.runtime.runtime import Runtime
+from offsetd_coordinator.runtime.server_endings import what_happened
+from offsetd_coordinator.runtime.shard_loader import load
+from offsetd_coordinator.shard.shard import Shard
 
 if TYPE_CHECKING:
     import random
 
     from offsetd_storage.clock import Clock
-    from offsetd_storage.files import Files
+    from offsetd_storage.disk.files import Files
 
-    from offsetd_coordinator.administration import Administration
-    from offsetd_coordinator.settings import Settings
+    from offsetd_coordinator.administration.administration import Administration
+    from offsetd_coordinator.configuration.server_settings import Settings
 
 _log = structlog.get_logger(__name__)
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
-from offsetd_storage.checkpoints import read_offset_checkpoint
 from offsetd_storage.errors import CorruptCheckpoint, FolderChanged, FolderMismatch, StorageError
-from offsetd_storage.folder_checkpoints import LOG_START_CHECKPOINT
-from offsetd_storage.folder_view import read_folder
-from offsetd_storage.live_folder import LogFigures, figures_of, seen_with_figures
+from offsetd_storage.folder.checkpoints import read_offset_checkpoint
+from offsetd_storage.log.folder_checkpoints import LOG_START_CHECKPOINT
+from offsetd_storage.log.segment import segment_base_offsets, segment_path
+from offsetd_storage.log.store_config import OFFSETS_TOPIC
 from offsetd_storage.offsets_topic.placement import partition_of
-from offsetd_storage.segment import segment_base_offsets, segment_path
-from offsetd_storage.store_config import OFFSETS_TOPIC
+from offsetd_storage.views.folder_view import read_folder
+from offsetd_storage.views.live_folder import LogFigures, figures_of, seen_with_figures
 from pyspark.sql.datasource import InputPartition
 
 from offsetd_pipeline.kernels.fields import GROUP_SIZE, GROUP_START
@@ -23,8 +23,8 @@ from offsetd_pipeline.segments import Segment, SegmentFiles, read_segment
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from offsetd_storage.files import Files
-    from offsetd_storage.folder_view import FolderView, LogView
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.views.folder_view import FolderView, LogView
 
     from offsetd_pipeline.segments import Damage
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
     import numpy.typing as npt
-    from offsetd_storage.files import Files
+    from offsetd_storage.disk.files import Files
 
     from offsetd_pipeline.folder_plan import LogPlan, Piece
     from offsetd_pipeline.segments import Damage, Rows, Segment, SegmentFiles

@@ -7,17 +7,17 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from offsetd_storage.files import read_start
-from offsetd_storage.folder_format import read_properties
-from offsetd_storage.segment_scan import scan_file
+from offsetd_storage.disk.files import read_start
+from offsetd_storage.folder.folder_format import read_properties
+from offsetd_storage.log.segment_scan import scan_file
 
 from offsetd_pipeline.folder_plan import plan_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from offsetd_storage.files import Files
-    from offsetd_storage.folder_view import FolderView
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.views.folder_view import FolderView
 
     from offsetd_pipeline.folder_plan import LogPlan
 

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from offsetd_storage.offsets_topic.group_listing import GroupState
 from offsetd_storage.offsets_topic.group_records import GroupRecords
-from offsetd_storage.offsets_topic.groups import GroupState
 from offsetd_storage.offsets_topic.schemas.consumer_group import decode_consumer_group_value
 from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMetadataValue
 from offsetd_storage.offsets_topic.schemas.group_settings import GroupSettings
@@ -26,8 +26,8 @@ from offsetd_pipeline.kernels import fields
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from offsetd_storage.offsets_topic.group_listing import Group, GroupMember
     from offsetd_storage.offsets_topic.group_records import GroupRecordKey, GroupRecordValue
-    from offsetd_storage.offsets_topic.groups import Group, GroupMember
 
     from offsetd_pipeline.segments import Rows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from offsetd_storage.kernels.offset_map import SECRET_WORDS
+from offsetd_storage.kernels.key_offsets import SECRET_WORDS
 
 from offsetd_pipeline.kernels import latest
 from offsetd_pipeline.kernels.fields import FIELDS, KEY_SIZE, VALUE_SIZE

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Self, TypeVar
 
 import attrs
 import numpy as np
-from offsetd_storage.compression import decompress
+from offsetd_storage.batch.compression import decompress
+from offsetd_storage.batch.record_batch import batch_header
 from offsetd_storage.errors import CorruptBatch, StorageError
 from offsetd_storage.kernels import PADDING_BYTES, padded_buffer, padded_copy, scan
 from offsetd_storage.kernels.encode import (
@@ -18,9 +19,8 @@ from offsetd_storage.kernels.encode import (
     COUNT_AT,
     LENGTH_EXCLUDES_BYTES,
 )
-from offsetd_storage.record_batch import batch_header
-from offsetd_storage.segment_scan import BATCH_BYTES_MAX, StopReason
-from offsetd_storage.tail_search import valid_batch_after
+from offsetd_storage.log.segment_scan import BATCH_BYTES_MAX, StopReason
+from offsetd_storage.recovery.tail_search import valid_batch_after
 
 from offsetd_pipeline.compiling import say_if_kernels_compile
 from offsetd_pipeline.kernels import records
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
 
     import numpy.typing as npt
-    from offsetd_storage.files import File, Files
+    from offsetd_storage.disk.files import File, Files
 
     Bytes = npt.NDArray[np.uint8]
     Numbers = npt.NDArray[np.int64]

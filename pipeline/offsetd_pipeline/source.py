@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from offsetd_storage.files import OsFiles
+from offsetd_storage.disk.files import OsFiles
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from offsetd_pipeline.folder_plan import (
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 
     import pyarrow as pa
-    from offsetd_storage.files import Files
+    from offsetd_storage.disk.files import Files
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import (
         DataSourceStreamReader,

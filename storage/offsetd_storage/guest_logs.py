@@ -10,16 +10,16 @@ from __future__ import annotations
 from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING, TypeAlias
 
-from offsetd_storage.cleaner.swap import delete_oldest
 from offsetd_storage.errors import PartitionQuarantined, storage_failed
-from offsetd_storage.folder_checkpoints import FolderCheckpoints
-from offsetd_storage.folder_lock import FolderLock
+from offsetd_storage.folder.folder_lock import FolderLock
 from offsetd_storage.kernels import padded_buffer
-from offsetd_storage.partition_recovery import PartitionPlanner, apply_plan
-from offsetd_storage.quarantine import Damage, DamageFound
-from offsetd_storage.recovery_points import point_at_end
-from offsetd_storage.segment_scan import BUFFER_BYTES
-from offsetd_storage.settle import sync_segments
+from offsetd_storage.log.folder_checkpoints import FolderCheckpoints
+from offsetd_storage.log.recovery_points import point_at_end
+from offsetd_storage.log.segment_scan import BUFFER_BYTES
+from offsetd_storage.log.segment_swap import delete_oldest
+from offsetd_storage.recovery.partition_recovery import PartitionPlanner, apply_plan
+from offsetd_storage.recovery.quarantine import Damage, DamageFound
+from offsetd_storage.recovery.swap_recovery import sync_segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from random import Random
 
     from offsetd_storage.clock import Clock
-    from offsetd_storage.files import Files
-    from offsetd_storage.journal_format import RecoveryPoint
-    from offsetd_storage.log_config import LogConfig
+    from offsetd_storage.configuration.log_config import LogConfig
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.journal.journal_format import RecoveryPoint
+    from offsetd_storage.log.partition_log import PartitionLog
     from offsetd_storage.log_store import LogStore
-    from offsetd_storage.partition_log import PartitionLog
     from offsetd_storage.topic_partition import TopicPartition
 
     # What cleaning and retention can be done to where no server runs.

@@ -11,8 +11,9 @@ from __future__ import annotations
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
-from offsetd_storage.cleaner.swap import delete_oldest
-from offsetd_storage.closed_mark import write_closed_mark
+from offsetd_storage.batch.batch_validation import produced_batch
+from offsetd_storage.batch.record_batch import batch_header
+from offsetd_storage.disk.failure_latch import FailureLatch
 from offsetd_storage.errors import (
     FilesGone,
     OffsetOutOfRange,
@@ -23,17 +24,16 @@ from offsetd_storage.errors import (
     is_no_room,
     storage_failed,
 )
-from offsetd_storage.failure_latch import FailureLatch
-from offsetd_storage.files_in_place import FilesInPlace
-from offsetd_storage.journal_format import frame_bytes
-from offsetd_storage.journal_room import JournalRoom, StoreLocks
-from offsetd_storage.log_appends import LogAppends
-from offsetd_storage.producing import produced_batch
-from offsetd_storage.record_batch import batch_header
-from offsetd_storage.recovery import RecoveredFolder, recover_folder
-from offsetd_storage.recovery_points import points_to_reach, with_listings
-from offsetd_storage.store_config import OFFSETS_TOPIC, LogStoreConfig, TopicSpec
-from offsetd_storage.unflushed import Unflushed
+from offsetd_storage.journal.journal_format import frame_bytes
+from offsetd_storage.log.files_in_place import FilesInPlace
+from offsetd_storage.log.journal_room import JournalRoom, StoreLocks
+from offsetd_storage.log.log_appends import LogAppends
+from offsetd_storage.log.pending_frames import Unflushed
+from offsetd_storage.log.recovery_points import points_to_reach, with_listings
+from offsetd_storage.log.segment_swap import delete_oldest
+from offsetd_storage.log.store_config import OFFSETS_TOPIC, LogStoreConfig, TopicSpec
+from offsetd_storage.recovery.clean_shutdown_marker import write_closed_mark
+from offsetd_storage.recovery.recovery import RecoveredFolder, recover_folder
 
 if TYPE_CHECKING:
     import random
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from offsetd_storage.batches_frame import BatchesFrame
+    from offsetd_storage.batch.batch_runs import AppendedRuns
+    from offsetd_storage.batch.record_batch import BatchHeader
     from offsetd_storage.clock import Clock
+    from offsetd_storage.disk.files import Files
     from offsetd_storage.durations import Durations
-    from offsetd_storage.files import Files
-    from offsetd_storage.journal_format import RecoveryPoint
+    from offsetd_storage.journal.batches_frame import BatchesFrame
+    from offsetd_storage.journal.journal_format import RecoveryPoint
     from offsetd_storage.kernels.scan import Bytes, Numbers
-    from offsetd_storage.partition_log import PartitionLog
-    from offsetd_storage.record_batch import BatchHeader
-    from offsetd_storage.recovery_report import RecoveryProgress
-    from offsetd_storage.runs import AppendedRuns
+    from offsetd_storage.log.partition_log import PartitionLog
+    from offsetd_storage.recovery.recovery_report import RecoveryProgress
     from offsetd_storage.topic_partition import TopicPartition
 
 __all__ = ["OFFSETS_TOPIC", "LogStore", "LogStoreConfig", "TopicSpec"]

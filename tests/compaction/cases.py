@@ -16,7 +16,7 @@ from compaction.logs import (
     Producer,
     Round,
 )
-from offsetd_storage.compression import Compression
+from offsetd_storage.batch.compression import Compression
 from offsetd_storage.timestamp_type import TimestampType
 
 NONE = (Compression.NONE,)

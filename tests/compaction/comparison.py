@@ -6,8 +6,8 @@ from pathlib import Path
 
 import attrs
 from compaction.examples import outline
-from offsetd_storage.compression import Compression
-from offsetd_storage.record_batch import RecordBatch, decode_batches
+from offsetd_storage.batch.compression import Compression
+from offsetd_storage.batch.record_batch import RecordBatch, decode_batches
 
 Segments = Mapping[int, bytes]  # Batches by base offset, in order.
 

@@ -17,8 +17,8 @@ from compaction.logs import (
     Producer,
     Round,
 )
-from offsetd_storage.compression import Compression
-from offsetd_storage.record_batch import RecordBatch
+from offsetd_storage.batch.compression import Compression
+from offsetd_storage.batch.record_batch import RecordBatch
 from offsetd_storage.timestamp_type import TimestampType
 
 Outline = Sequence[str]  # Of one segment.

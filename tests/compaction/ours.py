@@ -4,13 +4,18 @@ from pathlib import Path
 
 from cleaned_logs import recovered
 from compaction.logs import Case
-from offsetd_storage.cleaner.clean import CleanerTools, CleanReport, clean_log, read_history
+from offsetd_storage.cleaner.cleaning_plan import log_to_clean
+from offsetd_storage.cleaner.cleaning_round import (
+    CleanerTools,
+    CleanReport,
+    clean_log,
+    read_history,
+)
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
-from offsetd_storage.cleaner.plan import log_to_clean
 from offsetd_storage.cleaner.summaries import log_summary
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.files import OsFiles
-from offsetd_storage.log_config import COMPACT, LogConfig
+from offsetd_storage.configuration.log_config import COMPACT, LogConfig
+from offsetd_storage.disk.files import OsFiles
 
 HASH_KEY = bytes(range(16))
 BITMAP_BYTES = 128  # So that wide ranges are looked up where it ends.

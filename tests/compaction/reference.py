@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 from compaction.logs import ABORT, MARKER_KEY, CleanerSettings
-from offsetd_storage.record_batch import (
+from offsetd_storage.batch.record_batch import (
     NO_PRODUCER_ID,
     Record,
     RecordBatch,

@@ -23,7 +23,7 @@ from attacks import (
     without_message,
 )
 from offsetd.v1 import history_pb2, offset_service_pb2
-from offsetd_coordinator.service.connections import IDLE, REASONS, SILENT, UNENDED, UNREAD
+from offsetd_coordinator.calls.connections import IDLE, REASONS, SILENT, UNENDED, UNREAD
 from raw_http2 import RawConnection, call_headers
 from server_process import ServerProcess, Stubs, poll
 

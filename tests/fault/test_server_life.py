@@ -19,7 +19,7 @@ from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
-from offsetd_coordinator.last_up import LAST_UP_NAME
+from offsetd_coordinator.expiry.uptime_marker import LAST_UP_NAME
 from raw_http2 import ACK, SETTINGS, RawConnection, frame
 from refusals import status_of
 from server_process import ServerProcess, Stubs, poll

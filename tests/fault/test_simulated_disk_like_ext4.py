@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ext4_volumes import Volume, mounted_ext4
-from offsetd_storage.files import Files, OsFiles
-from offsetd_storage.simulated_disk import Content, FileNode, FolderNode, Write
-from offsetd_storage.simulated_faults import Fault, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.files import Files, OsFiles
+from offsetd_storage.disk.simulated_disk import Content, FileNode, FolderNode, Write
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

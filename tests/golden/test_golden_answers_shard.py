@@ -17,7 +17,7 @@ from offsetd_storage.offsets_topic.placement import partition_of
 from shards import new_shard
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.shard import Shard
+    from offsetd_coordinator.shard.shard import Shard
 
 BROKER = Path(__file__).parent / "kafka-4.1.1"
 ANSWERS: dict[str, Any] = json.loads((BROKER / "answers.json").read_text(encoding="utf-8"))

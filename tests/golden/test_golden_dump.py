@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from offsetd_coordinator.dump import dump_log
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_view import LogView
+from offsetd_coordinator.offline.log_dump import dump_log
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.topic_partition import TopicPartition
+from offsetd_storage.views.folder_view import LogView
 
 GOLDEN = Path(__file__).parent
 BROKER = GOLDEN / "kafka-4.1.1"

@@ -6,12 +6,12 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from offsetd_storage.files import OsFiles
-from offsetd_storage.log_config import OFFSETS_TOPIC_LOG_CONFIG, LogConfig
-from offsetd_storage.record_batch import batch_header, decode_batches
-from offsetd_storage.segment import segment_path
-from offsetd_storage.settings import with_settings
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.batch.record_batch import batch_header, decode_batches
+from offsetd_storage.configuration.log_config import OFFSETS_TOPIC_LOG_CONFIG, LogConfig
+from offsetd_storage.configuration.settings import with_settings
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.log.segment import segment_path
 from partition_logs import (
     GOLDEN,
     GOLDEN_PARTITIONS,

@@ -12,8 +12,8 @@ from interop.kafka_broker import OFFSETS_PARTITIONS, OFFSETS_TOPIC, KafkaBroker
 from interop.served_folder import ServedFolder
 from interop.workload import Offsets, fetch_all
 from offsetd_clients import OffsetClient, OffsetToCommit, TopicPartition
+from offsetd_storage.log.segment_list import SEGMENT_LIST_NAME
 from offsetd_storage.offsets_topic.placement import partition_of
-from offsetd_storage.segment_list import SEGMENT_LIST_NAME
 
 pytestmark = pytest.mark.kafka
 

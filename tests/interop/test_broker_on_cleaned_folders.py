@@ -10,7 +10,7 @@ from compaction.comparison import segments_in
 from compaction.logs import Case
 from compaction.ours import clean_once
 from interop.kafka_broker import CALL_S_MAX, KafkaBroker
-from offsetd_storage.record_batch import decode_batches
+from offsetd_storage.batch.record_batch import decode_batches
 
 try:
     from confluent_kafka import OFFSET_BEGINNING, Consumer

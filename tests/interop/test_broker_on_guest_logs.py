@@ -10,8 +10,8 @@ import attrs
 import pytest
 from interop.kafka_broker import CALL_S_MAX, KafkaBroker
 from log_commands import offsetd_log
-from offsetd_storage.closed_mark import CLOSED_MARK_NAME
-from offsetd_storage.segment_list import SEGMENT_LIST_NAME
+from offsetd_storage.log.segment_list import SEGMENT_LIST_NAME
+from offsetd_storage.recovery.clean_shutdown_marker import CLOSED_MARK_NAME
 
 try:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer

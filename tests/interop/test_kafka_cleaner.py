@@ -29,9 +29,9 @@ from interop.kafka_cleaner import TOPIC, CleanedCase, KafkaCleaner, RoundReport
 from interop.kafka_dump import complaints, dump
 from interop.kafka_runtime import KafkaUnavailable
 from interop.requirements import no_kafka
-from offsetd_storage.cleaner.clean import CleanReport
-from offsetd_storage.record_batch import RecordBatch, decode_batches
-from offsetd_storage.segment import segment_path
+from offsetd_storage.batch.record_batch import RecordBatch, decode_batches
+from offsetd_storage.cleaner.cleaning_round import CleanReport
+from offsetd_storage.log.segment import segment_path
 
 pytestmark = pytest.mark.kafka
 

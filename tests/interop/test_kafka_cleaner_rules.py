@@ -14,7 +14,7 @@ from compaction.reference import clean
 from interop.kafka_cleaner import TOPIC, KafkaCleaner
 from interop.kafka_runtime import KafkaUnavailable
 from interop.requirements import no_kafka
-from offsetd_storage.record_batch import decode_batches
+from offsetd_storage.batch.record_batch import decode_batches
 
 pytestmark = pytest.mark.kafka
 

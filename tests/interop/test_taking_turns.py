@@ -11,14 +11,14 @@ from interop.served_folder import ServedFolder
 from interop.workload import fetch_all
 from log_commands import offsetd_log
 from offsetd_clients import OffsetToCommit, TopicPartition
-from offsetd_storage.checkpoints import read_offset_checkpoint
-from offsetd_storage.cleaner.checkpoint import (
+from offsetd_storage.disk.disk_space import RESERVE_NAME
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.folder.checkpoints import read_offset_checkpoint
+from offsetd_storage.folder.cleaner_checkpoint import (
     CHECKSUM_ENTRY,
     CLEANER_CHECKPOINT,
     read_first_dirty,
 )
-from offsetd_storage.disk_space import RESERVE_NAME
-from offsetd_storage.files import OsFiles
 
 pytestmark = pytest.mark.kafka
 

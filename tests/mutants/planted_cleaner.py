@@ -15,35 +15,35 @@ _RULES = "tests/property/test_cleaning_rules.py"
 CLEANER_MUTANTS = (
     Mutant(
         name="the latest record of a key counts as superseded",
-        file=f"{_KERNELS}/judge.py",
+        file="storage/offsetd_storage/kernels/record_retention.py",
         replace="if queue[row, 3] < latest:",
         by="if queue[row, 3] <= latest:",
         caught_by=_REFERENCE,
     ),
     Mutant(
         name="a tombstone goes without a horizon",
-        file=f"{_KERNELS}/judge.py",
+        file="storage/offsetd_storage/kernels/record_retention.py",
         replace="attributes & HORIZON_BIT != 0 and now >= horizon",
         by="now >= horizon",
         caught_by=_KEEP,
     ),
     Mutant(
         name="a tombstone goes a millisecond early",
-        file=f"{_KERNELS}/judge.py",
+        file="storage/offsetd_storage/kernels/record_retention.py",
         replace="now >= horizon)",
         by="now >= horizon - 1)",
         caught_by=_KEEP,
     ),
     Mutant(
         name="a tombstone is left without a horizon",
-        file=f"{_KERNELS}/keep.py",
+        file="storage/offsetd_storage/kernels/segment_rewrite.py",
         replace="stamps = has_tombstones and not _has_horizon(buffer, position)",
         by="stamps = False",
         caught_by=_KEEP,
     ),
     Mutant(
         name="a horizon is stamped anew",
-        file=f"{_KERNELS}/keep.py",
+        file="storage/offsetd_storage/kernels/segment_rewrite.py",
         replace="stamps = has_tombstones and not _has_horizon(buffer, position)",
         by="stamps = has_tombstones",
         caught_by=_REFERENCE,
@@ -57,7 +57,7 @@ CLEANER_MUTANTS = (
     ),
     Mutant(
         name="a batch passed by its header does not count for its transaction",
-        file=f"{_KERNELS}/judge.py",
+        file="storage/offsetd_storage/kernels/record_retention.py",
         replace="            return NEW_TRANSACTION, 0\n",
         by="            return END, 0\n",
         caught_by=_REFERENCE,
@@ -71,14 +71,14 @@ CLEANER_MUTANTS = (
     ),
     Mutant(
         name="records beyond the end of the map are looked up",
-        file=f"{_KERNELS}/judge.py",
+        file="storage/offsetd_storage/kernels/record_retention.py",
         replace="if offset < map_end:",
         by="if offset <= map_end:",
         caught_by=_REFERENCE,
     ),
     Mutant(
         name="the first record of a key has the bit",
-        file=f"{_KERNELS}/offset_map.py",
+        file="storage/offsetd_storage/kernels/key_offsets.py",
         replace="    table[entry + 2] = queue[row, 3] + 1\n",
         by="    table[entry + 2] = table[entry + 2] or queue[row, 3] + 1\n",
         caught_by=_OFFSET_MAP,
@@ -106,14 +106,14 @@ CLEANER_MUTANTS = (
     ),
     Mutant(
         name="the headers of producers are taken for plain ones",
-        file="storage/offsetd_storage/segment.py",
+        file="storage/offsetd_storage/log/segment.py",
         replace="self.plain_bytes = 0 if scan.marked_batches else scan.valid_bytes",
         by="self.plain_bytes = scan.valid_bytes",
         caught_by=_CLEAN,
     ),
     Mutant(
         name="below a raised start it is forgotten what was aborted",
-        file=f"{_CLEANER}/clean.py",
+        file="storage/offsetd_storage/cleaner/cleaning_round.py",
         replace="        self._transactions = CleanedTransactions(history.aborted)\n",
         by="        start = log.log_start_offset\n"
         "        self._transactions = CleanedTransactions(\n"
@@ -144,14 +144,14 @@ CLEANER_MUTANTS = (
     ),
     Mutant(
         name="keys that begin alike have one hash",
-        file=f"{_KERNELS}/offset_map.py",
+        file="storage/offsetd_storage/kernels/key_offsets.py",
         replace="while size > 16:\n",
         by="while size > 16 and word < 6:\n",
         caught_by=_OFFSET_MAP,
     ),
     Mutant(
         name="what is rewritten is not checked first",
-        file=f"{_KERNELS}/keep.py",
+        file="storage/offsetd_storage/kernels/segment_rewrite.py",
         replace="if not is_checked and not has_valid_checksum(buffer, position, size):",
         by="if False:",
         caught_by=_KEEP,

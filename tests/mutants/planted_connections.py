@@ -5,24 +5,25 @@ from __future__ import annotations
 from mutants.planted import Mutant
 
 _COORDINATOR = "coordinator/offsetd_coordinator"
-_GUARD = f"{_COORDINATOR}/connection_guard.py"
+_GUARD = f"{_COORDINATOR}/network/connection_guard.py"
 _GUARD_TESTS = "tests/unit/coordinator/test_connection_guard.py"
-_ANSWERS = f"{_COORDINATOR}/service/answers.py"
+_ANSWERS = f"{_COORDINATOR}/calls/answer_budget.py"
 _ANSWER_TESTS = "tests/unit/coordinator/test_answers.py"
 _ATTACKS = "tests/fault/test_attacks.py"
 
 CONNECTION_MUTANTS = (
     Mutant(
         name="a stream's messages count its metadata again",
-        file=f"{_COORDINATOR}/service/connections.py",
+        file=f"{_COORDINATOR}/calls/connections.py",
         replace="        self.taken_bytes += size + _FRAMES_BYTES\n",
         by="        self.taken_bytes += size + self.metadata_bytes + _FRAMES_BYTES\n",
         caught_by="tests/unit/coordinator/test_connection_guard.py",
     ),
     Mutant(
         name="fetches do not count while they are built",
-        file=f"{_COORDINATOR}/service/offsets.py",
-        replace="                    await answers.reserve(answers.BYTES_PER_OFFSET * count)\n",
+        file=f"{_COORDINATOR}/services/offset_calls.py",
+        replace="                    await answer_budget.reserve("
+        "answer_budget.BYTES_PER_OFFSET * count)\n",
         by="",
         caught_by=_ANSWER_TESTS,
     ),
@@ -42,7 +43,7 @@ CONNECTION_MUTANTS = (
     ),
     Mutant(
         name="answers that nobody reads leave no room for requests",
-        file=f"{_COORDINATOR}/service/limits.py",
+        file=f"{_COORDINATOR}/calls/admission.py",
         replace="min(self.answers.bytes_held, self.answers.bytes_max)",
         by="self.answers.bytes_held",
         caught_by=_ANSWER_TESTS,
@@ -91,14 +92,14 @@ CONNECTION_MUTANTS = (
     ),
     Mutant(
         name="a descriptor that is used anew is closed for what was there before",
-        file=f"{_COORDINATOR}/sockets.py",
+        file=f"{_COORDINATOR}/network/sockets.py",
         replace="            if self._number(duplicate.fileno()) != known.number:\n",
         by="            if self._number(duplicate.fileno()) == 0:\n",
         caught_by="tests/unit/coordinator/test_sockets.py",
     ),
     Mutant(
         name="a call waits for its message for ever",
-        file=f"{_COORDINATOR}/service/begun_calls.py",
+        file=f"{_COORDINATOR}/calls/begun_calls.py",
         replace="            if since_seconds > oldest_seconds:\n",
         by="            if since_seconds > 0:\n",
         caught_by="tests/unit/coordinator/test_begun_calls.py",
@@ -112,7 +113,7 @@ CONNECTION_MUTANTS = (
     ),
     Mutant(
         name="connections behind many open files are not seen",
-        file=f"{_COORDINATOR}/sockets.py",
+        file=f"{_COORDINATOR}/network/sockets.py",
         replace="            elif ctypes.get_errno() != errno.EBADF:\n",
         by="            elif False:\n",
         caught_by="tests/unit/coordinator/test_sockets.py",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_FILES = "storage/offsetd_storage/files.py"
-_LOCK = "storage/offsetd_storage/folder_lock.py"
-_UPKEEP = "storage/offsetd_storage/upkeep.py"
-_RECOVERY = "storage/offsetd_storage/recovery.py"
+_FILES = "storage/offsetd_storage/disk/files.py"
+_LOCK = "storage/offsetd_storage/folder/folder_lock.py"
+_UPKEEP = "storage/offsetd_storage/maintenance/upkeep.py"
+_RECOVERY = "storage/offsetd_storage/recovery/recovery.py"
 _GUESTS = "storage/offsetd_storage/guest_logs.py"
 _STEPS = "storage/offsetd_storage/cleaner/cleaning_steps.py"
-_OWN = "coordinator/offsetd_coordinator/own_topics.py"
-_EXPIRER = "coordinator/offsetd_coordinator/expirer.py"
-_LAST_UP = "coordinator/offsetd_coordinator/last_up.py"
+_OWN = "coordinator/offsetd_coordinator/administration/internal_topics.py"
+_EXPIRER = "coordinator/offsetd_coordinator/background/expirer.py"
+_LAST_UP = "coordinator/offsetd_coordinator/expiry/uptime_marker.py"
 _LOCK_TESTS = "tests/unit/storage/test_folder_lock.py"
 _MOVED = "tests/fault/test_moved_folder.py"
 _TWO = f"{_MOVED}::test_of_two_servers_on_one_path_the_first_stops_and_neither_loses_anything"
@@ -107,35 +107,35 @@ DOUBT_MUTANTS = (
     ),
     Mutant(
         name="a log that goes on behind where it was closed is not looked at",
-        file="storage/offsetd_storage/partition_recovery.py",
+        file="storage/offsetd_storage/recovery/partition_recovery.py",
         replace="attrs.evolve(plan, known=known_of_longer(known, plan.scans, claim.point))",
         by="plan",
         caught_by="tests/unit/storage/test_partial_restores.py",
     ),
     Mutant(
         name="a list that knows more than the journal is believed",
-        file="storage/offsetd_storage/segment_comparison.py",
+        file="storage/offsetd_storage/recovery/segment_comparison.py",
         replace="    if listed.below <= offset_next:\n",
         by="    if True:\n",
         caught_by="tests/unit/storage/test_partial_restores.py",
     ),
     Mutant(
         name="a broker's snapshots do not tell that it had the log",
-        file="storage/offsetd_storage/segment_comparison.py",
+        file="storage/offsetd_storage/recovery/segment_comparison.py",
         replace="    if not known.snapshots.issuperset(found_snapshots(files, log_folder)):\n",
         by="    if False:\n",
         caught_by="tests/unit/storage/test_foreign_partitions.py",
     ),
     Mutant(
         name="a leader epoch that has rotted is a broker's",
-        file="storage/offsetd_storage/partition_recovery.py",
+        file="storage/offsetd_storage/recovery/partition_recovery.py",
         replace="    if epoch_cut > epoch_known and reader",
         by="    if False and reader",
         caught_by="tests/unit/storage/test_recovery_after_a_broker.py",
     ),
     Mutant(
         name="what a broker wrote behind the recovery point counts as the journal's",
-        file="storage/offsetd_storage/journaled_tail.py",
+        file="storage/offsetd_storage/recovery/journaled_tail.py",
         replace="if not batch or _without_epoch(found) != _without_epoch(batch):",
         by="if not batch:",
         caught_by="tests/unit/storage/test_recovery_after_a_broker.py",
@@ -173,35 +173,35 @@ DOUBT_MUTANTS = (
     ),
     Mutant(
         name="a repair takes what looks like a batch within a bad one",
-        file="storage/offsetd_storage/log_repair.py",
+        file="storage/offsetd_storage/recovery/repair_plan.py",
         replace="        following = _where_length_leads(content, position)\n",
         by="        following = None\n",
         caught_by=f"{_REPAIRS}::test_what_looks_like_a_batch_within_a_bad_one_is_not_taken",
     ),
     Mutant(
         name="a repair keeps no damaged segment beside",
-        file="storage/offsetd_storage/partition_recovery.py",
+        file="storage/offsetd_storage/recovery/partition_recovery.py",
         replace="        put_aside(files, log_folder, plan.mended, now_ms=now_ms)\n",
         by="",
         caught_by=f"{_REPAIRS}::test_one_bad_batch_costs_itself_alone",
     ),
     Mutant(
         name="a repaired log ends where its last batch does",
-        file="storage/offsetd_storage/partition_recovery.py",
+        file="storage/offsetd_storage/recovery/partition_recovery.py",
         replace="                log.roll()  # By its name",
         by="                pass  # By its name",
         caught_by=f"{_REPAIRS}::test_a_segment_that_is_missing_costs_its_batches_alone",
     ),
     Mutant(
         name="a longer log is ours whatever it holds",
-        file="storage/offsetd_storage/partition_recovery.py",
+        file="storage/offsetd_storage/recovery/partition_recovery.py",
         replace="            require_point(reader.scan_up_to(claim.point), claim.point)\n",
         by="            pass\n",
         caught_by="tests/unit/storage/test_foreign_partitions.py",
     ),
     Mutant(
         name="a verification does not miss a partition",
-        file="coordinator/offsetd_coordinator/verification/folder.py",
+        file="coordinator/offsetd_coordinator/offline/verification/folder_check.py",
         replace="    yield from _missing_findings(files, view)\n",
         by="",
         caught_by="tests/unit/coordinator/test_commands_log_verify_lost.py",

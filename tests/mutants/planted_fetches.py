@@ -5,12 +5,12 @@ from __future__ import annotations
 from mutants.planted import Mutant
 
 _COORDINATOR = "coordinator/offsetd_coordinator"
-_ANSWER = f"{_COORDINATOR}/kernels/fetch_answer.py"
+_ANSWER = f"{_COORDINATOR}/kernels/wire/fetch_fields.py"
 _ANSWERS = "tests/unit/coordinator/test_fetch_answer.py"
 _PARSER = "tests/unit/coordinator/test_fetch_parser.py"
 _SERVICE = "tests/unit/coordinator/test_service_offsets.py"
 
-_READING = f"{_COORDINATOR}/group_reading.py"
+_READING = f"{_COORDINATOR}/large_groups/group_reading.py"
 _READINGS = "tests/unit/coordinator/test_group_reading.py"
 
 FETCH_MUTANTS = (
@@ -37,7 +37,7 @@ FETCH_MUTANTS = (
     ),
     Mutant(
         name="a topic of which another is the beginning stands before that one",
-        file=f"{_COORDINATOR}/kernels/names.py",
+        file=f"{_COORDINATOR}/kernels/table/names.py",
         replace="    return size < other_size\n",
         by="    return size > other_size\n",
         caught_by=_ANSWERS,
@@ -58,28 +58,28 @@ FETCH_MUTANTS = (
     ),
     Mutant(
         name="a partition may be named twice in a fetch",
-        file=f"{_COORDINATOR}/kernels/fetch_request.py",
+        file=f"{_COORDINATOR}/kernels/wire/fetch_request.py",
         replace="rows < 0 or has_duplicates(message, partitions, row, rows, seed, seed_2, slots)",
         by="rows < 0",
         caught_by=_PARSER,
     ),
     Mutant(
         name="a fetch that waits finds the partitions of another one",
-        file=f"{_COORDINATOR}/group_selections.py",
+        file=f"{_COORDINATOR}/wire/group_selections.py",
         replace="self._partitions[first_row : first_row + rows].copy() if rows else None",
         by="self._partitions[first_row : first_row + rows] if rows else None",
         caught_by=_PARSER,
     ),
     Mutant(
         name="offsets that are not durable are answered",
-        file=f"{_COORDINATOR}/service/offsets.py",
+        file=f"{_COORDINATOR}/services/offset_calls.py",
         replace="        await until_durable(runtime, ticket)\n        if answer.size",
         by="        if answer.size",
         caught_by=f"{_SERVICE}::test_nothing_leaves_before_it_is_durable",
     ),
     Mutant(
         name="nobody has a turn while many groups are fetched",
-        file=f"{_COORDINATOR}/service/offsets.py",
+        file=f"{_COORDINATOR}/services/offset_calls.py",
         replace="                await turns.spend(ITEMS_PER_GROUP + (answer.size - size)"
         " // _BYTES_PER_ITEM)\n",
         by="                pass\n",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mutants.planted import Mutant
 
 _COORDINATOR = "coordinator/offsetd_coordinator"
-_FLUSHER = f"{_COORDINATOR}/flusher.py"
-_PACE = f"{_COORDINATOR}/flush_pace.py"
+_FLUSHER = f"{_COORDINATOR}/runtime/flusher.py"
+_PACE = f"{_COORDINATOR}/runtime/flush_pace.py"
 _FLUSHES = "tests/unit/coordinator/test_flusher.py"
 _PACES = "tests/unit/coordinator/test_flush_pace.py"
 
@@ -69,14 +69,14 @@ FLUSH_MUTANTS = (
     ),
     Mutant(
         name="a wait of a moment for more commits never ends",
-        file=f"{_COORDINATOR}/wake_up.py",
+        file=f"{_COORDINATOR}/runtime/wake_up.py",
         replace="timeout=-1 if seconds is None else",
         by="timeout=-1 if seconds is None or seconds < 1e-6 else",
         caught_by="tests/unit/coordinator/test_wake_up.py",
     ),
     Mutant(
         name="a caller who is alone is not told what was flushed at once",
-        file=f"{_COORDINATOR}/runtime.py",
+        file=f"{_COORDINATOR}/runtime/runtime.py",
         replace="        if durable := self._flusher.kick():\n",
         by="        if durable := self._flusher.kick() and 0:\n",
         caught_by=(
@@ -86,7 +86,7 @@ FLUSH_MUTANTS = (
     ),
     Mutant(
         name="a late report of the flush thread takes back what is durable",
-        file=f"{_COORDINATOR}/runtime.py",
+        file=f"{_COORDINATOR}/runtime/runtime.py",
         replace="        if self.failed is not None or ticket <= self._durable:\n",
         by="        if self.failed is not None:\n",
         caught_by=(

@@ -12,7 +12,7 @@ _NODES = "tests/sim/test_node_crashes.py"
 GUARANTEE_MUTANTS = (
     Mutant(
         name="a tombstone goes though what it hides was not mapped yet",
-        file="storage/offsetd_storage/kernels/judge.py",
+        file="storage/offsetd_storage/kernels/record_retention.py",
         replace="        stays = STAYS_AS_TOMBSTONE if is_tombstone else STAYS\n",
         by=(
             "        stays = STAYS_AS_TOMBSTONE if is_tombstone else STAYS\n"
@@ -23,21 +23,21 @@ GUARANTEE_MUTANTS = (
     ),
     Mutant(
         name="tombstones are held for no time",
-        file=f"{_CLEANER}/keep.py",
-        replace="state[judge.NEW_HORIZON] = rules.now_ms + rules.delete_retention_ms",
-        by="state[judge.NEW_HORIZON] = rules.now_ms",
+        file="storage/offsetd_storage/cleaner/segment_filter.py",
+        replace="state[record_retention.NEW_HORIZON] = rules.now_ms + rules.delete_retention_ms",
+        by="state[record_retention.NEW_HORIZON] = rules.now_ms",
         caught_by=_READERS,
     ),
     Mutant(
         name="records are cleaned while their request ids count",
-        file="coordinator/offsetd_coordinator/topics.py",
+        file="coordinator/offsetd_coordinator/configuration/server_topics.py",
         replace="least=request_id_window_ms + 1,",
         by="least=request_id_window_ms,",
         caught_by=_SHARDS,
     ),
     Mutant(
         name="a log that is dirty to more than the ratio is not due",
-        file=f"{_CLEANER}/plan.py",
+        file="storage/offsetd_storage/cleaner/cleaning_plan.py",
         replace="is_dirty=found.cleanable_ratio > config.dirty_ratio_min)",
         by="is_dirty=found.cleanable_ratio > 2 * config.dirty_ratio_min)",
         caught_by=_SHARDS,

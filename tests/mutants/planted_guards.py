@@ -5,7 +5,7 @@ from __future__ import annotations
 from mutants.planted import Mutant
 
 _COORDINATOR = "coordinator/offsetd_coordinator"
-_KERNEL = f"{_COORDINATOR}/kernels/commit.py"
+_KERNEL = f"{_COORDINATOR}/kernels/records/commit_batch.py"
 _RULES = "tests/unit/coordinator/test_commit_rules.py"
 _GUARDS = "tests/unit/coordinator/test_commit_guards.py"
 
@@ -33,35 +33,35 @@ GUARD_MUTANTS = (
     ),
     Mutant(
         name="offsets of a group with a short retention expire although they are committed",
-        file=f"{_COORDINATOR}/commit_rules.py",
+        file=f"{_COORDINATOR}/state/commit_rules.py",
         replace="    return min(unchanged_ms, settings.retention_ms // UNCHANGED_SHARE)\n",
         by="    return unchanged_ms\n",
         caught_by=f"{_RULES}::test_it_is_at_most_a_tenth_of_the_groups_retention",
     ),
     Mutant(
         name="offsets expire although they are committed, as the settings do not fit",
-        file=f"{_COORDINATOR}/dynamic_settings.py",
+        file=f"{_COORDINATOR}/configuration/dynamic_settings.py",
         replace="if self.retention_minutes > 0 and self.unchanged_commit_ms > most:",
         by="if self.retention_minutes > 0 and self.unchanged_commit_ms < 0:",
         caught_by="tests/unit/coordinator/test_dynamic_settings.py",
     ),
     Mutant(
         name="a member that commits the same offset over and over is taken for dead",
-        file=f"{_COORDINATOR}/runtime.py",
+        file=f"{_COORDINATOR}/runtime/runtime.py",
         replace="            shard.apply(decision)\n            self._note_life(shard, request)\n",
         by="            shard.apply(decision)\n",
         caught_by="tests/unit/coordinator/test_member_calls.py",
     ),
     Mutant(
         name="buckets of idle groups are kept",
-        file=f"{_COORDINATOR}/commit_guards.py",
+        file=f"{_COORDINATOR}/runtime/commit_guards.py",
         replace="            if buckets[oldest] > now_ns and len(buckets) <= _BUCKETS_MAX:\n",
         by="            if len(buckets) <= _BUCKETS_MAX:\n",
         caught_by=f"{_GUARDS}::test_idle_groups_are_forgotten_and_the_others_bounded",
     ),
     Mutant(
         name="every group that ever committed is counted",
-        file=f"{_COORDINATOR}/commit_guards.py",
+        file=f"{_COORDINATOR}/runtime/commit_guards.py",
         replace="        if len(self._counts) > 2 * _GROUPS_LEFT_MAX:\n",
         by="        if len(self._counts) > 10**9:\n",
         caught_by=_GUARDS,

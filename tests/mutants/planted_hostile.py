@@ -9,7 +9,7 @@ _COORDINATOR = "coordinator/offsetd_coordinator"
 HOSTILE_MUTANTS = (
     Mutant(
         name="a time is converted by protobuf, which raises errors of its own",
-        file=f"{_COORDINATOR}/service/times.py",
+        file=f"{_COORDINATOR}/messages/timestamps.py",
         replace="    time_ms = time.seconds * 1000 + time.nanos // 1_000_000\n",
         by="    time_ms = time.ToMilliseconds()\n",
         caught_by="tests/fault/test_extreme_values.py",
@@ -23,35 +23,35 @@ HOSTILE_MUTANTS = (
     ),
     Mutant(
         name="names in lines for people are as they came",
-        file=f"{_COORDINATOR}/log_setup.py",
+        file=f"{_COORDINATOR}/observability/log_setup.py",
         replace="            event[name] = _escaped(str(value))\n",
         by="            event[name] = str(value)\n",
         caught_by="tests/unit/coordinator/test_log_setup.py",
     ),
     Mutant(
         name="what repeats in a request is not counted before it is parsed",
-        file=f"{_COORDINATOR}/service/field_counts.py",
+        file=f"{_COORDINATOR}/messages/field_counts.py",
         replace="        if place == fields_max:\n",
         by="        if place < 0:\n",
         caught_by="tests/unit/coordinator/test_large_requests.py",
     ),
     Mutant(
         name="a request may name members without a bound",
-        file=f"{_COORDINATOR}/service/field_counts.py",
+        file=f"{_COORDINATOR}/messages/field_counts.py",
         replace='    "LeaveGroupRequest": {"members": NAMES_MAX},\n',
         by="",
         caught_by="tests/unit/coordinator/test_large_requests.py",
     ),
     Mutant(
         name="the members of a request leave in one turn",
-        file=f"{_COORDINATOR}/service/membership.py",
+        file=f"{_COORDINATOR}/services/membership_calls.py",
         replace="        await turns.spend(_ITEMS_PER_LEFT_MEMBER * len(some))\n",
         by="",
         caught_by="tests/unit/coordinator/test_large_requests.py",
     ),
     Mutant(
         name="what a damaged audit log holds back is not told",
-        file=f"{_COORDINATOR}/expirer.py",
+        file=f"{_COORDINATOR}/background/expirer.py",
         replace="            return Held(hold=Hold.AUDIT_DAMAGED)\n",
         by="            pass\n",
         caught_by="tests/unit/coordinator/test_expirer.py",
@@ -65,7 +65,7 @@ HOSTILE_MUTANTS = (
     ),
     Mutant(
         name="settings are taken back while their log is damaged",
-        file=f"{_COORDINATOR}/administration.py",
+        file=f"{_COORDINATOR}/administration/administration.py",
         replace="        if damage is not None:  # Also for what would write nothing.\n",
         by="        if False:\n",
         caught_by="tests/fault/test_rotten_settings.py",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_ROOM = "storage/offsetd_storage/journal_room.py"
-_JOURNAL = "storage/offsetd_storage/journal.py"
-_FILES = "storage/offsetd_storage/journal_files.py"
-_UPKEEP = "storage/offsetd_storage/upkeep.py"
+_ROOM = "storage/offsetd_storage/log/journal_room.py"
+_JOURNAL = "storage/offsetd_storage/journal/journal.py"
+_FILES = "storage/offsetd_storage/journal/journal_files.py"
+_UPKEEP = "storage/offsetd_storage/maintenance/upkeep.py"
 _TESTS = "tests/unit/storage/test_journal_room.py"
 _UPKEEP_TESTS = "tests/unit/storage/test_upkeep_of_the_journal.py"
 _CRASHES = (
@@ -106,7 +106,7 @@ JOURNAL_ROOM_MUTANTS = (
     ),
     Mutant(
         name="a journal file that was being made stays behind",
-        file="storage/offsetd_storage/recovery.py",
+        file="storage/offsetd_storage/recovery/recovery.py",
         replace="    if journal.drop_spare():",
         by="    if False:",
         caught_by=f"{_TESTS}::test_a_start_has_the_room_of_a_file_that_was_being_made",

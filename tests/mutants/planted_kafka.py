@@ -98,14 +98,14 @@ KAFKA_MUTANTS = (
     ),
     Mutant(
         name="the first of several copies of a folder counts",
-        file="coordinator/offsetd_coordinator/offset_folders.py",
+        file="coordinator/offsetd_coordinator/offline/offset_folders.py",
         replace="        if furthest is None or state.offset_next > furthest.offset_next:\n",
         by="        if furthest is None:\n",
         caught_by=_FOLDER_TESTS,
     ),
     Mutant(
         name="damage of a folder is not told",
-        file="coordinator/offsetd_coordinator/offset_folders.py",
+        file="coordinator/offsetd_coordinator/offline/offset_folders.py",
         replace='            problem(f"{each.view.folder}: ',
         by='            str(f"{each.view.folder}: ',
         caught_by=_FOLDER_TESTS,

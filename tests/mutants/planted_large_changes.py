@@ -5,21 +5,21 @@ from __future__ import annotations
 from mutants.planted import Mutant
 
 _COORDINATOR = "coordinator/offsetd_coordinator"
-_CHANGES = f"{_COORDINATOR}/large_changes.py"
+_CHANGES = f"{_COORDINATOR}/large_groups/large_changes.py"
 _TESTS = "tests/unit/coordinator/test_large_changes.py"
 
 
 LARGE_CHANGE_MUTANTS = (
     Mutant(
         name="the lines of a large file are read without a pause",
-        file=f"{_COORDINATOR}/service/turns.py",
+        file=f"{_COORDINATOR}/counted_turns.py",
         replace="        if self._items >= ITEMS_PER_TURN:\n",
         by="        if self._items < 0:\n",
         caught_by="tests/unit/coordinator/test_turns.py",
     ),
     Mutant(
         name="between two turns there is one pass of the event loop",
-        file=f"{_COORDINATOR}/turns.py",
+        file=f"{_COORDINATOR}/cooperative_yield.py",
         replace="    await asyncio.sleep(REST_SECONDS)\n",
         by="    await asyncio.sleep(0)\n",
         caught_by="tests/unit/coordinator/test_turns.py",
@@ -33,7 +33,7 @@ LARGE_CHANGE_MUTANTS = (
     ),
     Mutant(
         name="many groups are listed without a pause",
-        file=f"{_COORDINATOR}/service/groups.py",
+        file=f"{_COORDINATOR}/services/group_calls.py",
         replace="        await turns.spend(len(part) + _ITEMS_PER_PART)\n",
         by="        pass\n",
         caught_by="tests/unit/coordinator/test_service_groups.py",
@@ -54,14 +54,14 @@ LARGE_CHANGE_MUTANTS = (
     ),
     Mutant(
         name="others commit to a group while a large change of it goes on",
-        file=f"{_COORDINATOR}/shard.py",
+        file=f"{_COORDINATOR}/shard/shard.py",
         replace="                self.holds.check_writer(request.group_id)\n",
         by="                pass\n",
         caught_by=_TESTS,
     ),
     Mutant(
         name="a large change of which a crash left a part is answered as if it were done",
-        file=f"{_COORDINATOR}/large_decisions.py",
+        file=f"{_COORDINATOR}/changes/large_decisions.py",
         replace="            part._replace(columns=part.columns[first : first + SLICE_ROWS],"
         " request_id_size=0)\n",
         by="            part._replace(columns=part.columns[first : first + SLICE_ROWS])\n",
@@ -69,7 +69,7 @@ LARGE_CHANGE_MUTANTS = (
     ),
     Mutant(
         name="a deletion of which a crash left a part is answered as if it were done",
-        file=f"{_COORDINATOR}/tombstones.py",
+        file=f"{_COORDINATOR}/state/tombstone_batches.py",
         replace="        headers = last_headers if is_end and first + count == ends.size"
         " else first_headers\n",
         by="        headers = last_headers if first + count == ends.size else first_headers\n",
@@ -84,7 +84,7 @@ LARGE_CHANGE_MUTANTS = (
     ),
     Mutant(
         name="what fits one batch may be left in part",
-        file=f"{_COORDINATOR}/large_decisions.py",
+        file=f"{_COORDINATOR}/changes/large_decisions.py",
         replace="        rows_at_once = max(keys[1].size, 1) if is_one_batch else SLICE_ROWS\n",
         by="        rows_at_once = SLICE_ROWS\n",
         caught_by=_TESTS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mutants.planted import Mutant
 
 _COORDINATOR = "coordinator/offsetd_coordinator"
-_LEASES = f"{_COORDINATOR}/leases.py"
-_CHANGES = f"{_COORDINATOR}/group_changes.py"
+_LEASES = f"{_COORDINATOR}/shard/leases.py"
+_CHANGES = f"{_COORDINATOR}/shard/group_changes.py"
 _CASES = "tests/unit/coordinator/test_group_changes.py"
 _EPOCHS = "tests/property/test_lease_epochs.py"
 
@@ -65,21 +65,21 @@ LEASE_MUTANTS = (
     ),
     Mutant(
         name="leases are over at a restart",
-        file=f"{_COORDINATOR}/shard.py",
+        file=f"{_COORDINATOR}/shard/shard.py",
         replace="        self.leases.loaded_ms = now.monotonic_ms\n",
         by="        self.leases.loaded_ms = now.monotonic_ms - 10**12\n",
         caught_by=_CASES,
     ),
     Mutant(
         name="members join beside a lease",
-        file=f"{_COORDINATOR}/membership/membership.py",
+        file=f"{_COORDINATOR}/membership/group_membership.py",
         replace="            self._check_lease(request.group_id, now)\n",
         by="",
         caught_by=_CASES,
     ),
     Mutant(
         name="the retention of a commit is not written",
-        file=f"{_COORDINATOR}/commit_decisions.py",
+        file=f"{_COORDINATOR}/shard/commit_decisions.py",
         replace="            -1 if commit.retention_ms < 0 else now_ms + commit.retention_ms,\n",
         by="            -1,\n",
         caught_by=_CASES,

@@ -6,8 +6,8 @@ from mutants.planted import Mutant
 
 _SERVE = "coordinator/offsetd_coordinator/commands/serve.py"
 _SERVE_TESTS = "tests/unit/coordinator/test_commands_serve.py"
-_MARK = "storage/offsetd_storage/closed_mark.py"
-_SURVEY = "storage/offsetd_storage/recovery_survey.py"
+_MARK = "storage/offsetd_storage/recovery/clean_shutdown_marker.py"
+_SURVEY = "storage/offsetd_storage/recovery/survey.py"
 _MARK_TESTS = "tests/unit/storage/test_closed_mark.py"
 _MARK_CRASHES = "tests/sim/test_closed_marks.py"
 
@@ -50,14 +50,14 @@ START_MUTANTS = (
     ),
     Mutant(
         name="a call that comes while the server loads is refused at once",
-        file="coordinator/offsetd_coordinator/service/calls.py",
+        file="coordinator/offsetd_coordinator/calls/unary_calls.py",
         replace="                await load_ended(context.time_remaining())\n",
         by="",
         caught_by=_NODE_TESTS,
     ),
     Mutant(
         name="a stream of commits that comes while the server loads is refused at once",
-        file="coordinator/offsetd_coordinator/service/stream.py",
+        file="coordinator/offsetd_coordinator/grpc/commit_stream.py",
         replace="            await self._node.load_ended(self._context.time_remaining())\n",
         by="",
         caught_by=_NODE_TESTS,
@@ -78,14 +78,14 @@ START_MUTANTS = (
     ),
     Mutant(
         name="a worker begins at once though it is to begin late",
-        file="storage/offsetd_storage/scheduler.py",
+        file="storage/offsetd_storage/tasks/scheduler.py",
         replace="interval_ms=None, initial_delay_ms=initial_delay_ms",
         by="interval_ms=None",
         caught_by="tests/unit/storage/test_scheduler.py",
     ),
     Mutant(
         name="the log loads Rich",
-        file="coordinator/offsetd_coordinator/log_setup.py",
+        file="coordinator/offsetd_coordinator/observability/log_setup.py",
         replace='with _as_if_not_installed("rich"):',
         by='with _as_if_not_installed("poor"):',
         caught_by=_SERVE_TESTS,

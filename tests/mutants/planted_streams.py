@@ -90,14 +90,14 @@ STREAM_MUTANTS = (
     ),
     Mutant(
         name="a watcher that ends sends the rest of a batch, too",
-        file="coordinator/offsetd_coordinator/watching.py",
+        file="coordinator/offsetd_coordinator/history/watchers.py",
         replace="        return [each for each in wanted if each.log_offset < until], until\n",
         by="        return wanted, until\n",
         caught_by=f"{_WATCH}::test_a_call_with_an_end_sends_what_is_before_it_and_ends",
     ),
     Mutant(
         name="a reader of the journal takes the frames of the turn before for its own",
-        file="storage/offsetd_storage/durable_points.py",
+        file="storage/offsetd_storage/views/recovery_point_reader.py",
         replace="        if turn != self._turn:\n",
         by="        if self._turn is None:\n",
         caught_by="tests/unit/storage/test_durable_points.py",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_SWAP = "storage/offsetd_storage/cleaner/swap.py"
-_PLAN = "storage/offsetd_storage/cleaner/plan.py"
+_SWAP = "storage/offsetd_storage/log/segment_swap.py"
+_PLAN = "storage/offsetd_storage/cleaner/cleaning_plan.py"
 _BOUNDS = "tests/unit/storage/cleaner/test_plan.py"
 _SWAP_CRASHES = "tests/sim/test_cleaner_crashes.py"
 _EACH_STEP = f"{_SWAP_CRASHES}::test_each_step_of_a_swap_is_durable_before_the_next"
@@ -34,7 +34,7 @@ SWAP_MUTANTS = (
     ),
     Mutant(
         name="the checkpoint comes before the swap",
-        file="storage/offsetd_storage/cleaner/clean.py",
+        file="storage/offsetd_storage/cleaner/cleaning_round.py",
         replace="    if found.checkpoint_was_reset:\n",
         by=(
             "    checkpoint.advance(log.topic_partition, found.first_uncleanable)\n"
@@ -78,7 +78,7 @@ SWAP_MUTANTS = (
     ),
     Mutant(
         name="a segment that has left the log is opened by its old name",
-        file="storage/offsetd_storage/segment.py",
+        file="storage/offsetd_storage/log/segment.py",
         replace="            if self.is_retired:\n",
         by="            if False:\n",
         caught_by="tests/unit/storage/cleaner/test_swap.py",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mutants.planted import Mutant
 
 _COORDINATOR = "coordinator/offsetd_coordinator"
-_BLOCKS = f"{_COORDINATOR}/kernels/blocks.py"
-_ENTRIES = f"{_COORDINATOR}/kernels/entries.py"
+_BLOCKS = f"{_COORDINATOR}/kernels/table/blocks.py"
+_ENTRIES = f"{_COORDINATOR}/kernels/table/entries.py"
 _TABLE = "tests/unit/coordinator/test_offset_table.py"
 _ANY_ORDER = f"{_TABLE}::test_partitions_that_lie_together_come_and_go_in_any_order"
 _END_OFFSETS = f"{_TABLE}::test_a_reported_end_offset_stays_until_another_is_or_the_offset_goes"
@@ -35,7 +35,7 @@ TABLE_MUTANTS = (
     ),
     Mutant(
         name="a replay goes on in the block of the record before",
-        file=f"{_COORDINATOR}/kernels/replay.py",
+        file=f"{_COORDINATOR}/kernels/records/replay.py",
         replace="    if block < 0 or block_base(table, block) != base:\n",
         by="    if block < 0:\n",
         caught_by=(
@@ -101,14 +101,14 @@ TABLE_MUTANTS = (
     ),
     Mutant(
         name="end offsets for which there is no room are written all the same",
-        file=f"{_COORDINATOR}/kernels/commit.py",
+        file=f"{_COORDINATOR}/kernels/records/commit_batch.py",
         replace="            if not has_extra_room(table):\n                return row\n",
         by="            if not has_extra_room(table):\n                return count\n",
         caught_by=f"{_TABLE}::test_end_offsets_of_more_partitions_than_there_was_room_for",
     ),
     Mutant(
         name="of a large group the blocks behind a slice are not looked at",
-        file=f"{_COORDINATOR}/kernels/expiry.py",
+        file=f"{_COORDINATOR}/kernels/table/expired_offsets.py",
         replace="    stop = block + found.size\n    count = 0\n",
         by="    stop = block + found.size\n    end = min(end, stop)\n    count = 0\n",
         caught_by="tests/unit/coordinator/test_expiry_sweep.py",

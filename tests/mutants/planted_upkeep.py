@@ -5,10 +5,10 @@ from __future__ import annotations
 from mutants.planted import Mutant
 
 _STORAGE = "storage/offsetd_storage"
-_RETENTION = f"{_STORAGE}/log_retention.py"
+_RETENTION = f"{_STORAGE}/retention/log_retention.py"
 _CLEANER = f"{_STORAGE}/cleaner/cleaning_steps.py"
 _LOG_CLEANER = f"{_STORAGE}/cleaner/log_cleaner.py"
-_SCHEDULER = f"{_STORAGE}/scheduler.py"
+_SCHEDULER = f"{_STORAGE}/tasks/scheduler.py"
 _UPKEEP = "tests/unit/storage/test_upkeep.py"
 _IDLE = "tests/unit/storage/test_idle_rolls.py"
 _STEPS = "tests/unit/storage/cleaner/test_cleaning_steps.py"
@@ -37,7 +37,7 @@ UPKEEP_MUTANTS = (
     ),
     Mutant(
         name="a batch that waits to be written is as old as its file",
-        file=f"{_STORAGE}/retention.py",
+        file=f"{_STORAGE}/retention/retention_rules.py",
         replace="files.modified_ms(segment.path) if whole else NOT_YET_MS",
         by="files.modified_ms(segment.path)",
         caught_by=(
@@ -47,7 +47,7 @@ UPKEEP_MUTANTS = (
     ),
     Mutant(
         name="the recovery point stays when the clock has rolled an idle log",
-        file=f"{_STORAGE}/upkeep.py",
+        file=f"{_STORAGE}/maintenance/upkeep.py",
         replace="        if rolled:\n            self._store.settle_points()\n",
         by="        if rolled:\n",
         caught_by=f"{_UPKEEP}::test_an_idle_log_loses_its_deleted_keys_without_another_append",
@@ -68,14 +68,14 @@ UPKEEP_MUTANTS = (
     ),
     Mutant(
         name="an idle log is rolled, and waits for as much dirt as one that is appended to",
-        file=f"{_STORAGE}/upkeep.py",
+        file=f"{_STORAGE}/maintenance/upkeep.py",
         replace="        self.cleaner.compact([*self._roll(rolling), *dirty])\n",
         by="        self._roll(rolling)\n",
         caught_by=f"{_IDLE}::test_an_idle_log_is_cleaned_at_half_the_ratio",
     ),
     Mutant(
         name="an idle log whose round did not come when it was rolled stays as it is",
-        file=f"{_STORAGE}/upkeep.py",
+        file=f"{_STORAGE}/maintenance/upkeep.py",
         replace="[*self._roll(rolling), *dirty]",
         by="self._roll(rolling)",
         caught_by=(
@@ -84,7 +84,7 @@ UPKEEP_MUTANTS = (
     ),
     Mutant(
         name="every look finds a log idle since the start",
-        file=f"{_STORAGE}/idle_logs.py",
+        file=f"{_STORAGE}/maintenance/idle_logs.py",
         replace="known if known and is_idle else (end, now_ms)",
         by="(end, known[1]) if known else (end, now_ms)",
         caught_by=(

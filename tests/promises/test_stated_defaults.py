@@ -10,7 +10,7 @@ import pytest
 from offsetd_clients.commit_queue import BYTES_MAX, COMMIT_BYTES_MAX, COMMITS_MAX
 from offsetd_clients.consumer.settings import ConsumerSettings, LeaseTerms
 from offsetd_clients.retry import RetryPolicy
-from offsetd_coordinator.settings import ALL_SETTINGS
+from offsetd_coordinator.configuration.server_settings import ALL_SETTINGS
 from offsetd_pipeline import OffsetCommitListener
 from offsetd_pipeline.audit.thresholds import Thresholds
 from offsetd_pipeline.queries.progress_ledger import RETRY_S_MAX, RETRY_S_MIN

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from offsetd_storage.record_batch import Record, encode_batch
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from shards import (
     COLLIDING_SEEDS,
     NOW_MS,
@@ -20,7 +20,7 @@ from shards import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from offsetd_coordinator.shard import Shard
+    from offsetd_coordinator.shard.shard import Shard
 
 NAMES = st.sampled_from(["a", "b", "t", "ab", "größe", "x" * 30, "y" * 300])
 # A value; None is a tombstone, and bytes something that no value is.

@@ -21,16 +21,16 @@ from cleaned_logs import record_batch, replayed
 from cleaned_stores import CONFIG, DELETE_RETENTION_MS, LOG, CleanedStore
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from offsetd_storage.batch.record_batch import Record, decode_batches, encode_batch
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.record_batch import Record, decode_batches, encode_batch
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from partition_logs import NOW_MS, everything
 from sim.crash_explorer import Killed, crashed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offsetd_storage.simulated_faults import Operation
+    from offsetd_storage.disk.simulated_faults import Operation
 
 KEYS = "abcdef"
 LAGS_MS = (0, 300)

@@ -13,7 +13,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from offsetd_coordinator.requests import DeleteGroup
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from partition_logs import HEADER_BYTES
 from shard_steps import any_step
 from shards import NOW_MS, commit, entry, offsets_of

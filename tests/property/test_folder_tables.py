@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka_dumps import time_of
 from log_stores import seeded
-from offsetd_coordinator.offset_table import fresh_hash_seeds
-from offsetd_coordinator.replayed_state import ReplayedState
+from offsetd_coordinator.state.offset_table import fresh_hash_seeds
+from offsetd_coordinator.state.replayed_state import ReplayedState
 from offsetd_pipeline.source import OffsetdSource
+from offsetd_storage.batch.record_batch import decode_batches
 from offsetd_storage.kernels import padded_copy
 from offsetd_storage.offsets_topic.schemas.keys import (
     GroupKey,
@@ -20,13 +21,12 @@ from offsetd_storage.offsets_topic.schemas.keys import (
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 from offsetd_storage.offsets_topic.schemas.transaction_marker import decode_transaction_marker
-from offsetd_storage.record_batch import decode_batches
 from offsets_logs import random_log, write_log
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from offsetd_storage.record_batch import Record, RecordBatch
+    from offsetd_storage.batch.record_batch import Record, RecordBatch
 
 LOGS = 40
 BATCHES = 120

@@ -18,7 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from offsetd_coordinator.errors import CoordinatorError
-from offsetd_coordinator.membership.calls import (
+from offsetd_coordinator.membership.member_requests import (
     Joined,
     JoinGroup,
     LeaveGroup,

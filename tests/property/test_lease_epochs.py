@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from offsetd_coordinator.errors import EpochFenced, LeaseHeld
-from offsetd_coordinator.membership.calls import Moment
+from offsetd_coordinator.membership.member_requests import Moment
 from offsetd_coordinator.requests import (
     AcquireGroup,
     DeleteGroup,
@@ -18,7 +18,7 @@ from offsetd_coordinator.requests import (
     RenewGroup,
     UpdateGroup,
 )
-from offsetd_storage.record_batch import decode_batch, encode_batch
+from offsetd_storage.batch.record_batch import decode_batch, encode_batch
 from shards import NOW_MS, commit, entry, new_shard, offsets_of, replay, state_of
 
 TTL_MS = 1000

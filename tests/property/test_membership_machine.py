@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from offsetd_coordinator.errors import CoordinatorError
-from offsetd_coordinator.membership.calls import Joined, Left, Synced
-from offsetd_storage.offsets_topic.groups import GroupState
+from offsetd_coordinator.membership.member_requests import Joined, Left, Synced
+from offsetd_storage.offsets_topic.group_listing import GroupState
 
 NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
 PROTOCOLS = [

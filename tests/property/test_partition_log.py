@@ -6,11 +6,11 @@ import attrs
 import hypothesis.strategies as st
 import numpy as np
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from offsetd_storage.batch.batch_runs import read_runs
+from offsetd_storage.batch.record_batch import batch_header
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.kernels import padded_copy
-from offsetd_storage.log_config import LogConfig
-from offsetd_storage.record_batch import batch_header
-from offsetd_storage.runs import read_runs
-from offsetd_storage.simulated_files import SimulatedFiles
 from partition_logs import FOLDER, NOW_MS, batch_of, created, opened, scans_of
 
 SIZES = st.integers(70, 400)

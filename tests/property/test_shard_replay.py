@@ -8,15 +8,15 @@ import attrs
 from expiries import batches_of, slices
 from hypothesis import given
 from hypothesis import strategies as st
-from offsetd_storage.record_batch import RecordBatch, decode_batch, encode_batch
+from offsetd_storage.batch.record_batch import RecordBatch, decode_batch, encode_batch
 from shard_steps import steps
 from shards import COLLIDING_SEEDS, NOW_MS, ask, new_shard, replay, replayed, state_of, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offsetd_coordinator.expiry import ExpiryTerms
-    from offsetd_coordinator.expiry_sweep import SliceLimits
+    from offsetd_coordinator.expiry.expiry_rules import ExpiryTerms
+    from offsetd_coordinator.expiry.expiry_sweep import SliceLimits
     from offsetd_coordinator.requests import Request
     from shard_steps import Step
 

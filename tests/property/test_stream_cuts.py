@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from log_stores import seeded
 from offsetd_pipeline.source import OffsetdSource
-from offsetd_storage.record_batch import batch_header
+from offsetd_storage.batch.record_batch import batch_header
 from offsets_logs import random_log
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 from log_stores import SMALL, SMALL_LOG, append, append_run, contents, opened, runs_of
-from offsetd_storage.log_config import LogConfig
+from offsetd_storage.configuration.log_config import LogConfig
 from offsetd_storage.log_store import TopicSpec
 from partition_logs import batch_of
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from random import Random
 
+    from offsetd_storage.disk.simulated_faults import Operation
+    from offsetd_storage.disk.simulated_files import SimulatedFiles
     from offsetd_storage.log_store import LogStore, LogStoreConfig
-    from offsetd_storage.simulated_faults import Operation
-    from offsetd_storage.simulated_files import SimulatedFiles
     from offsetd_storage.topic_partition import TopicPartition
 
 

@@ -17,23 +17,23 @@ from cleaned_logs import (
     replayed,
 )
 from log_stores import seeded
-from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
-from offsetd_storage.cleaner.clean import CleanerTools, clean_and_checkpoint
+from offsetd_storage.cleaner.cleaning_plan import LogToClean
+from offsetd_storage.cleaner.cleaning_round import CleanerTools, clean_and_checkpoint
 from offsetd_storage.cleaner.offset_map import OffsetMap
-from offsetd_storage.cleaner.plan import LogToClean
-from offsetd_storage.cleaner.swap import delete_oldest, install
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.segment import segment_path
-from offsetd_storage.segment_list import SEGMENT_LIST_NAME
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint
+from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_list import SEGMENT_LIST_NAME
+from offsetd_storage.log.segment_swap import delete_oldest, install
 from partition_logs import FOLDER, bases, contents, everything
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from random import Random
 
-    from offsetd_storage.partition_log import PartitionLog
-    from offsetd_storage.simulated_faults import Operation
+    from offsetd_storage.disk.simulated_faults import Operation
+    from offsetd_storage.log.partition_log import PartitionLog
 
 
 @attrs.frozen(kw_only=True)

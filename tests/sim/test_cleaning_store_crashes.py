@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 import attrs
 from cleaned_logs import offsets_of, record_batch, replayed
 from log_stores import FOLDER, P0, P1, P2, SMALL, SMALL_LOG, log_bytes, opened, runs_of, seeded
-from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
-from offsetd_storage.cleaner.clean import CleanerTools, clean_and_checkpoint
+from offsetd_storage.cleaner.cleaning_plan import LogToClean, log_to_clean
+from offsetd_storage.cleaner.cleaning_round import CleanerTools, clean_and_checkpoint
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
-from offsetd_storage.cleaner.plan import LogToClean, log_to_clean
 from offsetd_storage.cleaner.summaries import log_summary
 from offsetd_storage.cleaner.transactions import ProducerHistory
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint
 from partition_logs import NOW_MS
 
 if TYPE_CHECKING:
     from random import Random
 
+    from offsetd_storage.disk.simulated_faults import Operation
     from offsetd_storage.log_store import LogStore
-    from offsetd_storage.simulated_faults import Operation
     from offsetd_storage.topic_partition import TopicPartition
 
 RETENTION_MS = 100

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from log_stores import FOLDER, P0, P1, P2, commit, contents, opened, seeded
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from recovered_folders import committed, put
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
+    from offsetd_storage.disk.simulated_faults import Operation
     from offsetd_storage.log_store import LogStore
-    from offsetd_storage.simulated_faults import Operation
 
 
 def copy_unsynced(origin: SimulatedFiles, target: SimulatedFiles, folder: Path = FOLDER) -> None:

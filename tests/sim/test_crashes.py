@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from log_stores import seeded
-from offsetd_storage.journal import Journal
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.journal.journal import Journal
 from sim.crash_explorer import SETTINGS, SMALLEST_JOURNALS, Explorer, Run
 
 if TYPE_CHECKING:

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 from offsetd_coordinator.errors import DiskFull
-from offsetd_coordinator.loader import load
 from offsetd_coordinator.requests import CommitOffsets, DeleteGroup, OffsetEntry
-from offsetd_coordinator.runtime import Runtime
-from offsetd_coordinator.shard import Shard, ShardConfig
+from offsetd_coordinator.runtime.runtime import Runtime
+from offsetd_coordinator.runtime.shard_loader import load
+from offsetd_coordinator.shard.shard import Shard, ShardConfig
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.disk_space import RESERVE_NAME, opened_with_reserve
-from offsetd_storage.log_config import COMPACT, LogConfig
+from offsetd_storage.configuration.log_config import COMPACT, LogConfig
+from offsetd_storage.configuration.server_config import BackgroundConfig, CleanerConfig, DiskConfig
+from offsetd_storage.disk.disk_space import RESERVE_NAME, opened_with_reserve
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.log_store import LogStore, LogStoreConfig
-from offsetd_storage.server_config import BackgroundConfig, CleanerConfig, DiskConfig
-from offsetd_storage.simulated_files import SimulatedFiles
-from offsetd_storage.upkeep import Upkeep, UpkeepConfig
+from offsetd_storage.maintenance.upkeep import Upkeep, UpkeepConfig
 from patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:

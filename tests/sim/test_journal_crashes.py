@@ -7,9 +7,9 @@ import os
 import attrs
 import pytest
 from log_stores import P0, P1, SMALL, SMALL_LOG, seeded
-from offsetd_storage.journal_files import JOURNAL_NAMES, SPARE_NAME
-from offsetd_storage.simulated_faults import Operation, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.simulated_faults import Operation, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.journal.journal_files import JOURNAL_NAMES, SPARE_NAME
 from sim.crash_explorer import Explorer, Run
 
 FULL = attrs.evolve(

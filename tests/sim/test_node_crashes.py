@@ -23,11 +23,11 @@ from offsetd_storage.cleaner.cleaner_thread import CleanerThread
 from offsetd_storage.cleaner.log_cleaner import LogCleaner
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.delayed_deletion import FileDeleter
-from offsetd_storage.log_config import COMPACT, DELETE
+from offsetd_storage.configuration.log_config import COMPACT, DELETE
+from offsetd_storage.configuration.server_config import DEDUPE_BYTES_PER_THREAD_MIN, CleanerConfig
+from offsetd_storage.disk.delayed_deletion import FileDeleter
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.log_store import TopicSpec
-from offsetd_storage.server_config import DEDUPE_BYTES_PER_THREAD_MIN, CleanerConfig
-from offsetd_storage.simulated_files import SimulatedFiles
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import NOW_MS
 from shards import commit, entry, state_of
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     from offsetd_storage.cleaner.cleaner_status import FinishedRound
     from offsetd_storage.cleaner.failures import UncleanablePartition
+    from offsetd_storage.disk.simulated_faults import Operation
     from offsetd_storage.errors import StorageFailed
-    from offsetd_storage.partition_log import PartitionLog
-    from offsetd_storage.simulated_faults import Operation
+    from offsetd_storage.log.partition_log import PartitionLog
 
 RETENTION_MS = 1500
 AUDIT, BOTH = TopicPartition("audit", 0), TopicPartition("both", 0)

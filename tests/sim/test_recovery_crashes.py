@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from log_stores import FOLDER, P0, P1, P2, append, commit, contents, log_bytes, opened, seeded
-from offsetd_storage.segment import segment_path
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.log.segment import segment_path
 from partition_logs import batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from random import Random
 
-    from offsetd_storage.simulated_faults import Operation
+    from offsetd_storage.disk.simulated_faults import Operation
 
 FIRST_LOG = segment_path(FOLDER / P1.folder_name, 0)
 ROT = (170, b"rot")

@@ -9,13 +9,13 @@ import pytest
 from cleaned_logs import replayed
 from kept_stores import CLEANER, CONFIG, LOG, P0, P1, P2, UPKEEP, KeptStore
 from log_stores import log_bytes, seeded
-from offsetd_storage.scheduler import LOG_RETENTION, RECOVERY_POINT_CHECKPOINT
-from offsetd_storage.upkeep import IDLE_LOGS
+from offsetd_storage.maintenance.upkeep import IDLE_LOGS
+from offsetd_storage.tasks.scheduler import LOG_RETENTION, RECOVERY_POINT_CHECKPOINT
 
 if TYPE_CHECKING:
     from random import Random
 
-    from offsetd_storage.simulated_files import SimulatedFiles
+    from offsetd_storage.disk.simulated_files import SimulatedFiles
 
 STEPS = 800
 CUTS = 160

@@ -30,9 +30,9 @@ from offsetd_pipeline.archive import (
 from offsetd_pipeline.archive.columns import SPARK_SCHEMA
 from offsetd_pipeline.archive.manifests import MANIFESTS
 from offsetd_pipeline.archive.past import state_of
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
-from offsetd_storage.record_batch import Record, encode_batch
 from offsets_logs import write_log
 from server_process import ServerProcess, poll
 

@@ -9,6 +9,7 @@ from kafka_dumps import time_of
 from log_stores import seeded
 from offsetd_pipeline.archive import archive, read_archive
 from offsetd_pipeline.archive.past import state_of
+from offsetd_storage.batch.record_batch import decode_batches
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, decode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
@@ -16,13 +17,12 @@ from offsetd_storage.offsets_topic.schemas.transaction_marker import (
     ControlType,
     decode_transaction_marker,
 )
-from offsetd_storage.record_batch import decode_batches
 from offsets_logs import random_log, write_log
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from offsetd_storage.record_batch import Record
+    from offsetd_storage.batch.record_batch import Record
     from pyspark.sql import DataFrame, SparkSession
 
 LOGS = 3

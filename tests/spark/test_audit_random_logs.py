@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from audited_logs import WrittenLog
 from log_stores import seeded
-from offsetd_coordinator.expiry import (
+from offsetd_coordinator.expiry.expiry_rules import (
     ExpiringGroup,
     ExpiryTerms,
     expires_at_ms,
     rule_of,
 )
-from offsetd_coordinator.expiry import ExpiryBase as CoordinatorsBase
+from offsetd_coordinator.expiry.expiry_rules import ExpiryBase as CoordinatorsBase
 from offsetd_pipeline.audit import AuditScope, ExpiryBase, Thresholds, commits
 from offsetd_pipeline.audit.expiry import expiry_times
 from offsetd_pipeline.audit.logs import log_state
-from offsetd_storage.log_config import OFFSETS_TOPIC_LOG_CONFIG
-from offsetd_storage.offsets_topic.groups import GroupState, GroupType
+from offsetd_storage.configuration.log_config import OFFSETS_TOPIC_LOG_CONFIG
+from offsetd_storage.offsets_topic.group_listing import GroupState, GroupType
 from pyspark.sql import functions as sf
 
 if TYPE_CHECKING:

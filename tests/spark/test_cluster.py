@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from offsetd_pipeline.folders import identity_of
-from offsetd_storage.files import OsFiles
+from offsetd_storage.disk.files import OsFiles
 from server_process import ServerProcess
 from spark.node_folders import NODES, nodes_of
 from spark.standalone_cluster import WORKERS, Cluster, running_cluster, zipped_wheel

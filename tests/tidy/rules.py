@@ -19,12 +19,12 @@ BANNED_WORDS = frozenset(
 )
 CONTRACT_NAME = "server_info"  # GetServerInfo is fixed.
 
-# Only these touch the disk, `offsetd_storage.files` for everything that has to be durable.
+# Only these touch the disk, `offsetd_storage.disk.files` for everything that has to be durable.
 DISK_ALLOWED = {
-    "storage/offsetd_storage/files.py": "the one door to the disk",
-    "coordinator/offsetd_coordinator/resident_memory.py": "what /proc says of the process itself",
-    "coordinator/offsetd_coordinator/sockets.py": "duplicates sockets' descriptors",
-    "coordinator/offsetd_coordinator/anonymous_memory.py": "maps memory, never a file",
+    "storage/offsetd_storage/disk/files.py": "the one door to the disk",
+    "coordinator/offsetd_coordinator/network/resident_memory.py": "what /proc says of this process",
+    "coordinator/offsetd_coordinator/network/sockets.py": "duplicates sockets' descriptors",
+    "coordinator/offsetd_coordinator/state/anonymous_memory.py": "maps memory, never a file",
     "storage/offsetd_storage/kernels/code_files.py": "machine code, which can be made again",
     "storage/offsetd_storage/kernels/linked.py": "looks at which Numba there is",
     "clients/offsetd_clients/cli/terminal.py": "points standard output at the null device",

@@ -28,7 +28,7 @@ def source_problems(names: Iterable[str], rule: Callable[[str], Iterable[str]]) 
 
 
 def test_there_are_sources_to_judge() -> None:
-    assert "storage/offsetd_storage/files.py" in SOURCES
+    assert "storage/offsetd_storage/disk/files.py" in SOURCES
     assert "tests/tidy/test_tidy.py" in PYTHON
     assert any(name.endswith(".proto") for name in TRACKED)
 

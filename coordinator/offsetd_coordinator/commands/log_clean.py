@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Final
 
 import attrs
-from offsetd_storage.cleaner.clean import CleanerTools, CleanReport
+from offsetd_storage.cleaner.cleaning_round import CleanerTools, CleanReport
 from offsetd_storage.clock import SystemClock
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import InvalidSetting
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_view import FolderView, LogView
-from offsetd_storage.log_config import LogConfig
+from offsetd_storage.views.folder_view import FolderView, LogView
 
 from offsetd_coordinator.commands.log_folder import (
     failures_told,
@@ -26,13 +26,13 @@ from offsetd_coordinator.commands.offline_store import (
 )
 from offsetd_coordinator.commands.outcomes import counted, fail_for_problems, printed
 from offsetd_coordinator.commands.terminal import WRONG_USE, Terminal
-from offsetd_coordinator.log_cleaning import (
+from offsetd_coordinator.offline.offline_cleaning_run import (
     CleaningSettings,
     cleaned_partitions,
     cleaner_tools,
     previewed_partitions,
 )
-from offsetd_coordinator.partition_outcomes import PartitionOutcome
+from offsetd_coordinator.offline.partition_outcomes import PartitionOutcome
 
 LAG: Final = "min.compaction.lag.ms"
 COLUMNS: Final = (

@@ -4,16 +4,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from offsetd_storage.checkpoints import read_offset_checkpoint
+from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import CorruptCheckpoint, StorageError, words_of
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_checkpoints import LOG_START_CHECKPOINT
-from offsetd_storage.folder_view import FolderView, LogView, read_folder
-from offsetd_storage.log_config import OFFSETS_TOPIC
+from offsetd_storage.folder.checkpoints import read_offset_checkpoint
+from offsetd_storage.log.folder_checkpoints import LOG_START_CHECKPOINT
 from offsetd_storage.topic_partition import TopicPartition
+from offsetd_storage.views.folder_view import FolderView, LogView, read_folder
 
 from offsetd_coordinator.commands.terminal import Terminal
-from offsetd_coordinator.topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
 
 
 @contextmanager

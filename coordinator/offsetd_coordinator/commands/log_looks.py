@@ -6,28 +6,28 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
 from offsetd_storage.clock import SystemClock
+from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
+from offsetd_storage.configuration.topic_configs import TopicConfigs
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import StorageError
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_view import FolderView, LogView
-from offsetd_storage.live_folder import seen_steadily
-from offsetd_storage.log_config import OFFSETS_TOPIC
-from offsetd_storage.quarantine import DamageFound
-from offsetd_storage.topic_configs import TopicConfigs
+from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint
+from offsetd_storage.recovery.quarantine import DamageFound
 from offsetd_storage.topic_partition import TopicPartition
+from offsetd_storage.views.folder_view import FolderView, LogView
+from offsetd_storage.views.live_folder import seen_steadily
 
-from offsetd_coordinator.cleaning_description import describe_cleaning
 from offsetd_coordinator.commands.log_folder import failures_told, log_starts, looked_at
 from offsetd_coordinator.commands.terminal import ProgressReport, Terminal
-from offsetd_coordinator.dump import dump_log
-from offsetd_coordinator.folder_settings import configs_of_folder
-from offsetd_coordinator.log_description import describe_log
-from offsetd_coordinator.settings import Settings
-from offsetd_coordinator.verification.findings import Finding
-from offsetd_coordinator.verification.folder import folder_findings
-from offsetd_coordinator.verification.logs import LogVerifier
-from offsetd_coordinator.verification.timestamps import FutureTimestamps, shown_time
+from offsetd_coordinator.configuration.server_settings import Settings
+from offsetd_coordinator.offline.cleaning_description import describe_cleaning
+from offsetd_coordinator.offline.folder_settings import configs_of_folder
+from offsetd_coordinator.offline.log_description import describe_log
+from offsetd_coordinator.offline.log_dump import dump_log
+from offsetd_coordinator.offline.verification.findings import Finding
+from offsetd_coordinator.offline.verification.folder_check import folder_findings
+from offsetd_coordinator.offline.verification.log_check import LogVerifier
+from offsetd_coordinator.offline.verification.timestamp_check import FutureTimestamps, shown_time
 
 DESCRIBE_COLUMNS: Final = (
     "partition",

@@ -4,20 +4,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from offsetd_storage.checkpoints import read_offset_checkpoint
+from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import CorruptCheckpoint
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
-from offsetd_storage.folder_view import FolderView, read_folder
-from offsetd_storage.log_config import OFFSETS_TOPIC
-from offsetd_storage.quarantine import list_quarantine_files
-from offsetd_storage.segment import LOG_SUFFIX
+from offsetd_storage.folder.checkpoints import read_offset_checkpoint
+from offsetd_storage.log.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
+from offsetd_storage.log.segment import LOG_SUFFIX
+from offsetd_storage.recovery.quarantine import list_quarantine_files
 from offsetd_storage.topic_partition import TopicPartition
+from offsetd_storage.views.folder_view import FolderView, read_folder
 
 from offsetd_coordinator.commands.log_folder import failures_told
 from offsetd_coordinator.commands.offline_store import offline_settings, opened_store
 from offsetd_coordinator.commands.terminal import WRONG_USE, Terminal
-from offsetd_coordinator.topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
 
 COLUMNS: Final = ("topic", "partition", "bytes_lost", "start_offset")
 

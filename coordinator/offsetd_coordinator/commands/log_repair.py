@@ -5,25 +5,25 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from offsetd_storage.batch.record_batch import batch_header, decode_batch
 from offsetd_storage.clock import SystemClock
+from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import CorruptBatch
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_format import read_properties
-from offsetd_storage.folder_view import FolderView, read_folder
-from offsetd_storage.log_config import OFFSETS_TOPIC
-from offsetd_storage.log_repair import ASIDE_SUFFIX, BadBytes, Repair
+from offsetd_storage.folder.folder_format import read_properties
 from offsetd_storage.offsets_topic.schemas.keys import UnknownKey, decode_key
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
-from offsetd_storage.quarantine import Damage
-from offsetd_storage.record_batch import batch_header, decode_batch
-from offsetd_storage.recovery import planned_repairs
+from offsetd_storage.recovery.quarantine import Damage
+from offsetd_storage.recovery.recovery import planned_repairs
+from offsetd_storage.recovery.repair_plan import ASIDE_SUFFIX, BadBytes, Repair
 from offsetd_storage.topic_partition import TopicPartition
+from offsetd_storage.views.folder_view import FolderView, read_folder
 
 from offsetd_coordinator.commands.log_folder import failures_told
 from offsetd_coordinator.commands.log_recreate import checked, known_partitions
 from offsetd_coordinator.commands.offline_store import offline_settings, opened_store
 from offsetd_coordinator.commands.terminal import Terminal
-from offsetd_coordinator.log_cleaning import CleaningSettings
+from offsetd_coordinator.offline.offline_cleaning_run import CleaningSettings
 
 COLUMNS: Final = ("topic", "partition", "file", "position", "bytes", "reason", "groups")
 

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Final
 
 from offsetd_storage.clock import SystemClock
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_view import FolderView, LogView
-from offsetd_storage.log_config import LogConfig
-from offsetd_storage.retention import Breach
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.retention.retention_rules import Breach
+from offsetd_storage.views.folder_view import FolderView, LogView
 
 from offsetd_coordinator.commands.log_folder import (
     failures_told,
@@ -23,14 +23,14 @@ from offsetd_coordinator.commands.offline_store import (
 )
 from offsetd_coordinator.commands.outcomes import counted, fail_for_problems, printed
 from offsetd_coordinator.commands.terminal import Terminal
-from offsetd_coordinator.log_cleaning import CleaningSettings
-from offsetd_coordinator.log_retaining import (
+from offsetd_coordinator.offline.log_retaining import (
     Retained,
     previewed_retention,
     retained_partitions,
 )
-from offsetd_coordinator.partition_outcomes import PartitionOutcome
-from offsetd_coordinator.verification.timestamps import shown_time
+from offsetd_coordinator.offline.offline_cleaning_run import CleaningSettings
+from offsetd_coordinator.offline.partition_outcomes import PartitionOutcome
+from offsetd_coordinator.offline.verification.timestamp_check import shown_time
 
 COLUMNS: Final = (
     "partition",

@@ -7,24 +7,27 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from offsetd_storage.clock import SystemClock
-from offsetd_storage.disk_space import opened_with_reserve
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.configuration.topic_configs import TopicConfigs
+from offsetd_storage.disk.disk_space import opened_with_reserve
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import InvalidSetting
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_format import read_properties
-from offsetd_storage.folder_view import FolderView
+from offsetd_storage.folder.folder_format import read_properties
 from offsetd_storage.guest_logs import GuestLogs
-from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import LogStore
-from offsetd_storage.quarantine import DamageFound
-from offsetd_storage.topic_configs import TopicConfigs
+from offsetd_storage.recovery.quarantine import DamageFound
 from offsetd_storage.topic_partition import TopicPartition
+from offsetd_storage.views.folder_view import FolderView
 
 from offsetd_coordinator.commands.terminal import WRONG_USE, ProgressReport, Terminal
-from offsetd_coordinator.folder_settings import configs_of_folder, configs_of_store
-from offsetd_coordinator.log_cleaning import CleaningSettings, read_cleaning_settings
+from offsetd_coordinator.configuration.server_topics import CONFIG_PARTITION
+from offsetd_coordinator.configuration.settings_sources import SettingsError
+from offsetd_coordinator.offline.folder_settings import configs_of_folder, configs_of_store
+from offsetd_coordinator.offline.offline_cleaning_run import (
+    CleaningSettings,
+    read_cleaning_settings,
+)
 from offsetd_coordinator.server import StartFailed, raise_descriptor_limit
-from offsetd_coordinator.settings_sources import SettingsError
-from offsetd_coordinator.topics import CONFIG_PARTITION
 
 if TYPE_CHECKING:
     from offsetd_storage.guest_logs import OpenLogs

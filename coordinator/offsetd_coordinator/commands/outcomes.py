@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from offsetd_storage.folder_view import LogView
+from offsetd_storage.views.folder_view import LogView
 
 from offsetd_coordinator.commands.terminal import PARTLY_DONE, ProgressReport, Terminal
-from offsetd_coordinator.partition_outcomes import PartitionOutcome
+from offsetd_coordinator.offline.partition_outcomes import PartitionOutcome
 
 _DoneT = TypeVar("_DoneT")
 _Outcome = PartitionOutcome[_DoneT]

@@ -13,11 +13,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
-from offsetd_coordinator.commands.kernels import link_kernels
+from offsetd_coordinator.commands.kernel_commands import link_kernels
 from offsetd_coordinator.commands.terminal import WRONG_USE, Terminal
-from offsetd_coordinator.ports import listen_error, next_free_address
-from offsetd_coordinator.settings import ALL_SETTINGS, Settings, default_entries
-from offsetd_coordinator.settings_sources import SettingsError, load_settings
+from offsetd_coordinator.configuration.server_settings import (
+    ALL_SETTINGS,
+    Settings,
+    default_entries,
+)
+from offsetd_coordinator.configuration.settings_sources import SettingsError, load_settings
+from offsetd_coordinator.network.ports import listen_error, next_free_address
 
 if TYPE_CHECKING:
     import typer
@@ -207,17 +211,17 @@ def _run(settings: Settings, terminal: Terminal, *, accepts_defaults: bool = Fal
         # Loaded only now: the other uses of this command need none of it.
         import uvloop  # noqa: PLC0415
         from offsetd_storage.clock import SystemClock  # noqa: PLC0415
+        from offsetd_storage.disk.files import OsFiles  # noqa: PLC0415
         from offsetd_storage.errors import StorageFailed  # noqa: PLC0415
-        from offsetd_storage.files import OsFiles  # noqa: PLC0415
 
-        from offsetd_coordinator.commands.kernels import (  # noqa: PLC0415
+        from offsetd_coordinator.commands.kernel_commands import (  # noqa: PLC0415
             CLEANER_KERNELS,
             LATER_KERNELS,
             load_later_kernels,
             warm_kernels,
         )
-        from offsetd_coordinator.endings import last_words  # noqa: PLC0415
-        from offsetd_coordinator.log_setup import set_up_logging  # noqa: PLC0415
+        from offsetd_coordinator.observability.log_setup import set_up_logging  # noqa: PLC0415
+        from offsetd_coordinator.runtime.server_endings import last_words  # noqa: PLC0415
         from offsetd_coordinator.server import Server, StartFailed  # noqa: PLC0415
 
         set_up_logging(level=settings.logging_level, log_format=settings.logging_format)

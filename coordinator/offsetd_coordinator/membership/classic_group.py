@@ -9,20 +9,20 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import attrs
-from offsetd_storage.offsets_topic.group_records import TopicsRead, read_protocol
-from offsetd_storage.offsets_topic.groups import (
+from offsetd_storage.offsets_topic.group_listing import (
     Group,
     GroupListing,
     GroupMember,
     GroupState,
     GroupType,
 )
+from offsetd_storage.offsets_topic.group_records import TopicsRead, read_protocol
 from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMember as MemberRecord
 from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMetadataValue
 from offsetd_storage.offsets_topic.schemas.protocol_metadata import CONSUMER_PROTOCOL_TYPE
 
 from offsetd_coordinator.errors import UnknownMemberId
-from offsetd_coordinator.membership.calls import GENERATION_NONE, Joined, JoinedMember
+from offsetd_coordinator.membership.member_requests import GENERATION_NONE, Joined, JoinedMember
 from offsetd_coordinator.membership.refusals import (
     IllegalGeneration,
     RebalanceInProgress,
@@ -34,7 +34,7 @@ from offsetd_coordinator.membership.refusals import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from offsetd_coordinator.membership.calls import JoinGroup, MemberIdentity, Token
+    from offsetd_coordinator.membership.member_requests import JoinGroup, MemberIdentity, Token
 
 EMPTY: Final = GroupState.EMPTY
 PREPARING: Final = GroupState.PREPARING_REBALANCE

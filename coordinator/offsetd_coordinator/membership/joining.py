@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from offsetd_coordinator.membership.calls import MemberIdentity
 from offsetd_coordinator.membership.classic_group import (
     COMPLETING,
     EMPTY,
@@ -17,6 +16,7 @@ from offsetd_coordinator.membership.classic_group import (
     STABLE,
     Member,
 )
+from offsetd_coordinator.membership.member_requests import MemberIdentity
 from offsetd_coordinator.membership.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS, rebalances
 from offsetd_coordinator.membership.refusals import (
     GroupMaxSizeReached,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offsetd_coordinator.errors import CoordinatorError
-    from offsetd_coordinator.membership.calls import JoinGroup, Moment, Step, Token
     from offsetd_coordinator.membership.classic_group import ClassicGroup
+    from offsetd_coordinator.membership.member_requests import JoinGroup, Moment, Step, Token
     from offsetd_coordinator.membership.rebalance import Rebalances
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from offsetd_coordinator.errors import UnknownMemberId
-from offsetd_coordinator.membership.calls import Synced
 from offsetd_coordinator.membership.classic_group import (
     COMPLETING,
     DEAD,
@@ -20,14 +19,15 @@ from offsetd_coordinator.membership.classic_group import (
     STABLE,
 )
 from offsetd_coordinator.membership.deadlines import Deadlines
+from offsetd_coordinator.membership.member_requests import Synced
 from offsetd_coordinator.membership.refusals import RebalanceInProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offsetd_coordinator.errors import CoordinatorError
-    from offsetd_coordinator.membership.calls import Moment, Step
     from offsetd_coordinator.membership.classic_group import ClassicGroup, Member
+    from offsetd_coordinator.membership.member_requests import Moment, Step
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
 """How long a new member may wait in its first join, whatever its session timeout."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import numpy as np
 import pyarrow.parquet as pq
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import FolderChanged, StorageError
-from offsetd_storage.files import OsFiles
-from offsetd_storage.segment import segment_base_offsets
+from offsetd_storage.log.segment import segment_base_offsets
 
 from offsetd_pipeline.archive.columns import archived_batch
 from offsetd_pipeline.archive.day_files import DayFiles, by_day
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
-    from offsetd_storage.files import Files
+    from offsetd_storage.disk.files import Files
 
     from offsetd_pipeline.segments import Damage, Rows, SegmentFiles
 

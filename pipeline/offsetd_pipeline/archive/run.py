@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from offsetd_storage.files import OsFiles
+from offsetd_storage.disk.files import OsFiles
 
 from offsetd_pipeline.archive.columns import FILE_SCHEMA, VANISHED
 from offsetd_pipeline.archive.day_files import DayFiles, by_day

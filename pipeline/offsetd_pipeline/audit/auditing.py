@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
-from offsetd_storage.files import OsFiles
-from offsetd_storage.log_config import OFFSETS_TOPIC_LOG_CONFIG
+from offsetd_storage.configuration.log_config import OFFSETS_TOPIC_LOG_CONFIG
+from offsetd_storage.disk.files import OsFiles
 from pyspark import StorageLevel
 from pyspark.sql import Window
 from pyspark.sql import functions as sf
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from offsetd_storage.log_config import LogConfig
+    from offsetd_storage.configuration.log_config import LogConfig
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from offsetd_pipeline.audit.scope import AuditScope

@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-from offsetd_storage.checkpoints import read_offset_checkpoint
-from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
-from offsetd_storage.cleaner.clean import CleanerTools, read_history
 from offsetd_storage.cleaner.cleaner_thread import new_map
-from offsetd_storage.cleaner.offline import viewed_log
-from offsetd_storage.cleaner.plan import log_to_clean
+from offsetd_storage.cleaner.cleaning_plan import log_to_clean
+from offsetd_storage.cleaner.cleaning_round import CleanerTools, read_history
+from offsetd_storage.cleaner.offline_cleaning import viewed_log
 from offsetd_storage.cleaner.preview import preview_round
 from offsetd_storage.cleaner.summaries import log_summary
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
+from offsetd_storage.configuration.server_config import CleanerConfig
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import (
     CorruptBatch,
     CorruptCheckpoint,
     OldMessageFormat,
     StorageError,
 )
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_checkpoints import LOG_START_CHECKPOINT
-from offsetd_storage.folder_view import read_folder
-from offsetd_storage.live_folder import seen_steadily
-from offsetd_storage.log_config import OFFSETS_TOPIC
-from offsetd_storage.quarantine import DamageFound
-from offsetd_storage.server_config import CleanerConfig
+from offsetd_storage.folder.checkpoints import read_offset_checkpoint
+from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint
+from offsetd_storage.log.folder_checkpoints import LOG_START_CHECKPOINT
+from offsetd_storage.recovery.quarantine import DamageFound
 from offsetd_storage.topic_partition import TopicPartition
+from offsetd_storage.views.folder_view import read_folder
+from offsetd_storage.views.live_folder import seen_steadily
 
 from offsetd_pipeline.compiling import say_if_kernels_compile
 from offsetd_pipeline.kernels.fields import LOG_OFFSET
@@ -41,12 +41,12 @@ from offsetd_pipeline.segments import DamagedSegment, Segment, SegmentFiles, rea
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from offsetd_storage.cleaner.clean import CleanReport
-    from offsetd_storage.files import Files
-    from offsetd_storage.folder_view import FolderView, LogView
-    from offsetd_storage.log_config import LogConfig
-    from offsetd_storage.partition_log import PartitionLog
-    from offsetd_storage.segment import Segment as LogSegment
+    from offsetd_storage.cleaner.cleaning_round import CleanReport
+    from offsetd_storage.configuration.log_config import LogConfig
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.log.partition_log import PartitionLog
+    from offsetd_storage.log.segment import Segment as LogSegment
+    from offsetd_storage.views.folder_view import FolderView, LogView
     from pyspark.sql import SparkSession
 
     from offsetd_pipeline.segments import Damage

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_format import read_properties
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.folder.folder_format import read_properties
 from pyspark.sql import functions as sf
 
 from offsetd_pipeline.read_options import OnDamage

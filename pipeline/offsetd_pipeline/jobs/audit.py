@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import attrs
 import typer
 from offsetd_clients.cli.terminal import EXIT_PARTLY, OutputFormat, Terminal, time_text
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_view import read_folder
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.views.folder_view import read_folder
 
 from offsetd_pipeline.audit import Audit, AuditScope, Thresholds, audit
 from offsetd_pipeline.audit.page import report_of

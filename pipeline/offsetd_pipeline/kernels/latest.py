@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.kernels.byte_order import copy_bytes, equal_bytes
-from offsetd_storage.kernels.offset_map import hash_key
+from offsetd_storage.kernels.key_offsets import hash_key
 from offsetd_storage.kernels.registry import inline_kernel, kernel
 
 from offsetd_pipeline.kernels.fields import (

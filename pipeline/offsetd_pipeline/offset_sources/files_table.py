@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from offsetd_storage.files import OsFiles
+from offsetd_storage.disk.files import OsFiles
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from offsetd_pipeline.files import file_names
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, MutableMapping, Sequence
 
     import pyarrow as pa
-    from offsetd_storage.files import File
+    from offsetd_storage.disk.files import File
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 from offsetd_clients.connection import checked_address
-from offsetd_storage.files import OsFiles, read_start
-from offsetd_storage.store_config import OFFSETS_TOPIC
+from offsetd_storage.disk.files import OsFiles, read_start
+from offsetd_storage.log.store_config import OFFSETS_TOPIC
 
 from offsetd_pipeline.archive.manifests import MANIFESTS
 from offsetd_pipeline.files import file_names

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 import attrs
-from offsetd_storage.files import OsFiles
+from offsetd_storage.disk.files import OsFiles
 
 from offsetd_pipeline.queries.kafka_progress import kafka_offsets, least_offsets
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from offsetd_storage.errors import FolderChanged, FolderMismatch
-from offsetd_storage.folder_view import read_folder
-from offsetd_storage.segment import segment_base_offsets
-from offsetd_storage.store_config import OFFSETS_TOPIC
+from offsetd_storage.log.segment import segment_base_offsets
+from offsetd_storage.log.store_config import OFFSETS_TOPIC
+from offsetd_storage.views.folder_view import read_folder
 
 from offsetd_pipeline.folder_plan import log_start_of, plan_log, segments_of
 from offsetd_pipeline.read_options import OnDamage
@@ -24,8 +24,8 @@ from offsetd_pipeline.tables import Mode
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from offsetd_storage.files import Files
-    from offsetd_storage.folder_view import FolderView, LogView
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.views.folder_view import FolderView, LogView
 
     from offsetd_pipeline.segments import Damage, Segment
     from offsetd_pipeline.streams.limits import Limit

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import attrs
-from offsetd_storage.live_folder import LogFigures
+from offsetd_storage.views.live_folder import LogFigures
 
 from offsetd_pipeline.folder_plan import LogPlan, Piece, find_log, plan_log
 from offsetd_pipeline.segments import SegmentFiles
@@ -15,7 +15,7 @@ from offsetd_pipeline.segments import SegmentFiles
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from offsetd_storage.files import File, Files
+    from offsetd_storage.disk.files import File, Files
 
     from offsetd_pipeline.segments import Segment
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 import numpy as np
+from offsetd_storage.batch.record_batch import decode_batch
 from offsetd_storage.kernels import scan
 from offsetd_storage.kernels.encode import BATCH_HEADER_BYTES
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 from offsetd_storage.offsets_topic.schemas.transaction_marker import decode_transaction_marker
-from offsetd_storage.record_batch import decode_batch
 
 from offsetd_pipeline.kernels import records, walk
 from offsetd_pipeline.kernels.fields import LOG_OFFSET
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     import numpy.typing as npt
-    from offsetd_storage.files import File, Files
+    from offsetd_storage.disk.files import File, Files
 
     from offsetd_pipeline.segments import Damage, Segment
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
-    from offsetd_storage.files import Files
+    from offsetd_storage.disk.files import Files
 
     from offsetd_pipeline.streams.log_range import LogRange
     from offsetd_pipeline.streams.options import StreamOptions

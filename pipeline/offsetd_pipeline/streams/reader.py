@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from offsetd_storage.files import OsFiles
+from offsetd_storage.disk.files import OsFiles
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from offsetd_pipeline.streams.folder_stream import FolderStream

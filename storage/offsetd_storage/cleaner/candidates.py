@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from offsetd_storage.cleaner.clean import read_history
-from offsetd_storage.cleaner.plan import LogSummary, LogToClean, log_to_clean
+from offsetd_storage.cleaner.cleaning_plan import LogSummary, LogToClean, log_to_clean
+from offsetd_storage.cleaner.cleaning_round import read_history
 from offsetd_storage.cleaner.summaries import as_rolled, log_summary
 from offsetd_storage.cleaner.transactions import ProducerHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
-    from offsetd_storage.cleaner.clean import CleanReport
-    from offsetd_storage.files import Files
-    from offsetd_storage.journal_format import RecoveryPoint
+    from offsetd_storage.cleaner.cleaning_round import CleanReport
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint
+    from offsetd_storage.journal.journal_format import RecoveryPoint
+    from offsetd_storage.log.partition_log import PartitionLog
+    from offsetd_storage.log.segment import Segment
     from offsetd_storage.log_store import LogStore
-    from offsetd_storage.partition_log import PartitionLog
-    from offsetd_storage.segment import Segment
     from offsetd_storage.topic_partition import TopicPartition
 
 _NO_HISTORY: Final = ProducerHistory()

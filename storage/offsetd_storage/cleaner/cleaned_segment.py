@@ -16,14 +16,14 @@ from offsetd_storage.errors import (
     may_pass,
     storage_failed,
 )
-from offsetd_storage.segment import (
+from offsetd_storage.log.segment import (
     CLEANED_STATE,
     LOG_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     Segment,
     segment_path,
 )
-from offsetd_storage.segment_scan import scan_segment
+from offsetd_storage.log.segment_scan import scan_segment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from offsetd_storage.cleaner.segment_bytes import SegmentBytes
     from offsetd_storage.cleaner.transactions import AbortedTransaction
-    from offsetd_storage.files import Files
-    from offsetd_storage.log_config import LogConfig
+    from offsetd_storage.configuration.log_config import LogConfig
+    from offsetd_storage.disk.files import Files
 
 # Version 0, producer's id, first offset, last offset, last stable offset.
 TRANSACTION_ENTRY: Final = struct.Struct(">hqqqq")

@@ -10,11 +10,11 @@ from offsetd_storage.cleaner.candidates import oldest_ms
 
 if TYPE_CHECKING:
     from offsetd_storage.cleaner.candidates import Candidates
-    from offsetd_storage.cleaner.clean import CleanReport
+    from offsetd_storage.cleaner.cleaning_round import CleanReport
     from offsetd_storage.cleaner.failures import UncleanablePartition
-    from offsetd_storage.cleaner.states import CleaningState
-    from offsetd_storage.partition_log import PartitionLog
-    from offsetd_storage.supervision import RunStatus
+    from offsetd_storage.log.partition_log import PartitionLog
+    from offsetd_storage.retention.cleaning_claims import CleaningState
+    from offsetd_storage.tasks.supervision import RunStatus
     from offsetd_storage.topic_partition import TopicPartition
 
 

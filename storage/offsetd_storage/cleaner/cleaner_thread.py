@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd_storage.cleaner.cleaner_status import CleanerThreadStatus, FinishedRound
 from offsetd_storage.cleaner.offset_map import OffsetMap
-from offsetd_storage.scheduler import SupervisedWorker
+from offsetd_storage.tasks.scheduler import SupervisedWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offsetd_storage.clock import Clock
-    from offsetd_storage.server_config import CleanerConfig
+    from offsetd_storage.configuration.server_config import CleanerConfig
     from offsetd_storage.topic_partition import TopicPartition
 
 _MAP_BYTES_MAX: Final = 2**31 - 1  # Kafka's bound on one thread's share of the buffer.

@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from offsetd_storage.cleaner.candidates import Candidates
-from offsetd_storage.cleaner.clean import CleanerTools, clean_and_checkpoint
 from offsetd_storage.cleaner.cleaner_status import FinishedRound, LastLook
+from offsetd_storage.cleaner.cleaning_plan import select
+from offsetd_storage.cleaner.cleaning_round import CleanerTools, clean_and_checkpoint
 from offsetd_storage.cleaner.compaction_requests import CompactionRequests
 from offsetd_storage.cleaner.failures import CleaningFailures, UncleanablePartition
-from offsetd_storage.cleaner.plan import select
-from offsetd_storage.cleaner.states import CleaningState, CleaningStates
 from offsetd_storage.cleaner.summaries import goes_over_any
 from offsetd_storage.errors import (
     CleaningAborted,
@@ -38,21 +37,22 @@ from offsetd_storage.errors import (
     may_pass,
     words_of,
 )
-from offsetd_storage.quarantine import DamageFound
+from offsetd_storage.recovery.quarantine import DamageFound
+from offsetd_storage.retention.cleaning_claims import CleaningState, CleaningStates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
     from offsetd_storage.cleaner.cleaner_thread import CleanerThread
+    from offsetd_storage.cleaner.cleaning_plan import LogToClean
     from offsetd_storage.cleaner.compaction_requests import CompactionRequest
-    from offsetd_storage.cleaner.plan import LogToClean
     from offsetd_storage.cleaner.throttle import Throttle
     from offsetd_storage.clock import Clock
-    from offsetd_storage.files import Files
-    from offsetd_storage.log_retention import LogRetention
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint
+    from offsetd_storage.log.partition_log import PartitionLog
     from offsetd_storage.log_store import LogStore
-    from offsetd_storage.partition_log import PartitionLog
+    from offsetd_storage.retention.log_retention import LogRetention
     from offsetd_storage.topic_partition import TopicPartition
 
 _REST_MS_MIN: Final = 10  # With a backoff of 0, too, a thread that finds nothing stands still.

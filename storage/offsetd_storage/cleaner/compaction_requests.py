@@ -11,7 +11,7 @@ import attrs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offsetd_storage.cleaner.clean import CleanReport
+    from offsetd_storage.cleaner.cleaning_round import CleanReport
     from offsetd_storage.topic_partition import TopicPartition
 
     Answer = Future[CleanReport | None]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from offsetd_storage.supervision import backoff_ms
+from offsetd_storage.tasks.supervision import backoff_ms
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet

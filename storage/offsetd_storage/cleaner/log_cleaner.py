@@ -10,8 +10,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
-from offsetd_storage.cleaner.clean import CleanerTools
 from offsetd_storage.cleaner.cleaner_status import (
     CleanerStatus,
     FinishedRound,
@@ -19,12 +17,14 @@ from offsetd_storage.cleaner.cleaner_status import (
     log_cleaning_status,
 )
 from offsetd_storage.cleaner.cleaner_thread import CleanerThread, new_map
+from offsetd_storage.cleaner.cleaning_round import CleanerTools
 from offsetd_storage.cleaner.cleaning_steps import CleaningSteps
 from offsetd_storage.cleaner.preview import preview_round
-from offsetd_storage.cleaner.states import CleaningStates
 from offsetd_storage.cleaner.throttle import Throttle
 from offsetd_storage.errors import CleaningAborted, StorageFailed, StorageFull
-from offsetd_storage.log_retention import LogRetention
+from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint
+from offsetd_storage.retention.cleaning_claims import CleaningStates
+from offsetd_storage.retention.log_retention import LogRetention
 
 if TYPE_CHECKING:
     import random as random_module
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
-    from offsetd_storage.cleaner.clean import CleanReport
+    from offsetd_storage.cleaner.cleaning_round import CleanReport
     from offsetd_storage.cleaner.failures import UncleanablePartition
     from offsetd_storage.clock import Clock
-    from offsetd_storage.delayed_deletion import FileDeleter
-    from offsetd_storage.files import Files
+    from offsetd_storage.configuration.server_config import CleanerConfig
+    from offsetd_storage.disk.delayed_deletion import FileDeleter
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.log.partition_log import PartitionLog
     from offsetd_storage.log_store import LogStore
-    from offsetd_storage.partition_log import PartitionLog
-    from offsetd_storage.retention import FutureTimestamp
-    from offsetd_storage.server_config import CleanerConfig
+    from offsetd_storage.retention.retention_rules import FutureTimestamp
     from offsetd_storage.topic_partition import TopicPartition
 
 _PATIENCE_SECONDS: Final = 30.0  # Of a preview.

@@ -11,16 +11,16 @@ import numpy as np
 from offsetd_storage.cleaner.segment_bytes import CHUNK_BYTES, SegmentChunk
 from offsetd_storage.cleaner.transactions import CleanedTransactions
 from offsetd_storage.kernels import PADDING_BYTES, bitmap, padded_copy, scan
-from offsetd_storage.kernels import offset_map as kernel
+from offsetd_storage.kernels import key_offsets as kernel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     import numpy.typing as npt
 
+    from offsetd_storage.batch.record_batch import BatchHeader
     from offsetd_storage.cleaner.segment_bytes import SegmentBytes
     from offsetd_storage.cleaner.transactions import AbortedTransaction
-    from offsetd_storage.record_batch import BatchHeader
 
 SLOT_BYTES: Final = 24
 assert SLOT_BYTES == 8 * kernel.ENTRY_WORDS, "an entry is a hash of 16 bytes and an offset"

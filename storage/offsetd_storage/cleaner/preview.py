@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from offsetd_storage.cleaner.clean import CleanerTools, clean_log, read_history
-from offsetd_storage.cleaner.plan import log_to_clean
+from offsetd_storage.cleaner.cleaning_plan import log_to_clean
+from offsetd_storage.cleaner.cleaning_round import CleanerTools, clean_log, read_history
 from offsetd_storage.cleaner.summaries import as_rolled, goes_over_any, log_summary
 
 if TYPE_CHECKING:
-    from offsetd_storage.cleaner.clean import CleanReport
-    from offsetd_storage.journal_format import RecoveryPoint
-    from offsetd_storage.partition_log import PartitionLog
+    from offsetd_storage.cleaner.cleaning_round import CleanReport
+    from offsetd_storage.journal.journal_format import RecoveryPoint
+    from offsetd_storage.log.partition_log import PartitionLog
 
 
 def preview_round(

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import attrs
 
-from offsetd_storage.compression import decompress
+from offsetd_storage.batch.compression import decompress
+from offsetd_storage.batch.record_batch import batch_header, decode_batch
 from offsetd_storage.errors import CorruptBatch, OldMessageFormat
 from offsetd_storage.kernels import PADDING_BYTES, padded_buffer, padded_copy, scan
 from offsetd_storage.kernels.crc32c import crc32c
@@ -18,8 +19,7 @@ from offsetd_storage.kernels.encode import (
     MAGIC,
     MAGIC_AT,
 )
-from offsetd_storage.record_batch import batch_header, decode_batch
-from offsetd_storage.segment_scan import BATCH_BYTES_MAX, StopReason
+from offsetd_storage.log.segment_scan import BATCH_BYTES_MAX, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from offsetd_storage.files import File
-    from offsetd_storage.record_batch import BatchHeader, RecordBatch
+    from offsetd_storage.batch.record_batch import BatchHeader, RecordBatch
+    from offsetd_storage.disk.files import File
 
 CHUNK_BYTES: Final = 1024 * 1024  # It stays in the processor's cache while kernels work on it.
 

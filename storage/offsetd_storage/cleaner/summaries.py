@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from offsetd_storage.cleaner.plan import LogSummary, SegmentSummary
-from offsetd_storage.record_batch import NO_TIMESTAMP
+from offsetd_storage.batch.record_batch import NO_TIMESTAMP
+from offsetd_storage.cleaner.cleaning_plan import LogSummary, SegmentSummary
 
 if TYPE_CHECKING:
-    from offsetd_storage.cleaner.plan import LogToClean
+    from offsetd_storage.cleaner.cleaning_plan import LogToClean
     from offsetd_storage.cleaner.transactions import ProducerHistory
-    from offsetd_storage.files import Files
-    from offsetd_storage.journal_format import RecoveryPoint
-    from offsetd_storage.partition_log import PartitionLog
-    from offsetd_storage.segment import Segment
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.journal.journal_format import RecoveryPoint
+    from offsetd_storage.log.partition_log import PartitionLog
+    from offsetd_storage.log.segment import Segment
 
 
 def segment_summary(files: Files, segment: Segment) -> SegmentSummary:

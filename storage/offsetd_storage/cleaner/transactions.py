@@ -17,15 +17,15 @@ import numpy as np
 
 from offsetd_storage.cleaner.segment_bytes import CHUNK_BYTES, SegmentChunk
 from offsetd_storage.errors import CorruptBatch
-from offsetd_storage.kernels import offset_map, producers, scan
+from offsetd_storage.kernels import key_offsets, producers, scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import numpy.typing as npt
 
+    from offsetd_storage.batch.record_batch import RecordBatch
     from offsetd_storage.cleaner.segment_bytes import SegmentBytes
-    from offsetd_storage.record_batch import RecordBatch
 
 _CONTROL_KEY: Final = struct.Struct(">hh")  # Version, type.
 _ROWS_MAX: Final = 4096
@@ -180,7 +180,7 @@ class CleanedTransactions:
 
     def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
         self.open_rows: npt.NDArray[np.int64] = np.zeros(
-            (16, offset_map.OPEN_COLUMNS), dtype=np.int64
+            (16, key_offsets.OPEN_COLUMNS), dtype=np.int64
         )
         self.open_count = 0
         self._aborted: dict[int, list[AbortedTransaction]] = {}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from offsetd_storage.kernels.batch_headers import SPAN_END, SPAN_START
 from offsetd_storage.kernels.byte_order import copy_bytes, load_i16, store_i32
 from offsetd_storage.kernels.registry import kernel
-from offsetd_storage.kernels.runs import SPAN_END, SPAN_START
 
 if TYPE_CHECKING:
     from offsetd_storage.kernels.scan import Bytes, Numbers

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
-from offsetd_storage.offsets_topic.groups import (
+from offsetd_storage.offsets_topic.group_listing import (
     Group,
     GroupListing,
     GroupMember,

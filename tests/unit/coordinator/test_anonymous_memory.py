@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from offsetd_coordinator.anonymous_memory import grown, zeros
+from offsetd_coordinator.state.anonymous_memory import grown, zeros
 
 
 @pytest.mark.parametrize("shape", [(1,), (1000,), (3, 7)])

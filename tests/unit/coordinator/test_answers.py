@@ -12,15 +12,15 @@ from offsetd.v1 import (
     history_pb2,
     offset_service_pb2,
 )
+from offsetd_coordinator.calls import answer_budget, callers
+from offsetd_coordinator.calls.admission import Admission
+from offsetd_coordinator.calls.answer_budget import COPIES, Answer, AnswerBudget
+from offsetd_coordinator.calls.connections import Connection
 from offsetd_coordinator.errors import TooManyBytesInFlight
-from offsetd_coordinator.group_reading import SLICE_ROWS
-from offsetd_coordinator.service import answers, callers
-from offsetd_coordinator.service.answers import COPIES, Answer, AnswerBudget
-from offsetd_coordinator.service.connections import Connection
-from offsetd_coordinator.service.exports import ExportService
-from offsetd_coordinator.service.groups import GroupService
-from offsetd_coordinator.service.history import HistoryService
-from offsetd_coordinator.service.limits import Admission
+from offsetd_coordinator.large_groups.group_reading import SLICE_ROWS
+from offsetd_coordinator.services.group_calls import GroupService
+from offsetd_coordinator.services.history_calls import HistoryService
+from offsetd_coordinator.services.offset_exports import ExportService
 from patience import PATIENCE_SECONDS
 from serving_nodes import ServingNode, serving_node
 
@@ -105,7 +105,7 @@ async def test_who_holds_some_is_refused_more_so_that_nobody_waits_for_another(
 async def test_who_waits_too_long_is_refused(
     budget: AnswerBudget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "WAIT_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(answer_budget, "WAIT_SECONDS_MAX", 0.01)
     one, two = (Answer(budget, connection(budget, "one")) for _ in range(2))
     await one.reserve(1000)
     with pytest.raises(TooManyBytesInFlight):
@@ -154,15 +154,15 @@ async def test_a_stream_that_waits_goes_on_when_an_answer_was_taken() -> None:
 
 
 async def test_what_comes_from_inside_needs_no_room() -> None:
-    await answers.reserve(1 << 40)
+    await answer_budget.reserve(1 << 40)
 
 
 async def test_what_a_call_reserved_is_let_go_of_when_it_fails(budget: AnswerBudget) -> None:
     async def call() -> Any:
         callers.note_connection(connection(budget, "one"))
-        await answers.reserve(100)
+        await answer_budget.reserve(100)
         assert budget.bytes_held == 100
-        answers.let_go()
+        answer_budget.let_go()
 
     await asyncio.create_task(call())
     assert budget.bytes_held == 0
@@ -224,11 +224,11 @@ async def test_calls_that_read_much_wait_for_room_before_they_read(
 
 def test_a_stream_s_small_message_counts_as_unread_and_has_no_bytes(budget: AnswerBudget) -> None:
     one = connection(budget, "one")
-    end = answers.hold_small(one, 20)
+    end = answer_budget.hold_small(one, 20)
     assert (one.unread_answers, one.answer_bytes, budget.bytes_held) == (1, 0, 0)
     end()
     assert one.unread_answers == 0
-    end = answers.hold_small(one, 5000)
+    end = answer_budget.hold_small(one, 5000)
     assert (one.unread_answers, one.answer_bytes) == (1, COPIES * 5000)
     end()
     assert (one.unread_answers, one.answer_bytes, budget.bytes_held) == (0, 0, 0)

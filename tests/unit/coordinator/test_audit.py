@@ -6,9 +6,9 @@ import json
 
 import attrs
 import pytest
-from offsetd_coordinator.audit import REQUEST_IDS_MAX, AuditEvent, AuditLog
+from offsetd_coordinator.administration.audit import REQUEST_IDS_MAX, AuditEvent, AuditLog
+from offsetd_storage.batch.record_batch import Record, decode_batch, encode_batch
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
-from offsetd_storage.record_batch import Record, decode_batch, encode_batch
 
 NOW_MS = 1_700_000_000_123
 WINDOW_MS = 60_000

@@ -6,9 +6,9 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
-from offsetd_coordinator.awake_clock import PAUSE_MS_MAX, PULSE_MS, AwakeClock
+from offsetd_coordinator.runtime.awake_clock import PAUSE_MS_MAX, PULSE_MS, AwakeClock
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.offsets_topic.groups import GroupState
+from offsetd_storage.offsets_topic.group_listing import GroupState
 from serving_members import Members
 from serving_nodes import serving_node
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import grpc.aio
 import pytest
+from offsetd_coordinator.calls import unary_calls
+from offsetd_coordinator.calls.admission import Admission
+from offsetd_coordinator.calls.answer_budget import AnswerBudget
+from offsetd_coordinator.calls.begun_calls import BegunCalls
+from offsetd_coordinator.calls.connections import Connection
 from offsetd_coordinator.errors import DeadlineSpent
-from offsetd_coordinator.metrics.figures import CANCELLED, MethodFigures
+from offsetd_coordinator.figures import CANCELLED, MethodFigures
 from offsetd_coordinator.node import Node
-from offsetd_coordinator.service import calls
-from offsetd_coordinator.service.answers import AnswerBudget
-from offsetd_coordinator.service.begun_calls import BegunCalls
-from offsetd_coordinator.service.connections import Connection
-from offsetd_coordinator.service.limits import Admission
 from patience import PATIENCE_SECONDS
 
 RECEIVE_MS_MAX = 40
@@ -94,7 +94,7 @@ async def test_a_call_that_ends_without_a_message_is_not_answered() -> None:
 
     admission, figures, call = Admission(100), MethodFigures(), Call()
     node = Node(node_id="n1", address="127.0.0.1:7171", start_ms=0)
-    handler: Any = calls.unary(
+    handler: Any = unary_calls.unary(
         answer, admission, figures, load_ended=node.load_ended, request_bytes_max=50
     )
     call.received.set_result(grpc.aio.EOF)

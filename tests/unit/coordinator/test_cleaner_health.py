@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 import structlog
-from offsetd_coordinator.cleaner_health import CleanerWatch, why_not_cleaning
+from offsetd_coordinator.observability.cleaner_health import CleanerWatch, why_not_cleaning
 from offsetd_storage.cleaner.cleaner_status import CleanerStatus, CleanerThreadStatus, LastLook
 from offsetd_storage.cleaner.failures import UncleanablePartition
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.server_config import CleanerConfig
-from offsetd_storage.supervision import RunStatus
+from offsetd_storage.configuration.server_config import CleanerConfig
+from offsetd_storage.tasks.supervision import RunStatus
 from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ async def next_of(told: asyncio.Queue[bool]) -> bool:
 
 @pytest.fixture(autouse=True)
 def _impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offsetd_coordinator.cleaner_health._LOOK_SECONDS", 0.001)
+    monkeypatch.setattr("offsetd_coordinator.observability.cleaner_health._LOOK_SECONDS", 0.001)
 
 
 async def test_each_change_is_told_once_and_logged() -> None:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 from cleaner_reports import REPORT, finished
-from offsetd_coordinator import cleaner_log
-from offsetd_coordinator.cleaner_log import FILES_KEPT, CleanerLog
-from offsetd_coordinator.cleaner_report import report_lines
+from offsetd_coordinator.observability import cleaner_log
+from offsetd_coordinator.observability.cleaner_log import FILES_KEPT, CleanerLog
+from offsetd_coordinator.observability.cleaner_report import report_lines
 from offsetd_storage.cleaner.failures import UncleanablePartition
-from offsetd_storage.retention import FutureTimestamp
+from offsetd_storage.retention.retention_rules import FutureTimestamp
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,7 +7,7 @@ import re
 import attrs
 import pytest
 from cleaner_reports import MIB, REPORT
-from offsetd_coordinator.cleaner_report import report_fields, report_lines
+from offsetd_coordinator.observability.cleaner_report import report_fields, report_lines
 
 EXPECTED = """\
 [2023-12-16 04:04:19,123] INFO Cleaner 0: Cleaning log __consumer_offsets-7 (cleaning prior to \

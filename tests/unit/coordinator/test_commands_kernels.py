@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 import typer
-from offsetd_coordinator.commands import kernels
+from offsetd_coordinator.commands import kernel_commands
 from offsetd_storage.kernels import registry
 from typer.testing import CliRunner
 
@@ -49,7 +49,7 @@ def declare() -> None:
 def run() -> Terminal:
     terminal, app = Terminal(), typer.Typer()
     app.callback()(lambda: None)
-    kernels.register(app, terminal)
+    kernel_commands.register(app, terminal)
     result = CliRunner().invoke(app, ["kernels", "warm"])
     assert (result.exit_code, result.stdout) == (0, "")
     return terminal
@@ -83,30 +83,30 @@ def test_what_compiling_leaves_is_collected_though_a_start_collects_nothing(few_
     declare()
     gc.disable()
     try:
-        assert kernels.warm_kernels(Terminal()) == 1
+        assert kernel_commands.warm_kernels(Terminal()) == 1
         assert gc.isenabled()
         declare()
         gc.disable()
-        assert kernels.warm_kernels(Terminal()) == 0
+        assert kernel_commands.warm_kernels(Terminal()) == 0
         assert not gc.isenabled()
     finally:
         gc.enable()
 
 
 def test_what_a_start_leaves_for_later_are_modules_of_kernels():
-    registry.import_kernels(*kernels.KERNEL_PACKAGES)
+    registry.import_kernels(*kernel_commands.KERNEL_PACKAGES)
     modules = {each.name.rpartition(".")[0] for each in registry.registered_kernels()}
-    assert modules >= kernels.CLEANER_KERNELS | kernels.LATER_KERNELS
-    assert not kernels.CLEANER_KERNELS & kernels.LATER_KERNELS
+    assert modules >= kernel_commands.CLEANER_KERNELS | kernel_commands.LATER_KERNELS
+    assert not kernel_commands.CLEANER_KERNELS & kernel_commands.LATER_KERNELS
 
 
 def test_later_kernels_are_loaded_when_the_server_serves_and_not_by_the_loops_thread(
     few_kernels, monkeypatch
 ):
     declare()
-    kernels.warm_kernels(Terminal())
+    kernel_commands.warm_kernels(Terminal())
     declare()
-    kernels.warm_kernels(Terminal(), later={__name__})
+    kernel_commands.warm_kernels(Terminal(), later={__name__})
     [kernel] = registry.registered_kernels()
     threads = []
 
@@ -119,7 +119,7 @@ def test_later_kernels_are_loaded_when_the_server_serves_and_not_by_the_loops_th
 
     async def serve() -> None:
         serving = asyncio.Event()
-        loading = asyncio.create_task(kernels.load_later_kernels(serving))
+        loading = asyncio.create_task(kernel_commands.load_later_kernels(serving))
         await asyncio.sleep(0)
         assert not kernel.dispatcher.overloads
         serving.set()
@@ -134,16 +134,16 @@ def test_later_kernels_are_loaded_when_the_server_serves_and_not_by_the_loops_th
 
 def test_the_cleaners_kernels_are_left_to_the_cleaner(few_kernels, monkeypatch):
     declare()
-    kernels.warm_kernels(Terminal())
+    kernel_commands.warm_kernels(Terminal())
     declare()
-    monkeypatch.setattr(kernels, "CLEANER_KERNELS", frozenset({__name__}))
-    kernels.warm_kernels(Terminal(), later=kernels.CLEANER_KERNELS)
+    monkeypatch.setattr(kernel_commands, "CLEANER_KERNELS", frozenset({__name__}))
+    kernel_commands.warm_kernels(Terminal(), later=kernel_commands.CLEANER_KERNELS)
     [kernel] = registry.registered_kernels()
 
     async def serve() -> None:
         serving = asyncio.Event()
         serving.set()
-        await kernels.load_later_kernels(serving)
+        await kernel_commands.load_later_kernels(serving)
 
     asyncio.run(serve())
     assert not kernel.dispatcher.overloads

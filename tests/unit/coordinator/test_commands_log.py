@@ -10,13 +10,13 @@ import attrs
 import pytest
 from log_commands import offsetd_log
 from offsetd_clients.cli.terminal import OutputFormat
+from offsetd_storage.batch.record_batch import Record, decode_batch, encode_batch
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.files import OsFiles
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.log_store import LogStore, LogStoreConfig
 from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
-from offsetd_storage.record_batch import Record, decode_batch, encode_batch
 from offsetd_storage.topic_partition import TopicPartition
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.1.1"

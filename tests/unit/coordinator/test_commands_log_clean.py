@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from log_commands import Outcome, offsetd_log
 from offsetd_clients.cli.terminal import OutputFormat
+from offsetd_storage.batch.record_batch import Record, decode_batches, encode_batch
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.disk_space import RESERVE_NAME
+from offsetd_storage.disk.disk_space import RESERVE_NAME
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import StorageFull
-from offsetd_storage.files import OsFiles
 from offsetd_storage.log_store import LogStore, LogStoreConfig
 from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
-from offsetd_storage.record_batch import Record, decode_batches, encode_batch
 from offsetd_storage.topic_partition import TopicPartition
 
 BROKER = Path(__file__).parents[2] / "golden" / "kafka-4.1.1" / "data"

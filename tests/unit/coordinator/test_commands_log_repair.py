@@ -7,12 +7,12 @@ from typing import Any
 
 from log_commands import Outcome, offsetd_log
 from offsetd_clients.cli.terminal import OutputFormat
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.clock import SystemClock
-from offsetd_storage.files import OsFiles
-from offsetd_storage.log_config import COMPACT, LogConfig
+from offsetd_storage.configuration.log_config import COMPACT, LogConfig
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.log_store import LogStore, LogStoreConfig
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
-from offsetd_storage.record_batch import Record, encode_batch
 from offsetd_storage.topic_partition import TopicPartition
 
 NOW_MS = SystemClock().now_ms()

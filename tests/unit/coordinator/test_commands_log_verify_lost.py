@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from log_commands import Outcome, offsetd_log
 from offsetd_clients.cli.terminal import OutputFormat
-from offsetd_coordinator.topics import AUDIT_TOPIC, CONFIG_TOPIC
+from offsetd_coordinator.configuration.server_topics import AUDIT_TOPIC, CONFIG_TOPIC
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.clock import SystemClock
-from offsetd_storage.files import OsFiles
-from offsetd_storage.log_config import LogConfig
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.log_store import LogStore, LogStoreConfig, TopicSpec
-from offsetd_storage.record_batch import Record, encode_batch
 
 CONFIG = LogStoreConfig(
     partitions=2,

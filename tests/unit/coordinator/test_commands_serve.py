@@ -20,8 +20,9 @@ from typer.testing import CliRunner
 
 FAILING_START = """
 import gc
-from offsetd_coordinator.commands import kernels, serve
-from offsetd_coordinator.settings_sources import load_settings
+from offsetd_coordinator.commands import serve
+from offsetd_coordinator.commands import kernel_commands
+from offsetd_coordinator.configuration.settings_sources import load_settings
 
 def warm_kernels(terminal, **later):
     print(gc.isenabled())
@@ -44,7 +45,8 @@ def test_garbage_is_looked_for_again_when_a_start_has_failed() -> None:
 
 TOLD_START = """
 import os, sys
-from offsetd_coordinator.commands import kernels, serve
+from offsetd_coordinator.commands import serve
+from offsetd_coordinator.commands import kernel_commands
 
 def warm_kernels(terminal, **later):
     threads = len(os.listdir("/proc/self/task"))
@@ -55,7 +57,8 @@ serve._serve(None, None, [], {})
 """
 LOADED_BY_A_START = """
 import sys
-from offsetd_coordinator.commands import kernels, serve
+from offsetd_coordinator.commands import serve
+from offsetd_coordinator.commands import kernel_commands
 
 def warm_kernels(terminal, **later):
     looked_for = ("prometheus_client", "rich", "structlog", "typer")

@@ -7,18 +7,18 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from offsetd_coordinator.audit import AuditEvent
-from offsetd_coordinator.commit_guards import (
+from offsetd_coordinator.administration.audit import AuditEvent
+from offsetd_coordinator.configuration.config_shard import UpdateConfig
+from offsetd_coordinator.configuration.dynamic_settings import CommitGuardConfig
+from offsetd_coordinator.errors import CommitRateExceeded
+from offsetd_coordinator.runtime.commit_guards import (
     WINDOW_MS,
     CommitGuards,
     CommitQuota,
     GroupActivity,
 )
-from offsetd_coordinator.config_shard import UpdateConfig
-from offsetd_coordinator.dynamic_settings import CommitGuardConfig
-from offsetd_coordinator.errors import CommitRateExceeded
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from serving_nodes import ServingNode, serving_node
 
 if TYPE_CHECKING:

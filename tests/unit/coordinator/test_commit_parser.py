@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 from offsetd.v1 import offset_service_pb2
-from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE, ReadCommits
 from offsetd_coordinator.errors import InvalidCommitSize, InvalidField, InvalidRequest
-from offsetd_coordinator.requests import CommitOffsets
-from offsetd_coordinator.service import validation
-from offsetd_coordinator.service.commit_parser import (
+from offsetd_coordinator.messages import validation
+from offsetd_coordinator.messages.commit_parser import (
     COMMITS_PER_MESSAGE_MAX,
     CommitParser,
     StreamMessage,
 )
+from offsetd_coordinator.requests import CommitOffsets
+from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE, ReadCommits
 
 MESSAGE_BYTES_MAX = 10_000
 

@@ -32,7 +32,7 @@ from shards import (
 )
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.shard import Shard
+    from offsetd_coordinator.shard.shard import Shard
 
 WINDOW_MS = 60_000
 STORED = (

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from offsetd.v1 import offset_service_pb2, types_pb2
-from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE, ReadCommits
-from offsetd_coordinator.dynamic_settings import CommitGuardConfig, ExpiryConfig
+from offsetd_coordinator.calls.statuses import status_of
+from offsetd_coordinator.configuration.dynamic_settings import CommitGuardConfig, ExpiryConfig
 from offsetd_coordinator.errors import CoordinatorError
-from offsetd_coordinator.kernels.commit_runs import (
+from offsetd_coordinator.grpc.commit_stream import submitted_alone
+from offsetd_coordinator.grpc.stream_results import ResultEncoder
+from offsetd_coordinator.kernels.records.commit_batches import (
     ANSWER_LAST_OFFSET,
     ANSWER_LOG_PARTITION,
     ANSWER_SEQUENCE,
@@ -23,11 +25,9 @@ from offsetd_coordinator.kernels.commit_runs import (
     RUN_FIRST,
 )
 from offsetd_coordinator.requests import AcquireGroup, CommitReply
-from offsetd_coordinator.service.statuses import status_of
-from offsetd_coordinator.service.stream import submitted_alone
-from offsetd_coordinator.service.stream_results import ResultEncoder
+from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE, ReadCommits
+from offsetd_storage.batch.batch_runs import AppendedRuns
 from offsetd_storage.errors import StorageFull
-from offsetd_storage.runs import AppendedRuns
 from serving_nodes import PARTITIONS, ServingNode, commit_request, serving_node
 from shards import state_of
 

@@ -10,11 +10,11 @@ from damaged_messages import damaged
 from hypothesis import example, given
 from hypothesis import strategies as st
 from offsetd.v1 import offset_service_pb2
-from offsetd_coordinator.commit_wire import COMMITS_AT_ONCE, CommitReader, ReadCommits
 from offsetd_coordinator.errors import CoordinatorError
-from offsetd_coordinator.kernels import commit_wire as kernels
 from offsetd_coordinator.kernels.columns import TOPIC_START
-from offsetd_coordinator.service import validation
+from offsetd_coordinator.kernels.wire import commit_fields as kernels
+from offsetd_coordinator.messages import validation
+from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE, CommitReader, ReadCommits
 
 if TYPE_CHECKING:
     from offsetd_coordinator.requests import CommitOffsets

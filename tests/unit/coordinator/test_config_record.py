@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from offsetd_coordinator.config_record import (
+from offsetd_coordinator.configuration.config_record import (
     ConfigKey,
     UnknownConfigVersion,
     decode_config_key,

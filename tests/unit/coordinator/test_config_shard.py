@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from offsetd_coordinator.config_record import (
+from offsetd_coordinator.configuration.config_record import (
     ConfigKey,
     encode_config_key,
     encode_config_value,
 )
-from offsetd_coordinator.config_shard import ConfigReply, ConfigShard, UpdateConfig
+from offsetd_coordinator.configuration.config_shard import ConfigReply, ConfigShard, UpdateConfig
 from offsetd_coordinator.errors import InvalidConfig
-from offsetd_storage.record_batch import Record, decode_batches, encode_batch
-from offsetd_storage.topic_configs import TopicConfigs
+from offsetd_storage.batch.record_batch import Record, decode_batches, encode_batch
+from offsetd_storage.configuration.topic_configs import TopicConfigs
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.config_shard import ConfigDecision
+    from offsetd_coordinator.configuration.config_shard import ConfigDecision
 
 NOW_MS = 1_700_000_000_000
 WINDOW_MS = 60_000

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from group_nodes import SESSION_MS, GroupNode
 from offsetd_coordinator.errors import CoordinatorError
-from offsetd_coordinator.membership.calls import JoinGroup, MemberIdentity, SyncGroup
+from offsetd_coordinator.membership.member_requests import JoinGroup, MemberIdentity, SyncGroup
 from offsetd_coordinator.requests import (
     CommitOffsets,
     DeleteGroup,

@@ -7,14 +7,14 @@ import random
 from typing import Any
 
 import pytest
-from offsetd_coordinator.connection_guard import (
+from offsetd_coordinator.calls.answer_budget import Answer, AnswerBudget
+from offsetd_coordinator.calls.connections import Connections
+from offsetd_coordinator.network.connection_guard import (
     BEGUN_BYTES_MIN,
     ConnectionGuard,
     ConnectionLimits,
 )
-from offsetd_coordinator.service.answers import Answer, AnswerBudget
-from offsetd_coordinator.service.connections import Connections
-from offsetd_coordinator.sockets import Socket
+from offsetd_coordinator.network.sockets import Socket
 
 # Of a call: frames' headers, the path, what opens windows. Seen with grpc-python: 60 to 110.
 WIRE_BYTES_BESIDE = 110

@@ -14,13 +14,14 @@ from offsetd_coordinator.errors import (
     NonEmptyGroup,
     RecordUndecodable,
 )
-from offsetd_coordinator.offset_table import OffsetTable
 from offsetd_coordinator.requests import (
     DeleteGroup,
     DeleteGroupReply,
     DeleteOffsets,
     DeleteOffsetsReply,
 )
+from offsetd_coordinator.state.offset_table import OffsetTable
+from offsetd_storage.batch.record_batch import decode_batch, encode_batch
 from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMember, GroupMetadataValue
 from offsetd_storage.offsets_topic.schemas.keys import (
     ConsumerGroupKey,
@@ -28,7 +29,6 @@ from offsetd_storage.offsets_topic.schemas.keys import (
     OffsetKey,
     decode_key,
 )
-from offsetd_storage.record_batch import decode_batch, encode_batch
 from shards import (
     NOW_MS,
     answer,

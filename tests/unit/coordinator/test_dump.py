@@ -5,16 +5,16 @@ from pathlib import Path
 
 import attrs
 import pytest
-from offsetd_coordinator import segment_batches
-from offsetd_coordinator.dump import dump_log
-from offsetd_storage.compression import Compression
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_view import LogView
-from offsetd_storage.journal_format import RecoveryPoint
+from offsetd_coordinator.offline import segment_batches
+from offsetd_coordinator.offline.log_dump import dump_log
+from offsetd_storage.batch.compression import Compression
+from offsetd_storage.batch.record_batch import Record, encode_batch
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.journal.journal_format import RecoveryPoint
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
-from offsetd_storage.record_batch import Record, encode_batch
 from offsetd_storage.topic_partition import TopicPartition
+from offsetd_storage.views.folder_view import LogView
 
 NOW_MS = 1_700_000_000_000
 KEY = encode_key(OffsetKey(group="g", topic="t", partition=0))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from offsetd_coordinator.dynamic_settings import DYNAMIC_SETTINGS, ExpiryConfig
-from offsetd_coordinator.expiry import ExpiryBase
-from offsetd_coordinator.settings import Settings
+from offsetd_coordinator.configuration.dynamic_settings import DYNAMIC_SETTINGS, ExpiryConfig
+from offsetd_coordinator.configuration.server_settings import Settings
+from offsetd_coordinator.expiry.expiry_rules import ExpiryBase
 from offsetd_storage.errors import InvalidSetting
 
 

@@ -6,12 +6,12 @@ import errno
 import os
 
 import pytest
-from offsetd_coordinator.append_refusals import append_refusal
-from offsetd_coordinator.endings import last_words, unavailable
 from offsetd_coordinator.errors import CoordinatorNotAvailable, DiskFull
-from offsetd_coordinator.flusher import as_storage_failed
+from offsetd_coordinator.runtime.append_refusals import append_refusal
+from offsetd_coordinator.runtime.flusher import as_storage_failed
+from offsetd_coordinator.runtime.server_endings import last_words, unavailable
+from offsetd_storage.disk.failure_latch import FailureLatch
 from offsetd_storage.errors import StorageFailed, StorageFull
-from offsetd_storage.failure_latch import FailureLatch
 
 
 @pytest.mark.parametrize(

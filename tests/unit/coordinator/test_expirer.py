@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 from offsetd.v1 import admin_service_pb2
-from offsetd_coordinator.audit import AuditEvent
-from offsetd_coordinator.config_record import ConfigKey, encode_config_key, encode_config_value
-from offsetd_coordinator.config_shard import UpdateConfig
+from offsetd_coordinator.administration.audit import AuditEvent
+from offsetd_coordinator.configuration import config_record
+from offsetd_coordinator.configuration.config_shard import UpdateConfig
+from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
 from offsetd_coordinator.errors import DiskFull, LogPartitionQuarantined
-from offsetd_coordinator.expiry_guard import Hold
-from offsetd_coordinator.last_up import LAST_UP_NAME, read_last_up
-from offsetd_coordinator.service.admin import AdminService
-from offsetd_coordinator.topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.expiry.expiry_guard import Hold
+from offsetd_coordinator.expiry.uptime_marker import LAST_UP_NAME, read_last_up
+from offsetd_coordinator.services.server_admin import AdminService
+from offsetd_storage.batch.record_batch import Record, decode_batches, encode_batch
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.errors import StorageFull
-from offsetd_storage.quarantine import DamageFound
-from offsetd_storage.record_batch import Record, decode_batches, encode_batch
+from offsetd_storage.recovery.quarantine import DamageFound
 from serving_nodes import WAIT_SECONDS, ServingNode, serving_node
 from set_clocks import SetClock
 
 if TYPE_CHECKING:
-    from offsetd_storage.simulated_files import SimulatedFiles
+    from offsetd_storage.disk.simulated_files import SimulatedFiles
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -464,11 +464,11 @@ async def test_an_operator_may_accept_that_defaults_count() -> None:
 async def test_a_setting_that_is_not_used_holds_expiry_until_it_is_taken_back() -> None:
     async with serving_node() as node:
         await node.commit("g", 1)
-        key = encode_config_key(ConfigKey(None, "offsets.retention.minutes"))
-        value = encode_config_value("some")
-        batch = encode_batch(
-            [Record(key=key, value=value, offset=0, timestamp_ms=0)], base_offset=0
-        )
+        named = config_record.ConfigKey(None, "offsets.retention.minutes")
+        key = config_record.encode_config_key(named)
+        value = config_record.encode_config_value("some")
+        record = Record(key=key, value=value, offset=0, timestamp_ms=0)
+        batch = encode_batch([record], base_offset=0)
         node.store.append(CONFIG_PARTITION, batch, last_offset=0, max_timestamp_ms=0)
         files, clock = node.files, node.clock
     async with serving_node(files=files, clock=clock, cleaning=True) as node:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from offsetd_coordinator.expiry import (
+from offsetd_coordinator.expiry.expiry_rules import (
     ExpiringGroup,
     ExpiryBase,
     ExpiryTerms,
@@ -16,9 +16,9 @@ from offsetd_coordinator.expiry import (
     rule_of,
 )
 from offsetd_coordinator.kernels.columns import JUDGED_COLUMNS, NEVER
-from offsetd_coordinator.kernels.expiry import judge_entries
-from offsetd_coordinator.offset_table import OffsetTable
-from offsetd_storage.offsets_topic.groups import GroupState, GroupType
+from offsetd_coordinator.kernels.table.expired_offsets import judge_entries
+from offsetd_coordinator.state.offset_table import OffsetTable
+from offsetd_storage.offsets_topic.group_listing import GroupState, GroupType
 
 RETENTION_MS = 1000
 COMMIT_MS = 10_000

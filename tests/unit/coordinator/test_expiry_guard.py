@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from offsetd_coordinator.expiry_guard import ExpiryGuard, Held, Hold, grace_at_start_ms
-from offsetd_coordinator.last_up import LastUp
+from offsetd_coordinator.expiry.expiry_guard import ExpiryGuard, Held, Hold, grace_at_start_ms
+from offsetd_coordinator.expiry.uptime_marker import LastUp
 
 GRACE_MS = 86_400_000
 NOW_MS = 1_700_000_000_000

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from expiries import RETENTION_MS, TERMS, batches_of, classic_value, slices
-from offsetd_coordinator.expiry import ExpiryBase, ExpiryTerms
-from offsetd_coordinator.expiry_sweep import SliceLimits
+from offsetd_coordinator.expiry.expiry_rules import ExpiryBase, ExpiryTerms
+from offsetd_coordinator.expiry.expiry_sweep import SliceLimits
+from offsetd_storage.batch.record_batch import decode_batch
 from offsetd_storage.offsets_topic.schemas.group_settings import GroupSettings
-from offsetd_storage.record_batch import decode_batch
 from shards import (
     NOW_MS,
     batch_of,
@@ -30,7 +30,7 @@ from shards import (
 from shards import ask as asked
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.shard import Shard
+    from offsetd_coordinator.shard.shard import Shard
 
 DUE_MS = NOW_MS + RETENTION_MS
 UNREADABLE = b"\0\x63"

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from offsetd.v1 import offset_service_pb2
 from offsetd_coordinator.errors import RecordUndecodable, ResponseTooLarge
-from offsetd_coordinator.expiry import NO_RULE, GroupRule
-from offsetd_coordinator.fetch_answer import FetchAnswer, GroupEncoder
-from offsetd_coordinator.group_selections import PARTITIONS_MAX, GroupSelection
+from offsetd_coordinator.expiry.expiry_rules import NO_RULE, GroupRule
 from offsetd_coordinator.kernels.columns import BASE_LATEST, BASE_REPLACED, NEVER
-from offsetd_coordinator.offset_table import OffsetTable, fresh_hash_seeds
+from offsetd_coordinator.state.offset_table import OffsetTable, fresh_hash_seeds
+from offsetd_coordinator.wire.fetch_encoder import FetchAnswer, GroupEncoder
+from offsetd_coordinator.wire.group_selections import PARTITIONS_MAX, GroupSelection
 from shards import commit, entry
 
 LARGEST = 2**63 - 1

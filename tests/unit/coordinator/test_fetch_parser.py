@@ -9,18 +9,18 @@ from damaged_messages import damaged
 from hypothesis import example, given
 from hypothesis import strategies as st
 from offsetd.v1 import offset_service_pb2, types_pb2
+from offsetd_coordinator.counted_turns import Turns
 from offsetd_coordinator.errors import CoordinatorError
-from offsetd_coordinator.group_selections import GROUPS_MAX, PARTITIONS_MAX, SelectionReader
-from offsetd_coordinator.kernels import fetch_request
-from offsetd_coordinator.service import validation
-from offsetd_coordinator.service.fetch_parser import FetchParser, checked_selections
-from offsetd_coordinator.service.turns import Turns
+from offsetd_coordinator.kernels.wire import fetch_request
+from offsetd_coordinator.messages import validation
+from offsetd_coordinator.messages.fetch_parser import FetchParser, checked_selections
+from offsetd_coordinator.wire.group_selections import GROUPS_MAX, PARTITIONS_MAX, SelectionReader
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from offsetd_coordinator.group_selections import GroupSelection
+    from offsetd_coordinator.wire.group_selections import GroupSelection
 
 FetchOffsetsRequest = offset_service_pb2.FetchOffsetsRequest
 TopicPartition = types_pb2.TopicPartition

@@ -15,7 +15,7 @@ from offsetd_coordinator.errors import (
     NonEmptyGroup,
     RecordUndecodable,
 )
-from offsetd_coordinator.membership.calls import JoinGroup, Moment
+from offsetd_coordinator.membership.member_requests import JoinGroup, Moment
 from offsetd_coordinator.requests import (
     AcquireGroup,
     DeleteGroup,

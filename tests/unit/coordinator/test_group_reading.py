@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2, types_pb2
-from offsetd_coordinator import group_fetches, group_reading
-from offsetd_coordinator.service.groups import GroupService
+from offsetd_coordinator.large_groups import group_fetches, group_reading
+from offsetd_coordinator.services.group_calls import GroupService
 from serving_nodes import WAIT_SECONDS, ServingNode, serving_node
 
 if TYPE_CHECKING:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
-from offsetd_coordinator.metrics.figures import CallFigures
+from offsetd_coordinator.calls.admission import Admission
+from offsetd_coordinator.configuration.settings_sources import load_settings
+from offsetd_coordinator.figures import CallFigures
+from offsetd_coordinator.grpc import handlers
 from offsetd_coordinator.node import Node
-from offsetd_coordinator.service import handlers
-from offsetd_coordinator.service.limits import Admission
-from offsetd_coordinator.settings_sources import load_settings
 
 
 def test_each_method_is_counted_under_its_name_in_the_contract() -> None:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from offsetd_coordinator import history
-from offsetd_coordinator.history_errors import HistoryCompacted
-from offsetd_coordinator.history_rows import rows_before
-from offsetd_coordinator.kernels.changes import COMMITTED, DELETED, UNREADABLE
-from offsetd_storage.compression import Compression
-from offsetd_storage.log_config import LogConfig
-from offsetd_storage.record_batch import Record, batch_header, encode_batch
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_coordinator.history import log_changes
+from offsetd_coordinator.history.history_errors import HistoryCompacted
+from offsetd_coordinator.history.history_rows import rows_before
+from offsetd_coordinator.kernels.records.change_records import COMMITTED, DELETED, UNREADABLE
+from offsetd_storage.batch.compression import Compression
+from offsetd_storage.batch.record_batch import Record, batch_header, encode_batch
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from partition_logs import created
 from shards import group_key, offset_key, offset_value
 
 if TYPE_CHECKING:
-    from offsetd_storage.partition_log import PartitionLog
+    from offsetd_storage.log.partition_log import PartitionLog
 
 NOW_MS = 1_700_000_000_000
 
@@ -45,7 +45,7 @@ def batch(base: int, *records: tuple[bytes, bytes | None], **more: object) -> by
 
 
 def kinds(log: PartitionLog, group_id: bytes | None = None) -> list[tuple[int, int, int]]:
-    found = history.changes(log, 0, log.offset_next, group_id)
+    found = log_changes.changes(log, 0, log.offset_next, group_id)
     return [(each.log_offset, each.kind, each.offset) for each in found]
 
 
@@ -80,17 +80,17 @@ def test_every_kind_of_record_is_told_also_compressed(compression: Compression) 
     ]
     assert kinds(log, b"h") == [(4, COMMITTED, 20)]
     assert kinds(log, b"") == []
-    times = [each.time_ms - NOW_MS for each in history.changes(log, 0, 8)]
+    times = [each.time_ms - NOW_MS for each in log_changes.changes(log, 0, 8)]
     assert times == [0, 2, 3, 4, 7]
 
 
 def test_more_changes_than_fit_at_once_come_in_order() -> None:
     entries = [(offset_key("g", partition=place), offset_value(place)) for place in range(3000)]
     log = log_of(batch(0, *entries), batch(3000, *entries[:7]))
-    found = list(history.changes(log, 0, 3007))
+    found = list(log_changes.changes(log, 0, 3007))
     assert [each.log_offset for each in found] == list(range(3007))
     assert [each.partition for each in found[-7:]] == list(range(7))
-    middle = history.next_stretch(log, 2999, 3007, None, chunk_bytes=100)
+    middle = log_changes.next_stretch(log, 2999, 3007, None, chunk_bytes=100)
     assert [each.log_offset for each in middle.changes] == [2999]
     assert middle.offset_next == 3000
 
@@ -110,17 +110,17 @@ def test_what_transactions_wrote_counts_as_gone() -> None:
 )
 def test_a_time_is_where_the_first_later_record_lies(time_ms: int, limit: int) -> None:
     log = log_of(*(batch(each, (offset_key("g"), offset_value(each))) for each in range(3)))
-    assert history.end_of(log, NOW_MS + time_ms, 3) == limit
-    assert history.end_of(log, NOW_MS + time_ms, 1) == min(limit, 1)  # Nothing else is durable.
+    assert log_changes.end_of(log, NOW_MS + time_ms, 3) == limit
+    assert log_changes.end_of(log, NOW_MS + time_ms, 1) == min(limit, 1)  # Nothing else is durable.
 
 
 def test_a_stretch_of_which_something_is_gone_is_not_told() -> None:
     log = log_of(*(batch(each, (offset_key("g"), offset_value(each))) for each in range(3)))
     log._gapless_floor = 2
     with pytest.raises(HistoryCompacted) as refused:
-        history.next_stretch(log, 1, 3, None, chunk_bytes=100)
+        log_changes.next_stretch(log, 1, 3, None, chunk_bytes=100)
     assert refused.value.oldest_revision == 2
-    assert history.next_stretch(log, 2, 3, None, chunk_bytes=100).offset_next == 3
+    assert log_changes.next_stretch(log, 2, 3, None, chunk_bytes=100).offset_next == 3
 
 
 def offsets_before(log: PartitionLog, limit: int) -> list[int]:

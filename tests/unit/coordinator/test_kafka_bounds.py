@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from offsetd_coordinator.errors import KafkaUnavailable
-from offsetd_coordinator.kafka_bounds import KafkaBounds
 from offsetd_coordinator.offset_changes import Bounds
+from offsetd_coordinator.services.kafka_bounds import KafkaBounds
 from patience import PATIENCE_SECONDS as WAIT_S
 
 if TYPE_CHECKING:

@@ -6,7 +6,12 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from offsetd_coordinator.kernels.keyed_hash import hash_bytes, hash_words, multiply_fold, tag_of
+from offsetd_coordinator.kernels.table.keyed_hash import (
+    hash_bytes,
+    hash_words,
+    multiply_fold,
+    tag_of,
+)
 from offsetd_storage.kernels import padded_copy
 from offsetd_storage.kernels.registry import kernel
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from offsetd_coordinator.known_deletions import (
+from offsetd_coordinator.requests import DeleteGroupReply, DeleteOffsetsReply
+from offsetd_coordinator.state.deletion_dedup import (
     DeletedBatch,
     DeletionReply,
     KnownDeletions,
     PackedPartitions,
 )
-from offsetd_coordinator.requests import DeleteGroupReply, DeleteOffsetsReply
 
 WINDOW_MS = 60_000
 

@@ -7,47 +7,37 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from offsetd.v1 import admin_service_pb2, group_service_pb2, history_pb2, offset_service_pb2
-from offsetd_coordinator import (
-    group_fetches,
-    group_reading,
-    history_rows,
-    large_changes,
-    large_decisions,
-    put_batches,
-    tombstones,
-)
+from offsetd_coordinator.calls import answer_budget, callers
+from offsetd_coordinator.calls.answer_budget import AnswerBudget
+from offsetd_coordinator.calls.connections import Connection
+from offsetd_coordinator.changes import large_decisions
 from offsetd_coordinator.errors import (
     CoordinatorError,
     CoordinatorLoadInProgress,
     GroupIdNotFound,
     InvalidCommitSize,
 )
-from offsetd_coordinator.offset_rows import OffsetRows
-from offsetd_coordinator.offset_table import OffsetTable
+from offsetd_coordinator.history import history_rows
+from offsetd_coordinator.large_groups import group_fetches, group_reading, large_changes
+from offsetd_coordinator.messages import change_events
 from offsetd_coordinator.requests import CommitOffsets, CommitReply, OffsetEntry
-from offsetd_coordinator.runtime import Runtime
-from offsetd_coordinator.service import (
-    answers,
-    callers,
-    change_events,
-    history,
-    imports,
-    offset_admin,
-)
-from offsetd_coordinator.service.answers import AnswerBudget
-from offsetd_coordinator.service.connections import Connection
-from offsetd_coordinator.service.groups import GroupService
-from offsetd_coordinator.service.history import HistoryService
-from offsetd_coordinator.service.imports import ImportService
-from offsetd_coordinator.service.offset_admin import OffsetAdmin
+from offsetd_coordinator.runtime.runtime import Runtime
+from offsetd_coordinator.services import history_calls, offset_admin, offset_imports
+from offsetd_coordinator.services.group_calls import GroupService
+from offsetd_coordinator.services.history_calls import HistoryService
+from offsetd_coordinator.services.offset_admin import OffsetAdmin
+from offsetd_coordinator.services.offset_imports import ImportService
+from offsetd_coordinator.state import put_batches, tombstone_batches
+from offsetd_coordinator.state.offset_rows import OffsetRows
+from offsetd_coordinator.state.offset_table import OffsetTable
 from serving_nodes import METADATA_UNITS_MAX, WAIT_SECONDS, ServingNode, serving_node
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from offsetd_coordinator.requests import Decision
-    from offsetd_coordinator.shard import Shard
-    from offsetd_storage.simulated_files import SimulatedFiles
+    from offsetd_coordinator.shard.shard import Shard
+    from offsetd_storage.disk.simulated_files import SimulatedFiles
 
 SLICE = 64
 OFFSETS = 10 * SLICE
@@ -64,8 +54,8 @@ def _small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
         large_changes,
         large_decisions,
         change_events,
-        history,
-        imports,
+        history_calls,
+        offset_imports,
         offset_admin,
     ):
         monkeypatch.setattr(module, "SLICE_ROWS", SLICE)
@@ -233,7 +223,7 @@ async def test_what_fits_one_batch_is_written_at_once(
 ) -> None:
     """So that a crash leaves all of it, or nothing."""
     monkeypatch.setattr(large_decisions, "fits_one_batch", put_batches.fits_one_batch)
-    monkeypatch.setattr(large_decisions, "fit_one_batch", tombstones.fit_one_batch)
+    monkeypatch.setattr(large_decisions, "fit_one_batch", tombstone_batches.fit_one_batch)
     async with serving_node(partitions=1) as serving:
         await fill(serving)
         with monkeypatch.context() as patch:
@@ -364,7 +354,7 @@ async def test_what_a_change_reads_counts_while_it_goes_on_and_leaves_room_for_o
     async def call() -> None:
         callers.note_connection(Connection("one", budget))
         await change(serving)
-        answers.let_go()
+        answer_budget.let_go()
 
     async with serving_node(partitions=1) as serving:
         await fill(serving)

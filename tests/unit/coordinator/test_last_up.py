@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from offsetd_coordinator.expiry_guard import grace_at_start_ms
-from offsetd_coordinator.last_up import (
+from offsetd_coordinator.expiry.expiry_guard import grace_at_start_ms
+from offsetd_coordinator.expiry.uptime_marker import (
     LAST_UP_NAME,
     UNREADABLE,
     LastUp,
     read_last_up,
     write_last_up,
 )
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 
 FOLDER = Path("/data")
 LAST_UP = LastUp(up_ms=1_700_000_000_000, grace_until_ms=1_700_000_000_001)

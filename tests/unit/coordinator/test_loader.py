@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from log_stores import opened
-from offsetd_coordinator.loader import LoadProgress, load
+from offsetd_coordinator.runtime.shard_loader import LoadProgress, load
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore
-from offsetd_storage.simulated_files import SimulatedFiles
 from offsetd_storage.topic_partition import TopicPartition
 from shards import ask, commit, entry, new_shard, state_of
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.shard import Shard
+    from offsetd_coordinator.shard.shard import Shard
 
 
 def new_shards(store: LogStore) -> dict[int, Shard]:

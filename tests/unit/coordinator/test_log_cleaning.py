@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from offsetd_coordinator.log_cleaning import read_cleaning_settings
-from offsetd_coordinator.settings_sources import SettingsError
-from offsetd_storage.log_config import COMPACT
+from offsetd_coordinator.configuration.settings_sources import SettingsError
+from offsetd_coordinator.offline.offline_cleaning_run import read_cleaning_settings
+from offsetd_storage.configuration.log_config import COMPACT
 
 
 def test_a_setting_goes_where_kafka_has_it() -> None:

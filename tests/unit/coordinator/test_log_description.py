@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from offsetd_coordinator.log_description import LogDescription, describe_log
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_view import LogView
-from offsetd_storage.record_batch import Record, encode_batch
+from offsetd_coordinator.offline.log_description import LogDescription, describe_log
+from offsetd_storage.batch.record_batch import Record, encode_batch
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.topic_partition import TopicPartition
+from offsetd_storage.views.folder_view import LogView
 
 
 def batch(*offsets: int) -> bytes:

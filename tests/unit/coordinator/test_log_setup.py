@@ -1,4 +1,4 @@
-"""offsetd_coordinator.log_setup"""
+"""offsetd_coordinator.observability.log_setup"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import structlog
-from offsetd_coordinator.log_setup import set_up_logging
+from offsetd_coordinator.observability.log_setup import set_up_logging
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2
-from offsetd_coordinator.dynamic_settings import CommitGuardConfig, ExpiryConfig
+from offsetd_coordinator.configuration.dynamic_settings import CommitGuardConfig, ExpiryConfig
 from offsetd_coordinator.errors import CoordinatorError
-from offsetd_coordinator.service.groups import GroupService
-from offsetd_storage.offsets_topic.groups import GroupState
+from offsetd_coordinator.services.group_calls import GroupService
+from offsetd_storage.offsets_topic.group_listing import GroupState
 from serving_members import DELAY_MS, GROUP, Members, reason_of, turn, until
 from serving_nodes import commit_request, serving_node
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import attrs
-from offsetd_coordinator.membership.calls import Moment
+from offsetd_coordinator.membership.member_requests import Moment
 from offsetd_coordinator.membership.refusals import GroupRecordTooLarge
 from offsetd_coordinator.requests import (
     DeleteGroup,
@@ -13,15 +13,15 @@ from offsetd_coordinator.requests import (
     EndConsumerMembersReply,
     WriteGroup,
 )
-from offsetd_storage.offsets_topic.groups import GroupState, GroupType
+from offsetd_storage.batch.record_batch import decode_batch
+from offsetd_storage.offsets_topic.group_listing import GroupState, GroupType
 from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMetadataValue
-from offsetd_storage.record_batch import decode_batch
 from partition_logs import GOLDEN
 from shards import NOW_MS, commit, entry, new_shard, replay
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.shard import Shard
+    from offsetd_coordinator.shard.shard import Shard
 
 GROUP = "modern-workers"
 FIRST, SECOND = "vdwf9ATiRMKmF3qQYRimTA", "1lx80TjDTpu+C5uppyml2A"

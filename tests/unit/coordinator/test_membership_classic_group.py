@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from offsetd_coordinator.errors import CoordinatorError
-from offsetd_coordinator.membership.calls import JoinGroup, MemberIdentity
 from offsetd_coordinator.membership.classic_group import (
     COMPLETING,
     DEAD,
@@ -20,10 +19,11 @@ from offsetd_coordinator.membership.classic_group import (
     ClassicGroup,
     Member,
 )
+from offsetd_coordinator.membership.member_requests import JoinGroup, MemberIdentity
 from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMember, GroupMetadataValue
 
 if TYPE_CHECKING:
-    from offsetd_storage.offsets_topic.groups import GroupState
+    from offsetd_storage.offsets_topic.group_listing import GroupState
 
 NOW_MS = 1_700_000_000_000
 STATES = [EMPTY, PREPARING, COMPLETING, STABLE, DEAD]

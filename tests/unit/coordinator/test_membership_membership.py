@@ -9,9 +9,9 @@ from typing import Any
 
 from classic_groups import DELAY_MS, GROUP, REBALANCE_MS, SESSION_MS, Calls
 from offsetd_coordinator.errors import CoordinatorNotAvailable
-from offsetd_coordinator.membership.calls import Left
+from offsetd_coordinator.membership.member_requests import Left
+from offsetd_storage.offsets_topic.group_listing import GroupState, GroupType
 from offsetd_storage.offsets_topic.group_records import GroupRecords
-from offsetd_storage.offsets_topic.groups import GroupState, GroupType
 from offsetd_storage.offsets_topic.schemas.consumer_group import (
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataValue,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from classic_groups import DELAY_MS, REBALANCE_MS, SESSION_MS, Calls
-from offsetd_coordinator.membership.calls import Synced
-from offsetd_storage.offsets_topic.groups import GroupState
+from offsetd_coordinator.membership.member_requests import Synced
+from offsetd_storage.offsets_topic.group_listing import GroupState
 
 EMPTY, PREPARING = GroupState.EMPTY, GroupState.PREPARING_REBALANCE
 COMPLETING, STABLE = GroupState.COMPLETING_REBALANCE, GroupState.STABLE

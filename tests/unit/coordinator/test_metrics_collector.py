@@ -10,15 +10,15 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import yaml
-from offsetd_coordinator.cleaner_log import CleanerLog
-from offsetd_coordinator.metrics.collector import ServerCollector, registry_of
-from offsetd_coordinator.metrics.figures import CallFigures
+from offsetd_coordinator.calls.admission import Admission
+from offsetd_coordinator.figures import CallFigures
 from offsetd_coordinator.node import Node
-from offsetd_coordinator.service.limits import Admission
-from offsetd_coordinator.shard import Shard
+from offsetd_coordinator.observability.cleaner_log import CleanerLog
+from offsetd_coordinator.observability.metrics.collector import ServerCollector, registry_of
+from offsetd_coordinator.shard.shard import Shard
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.maintenance.upkeep import Upkeep, UpkeepConfig
 from offsetd_storage.topic_partition import TopicPartition
-from offsetd_storage.upkeep import Upkeep, UpkeepConfig
 from prometheus_client import generate_latest
 from scrapes import Scrape, rule_problems
 from serving_nodes import WAIT_SECONDS, ServingNode, serving_node

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from offsetd_coordinator.commit_guards import WINDOW_MS, CommitGuards
-from offsetd_coordinator.dynamic_settings import CommitGuardConfig
+from offsetd_coordinator.configuration.dynamic_settings import CommitGuardConfig
 from offsetd_coordinator.errors import CommitRateExceeded
-from offsetd_coordinator.metrics.commits import commit_families
+from offsetd_coordinator.observability.metrics.commit_metrics import commit_families
+from offsetd_coordinator.runtime.commit_guards import WINDOW_MS, CommitGuards
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 from scrapes import Scrape, rule_problems

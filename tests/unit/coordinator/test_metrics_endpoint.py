@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import structlog
-from offsetd_coordinator.metrics import endpoint
-from offsetd_coordinator.metrics.endpoint import MetricsEndpoint
-from offsetd_coordinator.metrics.families import counter
+from offsetd_coordinator.observability.metrics import endpoint
+from offsetd_coordinator.observability.metrics.endpoint import MetricsEndpoint
+from offsetd_coordinator.observability.metrics.families import counter
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 from scrapes import Scrape

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from offsetd_coordinator.offset_folders import FolderGroup, read_groups
+from offsetd_coordinator.offline.offset_folders import FolderGroup, read_groups
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.kernels import padded_copy
 from offsetd_storage.kernels.crc32c import crc32c
 from offsetd_storage.kernels.encode import (
@@ -18,7 +19,6 @@ from offsetd_storage.kernels.encode import (
     CRC_AT,
     LENGTH_EXCLUDES_BYTES,
 )
-from offsetd_storage.record_batch import Record, encode_batch
 from shards import group_key, offset_key, offset_value
 
 if TYPE_CHECKING:

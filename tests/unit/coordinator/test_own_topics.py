@@ -7,22 +7,26 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import structlog
-from offsetd_coordinator.audit import AuditEvent, AuditLog
-from offsetd_coordinator.config_record import (
+from offsetd_coordinator.administration.audit import AuditEvent, AuditLog
+from offsetd_coordinator.administration.internal_topics import OwnTopics, own_topic_specs
+from offsetd_coordinator.configuration.config_record import (
     ConfigKey,
     encode_config_key,
     encode_config_value,
 )
-from offsetd_coordinator.config_shard import ConfigShard, UpdateConfig
-from offsetd_coordinator.own_topics import OwnTopics, own_topic_specs
-from offsetd_coordinator.settings import Settings
-from offsetd_coordinator.settings_sources import load_settings
-from offsetd_coordinator.topics import AUDIT_PARTITION, CONFIG_PARTITION, CONFIG_TOPIC
+from offsetd_coordinator.configuration.config_shard import ConfigShard, UpdateConfig
+from offsetd_coordinator.configuration.server_settings import Settings
+from offsetd_coordinator.configuration.server_topics import (
+    AUDIT_PARTITION,
+    CONFIG_PARTITION,
+    CONFIG_TOPIC,
+)
+from offsetd_coordinator.configuration.settings_sources import load_settings
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.log_store import LogStore, LogStoreConfig
-from offsetd_storage.quarantine import Damage
-from offsetd_storage.record_batch import Record, encode_batch
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.recovery.quarantine import Damage
 
 if TYPE_CHECKING:
     from offsetd_storage.topic_partition import TopicPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from offsetd_coordinator.pending import PendingOffset, PendingOffsets
+from offsetd_coordinator.state.pending_transactions import PendingOffset, PendingOffsets
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from shards import NOW_MS, batch_of, offset_key, offset_value
 

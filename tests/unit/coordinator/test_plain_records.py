@@ -3,14 +3,14 @@
 import random
 
 import pytest
-from offsetd_coordinator.kernels.plain_records import skip_plain_batches
-from offsetd_coordinator.verification.records import RecordVerifier
-from offsetd_storage.compression import Compression
+from offsetd_coordinator.kernels.records.plain_records import skip_plain_batches
+from offsetd_coordinator.offline.verification.record_check import RecordVerifier
+from offsetd_storage.batch.compression import Compression
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.kernels import padded_copy
 from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.offsets_topic.schemas.keys import GroupKey, OffsetKey, encode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
-from offsetd_storage.record_batch import Record, encode_batch
 
 NOW_MS = 1_700_000_000_000
 PARTITIONS = 50

@@ -6,7 +6,7 @@ import errno
 import socket
 
 import pytest
-from offsetd_coordinator.ports import listen_error, next_free_address
+from offsetd_coordinator.network.ports import listen_error, next_free_address
 
 
 def test_a_port_is_taken_while_somebody_listens_on_it() -> None:

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from offsetd_coordinator.errors import InvalidCommitSize, InvalidRetention
-from offsetd_coordinator.kernels.request_ids import HEADER_NAME
+from offsetd_coordinator.kernels.table.request_ids import HEADER_NAME
 from offsetd_coordinator.offset_changes import PutColumns, PutOffset
-from offsetd_coordinator.offset_table import OffsetTable
-from offsetd_coordinator.put_batches import (
+from offsetd_coordinator.state.offset_table import OffsetTable
+from offsetd_coordinator.state.put_batches import (
     Encoder,
     PutRows,
     check_expiry,
     encode_offsets,
     fits_one_batch,
 )
+from offsetd_storage.batch.record_batch import RecordBatch, decode_batch
 from offsetd_storage.kernels import padded_buffer, padded_copy
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, decode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
-from offsetd_storage.record_batch import RecordBatch, decode_batch
 from shards import COLLIDING_SEEDS, NOW_MS, offset_key
 
 GROUP = "группа"

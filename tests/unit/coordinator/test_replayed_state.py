@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from offsetd_coordinator.errors import RecordUndecodable
-from offsetd_coordinator.replayed_state import ReplayedState
-from offsetd_storage.compression import Compression
+from offsetd_coordinator.state.replayed_state import ReplayedState
+from offsetd_storage.batch.compression import Compression
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.kernels import padded_copy
-from offsetd_storage.record_batch import Record, encode_batch
 from shards import (
     NOW_MS,
     batch_of,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 
-from offsetd_coordinator.resident_memory import ResidentMemory
+from offsetd_coordinator.network.resident_memory import ResidentMemory
 
 _GROWTH_BYTES = 64 << 20
 

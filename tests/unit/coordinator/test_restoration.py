@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from offsetd_coordinator.errors import LeaseHeld
-from offsetd_coordinator.history import Change
-from offsetd_coordinator.kernels.changes import COMMITTED
+from offsetd_coordinator.history.log_changes import Change
+from offsetd_coordinator.kernels.records.change_records import COMMITTED
 from offsetd_coordinator.offset_changes import RestoredReply, RestoreOffsets
-from offsetd_coordinator.offset_rows import OffsetRows
 from offsetd_coordinator.requests import AcquireGroup
-from offsetd_storage.record_batch import decode_batch
+from offsetd_coordinator.state.offset_rows import OffsetRows
+from offsetd_storage.batch.record_batch import decode_batch
 from shards import ask, batch_of, commit, entry, new_shard, offset_key, replay
 
 if TYPE_CHECKING:
     from offsetd_coordinator.requests import Decision
-    from offsetd_coordinator.shard import Shard
+    from offsetd_coordinator.shard.shard import Shard
 
 GROUP = "g"
 

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from offsetd_coordinator.dynamic_settings import CommitGuardConfig, ExpiryConfig
+from offsetd_coordinator.configuration.dynamic_settings import CommitGuardConfig, ExpiryConfig
 from offsetd_coordinator.errors import (
     CommitRateExceeded,
     CoordinatorError,
@@ -18,7 +18,6 @@ from offsetd_coordinator.errors import (
     LogPartitionQuarantined,
     StorageUnavailable,
 )
-from offsetd_coordinator.flush_pace import FlushPace
 from offsetd_coordinator.requests import (
     CommitOffsets,
     CommitReply,
@@ -29,7 +28,8 @@ from offsetd_coordinator.requests import (
     DeleteOffsetsReply,
     OffsetEntry,
 )
-from offsetd_coordinator.runtime import OFFSETS_TOPIC, Runtime
+from offsetd_coordinator.runtime.flush_pace import FlushPace
+from offsetd_coordinator.runtime.runtime import OFFSETS_TOPIC, Runtime
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.errors import (
     InvalidTimestamp,
@@ -49,7 +49,7 @@ from shards import batch_of, new_shard, offset_key, offset_value, replay, replay
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from offsetd_coordinator.shard import Shard
+    from offsetd_coordinator.shard.shard import Shard
 
 PARTITIONS = 4
 

@@ -13,12 +13,12 @@ from kept_stores import UPKEEP
 from log_stores import commit
 from offsetd_coordinator.errors import StorageUnavailable
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import CleaningAborted
 from offsetd_storage.log_store import OFFSETS_TOPIC
-from offsetd_storage.simulated_faults import Fault, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.maintenance.upkeep import Upkeep
 from offsetd_storage.topic_partition import TopicPartition
-from offsetd_storage.upkeep import Upkeep
 from serving_nodes import WAIT_SECONDS, ServingNode
 
 if TYPE_CHECKING:

@@ -16,18 +16,18 @@ import structlog
 from offsetd.v1 import offset_service_pb2, offset_service_pb2_grpc
 from offsetd_clients.connection import CHANNEL_OPTIONS
 from offsetd_coordinator import server
-from offsetd_coordinator.combined_settings import journal_bytes_needed
-from offsetd_coordinator.connection_limits import channel_options
-from offsetd_coordinator.flusher import FlushDefect
+from offsetd_coordinator.configuration.combined_settings import journal_bytes_needed
+from offsetd_coordinator.configuration.settings_sources import SettingsError, load_settings
+from offsetd_coordinator.configuration.shard_settings import shard_config
 from offsetd_coordinator.membership.rebalance import MembershipConfig
-from offsetd_coordinator.ports import listen_error
-from offsetd_coordinator.settings_sources import SettingsError, load_settings
-from offsetd_coordinator.shard_settings import shard_config
+from offsetd_coordinator.network.connection_limits import channel_options
+from offsetd_coordinator.network.ports import listen_error
+from offsetd_coordinator.runtime.flusher import FlushDefect
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import StorageFailed
-from offsetd_storage.files import OsFiles
 from offsetd_storage.log_store import LogStore
-from offsetd_storage.simulated_files import SimulatedFiles
 
 # Generated stubs have no types.
 untyped_stub: Any = offset_service_pb2_grpc.OffsetServiceStub

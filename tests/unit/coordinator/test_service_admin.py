@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
-from offsetd_coordinator.dynamic_settings import ExpiryConfig
+from offsetd_coordinator.configuration.dynamic_settings import ExpiryConfig
 from offsetd_coordinator.node import Node
-from offsetd_coordinator.service.admin import AdminService
-from offsetd_coordinator.service.config_admin import ConfigAdmin
-from offsetd_coordinator.service.log_admin import LogAdmin
+from offsetd_coordinator.services.config_admin import ConfigAdmin
+from offsetd_coordinator.services.log_admin import LogAdmin
+from offsetd_coordinator.services.server_admin import AdminService
 from offsetd_storage.errors import StorageFull
 from offsetd_storage.offsets_topic.placement import partition_of
 from serving_nodes import PARTITIONS, ServingNode, serving_node

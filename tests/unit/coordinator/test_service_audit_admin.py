@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
-from offsetd_coordinator import audit_reader, errors
-from offsetd_coordinator.service.audit_admin import AuditAdmin
-from offsetd_coordinator.service.groups import GroupService
-from offsetd_coordinator.service.offset_admin import OffsetAdmin
+from offsetd_coordinator import errors
+from offsetd_coordinator.administration import audit_reader
+from offsetd_coordinator.services.audit_admin import AuditAdmin
+from offsetd_coordinator.services.group_calls import GroupService
+from offsetd_coordinator.services.offset_admin import OffsetAdmin
 from serving_nodes import WAIT_SECONDS, ServingNode, serving_node
 
 Event = admin_service_pb2.AuditEvent

@@ -10,11 +10,11 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
+from offsetd_coordinator.calls import callers, unary_calls
+from offsetd_coordinator.calls.admission import Admission
 from offsetd_coordinator.errors import GroupIdNotFound, TooManyBytesInFlight
-from offsetd_coordinator.metrics.figures import CODES, MethodFigures
+from offsetd_coordinator.figures import CODES, MethodFigures
 from offsetd_coordinator.node import Node
-from offsetd_coordinator.service import callers, calls
-from offsetd_coordinator.service.limits import Admission
 from patience import PATIENCE_SECONDS
 
 REQUEST_BYTES_MAX = 50
@@ -69,7 +69,7 @@ async def called(
 ) -> bytes:
     """What a handler makes of a message."""
     node = Node(node_id="n1", address="127.0.0.1:7171", start_ms=0)
-    handler: Any = calls.unary(
+    handler: Any = unary_calls.unary(
         answer,
         admission,
         figures or MethodFigures(),

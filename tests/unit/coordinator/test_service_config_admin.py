@@ -11,35 +11,35 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
-from offsetd_coordinator.administration import ApplyFailed
-from offsetd_coordinator.audit import AuditEvent
-from offsetd_coordinator.config_record import (
+from offsetd_coordinator.administration.administration import ApplyFailed
+from offsetd_coordinator.administration.audit import AuditEvent
+from offsetd_coordinator.configuration.config_record import (
     ConfigKey,
     encode_config_key,
     encode_config_value,
 )
-from offsetd_coordinator.service.config_admin import ConfigAdmin
-from offsetd_coordinator.service.field_counts import SETTINGS_MAX
-from offsetd_coordinator.topics import (
+from offsetd_coordinator.configuration.server_topics import (
     AUDIT_PARTITION,
     AUDIT_TOPIC,
     CONFIG_PARTITION,
     CONFIG_TOPIC,
 )
-from offsetd_coordinator.verification.logs import LogVerifier
-from offsetd_storage.cleaner.states import CleaningState
+from offsetd_coordinator.messages.field_counts import SETTINGS_MAX
+from offsetd_coordinator.offline.verification.log_check import LogVerifier
+from offsetd_coordinator.services.config_admin import ConfigAdmin
+from offsetd_storage.batch.record_batch import Record, decode_batches, encode_batch
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import StorageFull
-from offsetd_storage.folder_view import read_folder
-from offsetd_storage.log_config import OFFSETS_TOPIC
-from offsetd_storage.record_batch import Record, decode_batches, encode_batch
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.retention.cleaning_claims import CleaningState
+from offsetd_storage.views.folder_view import read_folder
 from serving_nodes import WAIT_SECONDS, ServingNode, serving_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from offsetd_storage.topic_configs import TopicConfigs
+    from offsetd_storage.configuration.topic_configs import TopicConfigs
     from offsetd_storage.topic_partition import TopicPartition
 
 Setting = admin_service_pb2.ConfigSetting

@@ -14,10 +14,10 @@ from offsetd_coordinator.errors import (
     InvalidRequest,
     LeaseHeld,
 )
-from offsetd_coordinator.history_errors import HistoryCompacted
-from offsetd_coordinator.offset_history import state_at
+from offsetd_coordinator.history.history_errors import HistoryCompacted
+from offsetd_coordinator.history.offset_history import state_at
 from offsetd_coordinator.requests import AcquireGroup
-from offsetd_coordinator.service.history import HistoryService
+from offsetd_coordinator.services.history_calls import HistoryService
 from patience import PATIENCE_SECONDS
 from serving_nodes import ServingNode, serving_node
 

@@ -11,13 +11,13 @@ import pytest
 from google.rpc.code_pb2 import Code
 from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
-from offsetd_coordinator.service import imports
-from offsetd_coordinator.service.exports import PIECE_BYTES, ExportService
-from offsetd_coordinator.service.imports import ImportService
-from offsetd_coordinator.service.statuses import status_of
-from offsetd_coordinator.topics import AUDIT_PARTITION
+from offsetd_coordinator.calls.statuses import status_of
+from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.services import offset_imports
+from offsetd_coordinator.services.offset_exports import PIECE_BYTES, ExportService
+from offsetd_coordinator.services.offset_imports import ImportService
 from offsetd_storage.offsets_topic.placement import partition_of
-from offsetd_storage.quarantine import Damage
+from offsetd_storage.recovery.quarantine import Damage
 from offsetd_storage.topic_partition import TopicPartition
 from serving_nodes import METADATA_UNITS_MAX, PARTITIONS, WAIT_SECONDS, ServingNode, serving_node
 
@@ -436,8 +436,8 @@ async def test_a_group_that_is_refused_does_not_stop_the_others() -> None:
 async def test_an_import_is_bounded_and_so_are_all_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(imports, "OFFSETS_MAX", 10)
-    monkeypatch.setattr(imports, "NODE_OFFSETS_MAX", 15)
+    monkeypatch.setattr(offset_imports, "OFFSETS_MAX", 10)
+    monkeypatch.setattr(offset_imports, "NODE_OFFSETS_MAX", 15)
 
     def lines(count: int) -> bytes:
         return b"".join(b"g,t,%d,1\n" % number for number in range(count))

@@ -10,21 +10,21 @@ import attrs
 import pytest
 from offsetd.v1 import admin_service_pb2
 from offsetd_coordinator import errors
-from offsetd_coordinator.audit import AuditEvent
-from offsetd_coordinator.service.log_admin import LogAdmin
-from offsetd_coordinator.topics import (
+from offsetd_coordinator.administration.audit import AuditEvent
+from offsetd_coordinator.configuration.server_topics import (
     AUDIT_PARTITION,
     AUDIT_TOPIC,
     CONFIG_PARTITION,
     CONFIG_TOPIC,
 )
+from offsetd_coordinator.services.log_admin import LogAdmin
+from offsetd_storage.batch.record_batch import decode_batches
+from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import StorageFailed
-from offsetd_storage.log_config import OFFSETS_TOPIC
 from offsetd_storage.offsets_topic.placement import partition_of
-from offsetd_storage.quarantine import Damage
-from offsetd_storage.record_batch import decode_batches
-from offsetd_storage.retention import FutureTimestamp
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.recovery.quarantine import Damage
+from offsetd_storage.retention.retention_rules import FutureTimestamp
 from offsetd_storage.topic_partition import TopicPartition
 from serving_nodes import PARTITIONS, WAIT_SECONDS, ServingNode, serving_node
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from offsetd.v1 import group_service_pb2
+from offsetd_coordinator.counted_turns import Turns
 from offsetd_coordinator.errors import (
     CoordinatorError,
     CoordinatorNotAvailable,
@@ -18,9 +19,8 @@ from offsetd_coordinator.requests import (
     EndConsumerMembers,
     EndConsumerMembersReply,
 )
-from offsetd_coordinator.service.member_removal import METHOD, MemberRemoval, _named_now
-from offsetd_coordinator.service.turns import Turns
-from offsetd_storage.offsets_topic.groups import GroupState
+from offsetd_coordinator.services.member_removal import METHOD, MemberRemoval, _named_now
+from offsetd_storage.offsets_topic.group_listing import GroupState
 from offsetd_storage.offsets_topic.schemas.layout import write_versioned
 from offsetd_storage.offsets_topic.schemas.record_layouts import VALUE_LAYOUTS, RecordType
 from serving_members import DELAY_MS, GROUP, Members, reason_of, until

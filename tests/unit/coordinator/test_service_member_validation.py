@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2
+from offsetd_coordinator.calls import callers
+from offsetd_coordinator.calls.answer_budget import AnswerBudget
+from offsetd_coordinator.calls.connections import Connection
+from offsetd_coordinator.counted_turns import Turns
 from offsetd_coordinator.errors import InvalidField
-from offsetd_coordinator.membership.calls import MemberIdentity
-from offsetd_coordinator.service import callers
-from offsetd_coordinator.service.answers import AnswerBudget
-from offsetd_coordinator.service.connections import Connection
-from offsetd_coordinator.service.member_validation import (
+from offsetd_coordinator.membership.member_requests import MemberIdentity
+from offsetd_coordinator.messages.member_validation import (
     commits_as,
     join_group,
     leave_group,
     members_to_remove,
     sync_group,
 )
-from offsetd_coordinator.service.membership import client_host
-from offsetd_coordinator.service.turns import Turns
+from offsetd_coordinator.services.membership_calls import client_host
 
 RANGE = [group_service_pb2.GroupProtocol(name="range", metadata=b"m")]
 

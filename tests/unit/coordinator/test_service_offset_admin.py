@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2
 from offsetd_coordinator import errors
+from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.counted_turns import ITEMS_PER_TURN
 from offsetd_coordinator.offset_changes import Bounds
-from offsetd_coordinator.service.offset_admin import OffsetAdmin
-from offsetd_coordinator.service.turns import ITEMS_PER_TURN
-from offsetd_coordinator.topics import AUDIT_PARTITION
+from offsetd_coordinator.services.offset_admin import OffsetAdmin
+from offsetd_storage.batch.record_batch import decode_batches
 from offsetd_storage.offsets_topic.placement import partition_of
-from offsetd_storage.record_batch import decode_batches
 from serving_nodes import PARTITIONS, WAIT_SECONDS, ServingNode, serving_node
 
 if TYPE_CHECKING:

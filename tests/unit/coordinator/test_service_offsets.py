@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd.v1 import offset_service_pb2, types_pb2
 from offsetd_coordinator import errors
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
 from offsetd_storage.offsets_topic.placement import partition_of
-from offsetd_storage.simulated_faults import Fault, OperationKind
 from serving_nodes import PARTITIONS, WAIT_SECONDS, ServingNode, commit_request, serving_node
 
 if TYPE_CHECKING:

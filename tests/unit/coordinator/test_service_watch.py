@@ -12,11 +12,11 @@ import grpc
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 from offsetd.v1 import history_pb2, offset_service_pb2
-from offsetd_coordinator.metrics.figures import CANCELLED, CallFigures
-from offsetd_coordinator.service import statuses
-from offsetd_coordinator.service.limits import Admission
-from offsetd_coordinator.service.watch import WatchService
-from offsetd_storage.simulated_faults import Fault, OperationKind
+from offsetd_coordinator.calls import statuses
+from offsetd_coordinator.calls.admission import Admission
+from offsetd_coordinator.figures import CANCELLED, CallFigures
+from offsetd_coordinator.services.watch_calls import WatchService
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
 from patience import PATIENCE_SECONDS
 from serving_nodes import ServingNode, serving_node
 

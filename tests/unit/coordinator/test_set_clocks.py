@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 from offsetd.v1 import admin_service_pb2
-from offsetd_coordinator.audit import AuditEvent
-from offsetd_coordinator.config_shard import UpdateConfig
-from offsetd_coordinator.expiry_guard import Hold
-from offsetd_coordinator.last_up import LastUp, recorded_ms
+from offsetd_coordinator.administration.audit import AuditEvent
+from offsetd_coordinator.configuration.config_shard import UpdateConfig
+from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.expiry.expiry_guard import Hold
+from offsetd_coordinator.expiry.uptime_marker import LastUp, recorded_ms
 from offsetd_coordinator.requests import DeleteOffsets
-from offsetd_coordinator.service.admin import AdminService
-from offsetd_coordinator.topics import AUDIT_PARTITION
-from offsetd_storage.record_batch import decode_batches
-from offsetd_storage.scheduler import LOG_RETENTION
+from offsetd_coordinator.services.server_admin import AdminService
+from offsetd_storage.batch.record_batch import decode_batches
+from offsetd_storage.tasks.scheduler import LOG_RETENTION
 from serving_nodes import WAIT_SECONDS, ServingNode, serving_node
 from set_clocks import SetClock
 

@@ -8,19 +8,34 @@ import sys
 
 import attrs
 import pytest
-from offsetd_coordinator.dynamic_settings import DYNAMIC_CLASSES, DYNAMIC_SETTINGS
-from offsetd_coordinator.settings import ALL_SETTINGS, OWN_FIELDS, Settings, default_entries
-from offsetd_coordinator.settings_sources import environment_name
-from offsetd_storage.log_config import COMPACT, OFFSETS_TOPIC, OFFSETS_TOPIC_LOG_CONFIG, LogConfig
-from offsetd_storage.server_config import (
+from offsetd_coordinator.configuration.dynamic_settings import DYNAMIC_CLASSES, DYNAMIC_SETTINGS
+from offsetd_coordinator.configuration.server_settings import (
+    ALL_SETTINGS,
+    OWN_FIELDS,
+    Settings,
+    default_entries,
+)
+from offsetd_coordinator.configuration.settings_sources import environment_name
+from offsetd_storage.configuration.log_config import (
+    COMPACT,
+    OFFSETS_TOPIC,
+    OFFSETS_TOPIC_LOG_CONFIG,
+    LogConfig,
+)
+from offsetd_storage.configuration.server_config import (
     BackgroundConfig,
     CleanerConfig,
     DiskConfig,
     RetentionConfig,
     RollConfig,
 )
-from offsetd_storage.settings import settings_of
-from offsetd_storage.topic_configs import SERVER_SETTINGS, TOPIC_SETTINGS, SettingEntry, Source
+from offsetd_storage.configuration.settings import settings_of
+from offsetd_storage.configuration.topic_configs import (
+    SERVER_SETTINGS,
+    TOPIC_SETTINGS,
+    SettingEntry,
+    Source,
+)
 from shards import answer, commit, entry, new_shard
 
 
@@ -144,7 +159,7 @@ def test_to_know_the_settings_needs_neither_the_store_nor_what_it_computes_with(
     program = (
         "import sys\n"
         "import offsetd_coordinator.commands.serve\n"
-        "from offsetd_coordinator.settings import default_entries\n"
+        "from offsetd_coordinator.configuration.server_settings import default_entries\n"
         "assert default_entries()\n"
         "print([name for name in sys.modules if name.partition('.')[0] in"
         " ('numpy', 'numba', 'grpc', 'google', 'uvloop')])"

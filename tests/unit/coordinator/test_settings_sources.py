@@ -5,15 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from offsetd_coordinator.dynamic_settings import DYNAMIC_SETTINGS
-from offsetd_coordinator.settings import ALL_SETTINGS, OWN_FIELDS, Settings
-from offsetd_coordinator.settings_sources import SettingsError, environment_name, load_settings
-from offsetd_storage.log_config import COMPACT, OFFSETS_TOPIC
-from offsetd_storage.setting_kinds import Address, Choice, Flag, Listed, Real, Text, Whole
-from offsetd_storage.topic_configs import SERVER_SETTINGS, Source
+from offsetd_coordinator.configuration.dynamic_settings import DYNAMIC_SETTINGS
+from offsetd_coordinator.configuration.server_settings import ALL_SETTINGS, OWN_FIELDS, Settings
+from offsetd_coordinator.configuration.settings_sources import (
+    SettingsError,
+    environment_name,
+    load_settings,
+)
+from offsetd_storage.configuration.log_config import COMPACT, OFFSETS_TOPIC
+from offsetd_storage.configuration.setting_kinds import (
+    Address,
+    Choice,
+    Flag,
+    Listed,
+    Real,
+    Text,
+    Whole,
+)
+from offsetd_storage.configuration.topic_configs import SERVER_SETTINGS, Source
 
 if TYPE_CHECKING:
-    from offsetd_storage.settings import Setting
+    from offsetd_storage.configuration.settings import Setting
 
 OF_SERVER = {*SERVER_SETTINGS, *DYNAMIC_SETTINGS, *OWN_FIELDS}
 # Where any value would not do, for the sake of others.

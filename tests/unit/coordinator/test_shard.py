@@ -16,11 +16,11 @@ from offsetd_coordinator.errors import (
     UnstableOffsetCommit,
 )
 from offsetd_coordinator.requests import CommitReply, CommittedOffset, OffsetEntry, Precondition
-from offsetd_storage.offsets_topic.groups import GroupListing, GroupState, GroupType
+from offsetd_storage.batch.record_batch import decode_batch
+from offsetd_storage.offsets_topic.group_listing import GroupListing, GroupState, GroupType
 from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMember, GroupMetadataValue
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, decode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
-from offsetd_storage.record_batch import decode_batch
 from shards import (
     NOW_MS,
     answer,
@@ -41,7 +41,7 @@ from shards import (
 )
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.shard import Shard
+    from offsetd_coordinator.shard.shard import Shard
 
 # The value of type 5, ConsumerGroupMemberMetadata: a member subscribed to nothing.
 CONSUMER_MEMBER = bytes.fromhex("0000 00 00 01 01 01 00 00000000 00 00")

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from offsetd_coordinator.kernels.slots import (
+from offsetd_coordinator.kernels.table.slots import (
     add_slot,
     has_tag,
     home_of,

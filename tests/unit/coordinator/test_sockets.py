@@ -8,7 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from offsetd_coordinator.sockets import AcceptedSockets, peer_name
+from offsetd_coordinator.network.sockets import AcceptedSockets, peer_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

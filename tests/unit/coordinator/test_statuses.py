@@ -16,9 +16,10 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2
 from google.rpc.code_pb2 import Code
 from offsetd.v1 import error_reason_pb2
-from offsetd_coordinator import errors, history_errors
+from offsetd_coordinator import errors
+from offsetd_coordinator.calls import statuses
+from offsetd_coordinator.history import history_errors
 from offsetd_coordinator.membership import refusals
-from offsetd_coordinator.service import statuses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

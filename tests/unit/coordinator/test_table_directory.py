@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from offsetd_coordinator.kernels import columns, table_directory
-from offsetd_coordinator.kernels.table_directory import ROW_COLUMNS, directory_of, fill_row
-from offsetd_coordinator.offset_table import OffsetTable
+from offsetd_coordinator.kernels import columns
+from offsetd_coordinator.kernels.table import table_directory
+from offsetd_coordinator.kernels.table.table_directory import ROW_COLUMNS, directory_of, fill_row
+from offsetd_coordinator.state.offset_table import OffsetTable
 
 
 def new_table(offsets: int) -> OffsetTable:

@@ -2,7 +2,7 @@
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
-from offsetd_coordinator.service.times import set_time
+from offsetd_coordinator.messages.timestamps import set_time
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from offsetd_coordinator.errors import InvalidCommitSize
-from offsetd_coordinator.tombstones import encode_tombstones
+from offsetd_coordinator.state.tombstone_batches import encode_tombstones
+from offsetd_storage.batch.record_batch import Record, decode_batch, encode_batch
 from offsetd_storage.kernels import padded_buffer, padded_copy
-from offsetd_storage.record_batch import Record, decode_batch, encode_batch
 from shards import NOW_MS, group_key, offset_key
 
 KEYS = [

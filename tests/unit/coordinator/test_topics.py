@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from offsetd_coordinator.settings import Settings
-from offsetd_coordinator.topics import AUDIT_TOPIC, CONFIG_TOPIC
+from offsetd_coordinator.configuration.server_settings import Settings
+from offsetd_coordinator.configuration.server_topics import AUDIT_TOPIC, CONFIG_TOPIC
+from offsetd_storage.configuration.log_config import COMPACT, DELETE, OFFSETS_TOPIC
 from offsetd_storage.errors import InvalidSetting
-from offsetd_storage.log_config import COMPACT, DELETE, OFFSETS_TOPIC
 
 DAY_MS = 86_400_000
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2, types_pb2
 from offsetd_coordinator import errors
+from offsetd_coordinator.counted_turns import Turns
 from offsetd_coordinator.kernels import columns
+from offsetd_coordinator.messages import validation
 from offsetd_coordinator.requests import CommitOffsets, DeleteOffsets, OffsetEntry, Precondition
-from offsetd_coordinator.service import validation
-from offsetd_coordinator.service.turns import Turns
-from offsetd_coordinator.shard import Shard, ShardConfig
+from offsetd_coordinator.shard.shard import Shard, ShardConfig
 
 METADATA_UNITS_MAX = 4096
 MESSAGE_BYTES_MAX = 1_048_588

@@ -4,7 +4,7 @@ import pytest
 from google.protobuf.wrappers_pb2 import UInt64Value
 from hypothesis import given
 from hypothesis import strategies as st
-from offsetd_coordinator.varints import decode_varints, encode_varint
+from offsetd_coordinator.wire.varints import decode_varints, encode_varint
 
 
 @given(st.integers(1, 2**63 - 1))

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from offsetd_coordinator.verification.folder import folder_findings
-from offsetd_coordinator.verification.logs import LogVerifier
+from offsetd_coordinator.offline.verification.folder_check import folder_findings
+from offsetd_coordinator.offline.verification.log_check import LogVerifier
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_view import read_folder
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.log_store import LogStore, LogStoreConfig
-from offsetd_storage.record_batch import Record, encode_batch
 from offsetd_storage.topic_partition import TopicPartition
+from offsetd_storage.views.folder_view import read_folder
 
 FIRST = TopicPartition("__consumer_offsets", 0)
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from offsetd_coordinator.verification.findings import Finding
-from offsetd_coordinator.verification.indexes import IndexVerifier
-from offsetd_storage.files import OsFiles
-from offsetd_storage.log_config import LogConfig
-from offsetd_storage.partition_log import PartitionLog
-from offsetd_storage.record_batch import Record, encode_batch
-from offsetd_storage.segment import segment_path
-from offsetd_storage.segment_scan import scan_segment
+from offsetd_coordinator.offline.verification.findings import Finding
+from offsetd_coordinator.offline.verification.index_check import IndexVerifier
+from offsetd_storage.batch.record_batch import Record, encode_batch
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.log.partition_log import PartitionLog
+from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_scan import scan_segment
 from offsetd_storage.topic_partition import TopicPartition
 
 NAME = "__consumer_offsets-4"

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from offsetd_coordinator.verification import logs
-from offsetd_coordinator.verification.logs import LogVerifier
-from offsetd_storage.compression import Compression
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_view import LogView
-from offsetd_storage.journal_format import RecoveryPoint
+from offsetd_coordinator.offline.verification import log_check
+from offsetd_coordinator.offline.verification.log_check import LogVerifier
+from offsetd_storage.batch.compression import Compression
+from offsetd_storage.batch.record_batch import Record, encode_batch
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.journal.journal_format import RecoveryPoint
 from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
-from offsetd_storage.record_batch import Record, encode_batch
 from offsetd_storage.topic_partition import TopicPartition
+from offsetd_storage.views.folder_view import LogView
 
 NOW_MS = 1_700_000_000_000
 PARTITION = partition_of("g", 50)
@@ -152,7 +152,7 @@ def test_bad_records_are_named_before_and_behind_damage(tmp_path: Path) -> None:
 def test_batches_of_any_size_pass_through_the_buffer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_bytes: int
 ) -> None:
-    monkeypatch.setattr(logs, "READ_BYTES", read_bytes)
+    monkeypatch.setattr(log_check, "READ_BYTES", read_bytes)
     bad = b"\x00\x04" + bytes(500)
     contents = [batch(0), batch(1, value=bad), batch(2, value=b""), batch(3), batch(4, key=b"")]
     contents = [*contents, batch(5), batch(6, value=b"\x00")]

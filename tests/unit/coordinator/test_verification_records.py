@@ -1,8 +1,9 @@
 """What is wrong with a batch's records, in words."""
 
 import pytest
-from offsetd_coordinator.verification.records import RecordVerifier
-from offsetd_storage.compression import Compression
+from offsetd_coordinator.offline.verification.record_check import RecordVerifier
+from offsetd_storage.batch.compression import Compression
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMetadataValue
 from offsetd_storage.offsets_topic.schemas.group_settings import GroupSettings
@@ -15,7 +16,6 @@ from offsetd_storage.offsets_topic.schemas.keys import (
 )
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.offsets_topic.schemas.record_layouts import RecordType
-from offsetd_storage.record_batch import Record, encode_batch
 
 NOW_MS = 1_700_000_000_000
 HERE = partition_of("g", 50)

@@ -6,9 +6,9 @@ import base64
 
 import pytest
 from offsetd_coordinator.errors import InvalidRequest
-from offsetd_coordinator.history import Change
-from offsetd_coordinator.kernels.changes import DELETED
-from offsetd_coordinator.watching import Filter, decode_token, encode_token
+from offsetd_coordinator.history.log_changes import Change
+from offsetd_coordinator.history.watchers import Filter, decode_token, encode_token
+from offsetd_coordinator.kernels.records.change_records import DELETED
 
 DIGEST = b"12345678"
 

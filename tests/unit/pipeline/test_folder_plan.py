@@ -16,18 +16,18 @@ from offsetd_pipeline.folder_plan import (
 )
 from offsetd_pipeline.segments import Segment
 from offsetd_pipeline.source import OffsetdSource
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import FolderChanged, FolderMismatch
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_view import read_folder
-from offsetd_storage.live_folder import LogFigures
-from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import LogStore, LogStoreConfig
 from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
-from offsetd_storage.record_batch import Record, encode_batch
 from offsetd_storage.topic_partition import TopicPartition
+from offsetd_storage.views.folder_view import read_folder
+from offsetd_storage.views.live_folder import LogFigures
 from offsets_logs import write_log
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.1.1" / "data"

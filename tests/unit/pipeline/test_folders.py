@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from offsetd_pipeline.folders import FolderPlan, identity_of, plan_folders
+from offsetd_storage.batch.record_batch import Record, encode_batch
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import FolderMismatch
-from offsetd_storage.files import OsFiles
-from offsetd_storage.record_batch import Record, encode_batch
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.1.1" / "data"
 FILES = OsFiles()

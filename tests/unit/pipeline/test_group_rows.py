@@ -12,10 +12,10 @@ from offsetd_pipeline.folder_tables import FolderTable
 from offsetd_pipeline.read_options import OnDamage
 from offsetd_pipeline.selection import Selection
 from offsetd_pipeline.tables import Mode
-from offsetd_storage.files import OsFiles
+from offsetd_storage.batch.record_batch import Record, encode_batch
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.offsets_topic.schemas.group_metadata import GroupMetadataValue
 from offsetd_storage.offsets_topic.schemas.keys import GroupKey, encode_key
-from offsetd_storage.record_batch import Record, encode_batch
 from offsets_logs import write_log
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from offsetd_pipeline.segments import (
     SegmentFiles,
     read_segment,
 )
-from offsetd_storage.compression import Compression
-from offsetd_storage.files import OsFiles
-from offsetd_storage.record_batch import Record, encode_batch
+from offsetd_storage.batch.compression import Compression
+from offsetd_storage.batch.record_batch import Record, encode_batch
+from offsetd_storage.disk.files import OsFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +90,7 @@ def test_damage_is_told_of_with_its_place_and_the_rest_is_read(
 
 
 def test_a_compressed_batch_that_does_not_decompress_is_damage(tmp_path: Path) -> None:
-    from offsetd_storage.record_batch import batch_header, seal_records
+    from offsetd_storage.batch.record_batch import batch_header, seal_records
 
     whole = batch(2, codec=4)
     broken = seal_records(b"nothing that zstd wrote", batch_header(whole))

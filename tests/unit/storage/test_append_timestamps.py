@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from offsetd_storage.append_timestamps import check_timestamps, prepared_batch, with_append_time
-from offsetd_storage.compression import Compression
+from offsetd_storage.batch.append_timestamps import (
+    check_timestamps,
+    prepared_batch,
+    with_append_time,
+)
+from offsetd_storage.batch.compression import Compression
+from offsetd_storage.batch.record_batch import Record, decode_batch, encode_batch
+from offsetd_storage.configuration.log_config import LogConfig
 from offsetd_storage.errors import CorruptBatch, InvalidTimestamp
-from offsetd_storage.log_config import LogConfig
-from offsetd_storage.record_batch import Record, decode_batch, encode_batch
 from offsetd_storage.timestamp_type import TimestampType
 
 NOW_MS = 1_700_000_000_000

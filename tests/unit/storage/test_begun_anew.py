@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 from log_stores import FOLDER, P0, P1, SMALL, SMALL_LOG, append, commit, contents, opened, seeded
-from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.configuration.log_config import DELETE
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import PartitionQuarantined
-from offsetd_storage.log_config import DELETE
+from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint
+from offsetd_storage.log.segment import SEGMENT_SUFFIXES, segment_base_offsets, segment_path
+from offsetd_storage.log.segment_list import SEGMENT_LIST_NAME
 from offsetd_storage.log_store import LogStore, TopicSpec
-from offsetd_storage.quarantine import list_quarantine_files
-from offsetd_storage.segment import SEGMENT_SUFFIXES, segment_base_offsets, segment_path
-from offsetd_storage.segment_list import SEGMENT_LIST_NAME
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.recovery.quarantine import list_quarantine_files
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import NOW_MS
 
 if TYPE_CHECKING:
     from random import Random
 
-    from offsetd_storage.simulated_faults import Operation
+    from offsetd_storage.disk.simulated_faults import Operation
 
 AUDIT = TopicPartition("audit", 0)
 CONFIG = attrs.evolve(

@@ -10,23 +10,23 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
-from offsetd_storage.checkpoints import (
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.errors import CorruptCheckpoint
+from offsetd_storage.folder.checkpoints import (
     read_leader_epochs,
     read_offset_checkpoint,
     write_leader_epochs,
     write_offset_checkpoint,
 )
-from offsetd_storage.errors import CorruptCheckpoint
-from offsetd_storage.files import OsFiles
-from offsetd_storage.simulated_faults import Fault, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
 from offsetd_storage.topic_partition import TopicPartition
 from simulated_disks import disk_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offsetd_storage.files import Files
+    from offsetd_storage.disk.files import Files
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.1.1" / "data"
 PATH = Path("/recovery-point-offset-checkpoint")

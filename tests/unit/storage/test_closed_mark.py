@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from log_stores import FOLDER, P0, P1, P2, commit, opened
-from offsetd_storage.closed_mark import CLOSED_MARK_NAME, read_closed_mark
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.disk.simulated_faults import Fault, Operation, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFile, SimulatedFiles
 from offsetd_storage.errors import JournalDamaged
-from offsetd_storage.files import OsFiles
-from offsetd_storage.journal import JOURNAL_NAMES
-from offsetd_storage.segment import segment_path
-from offsetd_storage.simulated_faults import Fault, Operation, OperationKind
-from offsetd_storage.simulated_files import SimulatedFile, SimulatedFiles
+from offsetd_storage.journal.journal import JOURNAL_NAMES
+from offsetd_storage.log.segment import segment_path
+from offsetd_storage.recovery.clean_shutdown_marker import CLOSED_MARK_NAME, read_closed_mark
 from patience import PATIENCE_SECONDS
 from recovered_folders import committed, log_path, put
 
@@ -127,7 +127,7 @@ def test_of_a_journal_that_is_as_it_was_closed_only_the_frames_are_read(
 ) -> None:
     looked_for: list[object] = []
     monkeypatch.setattr(
-        "offsetd_storage.journal_recovery._refuse_lost_frames",
+        "offsetd_storage.journal.journal_recovery._refuse_lost_frames",
         lambda files, **_: looked_for.append(files),
     )
     files = committed(closed=True)

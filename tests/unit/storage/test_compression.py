@@ -7,7 +7,7 @@ import cramjam
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from offsetd_storage.compression import (
+from offsetd_storage.batch.compression import (
     Compression,
     DecompressionFailed,
     compress,

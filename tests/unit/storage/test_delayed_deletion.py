@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.delayed_deletion import DeletionQueue, FileDeleter, WaitingFile
-from offsetd_storage.simulated_faults import Fault, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.delayed_deletion import DeletionQueue, FileDeleter, WaitingFile
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 
 FOLDER = Path("/t-0")
 A, B, C = (FOLDER / f"{name}.log.deleted" for name in "abc")

@@ -7,12 +7,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.disk_relief import REST_MS_MAX, DiskRelief
-from offsetd_storage.disk_space import DiskSpace
+from offsetd_storage.configuration.server_config import DiskConfig
+from offsetd_storage.disk.disk_space import DiskSpace
+from offsetd_storage.disk.simulated_disk import BLOCK_BYTES
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import StorageFull
-from offsetd_storage.server_config import DiskConfig
-from offsetd_storage.simulated_disk import BLOCK_BYTES
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.maintenance.disk_relief import REST_MS_MAX, DiskRelief
 
 FOLDER = Path("/")
 CAPACITY = 1024 * BLOCK_BYTES

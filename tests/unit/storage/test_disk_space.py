@@ -8,7 +8,8 @@ from pathlib import Path
 import attrs
 import pytest
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.disk_space import (
+from offsetd_storage.configuration.server_config import DiskConfig
+from offsetd_storage.disk.disk_space import (
     RESERVE_NAME,
     DiskMarks,
     DiskSpace,
@@ -19,12 +20,11 @@ from offsetd_storage.disk_space import (
     opened_with_reserve,
     reserve_bytes_for,
 )
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.disk.simulated_disk import BLOCK_BYTES
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import StorageFailed, StorageFull
-from offsetd_storage.files import OsFiles
-from offsetd_storage.server_config import DiskConfig
-from offsetd_storage.simulated_disk import BLOCK_BYTES
-from offsetd_storage.simulated_faults import Fault, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
 
 MIB = 1 << 20
 FOLDER = Path("/data")
@@ -389,8 +389,8 @@ def test_a_reserve_has_blocks_whether_or_not_the_file_system_can_reserve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reserves: bool
 ) -> None:
     if not reserves:
-        monkeypatch.setattr("offsetd_storage.files._fallocate", lambda *_: -1)
-        monkeypatch.setattr("offsetd_storage.files.ctypes.get_errno", lambda: errno.EOPNOTSUPP)
+        monkeypatch.setattr("offsetd_storage.disk.files._fallocate", lambda *_: -1)
+        monkeypatch.setattr("offsetd_storage.disk.files.ctypes.get_errno", lambda: errno.EOPNOTSUPP)
     path = tmp_path / RESERVE_NAME
     size_bytes = 3 * MIB + BLOCK_BYTES
     make_reserve(OsFiles(), path, size_bytes)

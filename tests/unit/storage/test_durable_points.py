@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from journals import FOLDER, IDENTITY, PATHS, Writer
 from log_stores import seeded
-from offsetd_storage import durable_points
-from offsetd_storage.durable_points import DurablePoints
-from offsetd_storage.simulated_files import SimulatedFile, SimulatedFiles
+from offsetd_storage.disk.simulated_files import SimulatedFile, SimulatedFiles
+from offsetd_storage.views import recovery_point_reader
+from offsetd_storage.views.recovery_point_reader import DurablePoints
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,7 +117,7 @@ def test_of_a_journal_that_has_lost_its_headers_nothing_is_known_and_nothing_is_
 
 
 def test_points_are_those_of_the_frame_that_was_seen_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(durable_points, "_WINDOW_BYTES", 512)
+    monkeypatch.setattr(recovery_point_reader, "_WINDOW_BYTES", 512)
     files = SimulatedFiles()
     writer = Writer(files)
     follower = DurablePoints(TurnedOver(files), FOLDER, IDENTITY)  # type: ignore[arg-type]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from offsetd_storage.batch.record_batch import Record, decode_batch, encode_batch
 from offsetd_storage.kernels import encode, padded_copy
 from offsetd_storage.kernels.registry import kernel
-from offsetd_storage.record_batch import Record, decode_batch, encode_batch
 
 int16s = st.integers(-(2**15), 2**15 - 1)
 int32s = st.integers(-(2**31), 2**31 - 1)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from offsetd_storage.files import Buffer, OsFile, OsFiles, read_start, replace_file
-from offsetd_storage.simulated_faults import Fault, Operation, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.files import Buffer, OsFile, OsFiles, read_start, replace_file
+from offsetd_storage.disk.simulated_faults import Fault, Operation, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,7 +146,7 @@ def test_a_file_over_its_limit_raises_after_writing_what_fits(tmp_path: Path) ->
     script = """if True:
         import resource, signal, sys
         from pathlib import Path
-        from offsetd_storage.files import OsFiles
+        from offsetd_storage.disk.files import OsFiles
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
         try:
@@ -177,7 +177,7 @@ def test_allocating_reserves_blocks_and_leaves_the_length(tmp_path: Path) -> Non
 def test_allocating_where_the_file_system_cannot_does_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unsupported: int
 ) -> None:
-    monkeypatch.setattr("offsetd_storage.files._fallocate", lambda *_: -1)
+    monkeypatch.setattr("offsetd_storage.disk.files._fallocate", lambda *_: -1)
     monkeypatch.setattr("ctypes.get_errno", lambda: unsupported)
     assert opened(tmp_path / "a").allocate(0, 4096) is False
 
@@ -186,7 +186,7 @@ def test_allocating_reports_a_full_disk_and_tries_again_when_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     errors = [errno.EINTR, errno.EINTR, errno.ENOSPC]
-    monkeypatch.setattr("offsetd_storage.files._fallocate", lambda *_: -1)
+    monkeypatch.setattr("offsetd_storage.disk.files._fallocate", lambda *_: -1)
     monkeypatch.setattr("ctypes.get_errno", lambda: errors.pop(0))
     with pytest.raises(OSError, match="No space left") as raised:
         opened(tmp_path / "a").allocate(0, 4096)

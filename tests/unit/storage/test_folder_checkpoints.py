@@ -6,14 +6,14 @@ import errno
 
 import pytest
 from log_stores import FOLDER, P0, P1
-from offsetd_storage.checkpoints import read_offset_checkpoint
-from offsetd_storage.folder_checkpoints import (
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.folder.checkpoints import read_offset_checkpoint
+from offsetd_storage.log.folder_checkpoints import (
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     FolderCheckpoints,
 )
-from offsetd_storage.simulated_faults import Fault, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import created
 

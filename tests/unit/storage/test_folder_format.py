@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 from log_stores import FOLDER, tree
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import FolderMismatch, NewerFormat
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_format import (
+from offsetd_storage.folder.folder_format import (
     PROPERTIES_NAME,
     FolderIdentity,
     _with_checksum,
@@ -19,7 +20,6 @@ from offsetd_storage.folder_format import (
     read_properties,
     write_properties,
 )
-from offsetd_storage.simulated_files import SimulatedFiles
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,15 +8,15 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import FolderGone, FolderLocked, FolderMismatch
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_lock import LOCK_NAME, FolderLock, check_usable
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.folder.folder_lock import LOCK_NAME, FolderLock, check_usable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from offsetd_storage.files import Files
+    from offsetd_storage.disk.files import Files
 
 
 @pytest.fixture(params=["operating system", "simulated"])
@@ -53,8 +53,8 @@ def test_a_second_process_is_refused_and_a_killed_one_leaves_the_folder_free(
     script = """if True:
         import sys
         from pathlib import Path
-        from offsetd_storage.files import OsFiles
-        from offsetd_storage.folder_lock import FolderLock
+        from offsetd_storage.disk.files import OsFiles
+        from offsetd_storage.folder.folder_lock import FolderLock
         lock = FolderLock.acquire(OsFiles(), Path(sys.argv[1]))
         print("held", flush=True)
         sys.stdin.read()

@@ -4,15 +4,15 @@ import random
 from pathlib import Path
 
 import pytest
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.errors import FolderMismatch, JournalDamaged, NewerFormat
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_format import PROPERTIES_NAME
-from offsetd_storage.folder_view import LogView, read_folder
-from offsetd_storage.journal_format import RecoveryPoint
+from offsetd_storage.folder.folder_format import PROPERTIES_NAME
+from offsetd_storage.journal.journal_format import RecoveryPoint
 from offsetd_storage.log_store import LogStore, LogStoreConfig
-from offsetd_storage.record_batch import Record, encode_batch
 from offsetd_storage.topic_partition import TopicPartition
+from offsetd_storage.views.folder_view import LogView, read_folder
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.1.1" / "data"
 FIRST = TopicPartition("__consumer_offsets", 0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import attrs
 import pytest
 from log_stores import FOLDER, P0, SMALL, append, opened
-from offsetd_storage.segment_comparison import KnownSegments, may_be_a_brokers
-from offsetd_storage.segment_list import SegmentList
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.log.segment_list import SegmentList
+from offsetd_storage.recovery.segment_comparison import KnownSegments, may_be_a_brokers
 
 CONFIG = attrs.evolve(SMALL, journal_file_bytes=8192)
 

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.delayed_deletion import FileDeleter
+from offsetd_storage.configuration.settings import with_settings
+from offsetd_storage.configuration.topic_configs import TopicConfigs
+from offsetd_storage.disk.delayed_deletion import FileDeleter
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import InvalidTimestamp
-from offsetd_storage.log_retention import retain
 from offsetd_storage.log_store import LogStore, LogStoreConfig, TopicSpec
-from offsetd_storage.scheduler import LOG_RETENTION, PeriodicTask, Scheduler
-from offsetd_storage.settings import with_settings
-from offsetd_storage.simulated_files import SimulatedFiles
-from offsetd_storage.topic_configs import TopicConfigs
+from offsetd_storage.retention.log_retention import retain
+from offsetd_storage.tasks.scheduler import LOG_RETENTION, PeriodicTask, Scheduler
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import bases, batch_of
 from server_process import poll
 
 if TYPE_CHECKING:
-    from offsetd_storage.log_config import LogConfig
-    from offsetd_storage.retention import RetentionPlan
+    from offsetd_storage.configuration.log_config import LogConfig
+    from offsetd_storage.retention.retention_rules import RetentionPlan
 
 FOLDER = Path("/offsets")
 EVENTS = TopicPartition("events", 0)

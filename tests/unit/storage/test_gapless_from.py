@@ -6,9 +6,9 @@ import pytest
 from cleaned_logs import clean_group, keyed_log, offsets_of, put, recovered
 from log_stores import P0, append
 from log_stores import opened as opened_store
-from offsetd_storage.cleaner.swap import delete_oldest, install
-from offsetd_storage.record_batch import Record, encode_batch
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.batch.record_batch import Record, encode_batch
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.log.segment_swap import delete_oldest, install
 from partition_logs import created, everything, opened
 
 

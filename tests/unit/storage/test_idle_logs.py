@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kept_stores import P0, P1, P2, KeptStore
-from offsetd_storage.idle_logs import IdleLogs
+from offsetd_storage.maintenance.idle_logs import IdleLogs
 
 
 def test_a_log_is_idle_from_the_first_look_that_found_its_end() -> None:

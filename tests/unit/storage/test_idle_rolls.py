@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 from kept_stores import CLEANER, CONFIG, HOUR_MS, LOG, P0, P1, UPKEEP, KeptStore, compacted
-from offsetd_storage.log_config import DELETE, LogConfig
-from offsetd_storage.simulated_faults import Fault, OperationKind
-from offsetd_storage.upkeep import IDLE_LOGS
+from offsetd_storage.configuration.log_config import DELETE, LogConfig
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
+from offsetd_storage.maintenance.upkeep import IDLE_LOGS
 
 if TYPE_CHECKING:
-    from offsetd_storage.partition_log import PartitionLog
+    from offsetd_storage.log.partition_log import PartitionLog
 
 IDLE_MS = 30_000
 ROLLING = attrs.evolve(LOG, segment_bytes_max=20_000, segment_idle_ms=IDLE_MS)

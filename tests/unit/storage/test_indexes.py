@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 
 import pytest
-from offsetd_storage.indexes import (
+from offsetd_storage.disk.simulated_faults import OperationKind
+from offsetd_storage.log.indexes import (
     IndexFile,
     OffsetEntry,
     OffsetIndex,
@@ -14,7 +15,6 @@ from offsetd_storage.indexes import (
     offset_index_problem,
     time_index_problem,
 )
-from offsetd_storage.simulated_faults import OperationKind
 from partition_logs import GOLDEN, GOLDEN_PARTITIONS
 from simulated_disks import A, B, disk_with
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from journals import FOLDER, IDENTITY, PATHS, SIZES, A, B, Writer, followed, point_at
-from offsetd_storage.batches_frame import BatchesFrame
+from offsetd_storage.disk.simulated_faults import Operation, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import FolderMismatch
-from offsetd_storage.journal import JOURNAL_NAMES, Journal, JournalSizes
-from offsetd_storage.journal_format import decode_header
+from offsetd_storage.journal.batches_frame import BatchesFrame
+from offsetd_storage.journal.journal import JOURNAL_NAMES, Journal, JournalSizes
+from offsetd_storage.journal.journal_format import decode_header
 from offsetd_storage.kernels import padded_copy
-from offsetd_storage.simulated_faults import Operation, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
 
 
 def header_number(files: SimulatedFiles, place: int) -> int | None:

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 import pytest
 from offsetd_storage.errors import NewerFormat
-from offsetd_storage.journal_format import (
+from offsetd_storage.journal.journal_format import (
     FORMAT_VERSION,
     FRAME,
     MARK_BYTES,

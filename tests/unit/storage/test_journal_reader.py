@@ -6,8 +6,8 @@ from random import Random
 
 import numpy as np
 import pytest
-from offsetd_storage import journal_reader
-from offsetd_storage.journal_format import (
+from offsetd_storage.journal import journal_reader
+from offsetd_storage.journal.journal_format import (
     FRAME,
     FRAME_BYTES_MAX,
     Frame,
@@ -19,7 +19,7 @@ from offsetd_storage.journal_format import (
     encode_header,
     sealed_frame,
 )
-from offsetd_storage.journal_reader import WINDOW_BYTES, JournalReader
+from offsetd_storage.journal.journal_reader import WINDOW_BYTES, JournalReader
 from offsetd_storage.topic_partition import TopicPartition
 
 MARK = b"a secret"

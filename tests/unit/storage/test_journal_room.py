@@ -9,23 +9,23 @@ import attrs
 import pytest
 from journals import PATHS
 from log_stores import FOLDER, P0, P1, SMALL, append, contents, opened, seeded
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFile, SimulatedFiles
 from offsetd_storage.errors import (
     JournalDamaged,
     JournalTooSmall,
     RecordTooLarge,
     StorageFailed,
 )
-from offsetd_storage.journal_files import JOURNAL_NAMES, SPARE_NAME
-from offsetd_storage.journal_recovery import recover_journal
-from offsetd_storage.simulated_faults import Fault, OperationKind
-from offsetd_storage.simulated_files import SimulatedFile, SimulatedFiles
-from offsetd_storage.store_config import TopicSpec
+from offsetd_storage.journal.journal_files import JOURNAL_NAMES, SPARE_NAME
+from offsetd_storage.journal.journal_recovery import recover_journal
+from offsetd_storage.log.store_config import TopicSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from offsetd_storage.disk.simulated_faults import Operation
     from offsetd_storage.log_store import LogStore
-    from offsetd_storage.simulated_faults import Operation
 
 FULL_BYTES = 20480
 CONFIG = attrs.evolve(SMALL, journal_file_bytes=FULL_BYTES)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from partition_logs import (
     FOLDER,
     NOW_MS,

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
-from offsetd_coordinator.dump import dump_log
-from offsetd_coordinator.verification.logs import LogVerifier
+from offsetd_coordinator.offline.log_dump import dump_log
+from offsetd_coordinator.offline.verification.log_check import LogVerifier
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_view import FolderView, LogView, read_folder
-from offsetd_storage.live_folder import SegmentWalk, seen_steadily
-from offsetd_storage.log_config import LogConfig
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.log.segment_list import ListedSegment, read_segment_list, write_segment_list
+from offsetd_storage.log.segment_scan import scan_file
 from offsetd_storage.log_store import LogStore, LogStoreConfig
-from offsetd_storage.quarantine import DamageFound
-from offsetd_storage.record_batch import Record, encode_batch
-from offsetd_storage.segment_list import ListedSegment, read_segment_list, write_segment_list
-from offsetd_storage.segment_scan import scan_file
+from offsetd_storage.recovery.quarantine import DamageFound
 from offsetd_storage.topic_partition import TopicPartition
+from offsetd_storage.views.folder_view import FolderView, LogView, read_folder
+from offsetd_storage.views.live_folder import SegmentWalk, seen_steadily
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 from log_stores import FOLDER, P0, P1, P2, SMALL, append, contents, opened, seeded
+from offsetd_storage.batch.record_batch import Record, batch_header, encode_batch
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.log_repair import ASIDE_SUFFIX, Bounds, mended_segment
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.log.segment import segment_base_offsets, segment_path
 from offsetd_storage.log_store import LogStore
-from offsetd_storage.quarantine import quarantine_path
-from offsetd_storage.record_batch import Record, batch_header, encode_batch
-from offsetd_storage.segment import segment_base_offsets, segment_path
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.recovery.quarantine import quarantine_path
+from offsetd_storage.recovery.repair_plan import ASIDE_SUFFIX, Bounds, mended_segment
 from partition_logs import NOW_MS, batch_of
 
 if TYPE_CHECKING:
     from random import Random
 
-    from offsetd_storage.simulated_faults import Operation
+    from offsetd_storage.disk.simulated_faults import Operation
 
 CONFIG = attrs.evolve(SMALL, journal_file_bytes=8192)
 BATCHES = 18  # In segments of five.

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 from log_stores import FOLDER, P0, P1, P2, SMALL, append, commit, contents, log_bytes, opened
-from offsetd_storage.checkpoints import read_offset_checkpoint
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.disk.simulated_faults import Fault, Operation, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import (
     PartitionQuarantined,
     RecordTooLarge,
     StorageFailed,
     StorageFull,
 )
-from offsetd_storage.files import OsFiles
-from offsetd_storage.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
-from offsetd_storage.log_config import LogConfig
+from offsetd_storage.folder.checkpoints import read_offset_checkpoint
+from offsetd_storage.log.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
 from offsetd_storage.log_store import OFFSETS_TOPIC, LogStore, LogStoreConfig
-from offsetd_storage.quarantine import Damage
-from offsetd_storage.simulated_faults import Fault, Operation, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.recovery.quarantine import Damage
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import batch_of
 

@@ -7,15 +7,15 @@ from random import Random
 import attrs
 import pytest
 from log_stores import FOLDER, P0, SMALL, append, contents
+from offsetd_storage.batch.record_batch import Record, decode_batch, encode_batch
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.delayed_deletion import FileDeleter
+from offsetd_storage.configuration.log_config import COMPACT
+from offsetd_storage.configuration.settings import with_settings
+from offsetd_storage.disk.delayed_deletion import FileDeleter
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import InvalidRecord, InvalidTimestamp, RecordTooLarge
-from offsetd_storage.log_config import COMPACT
+from offsetd_storage.log.segment import segment_path
 from offsetd_storage.log_store import LogStore
-from offsetd_storage.record_batch import Record, decode_batch, encode_batch
-from offsetd_storage.segment import segment_path
-from offsetd_storage.settings import with_settings
-from offsetd_storage.simulated_files import SimulatedFiles
 from offsetd_storage.timestamp_type import TimestampType
 from partition_logs import NOW_MS, batch_of
 

@@ -9,14 +9,14 @@ import attrs
 import pytest
 from log_stores import P0, P1, SMALL, append, commit, log_bytes, opened
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import (
     OffsetOutOfRange,
     PartitionQuarantined,
     StorageFailed,
     StorageFull,
 )
-from offsetd_storage.simulated_faults import Fault, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import NOW_MS, bases, batch_of
 

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 from log_stores import P0, P1, P2, SMALL, SMALL_LOG, append, commit, contents, log_bytes, opened
-from offsetd_storage.cleaner.clean import read_history
+from offsetd_storage.batch.record_batch import batch_header
+from offsetd_storage.cleaner.cleaning_round import read_history
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.disk.simulated_faults import Fault, Operation, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import StorageFailed
-from offsetd_storage.files import OsFiles
-from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import LogStoreConfig
-from offsetd_storage.record_batch import batch_header
-from offsetd_storage.retention import plan_of_log
-from offsetd_storage.simulated_faults import Fault, Operation, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.retention.retention_rules import plan_of_log
 from partition_logs import NOW_MS, bases, batch_of, segment_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from offsetd_storage.log.partition_log import PartitionLog
+    from offsetd_storage.log.segment_reader import SegmentReader
     from offsetd_storage.log_store import LogStore
-    from offsetd_storage.partition_log import PartitionLog
-    from offsetd_storage.segment_reader import SegmentReader
     from offsetd_storage.topic_partition import TopicPartition
 
 LARGE = attrs.evolve(SMALL, journal_file_bytes=1 << 16)

@@ -9,12 +9,12 @@ import attrs
 import pytest
 from cleaned_logs import clean_group
 from log_stores import FOLDER, P0, P1, SMALL, append, contents, opened, seeded
-from offsetd_coordinator.verification.logs import LogVerifier
-from offsetd_storage.cleaner.swap import install
-from offsetd_storage.folder_view import read_folder
-from offsetd_storage.segment import segment_base_offsets
-from offsetd_storage.segment_list import SEGMENT_LIST_NAME
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_coordinator.offline.verification.log_check import LogVerifier
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.log.segment import segment_base_offsets
+from offsetd_storage.log.segment_list import SEGMENT_LIST_NAME
+from offsetd_storage.log.segment_swap import install
+from offsetd_storage.views.folder_view import read_folder
 
 CONFIG = attrs.evolve(SMALL, journal_file_bytes=1 << 16)
 LOG = FOLDER / P0.folder_name

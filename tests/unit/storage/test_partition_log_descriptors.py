@@ -7,14 +7,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from offsetd_storage.files import OsFile, OsFiles
-from offsetd_storage.log_config import LogConfig
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.files import OsFile, OsFiles
 from partition_logs import append, created, everything, opened
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from offsetd_storage.partition_log import PartitionLog
+    from offsetd_storage.log.partition_log import PartitionLog
 
 ONE_BATCH_EACH = LogConfig(segment_bytes_max=100, index_interval_bytes=0)
 SEGMENTS = 60

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.simulated_disk import BLOCK_BYTES
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import StorageFull
-from offsetd_storage.log_config import LogConfig
-from offsetd_storage.simulated_disk import BLOCK_BYTES
-from offsetd_storage.simulated_faults import Fault, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
 from partition_logs import append, bases, created, everything, opened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offsetd_storage.partition_log import PartitionLog
+    from offsetd_storage.log.partition_log import PartitionLog
 
 CONFIG = LogConfig(segment_bytes_max=1000, index_interval_bytes=150, preallocate_step_bytes=512)
 

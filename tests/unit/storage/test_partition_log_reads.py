@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import attrs
 import pytest
+from offsetd_storage.batch.record_batch import Record, decode_batches, encode_batch
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import (
     CorruptBatch,
 )
 from offsetd_storage.kernels import PADDING_BYTES
-from offsetd_storage.log_config import LogConfig
-from offsetd_storage.record_batch import Record, decode_batches, encode_batch
-from offsetd_storage.segment import segment_path
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.log.segment import segment_path
 from partition_logs import (
     FOLDER,
     append,
@@ -26,7 +26,7 @@ from partition_logs import (
 )
 
 if TYPE_CHECKING:
-    from offsetd_storage.partition_log import PartitionLog
+    from offsetd_storage.log.partition_log import PartitionLog
 
 CONFIG = LogConfig(
     segment_bytes_max=1000, segment_ms=1000, index_interval_bytes=150, preallocate_step_bytes=512

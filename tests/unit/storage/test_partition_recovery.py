@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from offsetd_storage.journal_format import RecoveryPoint
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.journal.journal_format import RecoveryPoint
 from offsetd_storage.kernels import padded_buffer
-from offsetd_storage.log_config import LogConfig
-from offsetd_storage.partition_recovery import PartitionPlan, PartitionPlanner
-from offsetd_storage.quarantine import Claim, Damage
-from offsetd_storage.segment import segment_path
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.log.segment import segment_path
+from offsetd_storage.recovery.partition_recovery import PartitionPlan, PartitionPlanner
+from offsetd_storage.recovery.quarantine import Claim, Damage
 from partition_logs import FOLDER, TOPIC_PARTITION, batch_of
 
 FAR = 1 << 40  # Offsets do not fit 32 bits.

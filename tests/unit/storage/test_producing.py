@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from offsetd_storage.compression import Compression
+from offsetd_storage.batch.batch_validation import produced_batch
+from offsetd_storage.batch.compression import Compression
+from offsetd_storage.batch.record_batch import Record, decode_batch, encode_batch
+from offsetd_storage.configuration.log_config import COMPACT, LogConfig
 from offsetd_storage.errors import CorruptBatch, InvalidRecord, InvalidTimestamp
-from offsetd_storage.log_config import COMPACT, LogConfig
-from offsetd_storage.producing import produced_batch
-from offsetd_storage.record_batch import Record, decode_batch, encode_batch
 from offsetd_storage.timestamp_type import TimestampType
 
 NOW_MS = 1_700_000_000_000

@@ -6,9 +6,10 @@ import attrs
 import pytest
 from journals import A, B, point_at
 from log_stores import FOLDER
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import NewerFormat
-from offsetd_storage.journal_format import checksum, encode_batches, encode_points
-from offsetd_storage.quarantine import (
+from offsetd_storage.journal.journal_format import checksum, encode_batches, encode_points
+from offsetd_storage.recovery.quarantine import (
     Claim,
     Damage,
     QuarantineDamaged,
@@ -18,7 +19,6 @@ from offsetd_storage.quarantine import (
     read_quarantine_file,
     write_quarantine_file,
 )
-from offsetd_storage.simulated_files import SimulatedFiles
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import batch_of
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from offsetd_storage.compression import Compression, compress
-from offsetd_storage.errors import CorruptBatch
-from offsetd_storage.record_batch import (
+from offsetd_storage.batch.compression import Compression, compress
+from offsetd_storage.batch.record_batch import (
     BATCH_HEADER,
     Record,
     TimestampType,
@@ -19,6 +18,7 @@ from offsetd_storage.record_batch import (
     decode_batches,
     encode_batch,
 )
+from offsetd_storage.errors import CorruptBatch
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.1.1"
 LOGS = sorted((GOLDEN / "data").glob("*/*.log"))

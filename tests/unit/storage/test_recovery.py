@@ -22,7 +22,9 @@ from log_stores import (
     seeded,
     tree,
 )
-from offsetd_storage.checkpoints import read_offset_checkpoint
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import (
     FolderLocked,
     FolderMismatch,
@@ -33,15 +35,13 @@ from offsetd_storage.errors import (
     StorageFailed,
     StorageFull,
 )
-from offsetd_storage.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
-from offsetd_storage.folder_format import PROPERTIES_NAME
-from offsetd_storage.journal import JOURNAL_NAMES
-from offsetd_storage.log_config import LogConfig
+from offsetd_storage.folder.checkpoints import read_offset_checkpoint
+from offsetd_storage.folder.folder_format import PROPERTIES_NAME
+from offsetd_storage.journal.journal import JOURNAL_NAMES
+from offsetd_storage.log.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
 from offsetd_storage.log_store import TopicSpec
-from offsetd_storage.quarantine import quarantine_path
-from offsetd_storage.recovery import CLEAN_SHUTDOWN_NAME
-from offsetd_storage.simulated_faults import Fault, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.recovery.quarantine import quarantine_path
+from offsetd_storage.recovery.recovery import CLEAN_SHUTDOWN_NAME
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import batch_of
 from recovered_folders import LARGE, filled, log_path, overwrite, refused

@@ -17,16 +17,16 @@ from log_stores import (
     opened,
     tree,
 )
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import ForeignWriter
-from offsetd_storage.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
-from offsetd_storage.recovery import CLEAN_SHUTDOWN_NAME
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.log.folder_checkpoints import RECOVERY_POINT_CHECKPOINT
+from offsetd_storage.recovery.recovery import CLEAN_SHUTDOWN_NAME
 from recovered_folders import broker_appends, committed, log_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from offsetd_storage.simulated_faults import Operation
+    from offsetd_storage.disk.simulated_faults import Operation
     from offsetd_storage.topic_partition import TopicPartition
 
 

@@ -27,21 +27,21 @@ from log_stores import (
     seeded,
     tree,
 )
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFile, SimulatedFiles
 from offsetd_storage.errors import FolderMismatch, RecordTooLarge, StorageFull
-from offsetd_storage.folder_checkpoints import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-from offsetd_storage.journal import JOURNAL_NAMES
-from offsetd_storage.leader_epochs import LEADER_EPOCHS_FILE
-from offsetd_storage.quarantine import quarantine_path
-from offsetd_storage.recovery import CLEAN_SHUTDOWN_NAME
-from offsetd_storage.simulated_faults import Fault, OperationKind
-from offsetd_storage.simulated_files import SimulatedFile, SimulatedFiles
+from offsetd_storage.journal.journal import JOURNAL_NAMES
+from offsetd_storage.log.folder_checkpoints import LOG_START_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from offsetd_storage.log.leader_epochs import LEADER_EPOCHS_FILE
+from offsetd_storage.recovery.quarantine import quarantine_path
+from offsetd_storage.recovery.recovery import CLEAN_SHUTDOWN_NAME
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import batch_of
 from recovered_folders import broker_appends, committed, log_path, put
 
 if TYPE_CHECKING:
     from log_stores import LogStoreConfig
-    from offsetd_storage.simulated_faults import Operation
+    from offsetd_storage.disk.simulated_faults import Operation
 
 
 class Killed(BaseException):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import attrs
 import pytest
 from log_stores import FOLDER, P0, P1, P2, SMALL, append, contents, opened
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import FolderMismatch, JournalDamaged
-from offsetd_storage.folder_format import PROPERTIES_NAME
-from offsetd_storage.journal import JOURNAL_NAMES
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.folder.folder_format import PROPERTIES_NAME
+from offsetd_storage.journal.journal import JOURNAL_NAMES
 
 CONFIG = attrs.evolve(SMALL, journal_file_bytes=1 << 14)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from offsetd_storage.log_config import COMPACT, DELETE, LogConfig
-from offsetd_storage.retention import (
+from offsetd_storage.configuration.log_config import COMPACT, DELETE, LogConfig
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.retention.retention_rules import (
     NOT_YET_MS,
     Breach,
     FutureTimestamp,
@@ -14,7 +15,6 @@ from offsetd_storage.retention import (
     plan_retention,
     segment_figures,
 )
-from offsetd_storage.simulated_files import SimulatedFiles
 from partition_logs import append, created
 
 NOW_MS = 1_700_000_000_000

@@ -10,7 +10,13 @@ import attrs
 import numpy as np
 import pytest
 from log_stores import FOLDER, P0, P1, SMALL, append_run, contents, seeded, tree
+from offsetd_storage.batch.batch_runs import Run, read_runs, split_run
+from offsetd_storage.batch.record_batch import batch_header
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.configuration.settings import with_settings
+from offsetd_storage.disk.simulated_disk import BLOCK_BYTES
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import (
     CorruptBatch,
     InvalidTimestamp,
@@ -20,13 +26,7 @@ from offsetd_storage.errors import (
     StorageFull,
 )
 from offsetd_storage.kernels import padded_copy
-from offsetd_storage.log_config import LogConfig
 from offsetd_storage.log_store import LogStore, LogStoreConfig
-from offsetd_storage.record_batch import batch_header
-from offsetd_storage.runs import Run, read_runs, split_run
-from offsetd_storage.settings import with_settings
-from offsetd_storage.simulated_disk import BLOCK_BYTES
-from offsetd_storage.simulated_files import SimulatedFiles
 from offsetd_storage.timestamp_type import TimestampType
 from offsetd_storage.topic_partition import TopicPartition
 from partition_logs import NOW_MS, batch_of, scans_of

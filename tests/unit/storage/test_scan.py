@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from offsetd_storage.batch.record_batch import BATCH_HEADER, Record, computed_crc, encode_batch
 from offsetd_storage.kernels import padded_copy, scan
-from offsetd_storage.record_batch import BATCH_HEADER, Record, computed_crc, encode_batch
 
 
 def batch(base_offset: int, *, last_offset: int | None = None, **fields) -> bytes:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from offsetd_storage.clock import ManualClock, SystemClock
-from offsetd_storage.scheduler import PeriodicTask, Scheduler, SupervisedWorker
-from offsetd_storage.supervision import RunStatus, Supervised, SupervisedThreads
+from offsetd_storage.tasks.scheduler import PeriodicTask, Scheduler, SupervisedWorker
+from offsetd_storage.tasks.supervision import RunStatus, Supervised, SupervisedThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

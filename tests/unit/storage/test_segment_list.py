@@ -8,21 +8,21 @@ import attrs
 import pytest
 from cleaned_logs import clean_group
 from log_stores import FOLDER, P0, P1, P2, SMALL, append, contents, opened
-from offsetd_coordinator.verification.logs import LogVerifier
-from offsetd_storage.cleaner.swap import install
-from offsetd_storage.folder_view import read_folder
-from offsetd_storage.segment import segment_base_offsets, segment_path
-from offsetd_storage.segment_list import (
+from offsetd_coordinator.offline.verification.log_check import LogVerifier
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.log.segment import segment_base_offsets, segment_path
+from offsetd_storage.log.segment_list import (
     SEGMENT_LIST_NAME,
     SegmentListDamaged,
     read_segment_list,
 )
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.log.segment_swap import install
+from offsetd_storage.views.folder_view import read_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from offsetd_coordinator.verification.findings import Finding
+    from offsetd_coordinator.offline.verification.findings import Finding
 
 CONFIG = attrs.evolve(SMALL, journal_file_bytes=1 << 16)
 LOG = FOLDER / P0.folder_name
@@ -122,7 +122,7 @@ def test_a_folder_of_an_older_version_is_listed_once_with_a_note(
 ) -> None:
     with monkeypatch.context() as older:
         older.setattr("offsetd_storage.log_store.with_listings", lambda _, points: points)
-        older.setattr("offsetd_storage.recovery.with_listings", lambda _, points: points)
+        older.setattr("offsetd_storage.recovery.recovery.with_listings", lambda _, points: points)
         files = stopped(closed=closed)
     assert not files.exists(LOG / SEGMENT_LIST_NAME)
     store = opened(files, CONFIG)

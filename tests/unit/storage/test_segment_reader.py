@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import CorruptBatch
-from offsetd_storage.log_config import LogConfig
-from offsetd_storage.segment import Segment
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.log.segment import Segment
 from partition_logs import FOLDER, NOW_MS, batch_of
 
 INDEX_INTERVAL_BYTES = 500

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from offsetd_storage import segment_scan
-from offsetd_storage.files import OsFiles
+from offsetd_storage.batch.record_batch import Record, decode_batches, encode_batch
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.kernels import padded_buffer
-from offsetd_storage.record_batch import Record, decode_batches, encode_batch
-from offsetd_storage.segment_scan import (
+from offsetd_storage.log import segment_scan
+from offsetd_storage.log.segment_scan import (
     ScanStop,
     StopReason,
     scan_segment,

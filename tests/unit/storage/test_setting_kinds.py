@@ -7,7 +7,7 @@ import math
 import re
 
 import pytest
-from offsetd_storage.setting_kinds import (
+from offsetd_storage.configuration.setting_kinds import (
     Address,
     Choice,
     Flag,

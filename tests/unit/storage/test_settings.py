@@ -7,10 +7,19 @@ import sys
 
 import attrs
 import pytest
+from offsetd_storage.configuration.log_config import (
+    COMPACT,
+    DELETE,
+    OFFSETS_TOPIC_LOG_CONFIG,
+    LogConfig,
+)
+from offsetd_storage.configuration.server_config import (
+    BackgroundConfig,
+    CleanerConfig,
+    RetentionConfig,
+)
+from offsetd_storage.configuration.settings import rendered, settings_of, with_settings
 from offsetd_storage.errors import InvalidSetting
-from offsetd_storage.log_config import COMPACT, DELETE, OFFSETS_TOPIC_LOG_CONFIG, LogConfig
-from offsetd_storage.server_config import BackgroundConfig, CleanerConfig, RetentionConfig
-from offsetd_storage.settings import rendered, settings_of, with_settings
 from offsetd_storage.timestamp_type import TimestampType
 
 INT64_MAX = 2**63 - 1

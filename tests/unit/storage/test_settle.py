@@ -6,16 +6,16 @@ import errno
 from random import Random
 
 import pytest
-from offsetd_storage.quarantine import DamageFound
-from offsetd_storage.settle import (
+from offsetd_storage.disk.simulated_faults import Fault, Operation, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.recovery.quarantine import DamageFound
+from offsetd_storage.recovery.swap_recovery import (
     SegmentFileName,
     plan_settling,
     settle,
     sync_segments,
     unlink_orphans,
 )
-from offsetd_storage.simulated_faults import Fault, Operation, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
 from partition_logs import FOLDER, batch_of, contents
 
 

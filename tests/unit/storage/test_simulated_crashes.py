@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 import pytest
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from simulated_disks import FOLDER, A, B, contents, disk_with, write
 
 if TYPE_CHECKING:

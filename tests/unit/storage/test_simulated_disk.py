@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from offsetd_storage.simulated_faults import Fault, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from simulated_disks import BLOCK, FOLDER, A, B, contents, disk_with, write
 
 

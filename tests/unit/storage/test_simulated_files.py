@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 import pytest
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.files import File, Files, OsFiles
-from offsetd_storage.simulated_faults import Fault, Operation, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.disk.files import File, Files, OsFiles
+from offsetd_storage.disk.simulated_faults import Fault, Operation, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from simulated_disks import FOLDER, A, B, contents, disk_with, write
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from random import Random
 
 import attrs
 import pytest
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import FolderMismatch
-from offsetd_storage.log_config import LogConfig
+from offsetd_storage.folder.stray_folders import strays_taken_back
 from offsetd_storage.log_store import LogStore, LogStoreConfig, TopicSpec
-from offsetd_storage.record_batch import Record, encode_batch
-from offsetd_storage.simulated_files import SimulatedFiles
-from offsetd_storage.strays import strays_taken_back
 from offsetd_storage.topic_partition import TopicPartition
 
 FOLDER = Path("/data")

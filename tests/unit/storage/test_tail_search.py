@@ -7,10 +7,10 @@ import zlib
 
 import numpy as np
 import pytest
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.errors import CorruptBatch
-from offsetd_storage.record_batch import Record, encode_batch
-from offsetd_storage.segment_scan import BUFFER_BYTES
-from offsetd_storage.tail_search import is_valid_batch_at, valid_batch_after
+from offsetd_storage.log.segment_scan import BUFFER_BYTES
+from offsetd_storage.recovery.tail_search import is_valid_batch_at, valid_batch_after
 
 
 class MemoryFile:

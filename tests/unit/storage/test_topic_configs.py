@@ -6,17 +6,15 @@ import itertools
 
 import attrs
 import pytest
-from offsetd_storage.errors import InvalidSetting
-from offsetd_storage.log_config import COMPACT, DELETE, LogConfig
-from offsetd_storage.server_config import (
+from offsetd_storage.configuration.log_config import COMPACT, DELETE, LogConfig
+from offsetd_storage.configuration.server_config import (
     BackgroundConfig,
     CleanerConfig,
     DiskConfig,
     RetentionConfig,
     RollConfig,
 )
-from offsetd_storage.timestamp_type import TimestampType
-from offsetd_storage.topic_configs import (
+from offsetd_storage.configuration.topic_configs import (
     SERVER_SETTINGS,
     TOPIC_SETTINGS,
     Floor,
@@ -25,6 +23,8 @@ from offsetd_storage.topic_configs import (
     TopicConfigs,
     TopicRule,
 )
+from offsetd_storage.errors import InvalidSetting
+from offsetd_storage.timestamp_type import TimestampType
 
 TOPIC = "offsets"
 RESTART_ENTRY = SettingEntry(

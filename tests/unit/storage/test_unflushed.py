@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from log_stores import P0, P1, append, opened, runs_of
-from offsetd_storage.journal_format import COUNT, LogEnd, batch_entry_bytes
+from offsetd_storage.batch.batch_runs import split_run
+from offsetd_storage.batch.record_batch import batch_header
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.journal.journal_format import COUNT, LogEnd, batch_entry_bytes
 from offsetd_storage.kernels import padded_copy
-from offsetd_storage.record_batch import batch_header
-from offsetd_storage.runs import split_run
-from offsetd_storage.simulated_files import SimulatedFiles
-from offsetd_storage.unflushed import Unflushed
+from offsetd_storage.log.pending_frames import Unflushed
 
 if TYPE_CHECKING:
-    from offsetd_storage.batches_frame import BatchesFrame
+    from offsetd_storage.journal.batches_frame import BatchesFrame
 
 
 def sizes_of(frames: list[BatchesFrame]) -> list[list[int]]:

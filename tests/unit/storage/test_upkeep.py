@@ -22,26 +22,32 @@ from kept_stores import (
     with_events,
 )
 from log_stores import FOLDER
-from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
-from offsetd_storage.disk_space import reserve_bytes_for
+from offsetd_storage.configuration.log_config import COMPACT, DELETE, LogConfig
+from offsetd_storage.configuration.server_config import BackgroundConfig, DiskConfig
+from offsetd_storage.disk.disk_space import reserve_bytes_for
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
 from offsetd_storage.errors import (
     CleaningAborted,
     OffsetOutOfRange,
     PolicyViolation,
     StorageFailed,
 )
-from offsetd_storage.log_config import COMPACT, DELETE, LogConfig
-from offsetd_storage.scheduler import (
+from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint
+from offsetd_storage.maintenance.upkeep import (
+    DISK_SPACE,
+    FOLDER_IN_PLACE,
+    IDLE_LOGS,
+    JOURNAL_GROWTH,
+    Upkeep,
+)
+from offsetd_storage.tasks.scheduler import (
     DELETE_LOGS,
     LOG_FLUSHER,
     LOG_RETENTION,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from offsetd_storage.server_config import BackgroundConfig, DiskConfig
-from offsetd_storage.simulated_faults import Fault, OperationKind
 from offsetd_storage.topic_partition import TopicPartition
-from offsetd_storage.upkeep import DISK_SPACE, FOLDER_IN_PLACE, IDLE_LOGS, JOURNAL_GROWTH, Upkeep
 from patience import PATIENCE_SECONDS
 
 DAY_MS = 24 * HOUR_MS

@@ -8,12 +8,12 @@ import attrs
 import pytest
 from kept_stores import CONFIG, P0, P1, UPKEEP, KeptStore
 from log_stores import FOLDER
+from offsetd_storage.configuration.server_config import DiskConfig
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
 from offsetd_storage.errors import StorageFull
-from offsetd_storage.journal_files import JOURNAL_NAMES, SPARE_NAME
-from offsetd_storage.scheduler import RECOVERY_POINT_CHECKPOINT
-from offsetd_storage.server_config import DiskConfig
-from offsetd_storage.simulated_faults import Fault, OperationKind
-from offsetd_storage.upkeep import IDLE_LOGS, JOURNAL_GROWTH
+from offsetd_storage.journal.journal_files import JOURNAL_NAMES, SPARE_NAME
+from offsetd_storage.maintenance.upkeep import IDLE_LOGS, JOURNAL_GROWTH
+from offsetd_storage.tasks.scheduler import RECOVERY_POINT_CHECKPOINT
 
 JOURNAL_FILES = tuple(FOLDER / name for name in JOURNAL_NAMES)
 MINUTE_MS = 60_000

@@ -12,14 +12,14 @@ import pytest
 from cleaned_logs import record_batch, replayed
 from kept_stores import CLEANER, CONFIG, EVENTS, LOG, P0, P1, P2, UPKEEP
 from log_stores import log_bytes, seeded
+from offsetd_storage.batch.record_batch import decode_batches
 from offsetd_storage.clock import SystemClock
-from offsetd_storage.files import OsFiles
-from offsetd_storage.log_config import DELETE
+from offsetd_storage.configuration.log_config import DELETE
+from offsetd_storage.configuration.server_config import BackgroundConfig, RetentionConfig
+from offsetd_storage.disk.files import OsFiles
+from offsetd_storage.log.store_config import TopicSpec
 from offsetd_storage.log_store import LogStore
-from offsetd_storage.record_batch import decode_batches
-from offsetd_storage.server_config import BackgroundConfig, RetentionConfig
-from offsetd_storage.store_config import TopicSpec
-from offsetd_storage.upkeep import Upkeep, UpkeepConfig
+from offsetd_storage.maintenance.upkeep import Upkeep, UpkeepConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable

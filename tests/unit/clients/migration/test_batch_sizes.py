@@ -3,7 +3,7 @@
 import pytest
 from offsetd_clients.migration.batch_sizes import MESSAGE_BYTES_DEFAULT, batch_bytes_most
 from offsetd_clients.migration.values import FoundOffset, PlannedGroup
-from offsetd_coordinator.settings import Settings
+from offsetd_coordinator.configuration.server_settings import Settings
 
 
 def group_of(count: int) -> PlannedGroup:

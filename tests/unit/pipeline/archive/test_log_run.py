@@ -13,12 +13,12 @@ from offsetd_pipeline.archive.manifests import RUNS, LogPosition
 from offsetd_pipeline.arrow_columns import TIMESTAMP_MS_MAX
 from offsetd_pipeline.folder_plan import plan_folder
 from offsetd_pipeline.read_options import OnDamage
-from offsetd_storage.compression import Compression
-from offsetd_storage.files import OsFiles
+from offsetd_storage.batch.compression import Compression
+from offsetd_storage.batch.record_batch import Record, encode_batch
+from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.offsets_topic.schemas.transaction_marker import ControlType
-from offsetd_storage.record_batch import Record, encode_batch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,11 +10,11 @@ from audited_logs import WrittenLog
 from log_commands import offsetd_log
 from log_stores import seeded
 from offsetd_pipeline.audit.logs import log_state
-from offsetd_storage.compression import Compression
+from offsetd_storage.batch.compression import Compression
+from offsetd_storage.batch.record_batch import decode_batch
+from offsetd_storage.configuration.log_config import OFFSETS_TOPIC_LOG_CONFIG
 from offsetd_storage.kernels.encode import BATCH_HEADER_BYTES
-from offsetd_storage.log_config import OFFSETS_TOPIC_LOG_CONFIG
-from offsetd_storage.quarantine import DamageFound
-from offsetd_storage.record_batch import decode_batch
+from offsetd_storage.recovery.quarantine import DamageFound
 
 if TYPE_CHECKING:
     from pathlib import Path

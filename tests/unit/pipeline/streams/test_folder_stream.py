@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from offsetd_pipeline.source import OffsetdSource
 from offsetd_pipeline.streams.errors import PositionAboveEnd, RecordsLost
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.errors import FolderMismatch
 from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
-from offsetd_storage.record_batch import Record, encode_batch
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadMaxBytes,

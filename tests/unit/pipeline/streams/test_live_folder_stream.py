@@ -10,11 +10,11 @@ import pytest
 from offsetd_pipeline.streams.folder_stream import FolderStream
 from offsetd_pipeline.streams.limits import Limit
 from offsetd_pipeline.streams.options import StreamOptions
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.files import OsFile, OsFiles
-from offsetd_storage.log_config import LogConfig
+from offsetd_storage.configuration.log_config import LogConfig
+from offsetd_storage.disk.files import OsFile, OsFiles
 from offsetd_storage.log_store import LogStore, LogStoreConfig
-from offsetd_storage.record_batch import Record, encode_batch
 from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

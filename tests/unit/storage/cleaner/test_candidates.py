@@ -9,14 +9,14 @@ import pytest
 from cleaned_logs import record_batch
 from cleaning import batch, rec
 from kept_stores import CONFIG, LOG, P0, KeptStore
+from offsetd_storage.batch.record_batch import NO_TIMESTAMP
 from offsetd_storage.cleaner.candidates import Candidates
-from offsetd_storage.record_batch import NO_TIMESTAMP
 from patience import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from offsetd_storage.cleaner.clean import CleanReport
+    from offsetd_storage.cleaner.cleaning_round import CleanReport
 
 LAGGING = attrs.evolve(CONFIG, log=attrs.evolve(LOG, compaction_lag_ms_max=5000))
 

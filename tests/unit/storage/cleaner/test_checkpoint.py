@@ -7,15 +7,15 @@ import threading
 from pathlib import Path
 
 import pytest
-from offsetd_storage.checkpoints import read_offset_checkpoint
-from offsetd_storage.cleaner.checkpoint import (
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
+from offsetd_storage.errors import StorageFailed, StorageFull
+from offsetd_storage.folder.checkpoints import read_offset_checkpoint
+from offsetd_storage.folder.cleaner_checkpoint import (
     CHECKSUM_ENTRY,
     CLEANER_CHECKPOINT,
     CleanerCheckpoint,
 )
-from offsetd_storage.errors import StorageFailed, StorageFull
-from offsetd_storage.simulated_faults import Fault, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
 from offsetd_storage.topic_partition import TopicPartition
 
 FOLDER = Path("/offsets")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 from cleaned_logs import CONFIG, keyed_log, offsets_of, put, recovered, replayed
-from offsetd_storage.cleaner.clean import (
+from offsetd_storage.batch.record_batch import Record, decode_batches, encode_batch
+from offsetd_storage.cleaner.cleaning_round import (
     CleanerTools,
     CleanReport,
     clean_log,
@@ -16,21 +17,20 @@ from offsetd_storage.cleaner.clean import (
 )
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import (
     CleaningAborted,
     CorruptBatch,
     StorageFailed,
     StorageFull,
 )
-from offsetd_storage.record_batch import Record, decode_batches, encode_batch
-from offsetd_storage.segment import segment_path
-from offsetd_storage.simulated_faults import Fault, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.log.segment import segment_path
 from partition_logs import FOLDER, NOW_MS, bases, contents, everything
 
 if TYPE_CHECKING:
-    from offsetd_storage.files import Files
-    from offsetd_storage.partition_log import PartitionLog
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.log.partition_log import PartitionLog
 
 RETENTION_MS = 1000
 CONFIG = attrs.evolve(CONFIG, delete_retention_ms=RETENTION_MS)

@@ -22,15 +22,15 @@ from kept_stores import (
     with_events,
 )
 from log_stores import FOLDER
-from offsetd_storage.cleaner.states import CleaningState
+from offsetd_storage.configuration.log_config import DELETE
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
 from offsetd_storage.errors import (
     CorruptBatch,
     StorageFailed,
     StorageFull,
 )
-from offsetd_storage.log_config import DELETE
-from offsetd_storage.segment import segment_path
-from offsetd_storage.simulated_faults import Fault, OperationKind
+from offsetd_storage.log.segment import segment_path
+from offsetd_storage.retention.cleaning_claims import CleaningState
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import attrs
 from cleaned_logs import CONFIG, put, replayed
-from offsetd_storage.cleaner.clean import CleanerTools, clean_log
+from offsetd_storage.cleaner.cleaning_round import CleanerTools, clean_log
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
 from offsetd_storage.clock import ManualClock
-from offsetd_storage.files import OsFiles
+from offsetd_storage.disk.files import OsFiles
 from partition_logs import created
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from offsetd_storage.partition_log import PartitionLog
+    from offsetd_storage.log.partition_log import PartitionLog
 
 ROUNDS = 25
 KEYS = "abcdefgh"

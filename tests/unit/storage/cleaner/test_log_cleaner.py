@@ -23,12 +23,12 @@ from kept_stores import (
     with_events,
 )
 from offsetd_storage.cleaner.cleaner_thread import CleanerThread
-from offsetd_storage.cleaner.states import CleaningState
+from offsetd_storage.configuration.log_config import DELETE
 from offsetd_storage.errors import (
     CleaningAborted,
     PartitionQuarantined,
 )
-from offsetd_storage.log_config import DELETE
+from offsetd_storage.retention.cleaning_claims import CleaningState
 from offsetd_storage.topic_partition import TopicPartition
 
 CALM = attrs.evolve(CONFIG, log=attrs.evolve(LOG, dirty_ratio_min=1.0))  # Nothing by its ratio.

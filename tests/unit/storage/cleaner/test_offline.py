@@ -8,9 +8,8 @@ import attrs
 import pytest
 from cleaned_logs import record_batch, replayed
 from log_stores import FOLDER, P0, P1, SMALL, SMALL_LOG, log_bytes, opened, tree
-from offsetd_storage.cleaner.checkpoint import CleanerCheckpoint
-from offsetd_storage.cleaner.clean import CleanerTools
-from offsetd_storage.cleaner.offline import (
+from offsetd_storage.cleaner.cleaning_round import CleanerTools
+from offsetd_storage.cleaner.offline_cleaning import (
     clean_partition,
     preview_partition,
     roll_active,
@@ -18,17 +17,18 @@ from offsetd_storage.cleaner.offline import (
 )
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
 from offsetd_storage.clock import ManualClock
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import FolderMismatch
-from offsetd_storage.folder_view import read_folder
-from offsetd_storage.quarantine import DamageFound
-from offsetd_storage.segment import segment_base_offsets, segment_path
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.folder.cleaner_checkpoint import CleanerCheckpoint
+from offsetd_storage.log.segment import segment_base_offsets, segment_path
+from offsetd_storage.recovery.quarantine import DamageFound
+from offsetd_storage.views.folder_view import read_folder
 from partition_logs import NOW_MS
 
 if TYPE_CHECKING:
-    from offsetd_storage.folder_view import LogView
     from offsetd_storage.log_store import LogStore
     from offsetd_storage.topic_partition import TopicPartition
+    from offsetd_storage.views.folder_view import LogView
 
 CONFIG = attrs.evolve(SMALL, log=attrs.evolve(SMALL_LOG, segment_bytes_max=400))
 

@@ -8,8 +8,8 @@ import pytest
 from cleaning import ABORT, COMMIT, HASH_KEY, batch, keyed, map_of, mapped, marker, rec, segments
 from hypothesis import given
 from hypothesis import strategies as st
+from offsetd_storage.batch.compression import Compression
 from offsetd_storage.cleaner.offset_map import OffsetMap
-from offsetd_storage.compression import Compression
 from offsetd_storage.errors import CorruptBatch, OldMessageFormat
 
 TRANSACTIONAL = {"producer_id": 5, "producer_epoch": 0, "is_transactional": True}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
-from offsetd_storage.cleaner.plan import (
+from offsetd_storage.cleaner.cleaning_plan import (
     LogSummary,
     LogToClean,
     SegmentSummary,
@@ -17,7 +17,7 @@ from offsetd_storage.cleaner.plan import (
     log_to_clean,
     select,
 )
-from offsetd_storage.log_config import LogConfig
+from offsetd_storage.configuration.log_config import LogConfig
 from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

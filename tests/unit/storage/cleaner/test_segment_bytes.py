@@ -5,8 +5,8 @@ import struct
 import attrs
 import pytest
 from cleaning import batch, keyed, no_throttle, rec, segments
+from offsetd_storage.batch.compression import Compression
 from offsetd_storage.cleaner.segment_bytes import SegmentBytes, SegmentChunk
-from offsetd_storage.compression import Compression
 from offsetd_storage.errors import CorruptBatch
 from offsetd_storage.kernels import PADDING_BYTES, scan
 

@@ -17,24 +17,24 @@ from cleaned_logs import (
     recovered,
     replayed,
 )
+from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.cleaner.cleaned_segment import CleanedSegmentWriter
-from offsetd_storage.cleaner.swap import delete_oldest, install, unlink_cleaned
 from offsetd_storage.cleaner.transactions import AbortedTransaction
+from offsetd_storage.disk.simulated_faults import Fault, OperationKind
+from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import CorruptBatch, SegmentRetired, StorageFailed, StorageFull
-from offsetd_storage.record_batch import Record, encode_batch
-from offsetd_storage.segment import segment_path
-from offsetd_storage.simulated_faults import Fault, OperationKind
-from offsetd_storage.simulated_files import SimulatedFiles
+from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_swap import delete_oldest, install, unlink_cleaned
 from partition_logs import FOLDER, bases, contents, everything, segment_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from offsetd_storage.files import Files
-    from offsetd_storage.partition_log import PartitionLog
-    from offsetd_storage.segment import Segment
-    from offsetd_storage.simulated_faults import Operation
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.disk.simulated_faults import Operation
+    from offsetd_storage.log.partition_log import PartitionLog
+    from offsetd_storage.log.segment import Segment
 
 WORDS = ["aab", "abc", "ca", "b"]  # The last one is active; its offset is 8.
 

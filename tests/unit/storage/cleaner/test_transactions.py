@@ -3,6 +3,7 @@ from __future__ import annotations
 import attrs
 import pytest
 from cleaning import ABORT, COMMIT, NOW_MS, batch, keyed, marker, segments
+from offsetd_storage.batch.record_batch import Record, decode_batch, encode_batch
 from offsetd_storage.cleaner.transactions import (
     AbortedTransaction,
     CleanedTransactions,
@@ -11,7 +12,6 @@ from offsetd_storage.cleaner.transactions import (
     read_producers,
 )
 from offsetd_storage.errors import CorruptBatch, OldMessageFormat
-from offsetd_storage.record_batch import Record, decode_batch, encode_batch
 
 
 def sent(at: int, producer_id: int, *, count: int = 1, epoch: int = 0, **fields) -> bytes:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from offsetd_storage.offsets_topic import group_records
+from offsetd_storage.offsets_topic.group_listing import GroupState, GroupType
 from offsetd_storage.offsets_topic.group_records import GroupRecords
-from offsetd_storage.offsets_topic.groups import GroupState, GroupType
 from offsetd_storage.offsets_topic.schemas.consumer_group import (
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataValue,

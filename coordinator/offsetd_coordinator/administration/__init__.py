@@ -1,0 +1,1 @@
+"""Changes by administrators: audited, durable, then applied."""

@@ -1,0 +1,190 @@
+"""Changes that administrators make: recorded, durable, and then applied.
+
+The order is: the record of the audit log, the record of the settings, one flush for both, what the
+change does, the answer. Nothing acts by a setting that a crash could take back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import structlog
+
+from offsetd_coordinator.administration.audit import RecordedEvent
+from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
+from offsetd_coordinator.runtime.append_refusals import quarantined_own_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from offsetd_storage.cleaner.cleaning_round import CleanReport
+    from offsetd_storage.clock import Clock
+    from offsetd_storage.configuration.topic_configs import TopicConfigs
+    from offsetd_storage.topic_partition import TopicPartition
+
+    from offsetd_coordinator.administration.audit import AuditEvent, AuditLog
+    from offsetd_coordinator.configuration.config_shard import (
+        AppliedConfigs,
+        ConfigDecision,
+        ConfigShard,
+        UpdateConfig,
+    )
+    from offsetd_coordinator.errors import CoordinatorError
+    from offsetd_coordinator.large_groups.large_changes import Room
+    from offsetd_coordinator.requests import Decision, Reply, Request
+    from offsetd_coordinator.runtime.runtime import Runtime
+
+_log = structlog.get_logger(__name__)
+
+
+class ApplyFailed(Exception):
+    """A defect: settings that were checked, and are stored, were refused by what runs with them."""
+
+
+class Administration:
+    """The settings and the audit log of a node. Every method is for the event loop's thread.
+
+    `apply` makes settings count, with the doubt of them; it is called off the loop, one call at a
+    time, in the order of the changes. `preview` says what a round over a partition would leave,
+    with its active segment or without; it takes long, and much memory: one at a time, off the loop.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        shard: ConfigShard,
+        audit: AuditLog,
+        *,
+        clock: Clock,
+        apply: Callable[[TopicConfigs, str | None], None],
+        preview: Callable[[TopicPartition, bool], CleanReport | None],
+        doubt: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`doubt` says why what was set may not be what counts, if so."""
+        self.clock = clock
+        self.preview = preview
+        self._runtime = runtime
+        self._shard = shard
+        self._audit = audit
+        self._apply = apply
+        self._doubt = doubt
+        self._config_ticket = 0
+        self._audit_ticket = 0
+        self._applying: asyncio.Task[None] | None = None
+
+    @property
+    def settings_doubt(self) -> str | None:
+        """Why nothing may expire, be cleaned or taken away by the settings that count, if so."""
+        return self._doubt()
+
+    async def applied(self) -> AppliedConfigs:
+        """The settings, durable and in force. Raises StorageUnavailable."""
+        applied = self._shard.applied
+        with contextlib.suppress(ApplyFailed):  # It has told whoever asked for the change.
+            await self._until_applied()
+        return applied
+
+    async def update_config(self, request: UpdateConfig, event: AuditEvent) -> ConfigDecision:
+        """Changes settings, or not; returns when what it says is durable and in force.
+
+        A caller that no longer waits changes nothing about that. Raises the refusal, and what
+        `Runtime.append` does.
+        """
+        damage = self._runtime.store.quarantined.get(CONFIG_PARTITION)
+        if damage is not None:  # Also for what would write nothing.
+            raise quarantined_own_log(CONFIG_PARTITION, damage)
+        decision = self._shard.decide(request, self.clock.now_ms())
+        if decision.batch is not None and decision.configs is not None:
+            self._append_event(event)
+            self._config_ticket = self._runtime.append(
+                CONFIG_PARTITION, decision.batch, replay=self._shard.replay
+            )
+            change = self._apply_in_turn(self._applying, self._config_ticket, decision.configs)
+            self._applying = asyncio.ensure_future(change)
+        await self._until_applied()
+        if decision.refusal is not None:
+            raise decision.refusal
+        return decision
+
+    async def recorded(self, event: AuditEvent) -> RecordedEvent:
+        """The durable record of an event: a new one, or that of an earlier try of the request.
+
+        Raises what `Runtime.append` does.
+        """
+        known = self.find(event.method, event.request_id) or self._append_event(event)
+        await self._until_durable(self._audit_ticket)
+        return known
+
+    def note_events(self, events: Sequence[AuditEvent]) -> None:
+        """Appends events without a request; what they tell of is written right behind them.
+
+        Raises what `Runtime.append` does.
+        """
+        if not events:
+            return
+        assert not any(event.request_id for event in events), "a retry would ask for it"
+        self._audit_ticket = self._runtime.append(
+            AUDIT_PARTITION, self._audit.batch_of(events), replay=self._audit.pass_over
+        )
+
+    async def audited(self) -> int:
+        """Where the audit log ends (exclusive), once all below is durable."""
+        end = self._audit.offset_next
+        await self._until_durable(self._audit_ticket)
+        return end
+
+    async def change_group(
+        self, request: Request, event_of: Callable[[Reply], AuditEvent], room: Room
+    ) -> tuple[int, Reply | CoordinatorError]:
+        """`LargeChanges.submit`, behind the record of what is changed, if anything is.
+
+        Raises as that does; then the record may be there all the same.
+        """
+
+        def record(decision: Decision) -> None:
+            assert decision.reply is not None, "what is written was not refused"
+            self._append_event(event_of(decision.reply))
+
+        return await self._runtime.large_changes.submit(request, before_write=record, room=room)
+
+    def find(self, method: str, request_id: str) -> RecordedEvent | None:
+        """What was recorded of an earlier try of a request; not durable yet, perhaps."""
+        return self._audit.find(method, request_id, self.clock.now_ms())
+
+    def _append_event(self, event: AuditEvent) -> RecordedEvent:
+        offset = self._audit.offset_next
+        self._audit_ticket = self._runtime.append(
+            AUDIT_PARTITION, self._audit.batch(event), replay=self._audit.replay
+        )
+        _log.info(
+            "administrative change",
+            method=event.method,
+            topic=event.topic,
+            what=event.what,
+            reason=event.reason,
+            peer=event.peer,
+        )
+        return RecordedEvent(offset, event)
+
+    async def _until_applied(self) -> None:
+        await self._until_durable(self._config_ticket)
+        if self._applying is not None:
+            await asyncio.shield(self._applying)
+
+    async def _apply_in_turn(
+        self, before: asyncio.Task[None] | None, ticket: int, configs: TopicConfigs
+    ) -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        await self._until_durable(ticket)
+        try:
+            await asyncio.to_thread(self._apply, configs, self.settings_doubt)
+        except Exception as error:
+            raise ApplyFailed("the settings are stored, and could not be put in force") from error
+
+    async def _until_durable(self, ticket: int) -> None:
+        waiting = self._runtime.durable(ticket)
+        if waiting is not None:
+            await waiting

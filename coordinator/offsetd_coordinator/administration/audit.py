@@ -1,0 +1,141 @@
+"""What administrators did: records of the topic `__offsetd_audit`, JSON, one for each change.
+
+A record is durable before its change is made, and says what was asked for in full, so that the
+same request, told by its id, can be answered again by doing the same again.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import attrs
+from offsetd_storage.batch.record_batch import Record, batch_header, encode_batch
+from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
+
+from offsetd_coordinator.rfc3339 import rfc3339
+from offsetd_coordinator.state.record_log import RecordLog
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from offsetd_storage.batch.record_batch import RecordBatch
+
+AUDIT_VERSION: Final = 1
+REQUEST_IDS_MAX: Final = 1000
+
+
+@attrs.frozen(kw_only=True)
+class AuditEvent:
+    """One change: `method` as the contract calls it, `what` it was asked for as JSON values."""
+
+    time_ms: int
+    method: str
+    topic: str | None  # None: the server.
+    what: Mapping[str, Any]
+    reason: str = ""
+    request_id: str = ""
+    peer: str = ""
+
+    def encode(self) -> bytes:
+        """JSON, on one line."""
+        document = {
+            "version": AUDIT_VERSION,
+            "time": rfc3339(self.time_ms),
+            "method": self.method,
+            "topic": self.topic,
+            "what": self.what,
+            "reason": self.reason,
+            "request_id": self.request_id,
+            "peer": self.peer,
+        }
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, value: bytes, *, time_ms: int) -> AuditEvent:
+        """From a record's value and timestamp. Raises UndecodableRecord, also for newer ones."""
+        try:
+            document = json.loads(value)
+            if document["version"] != AUDIT_VERSION:
+                raise UndecodableRecord(f"an audit record of version {document['version']!r}")
+            return cls(
+                time_ms=time_ms,
+                method=_checked(document["method"], str),
+                topic=_checked(document["topic"], str | None),
+                what=_checked(document["what"], dict),
+                reason=_checked(document["reason"], str),
+                request_id=_checked(document["request_id"], str),
+                peer=_checked(document["peer"], str),
+            )
+        except KeyError as error:
+            raise UndecodableRecord(f"no audit record: it has no {error}") from error
+        except (ValueError, TypeError, RecursionError) as error:
+            raise UndecodableRecord(f"no audit record: {error}") from error
+
+
+class RecordedEvent(NamedTuple):
+    """An event, and the log offset of its record."""
+
+    offset: int
+    event: AuditEvent
+
+
+class AuditLog(RecordLog):
+    """Where the audit log ends, and the events that a request id may ask for again."""
+
+    def __init__(self, *, request_id_window_ms: int) -> None:
+        super().__init__()
+        self._request_id_window_ms = request_id_window_ms
+        self._known: dict[tuple[str, str], RecordedEvent] = {}  # Oldest first.
+
+    def find(self, method: str, request_id: str, now_ms: int) -> RecordedEvent | None:
+        """The event that was recorded for this request within the window before `now_ms`."""
+        known = self._known.get((method, request_id)) if request_id else None
+        if known is None or known.event.time_ms < now_ms - self._request_id_window_ms:
+            return None
+        return known
+
+    def batch(self, event: AuditEvent) -> bytes:
+        """The batch to be appended; its one record is at `offset_next`."""
+        return self.batch_of([event])
+
+    def batch_of(self, events: Sequence[AuditEvent]) -> bytes:
+        """The same with several events, of which there is at least one."""
+        records = [
+            Record(
+                key=None,
+                value=event.encode(),
+                offset=self.offset_next + place,
+                timestamp_ms=event.time_ms,
+            )
+            for place, event in enumerate(events)
+        ]
+        return encode_batch(records, base_offset=self.offset_next, leader_epoch=self.leader_epoch)
+
+    def pass_over(self, batch: bytes) -> None:
+        """Replays a batch of events without a request id: nothing of them is to be known."""
+        self._note_end(batch_header(batch))
+
+    def _replay_batch(self, batch: RecordBatch) -> None:
+        for record in batch.records:
+            self._replay_record(record)
+
+    def _replay_record(self, record: Record) -> None:
+        try:
+            event = AuditEvent.decode(record.value or b"", time_ms=record.timestamp_ms)
+        except UndecodableRecord:
+            self.undecodable_records += 1
+            return
+        if not event.request_id:
+            return
+        key = event.method, event.request_id
+        self._known.pop(key, None)
+        self._known[key] = RecordedEvent(record.offset, event)
+        if len(self._known) > REQUEST_IDS_MAX:
+            del self._known[next(iter(self._known))]
+
+
+def _checked(value: Any, kind: Any) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"{value!r} is no {kind}")
+    return value

@@ -1,0 +1,85 @@
+"""Reads the audit log backwards, a stretch at a time, for who asks what was done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from offsetd_storage.batch.record_batch import decode_batches
+from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
+
+from offsetd_coordinator.administration.audit import AuditEvent, RecordedEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from offsetd_storage.log.readable_log import ReadableLog
+
+RECORDS_MAX: Final = 5000
+"""How many are read for one page, whatever is found: it takes a fraction of a second."""
+_STRETCH: Final = 500  # Offsets.
+_CHUNK_BYTES: Final = 1 << 16
+
+
+class AuditFilter(NamedTuple):
+    """Which events are wanted; empty or None: any. Times are the records', in milliseconds."""
+
+    methods: frozenset[str] = frozenset()
+    group_id: str = ""
+    start_ms: int | None = None
+    end_ms: int | None = None
+
+    def takes(self, event: AuditEvent) -> bool:
+        """Whether it is one of them."""
+        return (
+            (not self.methods or event.method in self.methods)
+            and (not self.group_id or event.what.get("group") == self.group_id)
+            and (self.start_ms is None or event.time_ms >= self.start_ms)
+            and (self.end_ms is None or event.time_ms < self.end_ms)
+        )
+
+
+class AuditPage(NamedTuple):
+    """Events, the newest first, and where the next page ends (exclusive); None: there is none."""
+
+    events: list[RecordedEvent]
+    offset_limit: int | None
+
+
+def read_page(
+    log: ReadableLog, wanted: AuditFilter, *, offset_limit: int, events_max: int
+) -> AuditPage:
+    """The newest events below `offset_limit`, at most `events_max`; blocks. For any thread.
+
+    It may have fewer, as so many records are read at most. What cannot be understood is passed
+    over. Raises CorruptBatch.
+    """
+    events: list[RecordedEvent] = []
+    end, read = offset_limit, 0
+    while end > log.log_start_offset:
+        start = max(end - _STRETCH, log.log_start_offset)
+        for recorded in reversed(list(_stretch(log, start, end))):
+            if wanted.takes(recorded.event):
+                events.append(recorded)
+                if len(events) == events_max:
+                    return AuditPage(events, _further(log, recorded.offset))
+        read += end - start
+        end = start
+        if read >= RECORDS_MAX:
+            break
+    return AuditPage(events, _further(log, end))
+
+
+def _further(log: ReadableLog, offset: int) -> int | None:
+    return offset if offset > log.log_start_offset else None
+
+
+def _stretch(log: ReadableLog, start: int, end: int) -> Iterator[RecordedEvent]:
+    for buffer, size in log.read_chunks(_CHUNK_BYTES, offset=start, offset_limit=end):
+        for batch in decode_batches(buffer[:size].tobytes()):
+            for record in batch.records:
+                if start <= record.offset < end:
+                    try:
+                        event = AuditEvent.decode(record.value or b"", time_ms=record.timestamp_ms)
+                    except UndecodableRecord:
+                        continue
+                    yield RecordedEvent(record.offset, event)

@@ -1,0 +1,200 @@
+"""The topics of the server's own beside `__consumer_offsets`: loaded at a start, and applied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Self
+
+import attrs
+import structlog
+from offsetd_storage.log.store_config import TopicSpec
+from offsetd_storage.maintenance.upkeep import UpkeepConfig
+
+from offsetd_coordinator.administration.administration import Administration
+from offsetd_coordinator.administration.audit import AuditLog
+from offsetd_coordinator.configuration.config_shard import ConfigShard
+from offsetd_coordinator.configuration.dynamic_settings import CommitGuardConfig, ExpiryConfig
+from offsetd_coordinator.configuration.server_topics import (
+    AUDIT_PARTITION,
+    AUDIT_TOPIC,
+    CONFIG_PARTITION,
+    CONFIG_TOPIC,
+)
+from offsetd_coordinator.node import NodeState
+
+if TYPE_CHECKING:
+    from offsetd_storage.cleaner.cleaning_round import CleanReport
+    from offsetd_storage.clock import Clock
+    from offsetd_storage.configuration.topic_configs import TopicConfigs
+    from offsetd_storage.log_store import LogStore
+    from offsetd_storage.maintenance.upkeep import Upkeep
+    from offsetd_storage.recovery.quarantine import Damage
+    from offsetd_storage.topic_partition import TopicPartition
+
+    from offsetd_coordinator.node import Node
+    from offsetd_coordinator.runtime.runtime import Runtime
+
+_log = structlog.get_logger(__name__)
+
+REMEDY: Final = (
+    "mend or set what is named (offsetd admin config), or bring the log's folder back from a copy,"
+    " or start with --accept-default-settings, or give up all that was set"
+    " (offsetd log recreate --topic __offsetd_config)"
+)
+
+_CHUNK_BYTES: Final = 512 * 1024
+
+
+def own_topic_specs(configs: TopicConfigs) -> tuple[TopicSpec, ...]:
+    """The topics as a store is told of them: each has one partition."""
+    return tuple(
+        TopicSpec(
+            topic=topic,
+            partitions=1,
+            log=configs.log_config(topic),
+            # Without the settings, offsets would expire that were to stay.
+            is_removable=topic != CONFIG_TOPIC,
+        )
+        for topic in (AUDIT_TOPIC, CONFIG_TOPIC)
+    )
+
+
+@attrs.frozen(kw_only=True)
+class OwnTopics:
+    """What is in them. `damage` is that of the settings, if their log is quarantined."""
+
+    shard: ConfigShard
+    audit: AuditLog
+    damage: Damage | None = None
+    accepts_defaults: bool = False  # The operator's word: where settings are lost, defaults count.
+
+    @classmethod
+    def load(
+        cls,
+        store: LogStore,
+        started_with: TopicConfigs,
+        *,
+        request_id_window_ms: int,
+        now_ms: int,
+        accepts_defaults: bool = False,
+    ) -> Self:
+        """Replays the settings, and has the store's logs obey them; then the audit log.
+
+        A damaged log counts as empty, and changes are refused; but nothing goes by the settings
+        that count then (`doubt`), unless the operator `accepts_defaults`. Raises CorruptBatch or
+        OSError for files that are no longer as recovery left them.
+        """
+        shard = ConfigShard(started_with, request_id_window_ms=request_id_window_ms)
+        audit = AuditLog(request_id_window_ms=request_id_window_ms)
+        log = store.logs.get(CONFIG_PARTITION)
+        if log is not None:
+            for buffer, end in log.read_chunks(_CHUNK_BYTES):
+                shard.replay(buffer[:end].tobytes())
+            shard.end_load(offset_next=log.offset_next, leader_epoch=log.leader_epoch)
+        log = store.logs.get(AUDIT_PARTITION)
+        if log is not None:
+            # What no retry asks for any more is not read.
+            since = log.offset_for_timestamp(now_ms - request_id_window_ms)
+            if since is not None:
+                for buffer, end in log.read_chunks(_CHUNK_BYTES, offset=since):
+                    audit.replay(buffer[:end].tobytes())
+            audit.end_load(offset_next=log.offset_next, leader_epoch=log.leader_epoch)
+        _warn_of_problems(shard)
+        apply_log_configs(store, shard.applied.configs)
+        own = cls(
+            shard=shard,
+            audit=audit,
+            damage=store.quarantined.get(CONFIG_PARTITION),
+            accepts_defaults=accepts_defaults,
+        )
+        own.log_doubt()
+        return own
+
+    @property
+    def doubt(self) -> str | None:
+        """Why what was set may not be what counts, so that nothing may go by it; or None."""
+        return None if self.accepts_defaults else self._what_is_lost()
+
+    def _what_is_lost(self) -> str | None:
+        return self.shard.doubt if self.damage is None else f"their log is damaged: {self.damage}"
+
+    def log_doubt(self) -> None:
+        """Tells of a start what holds back expiry, cleaning and retention."""
+        lost = self._what_is_lost()
+        if lost is None:
+            return
+        if self.accepts_defaults:
+            _log.warning("not all settings can be read; defaults count, as accepted", reason=lost)
+        else:
+            _log.error(
+                "not all settings can be read: nothing expires, is cleaned or taken away",
+                reason=lost,
+                remedy=REMEDY,
+            )
+
+    def administration(
+        self, node: Node, runtime: Runtime, upkeep: Upkeep, *, clock: Clock
+    ) -> Administration:
+        """What changes the settings of a store that is open, and of what runs beside it."""
+        store = runtime.store
+
+        def configure_runtime(configs: TopicConfigs) -> None:
+            runtime.configure(
+                configs.server_config(CommitGuardConfig), configs.server_config(ExpiryConfig)
+            )
+
+        def apply(configs: TopicConfigs, doubt: str | None) -> None:
+            for topic_partition in apply_log_configs(store, configs):
+                # What goes on by the settings of before ends: from the answer on it does nothing.
+                upkeep.cleaner.abort(topic_partition)
+            upkeep.configure(upkeep_config(configs, doubt))
+            configure_runtime(configs)
+
+        def is_ending() -> bool:
+            return runtime.failed is not None or node.state is NodeState.DRAINING
+
+        def preview(topic_partition: TopicPartition, rolls_active: bool) -> CleanReport | None:
+            return upkeep.cleaner.preview(
+                topic_partition, rolls_active=rolls_active, should_stop=is_ending
+            )
+
+        configure_runtime(self.shard.applied.configs)
+        return Administration(
+            runtime,
+            self.shard,
+            self.audit,
+            clock=clock,
+            apply=apply,
+            preview=preview,
+            doubt=lambda: self.doubt,
+        )
+
+
+def _warn_of_problems(shard: ConfigShard) -> None:
+    for key, problem in shard.applied.problems.items():
+        _log.warning("a setting is kept, and not used", setting=str(key), problem=problem)
+    if shard.unknown_records or shard.undecodable_records:
+        _log.warning(
+            "records of settings cannot be read",
+            unknown=shard.unknown_records,
+            undecodable=shard.undecodable_records,
+        )
+
+
+def apply_log_configs(store: LogStore, configs: TopicConfigs) -> list[TopicPartition]:
+    """From now on the store's logs go by these settings; returns those for which they are new."""
+    by_topic = {each.topic: configs.log_config(each.topic) for each in store.logs}
+    changed = [each for each, log in store.logs.items() if log.config != by_topic[each.topic]]
+    for topic_partition in changed:
+        store.logs[topic_partition].config = by_topic[topic_partition.topic]
+    return changed
+
+
+def upkeep_config(configs: TopicConfigs, doubt: str | None = None) -> UpkeepConfig:
+    """What the settings say to what runs beside the appends; with a `doubt` of them, less goes."""
+    return UpkeepConfig(
+        held=None if doubt is None else f"not all settings can be read: {doubt}",
+        cleaner=configs.cleaner,
+        retention=configs.retention,
+        background=configs.background,
+        disk=configs.disk,
+    )

@@ -1,0 +1,1 @@
+"""Tasks of the event loop that run beside the calls."""

@@ -1,0 +1,357 @@
+"""Expires offsets and groups, now and then: a task of the event loop that never holds it for long.
+
+A check goes through the shards one by one, each a slice at a time. A slice is found, recorded in
+the audit log and written without anything in between; the next one is looked for once it is
+durable, and after a rest, so that calls go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from offsetd_coordinator.background.expiry_audit import expired_event, suspended_event
+from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.errors import CoordinatorError, LogPartitionQuarantined
+from offsetd_coordinator.expiry.expiry_guard import (
+    TIME_IN_DOUBT,
+    ExpiryGuard,
+    Held,
+    Hold,
+    grace_at_start_ms,
+)
+from offsetd_coordinator.expiry.uptime_marker import (
+    LastUp,
+    newest_record_ms,
+    read_last_up,
+    recorded_ms,
+    write_last_up,
+)
+from offsetd_coordinator.requests import ExpireOffsets
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from offsetd_storage.clock import SteadyClock
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.log_store import LogStore
+
+    from offsetd_coordinator.administration.administration import Administration
+    from offsetd_coordinator.configuration.dynamic_settings import ExpiryConfig
+    from offsetd_coordinator.expiry.expiry_sweep import ShardSweep, WarnedGroup
+    from offsetd_coordinator.figures import ExpiryFigures
+    from offsetd_coordinator.runtime.runtime import Runtime
+    from offsetd_coordinator.shard.shard import Shard
+
+_log = structlog.get_logger(__name__)
+
+_LOOK_MS_MAX: Final = 10_000
+"""A clock that is set is noticed so soon."""
+_LAST_UP_INTERVAL_MS: Final = 60_000
+_REST_SHARE: Final = 6.0
+"""Rest after each slice, as a multiple of what it and its flush took: both keep commits waiting."""
+_WARNED_MAX: Final = 65_536
+"""Groups that are remembered as warned of; of more, warnings may be repeated."""
+_WARNING_LINES_MAX: Final = 20
+"""Of one check; the others are only counted."""
+
+
+def grace_of_folder_ms(
+    store: LogStore, files: Files, folder: Path, *, now_ms: int, grace_ms: int
+) -> int:
+    """For how long nothing is to expire now, before anything is written to the folder.
+
+    Blocks. Raises OSError.
+    """
+    return grace_at_start_ms(
+        now_ms=now_ms,
+        newest_record_ms=newest_record_ms(store),
+        last_up=read_last_up(files, folder),
+        grace_ms=grace_ms,
+    )
+
+
+def begin_where_left(clock: SteadyClock, store: LogStore, files: Files, folder: Path) -> None:
+    """Time goes on from where it was when the folder was served last, if the clock is behind.
+
+    Blocks. Raises OSError.
+    """
+    time_ms = recorded_ms(newest_record_ms(store), read_last_up(files, folder))
+    if time_ms is not None:
+        clock.begin_at(time_ms)
+
+
+class Expirer:
+    """Of one node. For the event loop's thread."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        administration: Administration,
+        figures: ExpiryFigures,
+        *,
+        grace_left_ms: int,
+        files: Files,
+        folder: Path,
+        clock: SteadyClock,
+    ) -> None:
+        self._runtime = runtime
+        self._administration = administration
+        self._figures = figures
+        self._files = files
+        self._folder = folder
+        self.clock = clock
+        started_ms = clock.monotonic_ms()
+        # By the server's time: if the wall clock is behind it, that clock was set meanwhile, and
+        # the first look says so.
+        self._guard = ExpiryGuard(
+            now_ms=clock.now_ms(), monotonic_ms=started_ms, grace_left_ms=grace_left_ms
+        )
+        self._checked_ms = started_ms
+        self._noted_up_ms: int | None = None
+        self._warned: dict[bytes, None] = {}  # By the check before.
+        self._running: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Checks from now on, the first time after one interval."""
+        self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Ends what goes on, between two slices, and notes that the server was up until now."""
+        if self._running is None:
+            return
+        self._running.cancel()
+        await asyncio.wait([self._running])
+        self._running = None
+        await self._note_up()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                look_ms = await self.look()
+            except Exception:  # noqa: BLE001  Commits go on.
+                self._figures.failures += 1
+                _log.exception("a defect in expiry: it goes on with the next check")
+                look_ms = _LOOK_MS_MAX
+            await asyncio.sleep(look_ms / 1000)
+
+    async def look(self) -> int:
+        """Looks at the clocks, and checks all groups if it is time; when to look again, in ms."""
+        self._observe()
+        self._note_held(self.held())
+        now_ms = self.clock.monotonic_ms()
+        if self._noted_up_ms is None or now_ms - self._noted_up_ms >= _LAST_UP_INTERVAL_MS:
+            await self._note_up()
+        if now_ms >= self._checked_ms + self._config.check_interval_ms:
+            self._checked_ms = now_ms
+            await self._check()
+        due_ms = self._checked_ms + self._config.check_interval_ms
+        return max(min(due_ms - self.clock.monotonic_ms(), _LOOK_MS_MAX), 1)
+
+    @property
+    def _config(self) -> ExpiryConfig:
+        return self._runtime.expiry_config  # As it is in force: it may change between any two.
+
+    # What holds back -------------------------------------------------------------------------
+
+    def held(self) -> Held | None:
+        """What keeps offsets from expiring now, if anything."""
+        config = self._config
+        if self._administration.settings_doubt is not None:
+            return Held(hold=Hold.SETTINGS_UNREADABLE)
+        if AUDIT_PARTITION in self._runtime.store.quarantined:
+            return Held(hold=Hold.AUDIT_DAMAGED)
+        hold = config.hold(self._runtime.store.is_from_elsewhere)
+        if hold is not None:
+            return Held(hold=hold)
+        return self._guard.held(
+            monotonic_ms=self.clock.monotonic_ms(),
+            grace_ms=config.grace_ms,
+            is_disk_low=self._low_since_ms is not None,
+        )
+
+    @property
+    def _low_since_ms(self) -> int | None:
+        """Since when commits are refused for want of room, by the wall clock."""
+        upkeep = self._runtime.upkeep
+        return None if upkeep is None else upkeep.disk.status.low_since_ms
+
+    def clock_offset_ms(self) -> int:
+        """How far the wall clock is ahead of the server's time now."""
+        return self.clock.wall_ms() - self.clock.now_ms()
+
+    def _note_held(self, held: Held | None) -> None:
+        figures = self._figures
+        before = figures.held
+        if held is not None and (before is None or before.hold is not held.hold):
+            _log.warning("nothing expires", reason=held.hold.value, remaining_ms=held.remaining_ms)
+        elif held is None and before is not None:
+            _log.info("offsets expire again", after=before.hold.value)
+        figures.held = held
+        figures.held_until_ms = None if held is None else held.end_ms(self.clock.now_ms())
+
+    def _observe(self) -> bool:
+        """Whether the clocks go as they should."""
+        period_ms = self._config.check_interval_ms
+        monotonic_ms = self.clock.monotonic_ms()
+        if self._low_since_ms is not None:
+            self._guard.note_disk_low(monotonic_ms=monotonic_ms, period_ms=period_ms)
+        self._figures.clock_offset_ms = self.clock_offset_ms()
+        jump_ms = self._guard.observe(
+            now_ms=self.clock.wall_ms(), monotonic_ms=monotonic_ms, period_ms=period_ms
+        )
+        self._hold_retention(monotonic_ms)
+        if jump_ms is None:
+            return True
+        self._figures.clock_jumps += 1
+        held = self.held()
+        _log.error(
+            "the wall clock was set: nothing expires for a while, and the server's time follows"
+            " slowly",
+            jump_ms=jump_ms,
+            clock_offset_ms=self._figures.clock_offset_ms,
+        )
+        self._note_held(held)
+        try:
+            self._administration.note_events([suspended_event(jump_ms, held, self.clock.now_ms())])
+        except CoordinatorError as error:
+            _log.warning("a jump of the clock is not in the audit log", error=str(error))
+        return False
+
+    def _hold_retention(self, monotonic_ms: int) -> None:
+        """Segments are not deleted by their age either while the time is in doubt."""
+        held = self._guard.held(monotonic_ms=monotonic_ms, grace_ms=self._config.grace_ms)
+        upkeep = self._runtime.upkeep
+        if upkeep is None or held is None or held.hold not in TIME_IN_DOUBT:
+            return
+        check_ms = upkeep.config.retention.check_interval_ms
+        upkeep.retention.hold_age(max(held.remaining_ms or 0, check_ms))
+
+    async def _note_up(self) -> None:
+        """Durably, so that the next start knows how long the stop was."""
+        now_ms = self.clock.now_ms()
+        self._noted_up_ms = self.clock.monotonic_ms()
+        left_ms = self._guard.grace_left_ms(
+            monotonic_ms=self._noted_up_ms, grace_ms=self._config.grace_ms
+        )
+        try:
+            await asyncio.to_thread(
+                write_last_up,
+                self._files,
+                self._folder,
+                LastUp(up_ms=now_ms, grace_until_ms=now_ms + left_ms),
+            )
+        except OSError as error:
+            # The next start takes this for a longer stop, which holds back more.
+            _log.warning("it is not noted that the server is up", error=str(error))
+
+    # A check ---------------------------------------------------------------------------------
+
+    async def _check(self) -> None:
+        if self.held() is not None:
+            return
+        begun_ms = self.clock.monotonic_ms()
+        warnings = _Warnings(self._warned)
+        expired_before = self._figures.expired_offsets, self._figures.expired_groups
+        try:
+            for partition, shard in sorted(self._runtime.shards.items()):
+                if not await self._sweep(partition, shard, warnings):
+                    return
+        except CoordinatorError as error:
+            self._figures.failures += 1
+            _log.warning("offsets expire no further until the next check", error=str(error))
+            return
+        finally:
+            self._log_expired(*expired_before)
+        self._warned = warnings.noted
+        warnings.log_rest()
+        self._figures.warned_groups = warnings.count
+        self._figures.last_check_ms = self.clock.now_ms()
+        self._figures.check_seconds = (self.clock.monotonic_ms() - begun_ms) / 1000
+
+    async def _sweep(self, partition: int, shard: Shard, warnings: _Warnings) -> bool:
+        """Goes through one shard; False if something holds back by now, or is set otherwise.
+
+        Raises CoordinatorError.
+        """
+        config = self._config
+        sweep = shard.expiry_rules(config.terms, self._runtime.moment()).sweep()
+        while not sweep.is_done:
+            await shard.holds.until_ended()
+            if not self._observe() or self.held() is not None or self._config != config:
+                return False
+            begun_seconds = time.perf_counter()
+            try:
+                ticket = self._take_slice(partition, sweep, warnings)
+            except LogPartitionQuarantined:
+                if self._runtime.damage(partition) is None:
+                    raise  # It is the audit log: what is not recorded does not expire.
+                return True
+            if ticket is not None and (waiting := self._runtime.durable(ticket)) is not None:
+                await waiting
+            took_seconds = time.perf_counter() - begun_seconds
+            await asyncio.sleep(took_seconds * _REST_SHARE)
+        return True
+
+    def _take_slice(self, partition: int, sweep: ShardSweep, warnings: _Warnings) -> int | None:
+        """Finds a slice, records it and writes it; the ticket, if there was anything to write.
+
+        Nothing may come in between: what was found has expired now. While commits are refused for
+        want of room, that is what had expired before.
+        """
+        now_ms = self.clock.age_now_ms()
+        low_since_ms = self._low_since_ms
+        found = sweep.next_slice(now_ms if low_since_ms is None else min(low_since_ms, now_ms))
+        for each in found.warned:
+            warnings.note(each)
+        if not found.ends.size:
+            return None
+        audit_ms = self.clock.now_ms()
+        self._administration.note_events([expired_event(each, audit_ms) for each in found.expired])
+        gone = tuple(each.group_id for each in found.expired if each.is_gone)
+        ticket = self._runtime.expire(
+            partition, ExpireOffsets(keys=found.keys, ends=found.ends, gone=gone)
+        )
+        self._figures.expired_offsets += sum(each.offset_count for each in found.expired)
+        self._figures.expired_groups += len(gone)
+        return ticket
+
+    def _log_expired(self, offsets_before: int, groups_before: int) -> None:
+        offsets = self._figures.expired_offsets - offsets_before
+        groups = self._figures.expired_groups - groups_before
+        if offsets or groups:
+            _log.info("offsets have expired", offsets=offsets, groups=groups)
+
+
+class _Warnings:
+    """Groups of which offsets expire before long: counted, and logged the first time."""
+
+    def __init__(self, before: dict[bytes, None]) -> None:
+        self.count = 0
+        self.noted: dict[bytes, None] = {}
+        self._before = before
+        self._new = 0
+
+    def note(self, warned: WarnedGroup) -> None:
+        self.count += 1
+        if len(self.noted) < _WARNED_MAX:
+            self.noted[warned.group_id] = None
+        if warned.group_id in self._before:
+            return
+        self._new += 1
+        if self._new <= _WARNING_LINES_MAX:
+            _log.warning(
+                "offsets of a group expire soon: it does not commit",
+                group=warned.group_id.decode(errors="replace"),
+                offsets=warned.offset_count,
+                first_ms=warned.first_ms,
+            )
+
+    def log_rest(self) -> None:
+        if self._new > _WARNING_LINES_MAX:
+            _log.warning(
+                "offsets of more groups expire soon", groups=self._new - _WARNING_LINES_MAX
+            )

@@ -1,0 +1,88 @@
+"""How much a server takes on at one time: requests, and answers that are not read yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+from offsetd_coordinator.calls.answer_budget import AnswerBudget
+from offsetd_coordinator.calls.begun_calls import RECEIVE_MS_MAX_DEFAULT, BegunCalls
+from offsetd_coordinator.calls.connections import Connections
+from offsetd_coordinator.errors import TooManyBytesInFlight
+
+
+class Admission:
+    """Requests that are taken and not yet answered, over all connections, bounded in bytes.
+
+    Answers count with them, and take half of it at most.
+
+    A request is taken when nothing else is in flight, however large it is: what may be sent at
+    all is for another limit to say. For the event loop's thread.
+    """
+
+    def __init__(self, bytes_max: int, *, receive_ms_max: int = RECEIVE_MS_MAX_DEFAULT) -> None:
+        self.bytes_max = bytes_max
+        self.bytes_taken = 0
+        self.requests = 0
+        # Requests always have the other half: who reads no answers does not stop commits.
+        self.answers = AnswerBudget(bytes_max // 2, self._take_waiting)
+        self.connections = Connections(self.answers)
+        self.begun = BegunCalls(receive_ms_max)
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    def take(self, size: int) -> None:
+        """Counts a request in. Raises TooManyBytesInFlight if it is one too many."""
+        if not self._has_room(size):
+            raise TooManyBytesInFlight(
+                "{bytes_taken} bytes of requests wait for an answer, and {size_bytes} more would "
+                "exceed {bytes_max}",
+                bytes_taken=self.bytes_taken,
+                size_bytes=size,
+                bytes_max=self.bytes_max,
+            )
+        self._count_in(size)
+
+    async def take_in_turn(self, size: int) -> None:
+        """Counts a request in as soon as it is none too many, and after those that wait already."""
+        if not self._waiting and self._has_room(size):
+            self._count_in(size)
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._waiting.remove((size, turn))
+                self._take_waiting()
+            else:
+                self.give_back(size)
+            raise
+
+    def give_back(self, size: int) -> None:
+        """Counts a request out, once it is answered or abandoned."""
+        self.bytes_taken -= size
+        self.requests -= 1
+        assert self.bytes_taken >= 0 <= self.requests, "more is given back than was taken"
+        if self._waiting:
+            self._take_waiting()
+
+    def _has_room(self, size: int) -> bool:
+        if not self.bytes_taken:
+            return True
+        # An answer that is alone may be larger than all together may be.
+        held = min(self.answers.bytes_held, self.answers.bytes_max)
+        return self.bytes_taken + held + size <= self.bytes_max
+
+    def _count_in(self, size: int) -> None:
+        self.bytes_taken += size
+        self.requests += 1
+
+    def _take_waiting(self) -> None:
+        while self._waiting and self._has_room(self._waiting[0][0]):
+            size, turn = self._waiting[0]
+            if turn.cancelled():
+                return  # It goes, and looks at the next, in its own turn.
+            self._waiting.popleft()
+            self._count_in(size)
+            turn.set_result(None)

@@ -1,0 +1,27 @@
+"""Who makes the call that is being answered."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.calls.connections import Connection
+
+_CONNECTION: Final[ContextVar[Connection | None]] = ContextVar("connection", default=None)
+
+
+def note_connection(connection: Connection) -> None:
+    """Keeps whose this call is, and of this one alone: each is answered in a task of its own."""
+    _CONNECTION.set(connection)
+
+
+def connection() -> Connection | None:
+    """None where the call came from inside."""
+    return _CONNECTION.get()
+
+
+def peer() -> str:
+    """As gRPC names it, like `ipv4:127.0.0.1:50522`; empty where the call came from inside."""
+    known = _CONNECTION.get()
+    return "" if known is None else known.peer

@@ -1,0 +1,208 @@
+"""Errors to gRPC statuses: the one place that knows how a refusal looks on the wire.
+
+Every status carries `google.rpc.ErrorInfo` with the public reason, the domain `offsetd` and every
+variable of its message, and where they fit `BadRequest`, `RetryInfo`, `QuotaFailure` and
+`PreconditionFailure`. A status travels in HTTP/2 trailers, of which clients take 8 KiB: long names
+are cut and conflicts left out from the end until it fits.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final
+
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.rpc import error_details_pb2
+from google.rpc.code_pb2 import Code
+from google.rpc.status_pb2 import Status
+
+from offsetd_coordinator.errors import (
+    CommitConflict,
+    CommitRateExceeded,
+    Conflict,
+    CoordinatorError,
+    InvalidField,
+    Listing,
+)
+from offsetd_coordinator.history.history_errors import WatchRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from google.protobuf.message import Message
+
+DOMAIN: Final = "offsetd"
+STATUS_KEY: Final = "grpc-status-details-bin"
+# In base64, and beside the plain message, a status of this size stays below 8 KiB.
+STATUS_BYTES_MAX: Final = 4096
+_TOKEN_BYTES_MAX: Final = 2000
+_TEXT_BYTES_MAX: Final = 400  # A text stands in a status up to five times.
+_LIST_BYTES_MAX: Final = 2400
+
+_INVALID = Code.INVALID_ARGUMENT
+_PRECONDITION = Code.FAILED_PRECONDITION
+_EXHAUSTED = Code.RESOURCE_EXHAUSTED
+
+CODE_BY_REASON: Final[dict[str, int]] = {
+    "INVALID_GROUP_ID": _INVALID,
+    "INVALID_TOPIC": _INVALID,
+    "INVALID_PARTITION": _INVALID,
+    "INVALID_OFFSET": _INVALID,
+    "INVALID_LEADER_EPOCH": _INVALID,
+    "INVALID_METADATA": _INVALID,
+    "INVALID_PRECONDITION": _INVALID,
+    "INVALID_REQUEST_ID": _INVALID,
+    "INVALID_REQUEST": _INVALID,
+    "INVALID_PAGE_TOKEN": _INVALID,
+    "INVALID_COMMIT_SIZE": _INVALID,
+    "INVALID_CONFIG": _INVALID,
+    "INVALID_SESSION_TIMEOUT": _INVALID,
+    "INVALID_MEMBER_ID": _INVALID,
+    "INVALID_INSTANCE_ID": _INVALID,
+    "INVALID_PROTOCOL": _INVALID,
+    "INVALID_LEASE": _INVALID,
+    "INVALID_RETENTION": _INVALID,
+    "INVALID_IMPORT": _INVALID,
+    "GROUP_ID_NOT_FOUND": Code.NOT_FOUND,
+    "NON_EMPTY_GROUP": _PRECONDITION,
+    "UNKNOWN_MEMBER_ID": _PRECONDITION,
+    "GROUP_SUBSCRIBED_TO_TOPIC": _PRECONDITION,
+    "POLICY_VIOLATION": _PRECONDITION,
+    "ILLEGAL_GENERATION": _PRECONDITION,
+    "FENCED_INSTANCE_ID": _PRECONDITION,
+    "MEMBER_ID_REQUIRED": _PRECONDITION,
+    "INCONSISTENT_GROUP_PROTOCOL": _PRECONDITION,
+    "EPOCH_FENCED": _PRECONDITION,
+    "LEASE_HELD": _PRECONDITION,
+    "GROUP_EXISTS": _PRECONDITION,
+    "OFFSET_BOUNDS_UNKNOWN": _PRECONDITION,
+    "OFFSET_NOT_COMMITTED": _PRECONDITION,
+    "OFFSET_CONFLICT": Code.ABORTED,
+    "OFFSET_NOT_MONOTONIC": Code.ABORTED,
+    "REBALANCE_IN_PROGRESS": Code.ABORTED,
+    "COORDINATOR_LOAD_IN_PROGRESS": Code.UNAVAILABLE,
+    "COORDINATOR_NOT_AVAILABLE": Code.UNAVAILABLE,
+    "UNSTABLE_OFFSET_COMMIT": Code.UNAVAILABLE,
+    "NOT_COORDINATOR": Code.UNAVAILABLE,
+    "STORAGE_FAILED": Code.UNAVAILABLE,
+    "KAFKA_UNAVAILABLE": Code.UNAVAILABLE,
+    "REQUEST_TOO_LARGE": _EXHAUSTED,
+    "RESPONSE_TOO_LARGE": _EXHAUSTED,
+    "TOO_MANY_BYTES_IN_FLIGHT": _EXHAUSTED,
+    "DISK_FULL": _EXHAUSTED,
+    "GROUP_MAX_SIZE_REACHED": _EXHAUSTED,
+    "GROUP_RECORD_TOO_LARGE": _EXHAUSTED,
+    "COMMIT_RATE_EXCEEDED": _EXHAUSTED,
+    "WATCHER_TOO_SLOW": _EXHAUSTED,
+    "TOO_MANY_WATCHERS": _EXHAUSTED,
+    "PARTITION_QUARANTINED": Code.DATA_LOSS,
+    "RECORD_UNDECODABLE": Code.DATA_LOSS,
+    "OFFSET_OUT_OF_RANGE": Code.OUT_OF_RANGE,
+    "COMPACTED": Code.OUT_OF_RANGE,
+    "DEADLINE_SPENT": Code.DEADLINE_EXCEEDED,
+    "INTERNAL": Code.INTERNAL,
+}
+"""What a public reason is in gRPC's terms; each reason of the contract has its line."""
+
+_RETRY_AFTER_MS: Final = {
+    "COORDINATOR_LOAD_IN_PROGRESS": 500,
+    "COORDINATOR_NOT_AVAILABLE": 500,
+    "UNSTABLE_OFFSET_COMMIT": 100,
+    "NOT_COORDINATOR": 0,
+    "STORAGE_FAILED": 1000,
+    "KAFKA_UNAVAILABLE": 1000,
+    "TOO_MANY_BYTES_IN_FLIGHT": 100,
+    "DISK_FULL": 1000,
+    "WATCHER_TOO_SLOW": 0,
+    "TOO_MANY_WATCHERS": 1000,
+}
+
+
+def status_of(error: CoordinatorError) -> Status:
+    """The status of a refused call, at most `STATUS_BYTES_MAX` long."""
+    reason = error.reason
+    message = _cut(str(error) or reason)
+    variables = {name: _cut(text) for name, text in error.variables.items()}
+    details: list[Message] = []
+    if isinstance(error, InvalidField):
+        violation = error_details_pb2.BadRequest.FieldViolation(
+            field=_cut(error.field), description=_cut(error.description)
+        )
+        details.append(error_details_pb2.BadRequest(field_violations=[violation]))
+    elif isinstance(error, CommitConflict):
+        variables["conflicts"] = _json_that_fits(map(_conflict, error.conflicts))
+    if isinstance(error, Listing):
+        variables[error.list_name] = _json_that_fits(error.listed)
+    if isinstance(error, WatchRefused):
+        # Whole, or not at all.
+        tokens = error.tokens.items()
+        variables |= {name: each for name, each in tokens if len(each) <= _TOKEN_BYTES_MAX}
+    details += _further_details(error, message)
+    details.insert(0, error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=variables))
+    return Status(code=CODE_BY_REASON[reason], message=message, details=map(_packed, details))
+
+
+def internal_status() -> Status:
+    """The status of a call that met a defect of ours. What it was stands in the server's log."""
+    return status_of(CoordinatorError("the server met a defect; its log says which"))
+
+
+def _further_details(error: CoordinatorError, message: str) -> list[Message]:
+    """The details that follow from the code and the reason, and when to come again."""
+    code, reason = CODE_BY_REASON[error.reason], error.reason
+    details: list[Message] = []
+    if code in (_PRECONDITION, Code.ABORTED):
+        violation = error_details_pb2.PreconditionFailure.Violation(
+            type=reason,
+            subject="topic" if reason == "POLICY_VIOLATION" else "group",
+            description=message,
+        )
+        details.append(error_details_pb2.PreconditionFailure(violations=[violation]))
+    retry_after_ms = _RETRY_AFTER_MS.get(reason)
+    subject = "server"
+    if isinstance(error, CommitRateExceeded):
+        retry_after_ms = error.retry_after_ms
+        subject = f"group:{_cut(error.variables['group'])}"
+    if code == _EXHAUSTED:
+        quota = error_details_pb2.QuotaFailure.Violation(subject=subject, description=message)
+        details.append(error_details_pb2.QuotaFailure(violations=[quota]))
+    if retry_after_ms is not None:
+        retry = error_details_pb2.RetryInfo()
+        retry.retry_delay.FromMilliseconds(retry_after_ms)
+        details.append(retry)
+    return details
+
+
+def _conflict(conflict: Conflict) -> dict[str, object]:
+    """As a JSON value; what is not stored has no offset and no revision."""
+    entry: dict[str, object] = {"topic": conflict.topic.decode(), "partition": conflict.partition}
+    if conflict.offset is not None:
+        entry |= {"offset": conflict.offset, "revision": conflict.revision}
+    return entry
+
+
+def _json_that_fits(entries: Iterable[Mapping[str, object]]) -> str:
+    """The first entries, as a JSON array."""
+    texts: list[str] = []
+    size = 2
+    for entry in entries:
+        text = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
+        size += len(text.encode()) + 1
+        if size > _LIST_BYTES_MAX:
+            break
+        texts.append(text)
+    return f"[{','.join(texts)}]"
+
+
+def _cut(text: str) -> str:
+    """A long name would make the status too large for a client to take."""
+    encoded = text.encode()
+    if len(encoded) <= _TEXT_BYTES_MAX:
+        return text
+    return encoded[:_TEXT_BYTES_MAX].decode(errors="ignore") + "…"
+
+
+def _packed(detail: Message) -> AnyMessage:
+    packed = AnyMessage()
+    packed.Pack(detail)
+    return packed

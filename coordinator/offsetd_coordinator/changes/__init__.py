@@ -1,0 +1,1 @@
+"""Changes of offsets by administrators: resets, clones, imports, restores."""

@@ -1,0 +1,194 @@
+"""What a shard makes of an administrator's change of offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from offsetd_coordinator.changes.restoration import restored
+from offsetd_coordinator.errors import (
+    CONFLICTS_MAX,
+    Conflict,
+    GroupExists,
+    GroupIdNotFound,
+    NonEmptyGroup,
+    OffsetConflict,
+    RecordUndecodable,
+)
+from offsetd_coordinator.offset_changes import (
+    EndCounts,
+    OffsetsChangedReply,
+    PutChanges,
+    PutColumns,
+    PutOffsets,
+    RestoredReply,
+    RestoreOffsets,
+    TargetKind,
+    end_counts,
+    reset_offsets,
+)
+from offsetd_coordinator.requests import Decision
+from offsetd_coordinator.state.put_batches import (
+    PutRows,
+    answered_before,
+    check_expiry,
+    encode_offsets,
+    known_id,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offsetd_coordinator.membership.classic_group import ClassicGroup
+    from offsetd_coordinator.offset_changes import OffsetsChange
+    from offsetd_coordinator.state.put_batches import Encoder
+    from offsetd_coordinator.state.replayed_state import ReplayedState
+
+
+class Usage(NamedTuple):
+    """Who else may write to a group: itself with its members, where its records do not tell all,
+    and what raises LeaseHeld while somebody holds its lease.
+    """
+
+    live: ClassicGroup | None
+    check_lease: Callable[[], None]
+
+
+def decide_offsets_change(
+    state: ReplayedState, request: OffsetsChange, encoder: Encoder, usage: Usage
+) -> Decision:
+    """What to write and what to answer.
+
+    Raises the refusal: GroupIdNotFound, GroupExists, NonEmptyGroup, LeaseHeld, OffsetConflict,
+    InvalidCommitSize, InvalidRetention, RecordUndecodable, and what
+    `offset_changes.reset_offsets` does.
+    """
+    group_id, request_id = request.group_id, _request_id(request)
+    answered = check_change(state, request, encoder, usage)
+    if answered is not None:
+        return answered
+    if isinstance(request, PutOffsets):
+        assert isinstance(request.offsets, PutColumns), "rows are written in slices"
+        written, is_splittable = request.offsets, not request.expected
+        ends = EndCounts()
+    else:
+        stored = state.offsets.read_columns(group_id)
+        written, is_splittable = reset_offsets(request, stored), False
+        ends = end_counts(request, written, stored)
+    rows = PutRows.of(group_id, request_id, written)
+    if isinstance(request, PutOffsets) and request.expected:
+        _check_expected(state, request, rows)
+    check_expiry(encoder, rows)
+    batches = encode_offsets(encoder, rows, is_splittable=is_splittable)
+    if request.validate_only:
+        batches = ()
+    before = state.offsets.offsets_at(rows.names, rows.group_size, rows.keys)
+    reply = OffsetsChangedReply(
+        batches[-1][1] if batches else None,
+        PutChanges(
+            puts=written,
+            before=before,
+            first_revision=encoder.base_offset if batches else None,
+        ),
+        stored_count=state.offsets.count(group_id),
+        replaced_count=len(before) - before.count(None),
+        moved_count=sum(
+            was is not None and was != offset
+            for was, offset in zip(before, written.offsets, strict=True)
+        ),
+        ends=ends,
+    )
+    return Decision.of_batches(request, reply, batches, encoder.now_ms)
+
+
+def decide_restoration(
+    state: ReplayedState, request: RestoreOffsets, encoder: Encoder, usage: Usage
+) -> Decision:
+    """The same for a restore. Raises NonEmptyGroup, LeaseHeld, RecordUndecodable, and what
+    `restoration.restored` does.
+    """
+    answered = check_change(state, request, encoder, usage)
+    if answered is not None:
+        return answered
+    reply, batches = restored(state, request, encoder, _request_id(request))
+    return Decision.of_batches(request, reply, batches, encoder.now_ms)
+
+
+def check_change(
+    state: ReplayedState, request: OffsetsChange | RestoreOffsets, encoder: Encoder, usage: Usage
+) -> Decision | None:
+    """What the request was answered before, within the window.
+
+    Raises GroupIdNotFound, GroupExists, NonEmptyGroup, LeaseHeld, RecordUndecodable.
+    """
+    group_id = request.group_id
+    answered = answered_before(encoder, group_id, _request_id(request))
+    if answered is not None:
+        reply_type = RestoredReply if isinstance(request, RestoreOffsets) else OffsetsChangedReply
+        return Decision(request, reply_type(answered, (), is_repeated=True), None)
+    if not isinstance(request, RestoreOffsets):
+        _check_presence(request, exists=usage.live is not None or state.has_group(group_id))
+    _check_unused(state, request, usage)
+    return None
+
+
+def _request_id(request: OffsetsChange | RestoreOffsets) -> bytes:
+    """What the batches carry, if there are to be any."""
+    return b"" if request.validate_only else known_id(request.call, request.request_id)
+
+
+def _check_presence(request: OffsetsChange, *, exists: bool) -> None:
+    group_id = request.group_id
+    if isinstance(request, PutOffsets):
+        if request.is_new and exists:
+            raise GroupExists("there is a group {group!r}", group=group_id)
+    elif not exists and not request.partitions and request.kind is not TargetKind.EXPLICIT:
+        raise GroupIdNotFound("there is no group {group!r}", group=group_id)
+
+
+def _check_expected(state: ReplayedState, request: PutOffsets, rows: PutRows) -> None:
+    """Whether what is stored is what the request expects. Raises OffsetConflict."""
+    place = rows.names, rows.group_size, rows.keys
+    stored = state.offsets.revisions_at(*place)
+    puts = request.offsets
+    assert isinstance(puts, PutColumns), "rows are written without expectations"
+    partitions = zip(puts.topics, puts.partitions, strict=True)
+    wrong = [
+        row
+        for row, partition in enumerate(partitions)
+        if partition in request.expected and stored[row] != request.expected[partition]
+    ]
+    if not wrong:
+        return
+    offsets = state.offsets.offsets_at(*place)
+    conflicts = tuple(
+        Conflict(
+            topic=puts.topics[row],
+            partition=puts.partitions[row],
+            offset=offsets[row],
+            revision=stored[row],
+        )
+        for row in wrong[:CONFLICTS_MAX]
+    )
+    raise OffsetConflict(
+        "{conflict_count} of {offset_count} preconditions do not hold",
+        conflicts,
+        len(wrong),
+        offset_count=len(stored),
+    )
+
+
+def _check_unused(
+    state: ReplayedState, request: OffsetsChange | RestoreOffsets, usage: Usage
+) -> None:
+    """Whether nobody else writes to the group, unless that is to be overruled."""
+    if request.is_forced:
+        return
+    group_id, live = request.group_id, usage.live
+    records = state.group_records(group_id)
+    if live is None and not records.is_readable:
+        raise RecordUndecodable(
+            "a record of group {group!r} cannot be read: it may have members", group=group_id
+        )
+    if (records if live is None else live).has_members:
+        raise NonEmptyGroup("group {group!r} has members", group=group_id)
+    usage.check_lease()

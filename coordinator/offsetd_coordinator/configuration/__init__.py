@@ -1,0 +1,1 @@
+"""The server's settings: declared, read, and changed while it runs."""

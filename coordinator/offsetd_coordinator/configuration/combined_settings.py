@@ -1,0 +1,74 @@
+"""What settings have to be together: each keeps to its own bounds, and has to fit the others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from offsetd_storage.journal.journal import SECTOR_BYTES
+from offsetd_storage.journal.journal_format import (
+    COUNT,
+    FRAME,
+    FRAME_BYTES_MAX,
+    RecoveryPoint,
+    batch_entry_bytes,
+    encode_points,
+    frame_bytes,
+    header_bytes,
+)
+from offsetd_storage.log.store_config import OFFSETS_TOPIC, LogStoreConfig
+from offsetd_storage.topic_partition import TopicPartition
+
+from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CONFIG_PARTITION
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.configuration.server_settings import Settings
+
+_STORE_DEFAULTS: Final = LogStoreConfig()
+# Of the largest commit: less would refuse plain ones, and more fits no frame of the journal.
+_MESSAGE_BYTES_LEAST: Final = 1024
+_MESSAGE_BYTES_MOST: Final = FRAME_BYTES_MAX - 4096
+
+
+def misfit(settings: Settings) -> str | None:
+    """One line about settings that do not fit each other; None if all do.
+
+    How many partitions a folder has is known only when it is opened: where no setting says it,
+    the journal is checked for one, and the store refuses what is too small for the others.
+    """
+    message_bytes_max = settings.log.message_bytes_max
+    if not _MESSAGE_BYTES_LEAST <= message_bytes_max <= _MESSAGE_BYTES_MOST:
+        return (
+            f"max.message.bytes = {message_bytes_max} of {OFFSETS_TOPIC}: must be"
+            f" {_MESSAGE_BYTES_LEAST} to {_MESSAGE_BYTES_MOST} bytes"
+        )
+    needed = journal_bytes_needed(settings)
+    if settings.journal_file_bytes >= needed:
+        return None
+    partitions = settings.offsets_topic_num_partitions
+    told = "" if partitions is None else f" and offsets.topic.num.partitions = {partitions}"
+    return (
+        f"journal.file.bytes = {settings.journal_file_bytes} is too small for"
+        f" max.message.bytes = {message_bytes_max}{told}: must be {needed} or more bytes"
+    )
+
+
+def journal_bytes_needed(settings: Settings) -> int:
+    """The least size of a journal's file that takes the largest batch."""
+    partitions = settings.offsets_topic_num_partitions or 1
+    offsets = (TopicPartition(OFFSETS_TOPIC, partition) for partition in range(partitions))
+    points = [RecoveryPoint.of_held(each) for each in (*offsets, CONFIG_PARTITION, AUDIT_PARTITION)]
+    header = max(_STORE_DEFAULTS.journal_header_bytes, header_bytes(points))
+    frames_start = -(-header // SECTOR_BYTES) * SECTOR_BYTES
+    kept = 2 * frame_bytes(len(encode_points(points))) + frame_bytes(0)
+    return frames_start + kept + _frame_bytes_of(settings.log.message_bytes_max)
+
+
+def frame_bytes_max(settings: Settings) -> int:
+    """How large the journal's frames may be: as ever, or as the largest batch asks."""
+    largest = _frame_bytes_of(settings.log.message_bytes_max)
+    return min(max(_STORE_DEFAULTS.frame_bytes_max, largest), FRAME_BYTES_MAX)
+
+
+def _frame_bytes_of(message_bytes: int) -> int:
+    entry = batch_entry_bytes(TopicPartition(OFFSETS_TOPIC, 0), message_bytes)
+    return FRAME.size + COUNT.size + entry

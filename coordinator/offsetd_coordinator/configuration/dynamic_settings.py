@@ -1,0 +1,174 @@
+"""The coordinator's own settings that may be changed while the server runs, by what they concern.
+
+They are the server's, beside those of `offsetd_storage.configuration.server_config`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+import attrs
+from offsetd_storage.configuration.server_config import BackgroundConfig
+from offsetd_storage.configuration.setting_kinds import INT32_MAX
+from offsetd_storage.configuration.settings import Setting, listed, milliseconds, settings_of, whole
+from offsetd_storage.errors import InvalidSetting
+
+from offsetd_coordinator.configuration.watch_config import WatchConfig
+from offsetd_coordinator.expiry.expiry_guard import Hold
+from offsetd_coordinator.expiry.expiry_rules import ExpiryBase, ExpiryTerms, GroupRule, plain_rule
+from offsetd_coordinator.state.commit_rules import UNCHANGED_SHARE
+
+_MINUTE_MS: Final = 60_000
+
+
+@attrs.frozen(kw_only=True)
+class ExpiryConfig:
+    """When offsets that nobody commits any more go, and what holds that back."""
+
+    retention_minutes: int = whole(
+        10_080,
+        "offsets.retention.minutes",
+        unit="minutes",
+        least=-1,
+        most=INT32_MAX,
+        reason="Offsets expire when they are not committed, and their group is empty, for so long."
+        " -1: never.",
+    )
+    check_interval_ms: int = milliseconds(
+        600_000,
+        "offsets.retention.check.interval.ms",
+        least=1,
+        reason="How often is looked for offsets that have expired.",
+    )
+    base: str = listed(
+        "latest",
+        "offsets.expiry.base",
+        tuple(each.value for each in ExpiryBase),
+        is_ours=True,
+        reason="What retention counts from in an empty group that had members. latest: the commit,"
+        " or when the group became empty, if that is later. kafka: the latter, also for a commit of"
+        " a second ago.",
+    )
+    enable: str = listed(
+        "auto",
+        "offsets.expiry.enable",
+        ("auto", "true", "false"),
+        is_ours=True,
+        reason="Whether offsets expire. auto: unless the folder had logs of another server, such"
+        " as a broker, when offsetd took it over.",
+    )
+    grace_ms: int = milliseconds(
+        86_400_000,
+        "expiry.grace.ms",
+        is_ours=True,
+        reason="After a stop of more than this, nothing expires for so long: consumers were cut"
+        " off, too.",
+    )
+    warning_ms: int = milliseconds(
+        86_400_000,
+        "offsets.expiry.warning.ms",
+        is_ours=True,
+        reason="So long before its offsets expire, a group is counted and logged; in the second"
+        " half of their life. 0: never.",
+    )
+
+    unchanged_commit_ms: int = milliseconds(
+        0,
+        "commit.unchanged.suppress.ms",
+        is_ours=True,
+        reason="A commit of what is stored, and was committed less than so long ago, is answered"
+        " and not written: its commit time stays, so it is at most a tenth of"
+        " offsets.retention.minutes, and of a group's own retention. 0: every commit is written.",
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.retention_minutes == 0:
+            raise InvalidSetting(
+                "offsets.retention.minutes", "0 is neither -1, for never, nor 1 or more"
+            )
+        most = self.retention_minutes * _MINUTE_MS // UNCHANGED_SHARE
+        if self.retention_minutes > 0 and self.unchanged_commit_ms > most:
+            raise InvalidSetting(
+                "commit.unchanged.suppress.ms",
+                f"{self.unchanged_commit_ms} is more than {most}, a tenth of"
+                f" offsets.retention.minutes = {self.retention_minutes}: offsets would expire that"
+                " are committed",
+            )
+
+    @property
+    def terms(self) -> ExpiryTerms:
+        """What it says to the rules."""
+        never = self.retention_minutes < 0
+        return ExpiryTerms(
+            retention_ms=None if never else self.retention_minutes * _MINUTE_MS,
+            base=ExpiryBase(self.base),
+            warning_ms=self.warning_ms,
+        )
+
+    @functools.cached_property
+    def plain_rule(self) -> GroupRule:
+        """The rule for a group that is nothing but its offsets."""
+        return plain_rule(self.terms)
+
+    def hold(self, is_from_elsewhere: bool) -> Hold | None:
+        """Why nothing expires until a setting is changed, if so.
+
+        `is_from_elsewhere`: the folder had logs of another server when offsetd took it over.
+        """
+        if self.enable == "false":
+            return Hold.DISABLED
+        if self.enable == "auto" and is_from_elsewhere:
+            return Hold.FOREIGN_FOLDER
+        return None
+
+
+@attrs.frozen(kw_only=True)
+class CommitGuardConfig:
+    """How many commits groups may make, and of which groups is told how many they make."""
+
+    rate_max: int = whole(
+        0,
+        "group.commit.rate.max",
+        unit="commits a second",
+        least=0,
+        most=1_000_000,
+        is_ours=True,
+        reason="Commits of one group beyond that are refused, with the time to come again; whatever"
+        " they hold, and on this server alone. 0: no bound.",
+    )
+    burst_max: int = whole(
+        0,
+        "group.commit.burst.max",
+        unit="commits",
+        least=0,
+        most=1_000_000,
+        is_ours=True,
+        reason="So many a group that was idle may make at once, before group.commit.rate.max"
+        " holds. 0: those of one second.",
+    )
+    top_groups_max: int = whole(
+        20,
+        "metrics.group.commits.top",
+        unit="groups",
+        least=0,
+        most=1000,
+        is_ours=True,
+        reason="Of so many groups, those that commit most, metrics say how often. 0: of none.",
+    )
+
+
+DYNAMIC_CLASSES: Final[tuple[type[attrs.AttrsInstance], ...]] = (
+    ExpiryConfig,
+    CommitGuardConfig,
+    WatchConfig,
+)
+# No record is deleted because of the values of these.
+SETTINGS_THAT_KEEP_RECORDS: Final[frozenset[str]] = frozenset(
+    setting.name
+    for each in (CommitGuardConfig, WatchConfig, BackgroundConfig)
+    for setting in settings_of(each).values()
+)
+DYNAMIC_SETTINGS: Final[dict[str, Setting]] = {
+    setting.name: setting for each in DYNAMIC_CLASSES for setting in settings_of(each).values()
+}

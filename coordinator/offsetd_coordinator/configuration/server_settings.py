@@ -1,0 +1,500 @@
+"""Every setting of the server that is not the storage's, each declared once.
+
+Kafka's name is used wherever Kafka has one. Beside those declared here there are the storage's: of
+the server (`log.retention.hours`, `log.cleaner.threads`), and of a topic (`segment.ms`), which in
+a file, the environment and `--set` mean `__consumer_offsets`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from offsetd_storage.configuration.log_config import (
+    OFFSETS_TOPIC,
+    OFFSETS_TOPIC_LOG_CONFIG,
+    LogConfig,
+)
+from offsetd_storage.configuration.setting_kinds import INT32_MAX
+from offsetd_storage.configuration.settings import (
+    Setting,
+    address,
+    listed,
+    milliseconds,
+    settings_of,
+    text,
+    whole,
+)
+from offsetd_storage.configuration.topic_configs import (
+    SERVER_SETTINGS,
+    TOPIC_SETTINGS,
+    SettingEntry,
+    Source,
+    TopicConfigs,
+    entry_of,
+)
+from offsetd_storage.errors import InvalidSetting
+
+from offsetd_coordinator.configuration.dynamic_settings import DYNAMIC_CLASSES, DYNAMIC_SETTINGS
+from offsetd_coordinator.configuration.server_topics import (
+    brought_settings,
+    topic_floors,
+    topic_rules,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from offsetd_storage.configuration import server_config
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """The values the server runs with. Raises InvalidSetting where some do not fit each other."""
+
+    # Where it lives.
+    data_dir: str = text(
+        "./offsetd-data",
+        "data.dir",
+        kafka_name="log.dir",
+        reason="The folder of the log. One server, or one broker, at a time.",
+    )
+    listen_address: str = address(
+        "127.0.0.1:7171",
+        "listen.address",
+        kafka_name="listeners",
+        reason="HOST:PORT to serve on. Loopback, because nothing guards the port yet.",
+    )
+    advertised_address: str = address(
+        "",
+        "advertised.address",
+        may_be_empty=True,
+        kafka_name="advertised.listeners",
+        reason="HOST:PORT that clients are told. Empty: the address served on.",
+    )
+    node_id: str = text(
+        "0",
+        "node.id",
+        reason="This node's name among its peers.",
+    )
+
+    # The log.
+    offsets_topic_num_partitions: int | None = whole(
+        None,
+        "offsets.topic.num.partitions",
+        unit="partitions",
+        least=1,
+        most=10_000,
+        reason="Fixed when a folder is made. Unset: what the folder has, and 50 in a new one.",
+    )
+    offsets_topic_segment_bytes: int = whole(
+        OFFSETS_TOPIC_LOG_CONFIG.segment_bytes_max,
+        "offsets.topic.segment.bytes",
+        unit="bytes",
+        least=61,  # Tests have small ones.
+        operator_least=1_048_576,
+        most=INT32_MAX,
+        reason="Of __consumer_offsets. Small, so that cleaning and loading are quick.",
+    )
+    journal_file_bytes: int = whole(
+        33_554_432,
+        "journal.file.bytes",
+        unit="bytes",
+        least=65_536,
+        most=2**32,
+        is_ours=True,
+        reason="Size of each of the two journal files under load. Larger: segments are synced less"
+        " often. After a minute without an append they only take the largest batch.",
+    )
+    num_recovery_threads_per_data_dir: int | None = whole(
+        None,
+        "num.recovery.threads.per.data.dir",
+        unit="threads",
+        least=1,
+        most=1024,
+        reason="Threads that check and load the log at start. Unset: one for each core.",
+    )
+
+    # Commits.
+    offset_metadata_max_bytes: int = whole(
+        4096,
+        "offset.metadata.max.bytes",
+        unit="UTF-16 units",
+        least=0,
+        most=32_767,
+        reason="The longest metadata of an offset, in UTF-16 units, as Kafka counts it.",
+    )
+    offset_commit_value_version: int = listed(
+        4,
+        "offset.commit.value.version",
+        (1, 3, 4),
+        is_ours=True,
+        reason="Of the OffsetCommitValue written. Lower for older brokers; 1 loses the leader"
+        " epoch.",
+    )
+    request_id_window_ms: int = milliseconds(
+        60_000,
+        "request.id.window.ms",
+        most=86_400_000,
+        is_ours=True,
+        reason="How long a request_id is remembered. Above the total time that clients retry.",
+    )
+    history_ms: int = milliseconds(
+        3_600_000,
+        "history.ms",
+        most=86_400_000 * 366,
+        is_ours=True,
+        reason="For so long the log keeps every commit, for history, restores and watchers. The"
+        " disk has to hold that. 0: no longer than request.id.window.ms.",
+    )
+    request_ids_per_partition_max: int = whole(
+        262_144,
+        "request.ids.per.partition.max",
+        unit="request ids",
+        least=0,
+        is_ours=True,
+        reason="The oldest are forgotten first, so that memory is bounded: 48 bytes each.",
+    )
+
+    # Members of groups.
+    group_min_session_timeout_ms: int = milliseconds(
+        6000,
+        "group.min.session.timeout.ms",
+        least=1,
+        most=INT32_MAX,
+        reason="The shortest time without a sign of life that a member may ask for.",
+    )
+    group_max_session_timeout_ms: int = milliseconds(
+        1_800_000,
+        "group.max.session.timeout.ms",
+        least=1,
+        most=INT32_MAX,
+        reason="The longest such time: so long a dead member keeps its partitions.",
+    )
+    group_consumer_session_timeout_ms: int = milliseconds(
+        45_000,
+        "group.consumer.session.timeout.ms",
+        least=1,
+        most=INT32_MAX,
+        reason="So long after the start the members of KIP-848 groups are gone: none is served.",
+    )
+    group_initial_rebalance_delay_ms: int = milliseconds(
+        3000,
+        "group.initial.rebalance.delay.ms",
+        most=INT32_MAX,
+        reason="How long an empty group waits for more members, again for each that comes.",
+    )
+    group_max_size: int = whole(
+        INT32_MAX,
+        "group.max.size",
+        unit="members",
+        least=1,
+        most=INT32_MAX,
+        reason="Of a group that members join; its record has to fit max.message.bytes, too.",
+    )
+
+    # Leases of groups.
+    lease_min_ttl_ms: int = milliseconds(
+        1000,
+        "lease.min.ttl.ms",
+        least=1,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="The shortest lease of a group that may be asked for.",
+    )
+    lease_max_ttl_ms: int = milliseconds(
+        86_400_000,
+        "lease.max.ttl.ms",
+        least=1,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="The longest: for so long a writer that is gone keeps others away.",
+    )
+
+    # Connections and calls.
+    socket_request_max_bytes: int = whole(
+        4_194_304,
+        "socket.request.max.bytes",
+        unit="bytes",
+        least=1024,
+        most=2**30,
+        reason="The largest message taken.",
+    )
+    queued_max_request_bytes: int = whole(
+        67_108_864,
+        "queued.max.request.bytes",
+        unit="bytes",
+        least=1024,
+        reason="Bytes of all requests that wait for an answer, and of answers that are built or not"
+        " read; beyond, calls are refused, streams wait.",
+    )
+    request_receive_max_ms: int = milliseconds(
+        60_000,
+        "request.receive.max.ms",
+        least=1000,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="A call that is not a stream ends if its message is not whole after this time.",
+    )
+    request_metadata_max_bytes: int = whole(
+        16_384,
+        "request.metadata.max.bytes",
+        unit="bytes",
+        least=1024,
+        most=1_048_576,
+        is_ours=True,
+        reason="The largest headers of a call.",
+    )
+    max_connections: int = whole(
+        1000,
+        "max.connections",
+        unit="connections",
+        least=1,
+        most=1_000_000,
+        reason="Over all clients; beyond, those without a call give way. Each needs a descriptor.",
+    )
+    connection_calls_max: int = whole(
+        128,
+        "connection.calls.max",
+        unit="calls",
+        least=1,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="Calls open at one time on one connection. Set it well above a client's callers.",
+    )
+    connections_max_idle_ms: int = milliseconds(
+        300_000,
+        "connections.max.idle.ms",
+        least=1000,
+        most=INT32_MAX,
+        reason="A connection without a call is closed after this time.",
+    )
+    connections_unread_max_ms: int = milliseconds(
+        30_000,
+        "connections.unread.max.ms",
+        least=1000,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="A connection that takes none of its answers for so long is closed.",
+    )
+    connections_max_age_ms: int = milliseconds(
+        1_800_000,
+        "connections.max.age.ms",
+        least=1000,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="A connection is renewed after this time, so that clients spread over nodes again.",
+    )
+    connections_age_grace_ms: int = milliseconds(
+        300_000,
+        "connections.age.grace.ms",
+        most=INT32_MAX,
+        is_ours=True,
+        reason="Time for the calls of a connection that is being renewed.",
+    )
+    connection_handshake_max_ms: int = milliseconds(
+        10_000,
+        "connection.handshake.max.ms",
+        least=100,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="A connection that does not speak is closed after this time.",
+    )
+    keepalive_interval_ms: int = milliseconds(
+        60_000,
+        "keepalive.interval.ms",
+        least=1000,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="A quiet connection is asked for a sign of life.",
+    )
+    keepalive_reply_max_ms: int = milliseconds(
+        20_000,
+        "keepalive.reply.max.ms",
+        least=1000,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="The connection is closed if the sign does not come.",
+    )
+    stream_unanswered_commits_max: int = whole(
+        1024,
+        "stream.unanswered.commits.max",
+        unit="commits",
+        least=1,
+        most=1_000_000,
+        is_ours=True,
+        reason="Commits of one stream that wait for their result; beyond, the stream is not read.",
+    )
+    reflection_enable: str = listed(
+        "auto",
+        "reflection.enable",
+        ("auto", "true", "false"),
+        is_ours=True,
+        reason="gRPC reflection, for grpcurl. auto: on loopback only.",
+    )
+
+    # Start and stop.
+    drain_notice_ms: int = milliseconds(
+        0,
+        "drain.notice.ms",
+        most=600_000,
+        is_ours=True,
+        reason="At a stop, how long calls are still taken while health says NOT_SERVING, for"
+        " balancers.",
+    )
+    drain_max_ms: int = milliseconds(
+        10_000,
+        "drain.max.ms",
+        most=600_000,
+        is_ours=True,
+        reason="At a stop, how long calls in flight may take.",
+    )
+    logging_level: str = listed(
+        "info",
+        "logging.level",
+        ("debug", "info", "warning", "error"),
+        is_ours=True,
+        reason="The least serious lines that are shown.",
+    )
+    logging_format: str = listed(
+        "auto",
+        "logging.format",
+        ("auto", "console", "json"),
+        is_ours=True,
+        reason="auto: for people on a terminal, else JSON lines.",
+    )
+    logging_cleaner_file: str = text(
+        "log-cleaner.log",
+        "logging.cleaner.file",
+        is_ours=True,
+        reason="Kafka's report of each round of cleaning; a relative name is in the data folder."
+        " Empty: none.",
+    )
+    # A Kafka cluster whose data the offsets are of.
+    kafka_bootstrap_servers: str = text(
+        "",
+        "kafka.bootstrap.servers",
+        is_ours=True,
+        reason="Of the cluster that resets ask for the offsets that partitions have. Empty: none.",
+    )
+    metrics_address: str = address(
+        "127.0.0.1:9464",
+        "metrics.address",
+        may_be_empty=True,
+        is_ours=True,
+        reason="HOST:PORT for Prometheus: GET /metrics. Empty: no port.",
+    )
+    cleaner_stall_ms: int = milliseconds(
+        120_000,
+        "cleaner.stall.ms",
+        least=1000,
+        most=INT32_MAX,
+        is_ours=True,
+        reason="After so long without progress of a thread, health says that the cleaner does not"
+        " work.",
+    )
+
+    # What was said of all settings, also of the storage's, by canonical name.
+    said: Mapping[str, str] = attrs.field(factory=dict)
+    # What each topic and the server have as long as nobody changes it while it runs.
+    configs: TopicConfigs = attrs.field(init=False)
+
+    @configs.default
+    def _static_configs(self) -> TopicConfigs:
+        for least, most in _BOUNDS:
+            bounds = getattr(self, OWN_FIELDS[least]), getattr(self, OWN_FIELDS[most])
+            if bounds[0] > bounds[1]:
+                raise InvalidSetting(least, f"{bounds[0]} ms is above {most}, {bounds[1]}")
+        return _configs(self)
+
+    @property
+    def address_told(self) -> str:
+        """HOST:PORT that clients are to use."""
+        return self.advertised_address or self.listen_address
+
+    @property
+    def log(self) -> LogConfig:
+        """How the logs of `__consumer_offsets` behave."""
+        return self.configs.log_config(OFFSETS_TOPIC)
+
+    @property
+    def log_defaults(self) -> LogConfig:
+        """How the logs of a topic behave that has no settings of its own."""
+        return self.configs.log_config("")
+
+    @property
+    def cleaner(self) -> server_config.CleanerConfig:
+        """The threads that compact."""
+        return self.configs.cleaner
+
+    @property
+    def retention(self) -> server_config.RetentionConfig:
+        """How much all topics keep, and who looks."""
+        return self.configs.retention
+
+    @property
+    def background(self) -> server_config.BackgroundConfig:
+        """The periodic tasks."""
+        return self.configs.background
+
+    @property
+    def disk(self) -> server_config.DiskConfig:
+        """What is kept free."""
+        return self.configs.disk
+
+
+def _configs(settings: Settings) -> TopicConfigs:
+    said = settings.said
+    configs = TopicConfigs(
+        brought=brought_settings(offsets_segment_bytes=settings.offsets_topic_segment_bytes),
+        static_server={
+            name: said[name] for name in (*SERVER_SETTINGS, *DYNAMIC_SETTINGS) if name in said
+        },
+        static_topics={
+            OFFSETS_TOPIC: {name: said[name] for name in TOPIC_SETTINGS if name in said}
+        },
+        floors=topic_floors(
+            request_id_window_ms=settings.request_id_window_ms, history_ms=settings.history_ms
+        ),
+        restart_entries=tuple(_restart_entries(settings)),
+        more_classes=DYNAMIC_CLASSES,
+    )
+    largest = configs.log_config(OFFSETS_TOPIC).message_bytes_max
+    configs = attrs.evolve(configs, rules=topic_rules(message_bytes_max=largest))
+    configs.check()
+    return configs
+
+
+def _restart_entries(settings: Settings) -> Iterator[SettingEntry]:
+    for field, setting in _OWN.items():
+        value = getattr(settings, field)
+        is_said = setting.name in settings.said or value != setting.default
+        yield entry_of(
+            setting,
+            value=setting.kind.render(value),
+            default=setting.kind.render(setting.default),
+            source=Source.STATIC_SERVER if is_said else Source.DEFAULT,
+            is_dynamic=False,
+        )
+
+
+_OWN: Final = settings_of(Settings)
+OWN_FIELDS: Final = {setting.name: field for field, setting in _OWN.items()}
+# The least and the most of something, in milliseconds.
+_BOUNDS: Final = (
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    ("lease.min.ttl.ms", "lease.max.ttl.ms"),
+)
+# By name: the server's, and a topic's.
+ALL_SETTINGS: Final[dict[str, Setting]] = (
+    {setting.name: setting for setting in _OWN.values()}
+    | SERVER_SETTINGS
+    | DYNAMIC_SETTINGS
+    | TOPIC_SETTINGS
+)
+
+
+def default_entries() -> list[SettingEntry]:
+    """Every setting with its default: the server's, then those of `__consumer_offsets`."""
+    configs = Settings().configs
+    return [*configs.describe(None), *configs.describe(OFFSETS_TOPIC)]

@@ -1,0 +1,150 @@
+"""Where the server's settings come from, the nearest first.
+
+`--set NAME=VALUE`, the environment (`OFFSETD_SEGMENT_MS` for `segment.ms`), the TOML file, the
+default. A name that does not exist is an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from offsetd_storage.configuration.settings import INTERNAL_PREFIX, canonical_name, unknown_setting
+from offsetd_storage.errors import InvalidSetting
+
+from offsetd_coordinator.configuration.server_settings import ALL_SETTINGS, OWN_FIELDS, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_ENVIRONMENT_PREFIX: Final = "OFFSETD_"
+# Names with our prefix that are not settings: what clients and test runs read, and what Kubernetes
+# puts into every pod beside a service that is called `offsetd`.
+_ENVIRONMENT_NOT_OURS: Final = re.compile(
+    r"ADDRESS|ZOOKEEPER(_AUTH)?|REQUIRE|NIGHTLY|TEST_.*|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?"
+)
+
+
+class SettingsError(ValueError):
+    """A setting that does not exist, or a value that is not allowed; says which and why."""
+
+
+class _Said(NamedTuple):
+    """A setting as somebody wrote it, and where."""
+
+    name: str
+    value: str
+    source: str
+
+
+def load_settings(
+    *,
+    toml: str = "",
+    toml_name: str = "the file",
+    environment: Mapping[str, str] | None = None,
+    assignments: Sequence[str] = (),
+    options: Mapping[str, tuple[str, str]] | None = None,
+) -> Settings:
+    """The settings from their sources: `assignments` (`NAME=VALUE`) over `environment` over `toml`.
+
+    Over all of them `options`, by how the user writes them: the setting's name, and its value.
+    Raises SettingsError for an unknown name, a value that is not allowed, values that do not fit
+    each other, or text that is not TOML.
+    """
+    values: dict[str, Any] = {}
+    said: dict[str, str] = {}
+    for each in (
+        *_from_toml(toml, toml_name),
+        *_from_environment(environment or {}),
+        *_from_assignments(assignments),
+        *(_Said(*given, option) for option, given in (options or {}).items()),
+    ):
+        name, value, said[name] = _read(each)
+        if name in OWN_FIELDS:
+            values[OWN_FIELDS[name]] = value
+    try:
+        settings = Settings(**values, said=said)
+    except InvalidSetting as error:
+        raise SettingsError(str(error)) from error
+    # Loaded only now: it imports the store, and to list the settings needs none of it.
+    from offsetd_coordinator.configuration.combined_settings import misfit  # noqa: PLC0415
+
+    if (why := misfit(settings)) is not None:
+        raise SettingsError(why)
+    return settings
+
+
+def _read(said: _Said) -> tuple[str, object, str]:
+    """Canonical name, value, and the value as text."""
+    if not said.name:
+        raise SettingsError(f"{said.source}: a setting has a name: NAME=VALUE")
+    setting = ALL_SETTINGS.get(canonical_name(said.name))
+    try:
+        if setting is None:
+            raise unknown_setting(said.name, ALL_SETTINGS)
+        value = setting.parsed(said.value, is_internal=said.name != setting.name)
+    except InvalidSetting as error:
+        raise SettingsError(f"{said.name} ({said.source}): {error.reason}") from error
+    return setting.name, value, setting.kind.render(value)
+
+
+def _from_toml(document: str, file_name: str) -> Iterator[_Said]:
+    try:
+        tables = tomllib.loads(document)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{file_name}: {error}") from error
+    for name, value in _flatten(tables, ""):
+        yield _Said(name, _toml_text(name, value, file_name), file_name)
+
+
+def _flatten(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    """TOML reads a dotted name as tables inside tables; this puts the names together again."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _toml_text(name: str, value: object, file_name: str) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return ",".join(_toml_text(name, each, file_name) for each in value)
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise SettingsError(f"{name} ({file_name}): {value} is neither text, a number nor a list")
+
+
+def _from_environment(environment: Mapping[str, str]) -> Iterator[_Said]:
+    by_variable = {environment_name(name): name for name in ALL_SETTINGS}
+    internal = {
+        environment_name(INTERNAL_PREFIX + name): INTERNAL_PREFIX + name for name in ALL_SETTINGS
+    }
+    names = by_variable | internal
+    for variable, value in environment.items():
+        suffix = variable.removeprefix(_ENVIRONMENT_PREFIX)
+        if suffix == variable or (
+            variable not in names and _ENVIRONMENT_NOT_OURS.fullmatch(suffix)
+        ):
+            continue
+        if variable not in names:
+            near = difflib.get_close_matches(variable, by_variable, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SettingsError(f"{variable} (environment): no such setting{hint}")
+        yield _Said(names[variable], value, f"environment {variable}")
+
+
+def environment_name(name: str) -> str:
+    """The environment variable that sets it."""
+    return _ENVIRONMENT_PREFIX + name.upper().replace(".", "_")
+
+
+def _from_assignments(assignments: Sequence[str]) -> Iterator[_Said]:
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            raise SettingsError(f"--set {assignment}: must be NAME=VALUE")
+        yield _Said(name.strip(), value, "--set")

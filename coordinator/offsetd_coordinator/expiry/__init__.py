@@ -1,0 +1,1 @@
+"""When offsets and groups expire: the rules, and what holds expiry back."""

@@ -1,0 +1,144 @@
+"""When offsets and groups expire: the rules, pure. Kafka's are those of KIP-211, as coded.
+
+An offset expires when it was not committed for as long as its retention, and, where the group has
+a protocol, the group was empty for as long. Kafka 4.1.1 takes the time at which such a group
+became empty alone, so that a commit of a second ago goes; that is `ExpiryBase.KAFKA`.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import attrs
+from offsetd_storage.offsets_topic.group_listing import GroupState, GroupType
+from offsetd_storage.offsets_topic.schemas.protocol_metadata import CONSUMER_PROTOCOL_TYPE
+
+from offsetd_coordinator.kernels.columns import (
+    BASE_LATEST,
+    BASE_REPLACED,
+    NEVER,
+    NO_TIME,
+    TIME_MAX,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class ExpiryBase(enum.Enum):
+    """What retention counts from, in an empty group that has a protocol."""
+
+    LATEST = "latest"  # The commit, or when the group became empty, whichever is later.
+    KAFKA = "kafka"  # When the group became empty, also for later commits.
+
+
+@attrs.frozen(kw_only=True)
+class ExpiryTerms:
+    """What the server's settings say. `retention_ms` None: offsets stay for ever."""
+
+    retention_ms: int | None
+    base: ExpiryBase = ExpiryBase.LATEST
+    warning_ms: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class ExpiringGroup:
+    """A group, as far as expiry asks. `became_empty_ms` None: not known.
+
+    `is_subscribed` says of a topic whether a member reads it, as far as that can be read.
+    """
+
+    type: GroupType = GroupType.CLASSIC
+    protocol_type: str = ""  # Empty for a simple group.
+    state: GroupState = GroupState.EMPTY
+    became_empty_ms: int | None = None
+    is_subscribed: Callable[[str], bool] | None = None
+    retention_ms: int | None = None  # The group's own; None: the server's.
+    never_expires: bool = False  # Set for the group.
+    has_lease: bool = False  # Somebody holds it now.
+
+
+class GroupRule(NamedTuple):
+    """How the offsets of one group expire, in the numbers that kernels take.
+
+    `retention_ms` may be `NEVER`: an offset's own expire timestamp still counts, unless
+    `holds_all`. `empty_ms` is `NO_TIME` where no such time counts; `base` is one of `BASE_…`.
+    """
+
+    holds_all: bool
+    retention_ms: int
+    empty_ms: int
+    base: int
+    is_subscribed: Callable[[str], bool] | None
+    may_go: bool
+    """The group itself goes, once nothing is left of it."""
+
+
+NO_RULE: Final = GroupRule(
+    holds_all=True,
+    retention_ms=NEVER,
+    empty_ms=NO_TIME,
+    base=BASE_LATEST,
+    is_subscribed=None,
+    may_go=False,
+)
+"""Nothing expires."""
+
+
+def rule_of(group: ExpiringGroup, terms: ExpiryTerms) -> GroupRule:
+    """The rule for a group."""
+    retention_ms = terms.retention_ms if group.retention_ms is None else group.retention_ms
+    is_empty = group.state is GroupState.EMPTY
+    is_held = group.never_expires or group.has_lease
+    empty_ms, base = NO_TIME, BASE_LATEST if terms.base is ExpiryBase.LATEST else BASE_REPLACED
+    if group.type is GroupType.CLASSIC and group.protocol_type and is_empty:
+        became_empty_ms = group.became_empty_ms
+        empty_ms = NO_TIME if became_empty_ms is None else max(became_empty_ms, NO_TIME)
+    return GroupRule(
+        holds_all=is_held or not _expires_in_state(group),
+        retention_ms=NEVER if retention_ms is None else retention_ms,
+        empty_ms=empty_ms,
+        base=base,
+        is_subscribed=None if is_empty else group.is_subscribed,
+        may_go=is_empty and not is_held,
+    )
+
+
+def _expires_in_state(group: ExpiringGroup) -> bool:
+    """Whether a group in this state loses offsets that nobody uses."""
+    if group.state in (GroupState.UNSPECIFIED, GroupState.DEAD):
+        return False
+    if group.type is GroupType.CONSUMER or group.state is GroupState.EMPTY:
+        return True
+    # Of members of another protocol nobody knows what they read, and during a rebalance of none.
+    return group.state is GroupState.STABLE and group.protocol_type in ("", CONSUMER_PROTOCOL_TYPE)
+
+
+def plain_rule(terms: ExpiryTerms) -> GroupRule:
+    """The rule for a group that is nothing but its offsets."""
+    return rule_of(_PLAIN, terms)
+
+
+_PLAIN: Final = ExpiringGroup()
+
+
+def expires_at_ms(
+    rule: GroupRule, *, commit_timestamp_ms: int, expire_timestamp_ms: int
+) -> int | None:
+    """From when on an offset is expired, as long as nothing changes; None: it stays.
+
+    It is expired at this very millisecond: Kafka's `>=`. What members read is not asked here.
+    """
+    if rule.holds_all:
+        return None
+    if expire_timestamp_ms > NO_TIME:
+        return expire_timestamp_ms
+    if rule.retention_ms >= TIME_MAX:
+        return None
+    base_ms = max(commit_timestamp_ms, rule.empty_ms)
+    if rule.base == BASE_REPLACED:
+        # As Kafka: what has no time is as old as can be.
+        base_ms = commit_timestamp_ms if rule.empty_ms == NO_TIME else rule.empty_ms
+        base_ms = max(base_ms, 0)
+    return None if base_ms <= NO_TIME or base_ms >= TIME_MAX else base_ms + rule.retention_ms

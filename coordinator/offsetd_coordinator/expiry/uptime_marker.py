@@ -1,0 +1,94 @@
+"""`offsetd.last-up`: when the server last ran, so that a long stop can be told from a short one.
+
+Times of files do not say it: to copy a folder renews them. Records do not either where nobody
+commits. Lines `name=value`, the last of which is a checksum of those before it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from offsetd_storage.disk.files import read_start, replace_file
+from offsetd_storage.journal.journal_format import checksum
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.log_store import LogStore
+
+LAST_UP_NAME: Final = "offsetd.last-up"
+LAST_UP_VERSION: Final = 1
+
+_VERSION: Final = "format.version"
+_UP: Final = "up.ms"
+_GRACE_UNTIL: Final = "expiry.grace.until.ms"
+_BYTES_MAX: Final = 4096
+_UNNOTED_MS_MAX: Final = 86_400_000
+
+
+@attrs.frozen(kw_only=True)
+class LastUp:
+    """When the server was up, and until when nothing was to expire, both by the server's time."""
+
+    up_ms: int
+    grace_until_ms: int
+
+
+UNREADABLE: Final = LastUp(up_ms=0, grace_until_ms=2**63 - 1)
+
+
+def read_last_up(files: Files, folder: Path) -> LastUp | None:
+    """None if there is none; then only records tell. Raises OSError.
+
+    What a file that cannot be read said of a grace is not known: that lasts as long as it may.
+    """
+    path = folder / LAST_UP_NAME
+    if not files.exists(path):
+        return None
+    content = read_start(files, path, _BYTES_MAX)
+    body, _, _ = content.rpartition(b"checksum=")
+    if content != _with_checksum(body):
+        return UNREADABLE
+    lines = dict(line.split("=", 1) for line in body.decode("ascii").splitlines())
+    if lines.get(_VERSION) != str(LAST_UP_VERSION):
+        return UNREADABLE
+    return LastUp(up_ms=int(lines[_UP]), grace_until_ms=int(lines[_GRACE_UNTIL]))
+
+
+def write_last_up(files: Files, folder: Path, last_up: LastUp) -> None:
+    """Replaces the file, durably. Raises OSError."""
+    lines = {
+        _VERSION: LAST_UP_VERSION,
+        _UP: last_up.up_ms,
+        _GRACE_UNTIL: last_up.grace_until_ms,
+    }
+    body = "".join(f"{name}={value}\n" for name, value in lines.items()).encode()
+    replace_file(files, folder / LAST_UP_NAME, _with_checksum(body))
+
+
+def recorded_ms(newest_record_ms: int | None, last_up: LastUp | None) -> int | None:
+    """The time that a server of this folder had got to; None if that is not known.
+
+    The file says it, but for what was recorded since. A record that is later by more than a day
+    was not stamped by that server, or by a wrong clock: it does not count.
+    """
+    if last_up is None:
+        return None
+    if newest_record_ms is None or newest_record_ms > last_up.up_ms + _UNNOTED_MS_MAX:
+        return last_up.up_ms
+    return max(newest_record_ms, last_up.up_ms)
+
+
+def newest_record_ms(store: LogStore) -> int | None:
+    """The largest timestamp of any record in the folder's logs; None if there is none."""
+    times = (
+        segment.largest_timestamp_ms for log in store.logs.values() for segment in log.segments
+    )
+    newest_ms = max(times, default=-1)
+    return newest_ms if newest_ms >= 0 else None
+
+
+def _with_checksum(body: bytes) -> bytes:
+    return body + f"checksum={checksum(body):08x}\n".encode()

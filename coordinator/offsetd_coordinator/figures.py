@@ -1,0 +1,106 @@
+"""What is counted, in plain numbers, so that to count costs a call next to nothing.
+
+The event loop's thread writes them. Other threads may read them at any time, one by one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from google.rpc.code_pb2 import Code
+from offsetd_storage.durations import Durations
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.expiry.expiry_guard import Held
+
+CODES: Final[tuple[str, ...]] = tuple(Code.Name(number) for number in sorted(Code.values()))
+"""gRPC's codes by their numbers."""
+
+OK: Final = CODES.index("OK")
+CANCELLED: Final = CODES.index("CANCELLED")
+
+
+class MethodFigures:
+    """The calls of one method that have ended."""
+
+    __slots__ = ("codes", "durations")
+
+    def __init__(self) -> None:
+        self.codes = [0] * len(CODES)
+        self.durations = Durations()
+
+    def note(self, code: int, seconds: float) -> None:
+        """A call ended with `code`."""
+        self.codes[code] += 1
+        self.durations.note(seconds)
+
+
+class StreamFigures:
+    """What came in over StreamCommits. A message lasts from its arrival to its last result."""
+
+    __slots__ = ("message_durations", "open_streams", "result_codes")
+
+    def __init__(self) -> None:
+        self.open_streams = 0
+        self.result_codes = [0] * len(CODES)
+        self.message_durations = Durations()
+
+
+class WatchFigures:
+    """Calls of WatchOffsets: how many watch, and how many were cut off as they did not read."""
+
+    __slots__ = ("cut_off", "watchers")
+
+    def __init__(self) -> None:
+        self.watchers = 0
+        self.cut_off = 0
+
+
+class CallFigures:
+    """All methods' figures, the streams', the watchers', and those of the event loop."""
+
+    def __init__(self) -> None:
+        self.methods: dict[str, MethodFigures] = {}
+        self.streams = StreamFigures()
+        self.watches = WatchFigures()
+        self.loop_delays = Durations()
+        """How late the event loop was, each time it was looked at."""
+        self.loop_holds = Durations()
+        """What its thread computed at least while it was late."""
+
+    def method(self, name: str) -> MethodFigures:
+        """The figures of a method, such as `CommitOffsets`; made when first asked for."""
+        return self.methods.setdefault(name, MethodFigures())
+
+
+class ExpiryFigures:
+    """What expiry has done in one run of the server."""
+
+    __slots__ = (
+        "check_seconds",
+        "clock_jumps",
+        "clock_offset_ms",
+        "expired_groups",
+        "expired_offsets",
+        "failures",
+        "held",
+        "held_until_ms",
+        "last_check_ms",
+        "warned_groups",
+    )
+
+    def __init__(self) -> None:
+        self.expired_offsets = 0
+        self.expired_groups = 0
+        self.clock_jumps = 0
+        self.clock_offset_ms = 0
+        """How far the wall clock is ahead of the server's time."""
+        self.failures = 0
+        """Checks that ended before their end."""
+        self.last_check_ms: int | None = None
+        """When the last whole check ended."""
+        self.check_seconds: float | None = None
+        self.warned_groups: int | None = None
+        """Groups that lose offsets before long, as of the last whole check."""
+        self.held: Held | None = None
+        self.held_until_ms: int | None = None

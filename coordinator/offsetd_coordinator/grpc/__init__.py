@@ -1,0 +1,1 @@
+"""gRPC: names, handlers, and the commit stream."""

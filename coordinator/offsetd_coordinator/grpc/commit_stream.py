@@ -1,0 +1,303 @@
+"""StreamCommits: the fast road. What comes together is submitted and answered together.
+
+One flush round's results leave in one message. A task reads and submits, the call's own coroutine
+writes. What is unanswered is bounded, over all calls in bytes and within one in commits: beyond,
+the stream is not read, and HTTP/2's flow control holds the client back. Refused it is not: commits
+sent again later would change their order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import grpc
+import grpc.aio
+import structlog
+
+from offsetd_coordinator.calls import answer_budget, statuses, unary_calls
+from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.errors import CoordinatorError, InvalidField
+from offsetd_coordinator.figures import CANCELLED, OK
+from offsetd_coordinator.grpc.stream_results import ResultEncoder
+from offsetd_coordinator.requests import CommitReply
+from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE, ReadCommits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from google.rpc.status_pb2 import Status
+
+    from offsetd_coordinator.calls.admission import Admission
+    from offsetd_coordinator.figures import CallFigures, StreamFigures
+    from offsetd_coordinator.grpc.stream_results import StreamResults
+    from offsetd_coordinator.messages.commit_parser import CommitParser, SequencedOutcome
+    from offsetd_coordinator.node import Node
+    from offsetd_coordinator.requests import CommitOffsets
+    from offsetd_coordinator.runtime.runtime import Runtime
+
+_log = structlog.get_logger(__name__)
+
+_END_OF_STREAM: object = grpc.aio.EOF
+# Of a message of results, but for the last ones that go in: at most 512, of some 4 KiB if they are
+# refusals. gRPC's clients take 4 MiB unless told.
+_RESULTS_PER_MESSAGE_MAX = 1024
+_RESULT_BYTES_PER_MESSAGE_MAX = 1024 * 1024
+# What commits cost, in the terms of `Turns`: several together, each, and one alone.
+_ITEMS_PER_COMMIT = 2
+_ITEMS_ALONE = 16
+
+
+class _Taken:
+    """A message that is counted in, until its reader and all of its results have let go of it."""
+
+    def __init__(
+        self, admission: Admission, size: int, figures: StreamFigures, begun_seconds: float
+    ) -> None:
+        self._admission = admission
+        self._size = size
+        self._figures = figures
+        self._begun_seconds = begun_seconds
+        self._holders = 1
+
+    def hold(self) -> None:
+        self._holders += 1
+
+    def let_go(self) -> None:
+        self._holders -= 1
+        if not self._holders:
+            self._admission.give_back(self._size)
+            self._figures.message_durations.note(time.perf_counter() - self._begun_seconds)
+
+
+class _Unanswered(NamedTuple):
+    """Commits whose results may not leave yet, and the message that they came in."""
+
+    ticket: int
+    results: StreamResults
+    message: _Taken
+
+
+def stream_commits(
+    node: Node,
+    admission: Admission,
+    parser: CommitParser,
+    figures: CallFigures,
+    *,
+    unanswered_max: int,
+    request_bytes_max: int,
+) -> grpc.RpcMethodHandler[bytes, bytes]:
+    """The handler of StreamCommits."""
+    method = figures.method("StreamCommits")
+
+    async def call(_: object, context: unary_calls.Context) -> None:
+        begun_seconds = time.perf_counter()
+        stream = CommitStream(
+            node,
+            admission,
+            parser,
+            context,
+            figures.streams,
+            unanswered_max=unanswered_max,
+            request_bytes_max=request_bytes_max,
+        )
+        figures.streams.open_streams += 1
+        try:
+            await stream.run()
+        finally:
+            stream.connection.end_call()
+            figures.streams.open_streams -= 1
+            method.note(stream.code, time.perf_counter() - begun_seconds)
+
+    return grpc.stream_stream_rpc_method_handler(call)
+
+
+class CommitStream:
+    """One call of StreamCommits."""
+
+    def __init__(
+        self,
+        node: Node,
+        admission: Admission,
+        parser: CommitParser,
+        context: unary_calls.Context,
+        figures: StreamFigures,
+        *,
+        unanswered_max: int,
+        request_bytes_max: int,
+    ) -> None:
+        self.code = CANCELLED  # With which the call ended, once `run` has returned.
+        self.connection = admission.connections.open_call(context)
+        self.connection.note_stream(context)
+        self._figures = figures
+        self._node = node
+        self._admission = admission
+        self._context = context
+        self._parser = parser
+        self._unanswered_max = unanswered_max
+        self._request_bytes_max = request_bytes_max
+        self._loop = asyncio.get_running_loop()
+        self._unanswered: deque[_Unanswered] = deque()
+        self._unanswered_commits = 0
+        self._encoder = ResultEncoder()
+        self._taken: asyncio.Future[None] | None = None  # The writer waits for a commit.
+        self._room: asyncio.Future[None] | None = None  # The reader waits for answers.
+        self._ended = False  # Nothing more is read.
+        self._status: Status | None = None  # The call's end, if it is not OK.
+
+    async def run(self) -> None:
+        """Answers what is read, until the client has no more or the server stops."""
+        try:
+            unary_calls.check_deadline(self._context)
+            await self._node.load_ended(self._context.time_remaining())
+            self._node.serving()
+        except CoordinatorError as error:
+            self._finish(statuses.status_of(error))
+            return
+        reader = self._loop.create_task(self._read())
+        forget = self._node.call_on_drain(lambda: self._drain(reader))
+        try:
+            await self._write()
+        except CoordinatorError as error:
+            self._status = statuses.status_of(error)
+        finally:
+            # Abandoned or not: what was appended stays committed, and nothing is kept of the call.
+            forget()
+            reader.cancel()
+            _let_go(self._unanswered)
+            self._unanswered.clear()
+        self._finish(self._status)
+
+    def _finish(self, status: Status | None) -> None:
+        self.code = OK if status is None else status.code
+        if status is not None:
+            unary_calls.refuse(self._context, status)
+
+    def _drain(self, reader: asyncio.Task[None]) -> None:
+        self._end(statuses.status_of(self._node.refusal_of_drain()))
+        reader.cancel()
+
+    def _end(self, status: Status | None) -> None:
+        if not self._ended:
+            self._ended = True
+            self._status = status
+        _wake(self._taken)
+
+    async def _read(self) -> None:
+        try:
+            while (message := await self._context.read()) is not _END_OF_STREAM:
+                await self._take(message)
+        except CoordinatorError as error:
+            self._end(statuses.status_of(error))
+        except Exception:  # noqa: BLE001  A defect of ours; the caller learns no more than that.
+            _log.exception("a stream failed for a defect")
+            self._end(statuses.internal_status())
+        else:
+            self._end(None)
+
+    async def _take(self, message: bytes) -> None:
+        begun_seconds = time.perf_counter()
+        self.connection.note_streamed(len(message))
+        unary_calls.check_size(len(message), self._request_bytes_max)
+        await self._admission.take_in_turn(len(message))
+        taken = _Taken(self._admission, len(message), self._figures, begun_seconds)
+        try:
+            rest, turns = self._parser.open_stream(message), Turns()
+            while not rest.is_read:
+                room = self._unanswered_max - self._unanswered_commits
+                commits = self._submit(rest.read(min(room, COMMITS_AT_ONCE)), taken)
+                if not rest.is_read:
+                    await turns.spend(max(commits * _ITEMS_PER_COMMIT, _ITEMS_ALONE))
+                while self._unanswered_commits >= self._unanswered_max:
+                    self._room = self._loop.create_future()
+                    await self._room
+        finally:
+            taken.let_go()
+
+    def _submit(self, read: ReadCommits | SequencedOutcome, taken: _Taken) -> int:
+        """Decides on commits; how many. A refusal is a result; a failed server ends the call."""
+        runtime = self._node.serving()
+        if isinstance(read, ReadCommits):
+            submitted = runtime.commit_runs.submit(read)
+            ticket, results = submitted.ticket, self._encoder.encode(submitted)
+        else:
+            ticket, results = submitted_alone(runtime, self._encoder, *read)
+        taken.hold()
+        self._unanswered_commits += results.commits
+        self._unanswered.append(_Unanswered(ticket, results, taken))
+        _wake(self._taken)
+        return results.commits
+
+    async def _write(self) -> None:
+        unanswered = self._unanswered
+        while True:
+            if not unanswered:
+                if self._ended:
+                    return
+                self._taken = self._loop.create_future()
+                await self._taken
+                self._taken = None
+                continue
+            runtime = self._node.runtime
+            assert runtime is not None, "what is unanswered was submitted"
+            waiting = runtime.durable(unanswered[0].ticket)
+            if waiting is not None:
+                await waiting
+            answered = self._pop_durable(runtime)
+            response = b"".join([each.results.response for each in answered])
+            end_hold = answer_budget.hold_small(self.connection, len(response))
+            try:
+                await self._context.write(response)
+            finally:
+                end_hold()
+                _let_go(answered)
+            _wake(self._room)
+
+    def _pop_durable(self, runtime: Runtime) -> list[_Unanswered]:
+        unanswered = self._unanswered
+        durable: list[_Unanswered] = []
+        commits = size = 0
+        while (
+            unanswered
+            and commits < _RESULTS_PER_MESSAGE_MAX
+            and size < _RESULT_BYTES_PER_MESSAGE_MAX
+        ):
+            if not runtime.is_durable(unanswered[0].ticket):
+                break
+            durable.append(unanswered.popleft())
+            results = durable[-1].results
+            commits += results.commits
+            size += len(results.response)
+            self._figures.result_codes[OK] += results.commits - len(results.refusal_codes)
+            for code in results.refusal_codes:
+                self._figures.result_codes[code] += 1
+        self._unanswered_commits -= commits
+        return durable
+
+
+def submitted_alone(
+    runtime: Runtime, encoder: ResultEncoder, sequence: int, commit: CommitOffsets | InvalidField
+) -> tuple[int, StreamResults]:
+    """The ticket and the result of a commit that came by itself."""
+    ticket, log_partition = 0, 0
+    try:
+        if isinstance(commit, InvalidField):
+            raise commit
+        ticket, outcome = runtime.submit(commit)
+        log_partition = runtime.partition_of(commit.group_id)
+    except CoordinatorError as refusal:
+        outcome = refusal.without_traces()
+    assert isinstance(outcome, CommitReply | CoordinatorError), "what a commit may come to"
+    return ticket, encoder.encode_one(sequence, log_partition, outcome)
+
+
+def _let_go(answered: Iterable[_Unanswered]) -> None:
+    for each in answered:
+        each.message.let_go()
+
+
+def _wake(waiting: asyncio.Future[None] | None) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)

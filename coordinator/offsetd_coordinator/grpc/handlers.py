@@ -1,0 +1,221 @@
+"""The services as gRPC sees them: names, methods, handlers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from offsetd.v1 import admin_service_pb2, group_service_pb2, offset_service_pb2
+
+from offsetd_coordinator.calls import streamed_calls, unary_calls
+from offsetd_coordinator.grpc.commit_stream import stream_commits
+from offsetd_coordinator.messages.commit_parser import CommitParser
+from offsetd_coordinator.messages.lease_validation import TtlBounds
+from offsetd_coordinator.services.audit_admin import AuditAdmin
+from offsetd_coordinator.services.config_admin import ConfigAdmin
+from offsetd_coordinator.services.group_calls import GroupService
+from offsetd_coordinator.services.group_settings_calls import GroupSettingsService
+from offsetd_coordinator.services.history_calls import HistoryService
+from offsetd_coordinator.services.kafka_bounds import KafkaBounds
+from offsetd_coordinator.services.log_admin import LogAdmin
+from offsetd_coordinator.services.member_removal import MemberRemoval
+from offsetd_coordinator.services.membership_calls import MembershipService
+from offsetd_coordinator.services.offset_admin import OffsetAdmin
+from offsetd_coordinator.services.offset_calls import OffsetService
+from offsetd_coordinator.services.offset_exports import ExportService
+from offsetd_coordinator.services.offset_imports import ImportService
+from offsetd_coordinator.services.partition_bounds import BoundsService
+from offsetd_coordinator.services.server_admin import AdminService
+from offsetd_coordinator.services.watch_calls import WatchService
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import grpc
+    import grpc.aio
+
+    from offsetd_coordinator.calls.admission import Admission
+    from offsetd_coordinator.configuration.server_settings import Settings
+    from offsetd_coordinator.figures import CallFigures
+    from offsetd_coordinator.node import Node
+
+OFFSET_SERVICE: Final = offset_service_pb2.DESCRIPTOR.services_by_name["OffsetService"].full_name
+GROUP_SERVICE: Final = group_service_pb2.DESCRIPTOR.services_by_name["GroupService"].full_name
+ADMIN_SERVICE: Final = admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
+SERVICES: Final = (OFFSET_SERVICE, GROUP_SERVICE, ADMIN_SERVICE)
+
+
+def generic_handlers(
+    node: Node, admission: Admission, settings: Settings, figures: CallFigures
+) -> tuple[grpc.GenericRpcHandler, ...]:
+    """Every method of every service, counted in `figures`."""
+    parser = CommitParser(
+        metadata_units_max=settings.offset_metadata_max_bytes,
+        message_bytes_max=settings.log.message_bytes_max,
+    )
+    offsets = OffsetService(node, parser)
+    history = HistoryService(node)
+    watch = WatchService(
+        node, admission, figures, request_bytes_max=settings.socket_request_max_bytes
+    )
+    servers = settings.kafka_bootstrap_servers
+    kafka = KafkaBounds(servers) if servers else None
+    offset_admin = OffsetAdmin(node, kafka)
+    request_bytes_max = settings.socket_request_max_bytes
+    watch = WatchService(node, admission, figures, request_bytes_max=request_bytes_max)
+    unary = _unary_handlers(node, admission, settings, figures)
+    stream = stream_commits(
+        node,
+        admission,
+        parser,
+        figures,
+        unanswered_max=settings.stream_unanswered_commits_max,
+        request_bytes_max=request_bytes_max,
+    )
+    return (
+        unary_calls.service_handler(
+            OFFSET_SERVICE,
+            {
+                "CommitOffsets": unary(offsets.commit_offsets),
+                "StreamCommits": stream,
+                "FetchOffsets": unary(offsets.fetch_offsets),
+                "DeleteOffsets": unary(offsets.delete_offsets),
+                "ResetOffsets": unary(offset_admin.reset_offsets),
+                "FetchBounds": unary(BoundsService(node, kafka).fetch_bounds),
+                "ListOffsetHistory": unary(history.list_offset_history),
+                "WatchOffsets": watch.handler(),
+            },
+        ),
+        unary_calls.service_handler(
+            GROUP_SERVICE,
+            {
+                "CloneGroup": unary(offset_admin.clone_group),
+                "RestoreGroup": unary(history.restore_group),
+                **_group_methods(node, settings, unary),
+            },
+        ),
+        unary_calls.service_handler(
+            ADMIN_SERVICE,
+            {
+                **_admin_methods(node, unary),
+                **_file_methods(node, admission, settings, figures),
+            },
+        ),
+    )
+
+
+def _unary_handlers(
+    node: Node, admission: Admission, settings: Settings, figures: CallFigures
+) -> Callable[[unary_calls.UnaryAnswer], grpc.RpcMethodHandler[bytes, bytes]]:
+    def unary(answer: unary_calls.UnaryAnswer) -> grpc.RpcMethodHandler[bytes, bytes]:
+        return unary_calls.unary(
+            answer,
+            admission,
+            figures.method(method_name(answer.__name__)),
+            load_ended=node.load_ended,
+            request_bytes_max=settings.socket_request_max_bytes,
+        )
+
+    return unary
+
+
+def _group_methods(
+    node: Node,
+    settings: Settings,
+    unary: Callable[[unary_calls.UnaryAnswer], grpc.RpcMethodHandler[bytes, bytes]],
+) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
+    groups, membership = GroupService(node), MembershipService(node)
+    ttl_bounds = TtlBounds(
+        ttl_ms_min=settings.lease_min_ttl_ms, ttl_ms_max=settings.lease_max_ttl_ms
+    )
+    group_settings = GroupSettingsService(node, ttl_bounds)
+    return {
+        "ListGroups": unary(groups.list_groups),
+        "GetGroup": unary(groups.get_group),
+        "DeleteGroup": unary(groups.delete_group),
+        "JoinGroup": unary(membership.join_group),
+        "SyncGroup": unary(membership.sync_group),
+        "Heartbeat": unary(membership.heartbeat),
+        "LeaveGroup": unary(membership.leave_group),
+        "RemoveMembers": unary(MemberRemoval(node).remove_members),
+        "UpdateGroup": unary(group_settings.update_group),
+        "AcquireGroup": unary(group_settings.acquire_group),
+        "RenewGroup": unary(group_settings.renew_group),
+        "ReleaseGroup": unary(group_settings.release_group),
+    }
+
+
+def _file_methods(
+    node: Node, admission: Admission, settings: Settings, figures: CallFigures
+) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
+    exports = ExportService(node)
+    imports = ImportService(node, metadata_units_max=settings.offset_metadata_max_bytes)
+    request_bytes_max = settings.socket_request_max_bytes
+    return {
+        "ExportOffsets": streamed_calls.answering(
+            exports.export_offsets,
+            admission,
+            figures.method("ExportOffsets"),
+            load_ended=node.load_ended,
+            request_bytes_max=request_bytes_max,
+        ),
+        "ImportOffsets": streamed_calls.asking(
+            imports.import_offsets,
+            admission,
+            figures.method("ImportOffsets"),
+            load_ended=node.load_ended,
+            request_bytes_max=request_bytes_max,
+        ),
+    }
+
+
+def _admin_methods(
+    node: Node, unary: Callable[[unary_calls.UnaryAnswer], grpc.RpcMethodHandler[bytes, bytes]]
+) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
+    admin, log_admin, config_admin = AdminService(node), LogAdmin(node), ConfigAdmin(node)
+    return {
+        "GetServerInfo": unary(admin.get_server_info),
+        "FindCoordinator": unary(admin.find_coordinator),
+        "DescribeLog": unary(log_admin.describe_log),
+        "CompactLog": unary(log_admin.compact_log),
+        "RetryPartition": unary(log_admin.retry_partition),
+        "DeleteRecords": unary(log_admin.delete_records),
+        "DescribeConfig": unary(config_admin.describe_config),
+        "UpdateConfig": unary(config_admin.update_config),
+        "ListAuditEvents": unary(AuditAdmin(node).list_audit_events),
+    }
+
+
+def method_name(function_name: str) -> str:
+    """The contract's name for what a function answers: `CommitOffsets` for `commit_offsets`."""
+    return "".join(word.capitalize() for word in function_name.split("_"))
+
+
+class GenericOnly:
+    """A server to register generated services at, without their registered methods.
+
+    grpc.aio waits for calls of each registered method with a future of its own, and re-arms all
+    of them for every call that arrives.
+    """
+
+    def __init__(self, server: grpc.aio.Server) -> None:
+        self._server = server
+
+    def add_generic_rpc_handlers(self, generic_handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        """Registers handlers that are asked for each call's method by name."""
+        self._server.add_generic_rpc_handlers(tuple(generic_handlers))
+
+    def add_registered_method_handlers(self, service: str, methods: Any) -> None:
+        """Registers nothing: the generic handlers hold the same methods."""
+
+
+def add_reflection(server: grpc.aio.Server) -> None:
+    """Lets clients such as grpcurl ask what the services look like."""
+    # Half of all modules, and so only where it is on.
+    from grpc_health.v1 import health_pb2  # noqa: PLC0415
+    from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc  # noqa: PLC0415
+
+    health_service = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
+        reflection.aio.ReflectionServicer((*SERVICES, health_service, reflection.SERVICE_NAME)),
+        GenericOnly(server),
+    )

@@ -1,0 +1,1 @@
+"""What was committed before: history, restores, and watchers."""

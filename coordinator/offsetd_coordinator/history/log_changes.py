@@ -1,0 +1,299 @@
+"""What happened to offsets, read from a log partition's files. For a thread beside the loop.
+
+Cleaning takes records away while others read. So every reader asks afterwards whether what it read
+was whole (`PartitionLog.gapless_from`), and says so where it was not. Only what is durable is read:
+callers give the log's durable end.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+from offsetd_storage.batch.record_batch import batch_header, decode_batch
+from offsetd_storage.errors import CorruptBatch
+from offsetd_storage.kernels import padded_copy
+from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, decode_key
+from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
+from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
+
+from offsetd_coordinator.history.history_errors import HistoryCompacted
+from offsetd_coordinator.kernels.records import change_records as columns
+from offsetd_coordinator.kernels.records.change_records import (
+    CHANGE_COLUMNS,
+    COMMITTED,
+    CURSOR_SLOTS,
+    DELETED,
+    OTHER_BATCH,
+    OTHER_KEY,
+    UNREADABLE,
+    read_changes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy.typing as npt
+    from offsetd_storage.log.partition_log import PartitionLog
+
+    from offsetd_coordinator.kernels.columns import Bytes
+
+CHUNK_BYTES: Final = 1 << 18
+_ROWS: Final = 256
+# After so many rows: a thread that runs Python gives the interpreter to the event loop seldom.
+_REST_SECONDS: Final = 0.0005
+TRIES_MAX: Final = 8
+
+Partition = tuple[bytes, int]
+
+
+class Change(NamedTuple):
+    """One record about an offset. `kind` is COMMITTED, DELETED or UNREADABLE.
+
+    What follows the kind is set where it is COMMITTED; -1 is none.
+    """
+
+    log_offset: int
+    time_ms: int
+    group_id: bytes
+    topic: bytes
+    partition: int
+    kind: int
+    offset: int = -1
+    leader_epoch: int = -1
+    metadata: bytes = b""
+    commit_time_ms: int = -1
+    expire_time_ms: int = -1
+
+
+def changes(
+    log: PartitionLog,
+    start: int,
+    end: int,
+    group_id: bytes | None = None,
+    *,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Iterator[Change]:
+    """Changes of a group, or of all, from log offset `start` up to a batch's `end`, in order.
+
+    What is missing is passed over. Raises CorruptBatch, OSError.
+    """
+    rows = np.empty((_ROWS, CHANGE_COLUMNS), np.int64)
+    group = padded_copy(group_id or b"")
+    group_size = -1 if group_id is None else len(group_id)
+    for buffer, size in log.read_chunks(chunk_bytes, offset=start, offset_limit=end):
+        cursor = np.zeros(CURSOR_SLOTS, np.int64)
+        for change in _of_batches(buffer, size, group, group_size, cursor, rows):
+            # The first batch may begin below; a key of another form may be another group's.
+            if start <= change.log_offset and group_id in (None, change.group_id):
+                yield change
+
+
+class Stretch(NamedTuple):
+    """The changes of a stretch of a log, and where what follows it begins."""
+
+    changes: tuple[Change, ...]
+    offset_next: int
+
+
+def next_stretch(
+    log: PartitionLog, start: int, end: int, group_id: bytes | None, *, chunk_bytes: int
+) -> Stretch:
+    """Changes from `start` on: as many as lie in about `chunk_bytes` of the log.
+
+    Raises HistoryCompacted if one may be missing, CorruptBatch, OSError.
+    """
+    rows = np.empty((_ROWS, CHANGE_COLUMNS), np.int64)
+    group = padded_copy(group_id or b"")
+    group_size = -1 if group_id is None else len(group_id)
+    found: list[Change] = []
+    offset_next = end  # Where nothing is left.
+    for buffer, size in log.read_chunks(chunk_bytes, offset=start, offset_limit=end):
+        cursor = np.zeros(CURSOR_SLOTS, np.int64)
+        found += _of_batches(buffer, size, group, group_size, cursor, rows)
+        offset_next = int(cursor[columns.OFFSET_NEXT])
+        break
+    oldest = log.gapless_from
+    if start < oldest:
+        raise compacted(oldest)
+    wanted = (each for each in found if each.log_offset >= start)
+    return Stretch(tuple(each for each in wanted if group_id in (None, each.group_id)), offset_next)
+
+
+def _of_batches(
+    buffer: Bytes,
+    size: int,
+    group: Bytes,
+    group_size: int,
+    cursor: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
+) -> Iterator[Change]:
+    while True:
+        count = read_changes(buffer, size, group, group_size, cursor, rows)
+        for row in rows[:count].tolist():
+            yield from changes_of_row(buffer, row)
+        if count < len(rows):
+            return
+        time.sleep(_REST_SECONDS)
+
+
+def changes_of_row(buffer: Bytes, row: list[int]) -> Iterator[Change]:
+    """The changes that a row of the kernel's tells of."""
+    kind = row[columns.KIND]
+    if kind <= UNREADABLE:
+        yield _change(buffer, row)
+    elif kind == OTHER_KEY:
+        yield from _of_other_key(buffer, row)
+    else:
+        assert kind == OTHER_BATCH
+        start, size = row[columns.GROUP_START], row[columns.GROUP_SIZE]
+        yield from _of_compressed(buffer[start : start + size].tobytes())
+
+
+def _change(buffer: Bytes, row: list[int]) -> Change:
+    """See the columns: a row lists them in their order."""
+    at, time, kind, group_at, group_size, topic_at, topic_size, partition = row[:8]
+    group_id = buffer[group_at : group_at + group_size].tobytes()
+    topic = buffer[topic_at : topic_at + topic_size].tobytes()
+    if kind != COMMITTED:
+        return Change(at, time, group_id, topic, partition, kind)
+    offset, leader_epoch, metadata_at, metadata_size, committed_ms, expires_ms = row[8:]
+    metadata = b""
+    if metadata_size:
+        metadata = buffer[metadata_at : metadata_at + metadata_size].tobytes()
+    return Change(
+        at,
+        time,
+        group_id,
+        topic,
+        partition,
+        kind,
+        offset,
+        leader_epoch,
+        metadata,
+        committed_ms,
+        expires_ms,
+    )
+
+
+def _of_other_key(buffer: Bytes, row: list[int]) -> Iterator[Change]:
+    """A key of another form, as brokers before Kafka 0.9 wrote them; or none of an offset."""
+    key_at, key_size = row[columns.GROUP_START], row[columns.GROUP_SIZE]
+    value_at, value_size = row[columns.TOPIC_START], row[columns.TOPIC_SIZE]
+    yield from _of_record(
+        row[columns.LOG_OFFSET],
+        row[columns.TIME],
+        buffer[key_at : key_at + key_size].tobytes(),
+        None if value_size < 0 else buffer[value_at : value_at + value_size].tobytes(),
+    )
+
+
+def _of_record(offset: int, time_ms: int, key: bytes, value: bytes | None) -> Iterator[Change]:
+    try:
+        decoded = decode_key(key)
+    except UndecodableRecord:
+        return
+    if not isinstance(decoded, OffsetKey):
+        return
+    known = Change(
+        offset,
+        time_ms,
+        decoded.group.encode(),
+        decoded.topic.encode(),
+        decoded.partition,
+        DELETED if value is None else UNREADABLE,
+    )
+    if value is not None:
+        try:
+            committed = OffsetCommitValue.decode(value)
+        except UndecodableRecord:
+            pass
+        else:
+            known = known._replace(
+                kind=COMMITTED,
+                offset=committed.offset,
+                leader_epoch=committed.leader_epoch,
+                metadata=committed.metadata.encode(),
+                commit_time_ms=committed.commit_timestamp_ms,
+                expire_time_ms=committed.expire_timestamp_ms,
+            )
+    yield known
+
+
+def _of_compressed(raw: bytes) -> Iterator[Change]:
+    """Of a batch that a broker compressed; one that cannot be read says nothing."""
+    try:
+        records = decode_batch(raw, check_crc=False).records
+    except (CorruptBatch, ValueError):
+        return
+    for record in records:
+        yield from _of_record(record.offset, record.timestamp_ms, record.key or b"", record.value)
+
+
+def whole_changes(
+    log: PartitionLog,
+    start: int | None,
+    end: int,
+    group_id: bytes,
+    take: Callable[[Iterator[Change]], list[Change]] = list,
+) -> tuple[int, list[Change]]:
+    """From where on all changes are there, and what `take` takes of a group's from `start` on.
+
+    None: as old as there are, with all that follow. They come one by one, up to `end`.
+
+    Raises HistoryCompacted, CorruptBatch, OSError.
+    """
+    for _ in range(TRIES_MAX):
+        oldest = log.gapless_from
+        first = oldest if start is None else start
+        found = take(changes(log, first, end, group_id)) if first >= oldest else []
+        oldest = log.gapless_from
+        if first >= oldest:
+            return oldest, found
+        if start is not None:
+            raise compacted(oldest)
+    raise compacted(oldest)
+
+
+def end_of(log: PartitionLog, time_ms: int, end: int) -> int:
+    """Where the first record lies that was written later than this, or `end`.
+
+    Clocks go back: then a later record may have an earlier time. Raises HistoryCompacted if a
+    record that is gone may have been there.
+    """
+    found = log.offset_for_timestamp(time_ms + 1)
+    if found is None or found >= end:
+        return end
+    oldest = log.gapless_from
+    if 0 < oldest >= found:
+        raise compacted(oldest)
+    return found
+
+
+def end_of_batch(log: PartitionLog, offset: int, end: int) -> int:
+    """Where the batch ends that `offset` lies in: what was written at once was never there in part.
+
+    Raises CorruptBatch, OSError.
+    """
+    for buffer, _ in log.read_chunks(1, offset=offset, offset_limit=end):
+        header = batch_header(buffer.data)
+        return header.last_offset + 1 if header.base_offset <= offset else offset + 1
+    return end
+
+
+def time_at(log: PartitionLog, offset: int, end: int) -> int | None:
+    """When the first batch from `offset` on was written; None: there is none.
+
+    Raises CorruptBatch, OSError.
+    """
+    for buffer, _ in log.read_chunks(1, offset=offset, offset_limit=end):
+        return batch_header(buffer.data).max_timestamp_ms
+    return None
+
+
+def compacted(oldest: int, oldest_time: str | None = None) -> HistoryCompacted:
+    """The refusal of what may have been cleaned away below `oldest`, and before `oldest_time`."""
+    return HistoryCompacted(
+        "what is asked for may be cleaned away", oldest_revision=oldest, oldest_time=oldest_time
+    )

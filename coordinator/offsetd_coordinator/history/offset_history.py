@@ -1,0 +1,115 @@
+"""What was committed at some time in the past, as far as the log has kept it; for the event loop.
+
+The log's files are read by threads, a few at a time, up to what is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from offsetd_storage.errors import CorruptBatch, StorageFailed
+from offsetd_storage.log_store import OFFSETS_TOPIC
+from offsetd_storage.topic_partition import TopicPartition
+
+from offsetd_coordinator.errors import (
+    CoordinatorNotAvailable,
+    LogPartitionQuarantined,
+    RecordUndecodable,
+)
+from offsetd_coordinator.history.history_errors import HistoryCompacted
+from offsetd_coordinator.history.history_rows import rows_before
+from offsetd_coordinator.history.log_changes import compacted, end_of, end_of_batch, time_at
+from offsetd_coordinator.rfc3339 import rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offsetd_storage.log.partition_log import PartitionLog
+
+    from offsetd_coordinator.runtime.runtime import Runtime
+    from offsetd_coordinator.state.offset_rows import OffsetRows
+
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+
+_READERS_MAX: Final = 4
+_readers: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]] = (
+    WeakKeyDictionary()
+)
+
+
+async def state_at(
+    runtime: Runtime, group_id: bytes, *, time_ms: int = -1, revision: int = -1
+) -> tuple[int, OffsetRows]:
+    """What a group had committed at a time, or else behind the batch of a log offset, sorted; and
+    before which log offset that was.
+
+    Raises HistoryCompacted where that is not known any more, RecordUndecodable.
+    """
+    log, end = durable_log(runtime, runtime.partition_of(group_id))
+
+    def read() -> tuple[int, OffsetRows]:
+        try:
+            limit = end_of(log, time_ms, end) if time_ms >= 0 else end_of_batch(log, revision, end)
+            then = rows_before(log, limit, end, group_id)
+        except HistoryCompacted as error:
+            raise with_time(error, log, end) from error
+        unreadable = np.flatnonzero(~then.are_decodable)
+        if unreadable.size:
+            topic, partition = then.partition(int(unreadable[0]))
+            raise RecordUndecodable(
+                "the offset that group {group!r} had in {topic}:{partition} cannot be read",
+                group=group_id,
+                topic=topic,
+                partition=partition,
+            )
+        return limit, then
+
+    return await reading(read)
+
+
+def with_time(error: HistoryCompacted, log: PartitionLog, end: int) -> HistoryCompacted:
+    """The same refusal, which names the oldest time that can be reached as well.
+
+    Raises CorruptBatch, OSError.
+    """
+    time_ms = time_at(log, error.oldest_revision, end)
+    return compacted(error.oldest_revision, None if time_ms is None else rfc3339(time_ms))
+
+
+def durable_log(runtime: Runtime, partition: int) -> tuple[PartitionLog, int]:
+    """The log of a partition, and up to where it is durable.
+
+    Raises LogPartitionQuarantined, StorageUnavailable.
+    """
+    if runtime.failed is not None:
+        raise runtime.unavailable()
+    if partition not in runtime.shards or runtime.damage(partition) is not None:
+        raise LogPartitionQuarantined(
+            "log partition {log_partition} is damaged: it needs an operator",
+            log_partition=partition,
+        )
+    topic_partition = TopicPartition(OFFSETS_TOPIC, partition)
+    return runtime.store.log(topic_partition), runtime.store.durable_end(topic_partition)
+
+
+async def reading(
+    read: Callable[Arguments, Answer], *arguments: Arguments.args, **named: Arguments.kwargs
+) -> Answer:
+    """Calls `read` on a thread, once there is one. Raises what it does, but for the disk's errors.
+
+    Those become CoordinatorNotAvailable and RecordUndecodable.
+    """
+    readers = _readers.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(_READERS_MAX))
+    async with readers:
+        try:
+            return await asyncio.to_thread(read, *arguments, **named)
+        except (OSError, StorageFailed) as error:
+            raise CoordinatorNotAvailable(
+                "the log could not be read: {cause}", cause=error
+            ) from error
+        except CorruptBatch as error:
+            raise RecordUndecodable("the log cannot be read: {cause}", cause=error) from error

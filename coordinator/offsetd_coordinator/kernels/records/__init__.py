@@ -1,0 +1,1 @@
+"""Kernels that write, replay and compare records of the log."""

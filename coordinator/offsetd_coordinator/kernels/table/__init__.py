@@ -1,0 +1,1 @@
+"""Kernels of the packed offset table."""

@@ -1,0 +1,1 @@
+"""Reads and changes of large groups, in turns of the event loop."""

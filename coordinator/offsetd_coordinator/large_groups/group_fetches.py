@@ -1,0 +1,47 @@
+"""Fetches that are too large to be answered at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetd_coordinator.cooperative_yield import SLICE_ROWS
+from offsetd_coordinator.errors import UnstableOffsetCommit
+from offsetd_coordinator.large_groups.group_reading import read_group, read_partitions
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.runtime.runtime import Runtime
+    from offsetd_coordinator.wire.fetch_encoder import FetchAnswer
+    from offsetd_coordinator.wire.group_selections import GroupSelection
+
+
+def is_large(runtime: Runtime, selection: GroupSelection) -> bool:
+    """Whether a group is to be read slice by slice. Raises LogPartitionQuarantined,
+    StorageUnavailable.
+    """
+    return offsets_at_most(runtime, selection) > SLICE_ROWS
+
+
+def offsets_at_most(runtime: Runtime, selection: GroupSelection) -> int:
+    """How many offsets may have to be read. Raises as `is_large` does."""
+    if selection.partitions is not None:
+        return len(selection.partitions)
+    _, shard = runtime.shard_of(selection.group_id)
+    return shard.offsets.count(selection.group_id)
+
+
+async def add_large(runtime: Runtime, answer: FetchAnswer, selection: GroupSelection) -> None:
+    """Adds the offsets that are asked for, as durable as they are.
+
+    Raises as `Shard.fetch_into` and `group_reading.read_group` do.
+    """
+    group_id = selection.group_id
+    log_partition, shard = runtime.shard_of(group_id)
+    if selection.require_stable and selection.has_any_of(shard.pending_partitions(group_id)):
+        raise UnstableOffsetCommit(
+            "a transaction has offsets pending for group {group!r}", group=group_id
+        )
+    if selection.partitions is None:
+        rows = await read_group(runtime, group_id)
+    else:
+        rows = await read_partitions(runtime, group_id, selection.names, selection.partitions)
+    await answer.add_rows(group_id, rows, log_partition=log_partition)

@@ -1,0 +1,262 @@
+"""Reads a group as it stood at one moment, however large it is, and lets others work meanwhile.
+
+A small group is read at once. A large one is read slice by slice, and others may change it between
+two slices. So the log is asked afterwards what changed: each change has a record, and the last
+record of a partition says what the partition had at the end. The rows that were read and these
+records together are the group as it stood at the log offset where the reading ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+from offsetd_storage.kernels import padded_copy
+
+from offsetd_coordinator.cooperative_yield import SLICE_BLOCKS, SLICE_ROWS, next_turn
+from offsetd_coordinator.errors import CoordinatorNotAvailable
+from offsetd_coordinator.history.history_errors import HistoryCompacted
+from offsetd_coordinator.history.log_changes import whole_changes
+from offsetd_coordinator.history.offset_history import durable_log, reading
+from offsetd_coordinator.kernels import columns
+from offsetd_coordinator.kernels.table.copied_rows import walk_group
+from offsetd_coordinator.state.offset_rows import OffsetRows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
+    from offsetd_coordinator.offset_changes import Partition
+    from offsetd_coordinator.runtime.runtime import Runtime
+    from offsetd_coordinator.state.offset_table import OffsetTable
+
+_TRIES_MAX: Final = 3
+_EDGE_COLUMNS: Final = 3
+
+
+class GroupPage(NamedTuple):
+    """Some of a group's offsets, sorted; `last` is the partition after which more may follow."""
+
+    rows: OffsetRows
+    last: Partition | None
+
+
+async def read_group(runtime: Runtime, group_id: bytes) -> OffsetRows:
+    """All offsets of a group, sorted, as durable as they are; what cannot be read as well.
+
+    Raises CoordinatorNotAvailable, LogPartitionQuarantined, StorageUnavailable.
+    """
+    return await _read(runtime, group_id, lambda offsets: _Walk(offsets, group_id))
+
+
+async def read_page(
+    runtime: Runtime, group_id: bytes, after: Partition | None, size: int
+) -> GroupPage:
+    """The first `size` offsets after a partition. Raises as `read_group` does."""
+    least: list[_Least] = []
+
+    def source(offsets: OffsetTable) -> _Walk:
+        least[:] = [_Least(offsets, group_id, after=after, size=size + 1)]
+        return least[0]
+
+    rows = await _read(runtime, group_id, source)
+    if after is not None:
+        rows = _between(rows, after, None)
+    bound = least[0].before
+    if bound is not None:
+        rows = _between(rows, None, bound)
+    if len(rows) > size:
+        rows = rows.take(slice(size))
+        return GroupPage(rows, rows.partition(size - 1))
+    return GroupPage(rows, bound)
+
+
+async def read_partitions(
+    runtime: Runtime, group_id: bytes, names: Bytes, keys: Int64s
+) -> OffsetRows:
+    """The offsets of these partitions, sorted: a topic's span in `names` and a number each.
+
+    Raises as `read_group` does.
+    """
+    # Kernels want the group first.
+    names = np.concatenate((np.frombuffer(group_id, np.uint8), names))
+    keys = keys + np.array((len(group_id), 0, 0), np.int64)
+    rows = await _read(runtime, group_id, lambda offsets: _Named(offsets, group_id, names, keys))
+    asked = np.zeros((len(keys), columns.ROW_COLUMNS), np.int64)
+    asked[:, : keys.shape[1]] = keys
+    return await asyncio.to_thread(_only, rows, OffsetRows(names, asked))
+
+
+def _only(rows: OffsetRows, asked: OffsetRows) -> OffsetRows:
+    return rows.take(np.flatnonzero(rows.places_in(asked.sorted()) >= 0))
+
+
+def _between(rows: OffsetRows, after: Partition | None, last: Partition | None) -> OffsetRows:
+    """Those of sorted rows behind one partition, and up to another one."""
+    first, end = 0, len(rows)
+    if after is not None:
+        first = _first_where(rows, lambda each: each > after)
+    if last is not None:
+        end = _first_where(rows, lambda each: each > last)
+    return rows.take(slice(first, end))
+
+
+def _first_where(rows: OffsetRows, holds: Callable[[Partition], bool]) -> int:
+    """The first row of which this holds, as of all that follow."""
+    low, high = 0, len(rows)
+    while low < high:
+        middle = (low + high) // 2
+        if holds(rows.partition(middle)):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+class _Walk:
+    """All entries of a group, a slice at a time: each is listed when it is asked for."""
+
+    def __init__(
+        self,
+        offsets: OffsetTable,
+        group_id: bytes,
+        *,
+        after: Partition | None = None,
+        before: Partition | None = None,
+    ) -> None:
+        self.is_small = offsets.count(group_id) <= SLICE_ROWS
+        self.parts: list[OffsetRows] = []
+        self._offsets = offsets
+        self._group_id = group_id
+        self._walk = np.zeros(columns.WALK_COLUMNS, np.int64)
+        self._found = np.empty(SLICE_ROWS, np.int64)
+        self.set_edges(after, before)
+
+    def set_edges(self, after: Partition | None, before: Partition | None) -> None:
+        """Only what lies between these partitions is listed."""
+        names = bytearray(self._group_id)
+        edges = np.full((2, _EDGE_COLUMNS), -1, np.int64)
+        for at, edge in enumerate((after, before)):
+            if edge is not None:
+                topic, partition = edge
+                edges[at] = len(names), len(topic), partition
+                names += topic
+        self._names, self._edges = padded_copy(names), edges
+
+    def take_slice(self) -> bool:
+        """Reads the next slice; whether that was the last."""
+        walk, found = self._walk, self._found
+        arrays, group_size = self._offsets.arrays, len(self._group_id)
+        walk_group(arrays, self._names, group_size, self._edges, SLICE_BLOCKS, walk, found)
+        entries = found[: walk[columns.WALK_COUNT]]
+        if entries.size:
+            self.parts.append(OffsetRows.of_entries(self._offsets, entries))
+        return bool(walk[columns.WALK_BLOCK] < 0)
+
+    def take_all(self) -> OffsetRows:
+        """All of a small group at once."""
+        return OffsetRows.of_entries(self._offsets, self._offsets.entries_of(self._group_id))
+
+    async def rest(self) -> None:
+        """Lets others work."""
+        await next_turn()
+
+
+class _Least(_Walk):
+    """The entries that come first after a partition; `before` is the last of them, where others
+    were left out.
+    """
+
+    def __init__(
+        self, offsets: OffsetTable, group_id: bytes, *, after: Partition | None, size: int
+    ) -> None:
+        super().__init__(offsets, group_id, after=after)
+        self.before: Partition | None = None
+        self._after = after
+        self._size = size
+
+    async def rest(self) -> None:
+        if sum(map(len, self.parts)) < self._size + SLICE_ROWS:
+            await super().rest()
+            return
+        least = await asyncio.to_thread(_sorted, self.parts)
+        if len(least) > self._size:
+            least = least.take(slice(self._size))
+            self.before = least.partition(self._size - 1)
+            self.set_edges(self._after, self.before)
+        self.parts = [least]
+
+
+class _Named(_Walk):
+    """The entries of partitions that are named."""
+
+    def __init__(self, offsets: OffsetTable, group_id: bytes, names: Bytes, keys: Int64s) -> None:
+        super().__init__(offsets, group_id)
+        self.is_small = len(keys) <= SLICE_ROWS
+        self._names, self._keys = names, keys
+        self._next = 0
+
+    def take_slice(self) -> bool:
+        first, self._next = self._next, self._next + SLICE_ROWS
+        self.parts.append(self._rows(self._keys[first : self._next]))
+        return self._next >= len(self._keys)
+
+    def take_all(self) -> OffsetRows:
+        return self._rows(self._keys)
+
+    def _rows(self, keys: Int64s) -> OffsetRows:
+        entries = self._offsets.locate_keys(self._names, len(self._group_id), keys)
+        return OffsetRows.of_entries(self._offsets, entries[entries >= 0])
+
+
+async def _read(
+    runtime: Runtime, group_id: bytes, source: Callable[[OffsetTable], _Walk]
+) -> OffsetRows:
+    for _ in range(_TRIES_MAX):
+        _, shard = runtime.shard_of(group_id)
+        await shard.holds.until_whole(group_id)
+        walk, start = source(shard.offsets), shard.offset_next
+        if walk.is_small:
+            rows, ticket = walk.take_all().sorted(), runtime.ticket_of(group_id)
+            await _until_durable(runtime, ticket)
+            return rows
+        while not walk.take_slice():
+            await walk.rest()
+        await shard.holds.until_whole(group_id)
+        ticket, end = runtime.ticket_of(group_id), shard.offset_next
+        await _until_durable(runtime, ticket)
+        with contextlib.suppress(HistoryCompacted):
+            return await _settled(runtime, group_id, walk.parts, start, end)
+    raise CoordinatorNotAvailable("the log of group {group!r} is being cleaned", group=group_id)
+
+
+async def _until_durable(runtime: Runtime, ticket: int) -> None:
+    waiting = runtime.durable(ticket)
+    if waiting is not None:
+        await waiting
+
+
+async def _settled(
+    runtime: Runtime, group_id: bytes, parts: list[OffsetRows], start: int, end: int
+) -> OffsetRows:
+    """The rows as of log offset `end`, by what was changed from `start` on.
+
+    Raises HistoryCompacted if that is not known any more.
+    """
+    if start == end:
+        return await asyncio.to_thread(_sorted, parts)
+    log, _ = durable_log(runtime, runtime.partition_of(group_id))
+
+    def settle() -> OffsetRows:
+        _, changed = whole_changes(log, start, end, group_id)
+        return _sorted([*parts, OffsetRows.of_changes(changed)])
+
+    return await reading(settle)
+
+
+def _sorted(parts: list[OffsetRows]) -> OffsetRows:
+    if not parts:
+        return OffsetRows.of_changes(())
+    return OffsetRows.joined(parts).sorted()

@@ -1,0 +1,189 @@
+"""Changes of large groups, in turns: no call holds the event loop for long, however large a group.
+
+A change goes like this. The group is held (`group_holds`). It is read slice by slice, and what is
+to be written is decided on a thread (`large_decisions`). Then slice by slice is encoded, appended
+and replayed, each in a turn of its own. Others write to other groups meanwhile. One change at a
+time, as each takes memory.
+
+A caller that is gone ends a change, unless it is being written already: then it goes on to its end,
+also while the server drains. Only a crash, or a full disk, leaves a part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import TYPE_CHECKING, Final
+
+from offsetd_coordinator.cooperative_yield import SLICE_ROWS, next_turn
+from offsetd_coordinator.errors import CoordinatorError, DiskFull
+from offsetd_coordinator.large_groups.group_reading import read_group
+from offsetd_coordinator.offset_changes import PutColumns, PutOffsets, ResetOffsets, RestoreOffsets
+from offsetd_coordinator.requests import Decision, DeleteGroup, DeleteOffsets
+from offsetd_coordinator.runtime.disk_room import refuse_unless_it_deletes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offsetd_coordinator.changes.large_decisions import LargeChange
+    from offsetd_coordinator.requests import Reply, Request
+    from offsetd_coordinator.runtime.runtime import Runtime
+    from offsetd_coordinator.shard.shard import Shard
+    from offsetd_coordinator.shard.shard_changes import LargeRequest
+
+    Outcome = tuple[int, Reply | CoordinatorError]
+    BeforeWrite = Callable[[Decision], None]
+    Room = Callable[[int], AbstractAsyncContextManager[None]]
+    """Keeps room for so many offsets while they are dealt with."""
+
+_LARGE_REQUESTS: Final = (PutOffsets, ResetOffsets, RestoreOffsets, DeleteOffsets, DeleteGroup)
+_SLICES_AHEAD_MAX: Final = 8
+"""Slices that are written and wait for their flush: others' commits wait behind them."""
+
+
+class LargeChanges:
+    """Of one runtime, on its thread."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._one_at_a_time = asyncio.Lock()
+        self._changes: set[_Change] = set()
+
+    async def submit(
+        self,
+        request: Request,
+        *,
+        before_write: BeforeWrite | None = None,
+        room: Room = lambda _: nullcontext(),
+    ) -> Outcome:
+        """As `Runtime.submit`; at once where the change is small. Raises what `room` does."""
+        if not isinstance(request, _LARGE_REQUESTS) or not self._is_large(request):
+            return self._runtime.submit(request, before_write=before_write)
+        change = _Change(self._runtime, request, before_write)
+        self._changes.add(change)
+        task = asyncio.ensure_future(self._in_turn(change, room))
+        task.add_done_callback(lambda _: self._end(change))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not change.is_writing:
+                task.cancel()
+            raise
+
+    async def until_ended(self) -> None:
+        """Returns when all changes have ended that go on now."""
+        for change in tuple(self._changes):
+            await change.ended.wait()
+
+    def _is_large(self, request: LargeRequest) -> bool:
+        _, shard = self._runtime.shard_of(request.group_id)
+        if isinstance(request, PutOffsets):
+            return not isinstance(request.offsets, PutColumns)
+        if isinstance(request, RestoreOffsets):
+            rows = max(len(request.then), shard.offsets.count(request.group_id))
+        elif isinstance(request, DeleteOffsets) and not request.topics:
+            rows = len(request.partitions)
+        else:
+            rows = shard.offsets.count(request.group_id)
+            if isinstance(request, ResetOffsets):
+                rows = max(rows, len(request.explicit), len(request.partitions))
+        return rows > SLICE_ROWS and not shard.changes.has_foreign_records(request.group_id)
+
+    async def _in_turn(self, change: _Change, room: Room) -> Outcome:
+        async with self._one_at_a_time, room(change.offset_count):
+            return await change.run()
+
+    def _end(self, change: _Change) -> None:
+        self._changes.discard(change)
+        change.ended.set()
+
+
+class _Change:
+    """One change. `is_writing`: a part of it is written."""
+
+    def __init__(
+        self, runtime: Runtime, request: LargeRequest, before_write: BeforeWrite | None
+    ) -> None:
+        self.is_writing = False
+        self.ended = asyncio.Event()
+        self._runtime = runtime
+        self._request = request
+        self._before_write = before_write
+
+    @property
+    def offset_count(self) -> int:
+        """Of what is read, and of what is to be written."""
+        request = self._request
+        _, shard = self._runtime.shard_of(request.group_id)
+        count = shard.offsets.count(request.group_id)
+        if isinstance(request, RestoreOffsets):
+            count += len(request.then)
+        elif isinstance(request, PutOffsets) and not isinstance(request.offsets, PutColumns):
+            count += len(request.offsets)
+        return count
+
+    async def run(self) -> Outcome:
+        group_id = self._request.group_id
+        partition, shard = self._runtime.shard_of(group_id)
+        hold = None if self._request.validate_only else shard.holds.begin(group_id)
+        try:
+            try:
+                decided = await self._decided(shard)
+            except CoordinatorError as refusal:
+                return self._runtime.ticket_of(group_id), refusal
+            if isinstance(decided, Decision):
+                assert decided.reply is not None, "a refusal is raised"
+                return self._runtime.ticket_of(group_id), decided.reply
+            if hold is None or not decided.slice_count:
+                return self._runtime.ticket_of(group_id), decided.reply(None)
+            hold.is_writing = self.is_writing = True
+            return await self._write(partition, shard, decided)
+        finally:
+            self.is_writing = False
+            if hold is not None:
+                shard.holds.end(group_id)
+
+    async def _decided(self, shard: Shard) -> LargeChange | Decision:
+        """What is to be written, or what was answered before. Raises the refusal."""
+        now = self._runtime.moment()
+        answered = shard.changes.check_large(self._request, now)
+        if answered is not None:
+            return answered
+        stored = await read_group(self._runtime, self._request.group_id)
+        decide = shard.changes.large_decision(self._request, self._runtime.moment())
+        return await asyncio.to_thread(decide, stored)
+
+    async def _write(self, partition: int, shard: Shard, change: LargeChange) -> Outcome:
+        """Writes all slices, each in a turn of its own. Raises as `Runtime.submit` does.
+
+        If the disk is full on the way, what is written stays: the outcome says so.
+        """
+        runtime, now_ms = self._runtime, self._runtime.moment().wall_ms
+        if runtime.disk.is_low:
+            refuse_unless_it_deletes(self._request)
+        if self._before_write is not None:
+            self._before_write(Decision(self._request, change.reply(None), None))
+        last_offset = -1
+        tickets: list[int] = []
+        for place in range(change.slice_count):
+            runtime.shard_of(self._request.group_id)  # Raises once it does not serve any more.
+            try:
+                for batch, last_offset in change.batches(place, shard.changes.encoder(now_ms)):
+                    step = Decision(self._request, None, None, batch, last_offset, now_ms)
+                    runtime.write(partition, shard, step)
+            except DiskFull:
+                if not tickets:
+                    raise
+                refusal = DiskFull("the disk is full: only the first part of it is done")
+                return runtime.ticket_of(self._request.group_id), refusal
+            tickets.append(runtime.ticket_of(self._request.group_id))
+            await self._rest(tickets)
+        return tickets[-1], change.reply(last_offset)
+
+    async def _rest(self, tickets: list[int]) -> None:
+        """Lets others work, and the flushes come after."""
+        await next_turn()
+        if len(tickets) > _SLICES_AHEAD_MAX:
+            waiting = self._runtime.durable(tickets[-_SLICES_AHEAD_MAX])
+            if waiting is not None:
+                await waiting

@@ -1,0 +1,1 @@
+"""Protobuf messages to checked values, and values to messages."""

@@ -1,0 +1,64 @@
+"""Answers that list as many changes as there are: encoded some at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from offsetd_coordinator.cooperative_yield import next_turn
+from offsetd_coordinator.counted_turns import ITEMS_PER_TURN
+from offsetd_coordinator.messages.revisions import set_revision
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from offsetd.v1 import offset_service_pb2
+
+    from offsetd_coordinator.offset_changes import OffsetChange
+
+Item = TypeVar("Item")
+
+_BYTES_AT_ONCE: Final = 1 << 20
+"""Of an answer that is put together on the event loop."""
+
+
+class Message(Protocol):
+    """An answer."""
+
+    def SerializeToString(self) -> bytes:  # noqa: N802  # protobuf's name
+        """Its bytes."""
+
+
+SomeMessage = TypeVar("SomeMessage", bound=Message)
+
+
+async def encoded_with(
+    response: Message,
+    items: Iterable[Item],
+    part_of: Callable[[Sequence[Item]], SomeMessage],
+) -> bytes:
+    """The answer, and what `part_of` makes of the items, so many in a turn.
+
+    A message's parts may come one behind the other.
+    """
+    pieces, left = [response.SerializeToString()], iter(items)
+    while part := list(islice(left, ITEMS_PER_TURN)):
+        pieces.append(part_of(part).SerializeToString())
+        await next_turn()
+    if sum(map(len, pieces)) > _BYTES_AT_ONCE:
+        return await asyncio.to_thread(b"".join, pieces)
+    return b"".join(pieces)
+
+
+def set_change(
+    message: offset_service_pb2.OffsetChange, log_partition: int, change: OffsetChange
+) -> None:
+    """Fills in what becomes of one offset; it is not deleted."""
+    assert change.after is not None, "neither a reset, a clone nor an import deletes"
+    message.topic = change.topic.decode()
+    message.partition = change.partition
+    if change.before is not None:
+        message.offset_before = change.before
+    message.offset_after = change.after
+    set_revision(message.revision, log_partition, change.revision)

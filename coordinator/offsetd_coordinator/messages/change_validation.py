@@ -1,0 +1,142 @@
+"""Resets and clones: messages to checked values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.errors import InvalidGroupId, InvalidOffset, InvalidRequest
+from offsetd_coordinator.messages import validation
+from offsetd_coordinator.messages.timestamps import read_duration_ms, read_time_ms
+from offsetd_coordinator.offset_changes import Bounds, ResetOffsets, TargetKind
+
+if TYPE_CHECKING:
+    from offsetd.v1 import group_service_pb2, offset_service_pb2
+
+    from offsetd_coordinator.offset_changes import Partition
+
+_FLAGS = {
+    "earliest": TargetKind.EARLIEST,
+    "latest": TargetKind.LATEST,
+    "current": TargetKind.CURRENT,
+}
+
+
+class Reset(NamedTuple):
+    """A reset as it was asked for; `time_ms`: to what was committed then, and the kind is
+    EXPLICIT, without any targets yet.
+    """
+
+    request: ResetOffsets
+    time_ms: int | None
+
+
+async def read_reset(received: offset_service_pb2.ResetOffsetsRequest, now_ms: int) -> Reset:
+    """In turns. Raises the Invalid… error of the first field that breaks a rule."""
+    turns = Turns()
+    validation.check_reason(received.reason)
+    named = received.WhichOneof("target")
+    if named is None:
+        raise InvalidRequest("target", "say where the offsets are reset to")
+    fields: dict[str, Any] = {}
+    time_ms = None
+    match named:
+        case "offset":
+            fields = {"kind": TargetKind.OFFSET, "value": _offset(received.offset, "offset")}
+        case "shift_by":
+            fields = {"kind": TargetKind.SHIFT, "value": received.shift_by}
+        case "explicit":
+            fields = {"kind": TargetKind.EXPLICIT, "explicit": await _explicit(received, turns)}
+        case "time" | "duration":
+            fields = {"kind": TargetKind.EXPLICIT}
+            time_ms = _time_ms(received, named, now_ms)
+        case _:
+            if not getattr(received, named):
+                raise InvalidRequest(named, "false asks for nothing")
+            fields = {"kind": _FLAGS[named]}
+    request = ResetOffsets(
+        group_id=validation.written_group_id(received.group_id),
+        partitions=tuple(
+            [
+                each
+                async for each in turns.each(
+                    validation.topic_partitions(received.partitions, "partitions")
+                )
+            ]
+        ),
+        topics=await validation.read_topics(received.topics, turns),
+        bounds=await _bounds(received, turns),
+        is_forced=received.force,
+        request_id=validation.read_request_id(received.request_id),
+        validate_only=received.validate_only,
+        **fields,
+    )
+    return Reset(request, time_ms)
+
+
+def check_clone(received: group_service_pb2.CloneGroupRequest) -> tuple[bytes, bytes]:
+    """The source and the target. Raises as `read_reset` does."""
+    validation.check_reason(received.reason)
+    source = validation.read_group_id(received.source_group_id, "source_group_id")
+    if not received.target_group_id:
+        raise InvalidGroupId("target_group_id", "empty")
+    target = validation.read_group_id(received.target_group_id, "target_group_id")
+    if source == target:
+        raise InvalidGroupId("target_group_id", "{group!r} is the source, too", group=target)
+    return source, target
+
+
+async def _explicit(
+    received: offset_service_pb2.ResetOffsetsRequest, turns: Turns
+) -> dict[Partition, int]:
+    if received.partitions or received.topics:
+        raise InvalidRequest("explicit", "its partitions are those that are reset: name no others")
+    offsets = received.explicit.offsets
+    if not offsets:
+        raise InvalidRequest("explicit.offsets", "name at least one partition")
+    partitions = validation.topic_partitions(offsets, "explicit.offsets")
+    named = enumerate(zip(partitions, offsets, strict=True))
+    return {
+        partition: _offset(each.offset, f"explicit.offsets[{place}].offset")
+        async for place, (partition, each) in turns.each(named)
+    }
+
+
+def _time_ms(received: offset_service_pb2.ResetOffsetsRequest, named: str, now_ms: int) -> int:
+    if named == "time":
+        time_ms = read_time_ms(received.time, named)
+    else:
+        time_ms = now_ms - read_duration_ms(received.duration, named)
+    if not 0 <= time_ms <= now_ms:
+        raise InvalidRequest(named, "{value} ms lies not in the past", value=time_ms)
+    return time_ms
+
+
+async def _bounds(
+    received: offset_service_pb2.ResetOffsetsRequest, turns: Turns
+) -> dict[Partition, Bounds]:
+    partitions = validation.topic_partitions(received.bounds, "bounds")
+    bounds = {}
+    named = enumerate(zip(partitions, received.bounds, strict=True))
+    async for place, (partition, each) in turns.each(named):
+        field = f"bounds[{place}]"
+        earliest = latest = None
+        if each.HasField("earliest"):
+            earliest = _offset(each.earliest, f"{field}.earliest")
+        if each.HasField("latest"):
+            latest = _offset(each.latest, f"{field}.latest")
+        if earliest is not None and latest is not None and earliest > latest:
+            raise InvalidOffset(
+                f"{field}.latest",
+                "{value} is below the earliest, {earliest}",
+                value=latest,
+                earliest=earliest,
+            )
+        bounds[partition] = Bounds(earliest, latest)
+    return bounds
+
+
+def _offset(offset: int, field: str) -> int:
+    if offset < 0:
+        raise InvalidOffset(field, "{value} is below 0", value=offset)
+    return offset

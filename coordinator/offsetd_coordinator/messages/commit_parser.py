@@ -1,0 +1,123 @@
+"""Checked commits from the bytes of requests: the kernel reads what is plain, protobuf the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from offsetd.v1 import offset_service_pb2
+
+from offsetd_coordinator.errors import InvalidField, InvalidRequest
+from offsetd_coordinator.messages import lease_validation, member_validation, validation
+from offsetd_coordinator.wire.commit_reader import CommitReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offsetd_coordinator.kernels.columns import Bytes
+    from offsetd_coordinator.requests import CommitOffsets
+    from offsetd_coordinator.wire.commit_reader import ReadCommits
+
+    SequencedOutcome = tuple[int, CommitOffsets | InvalidField]
+
+COMMITS_PER_MESSAGE_MAX: Final = 10_000
+"""Of a stream's message. Each costs the server far more than its two bytes at the least."""
+
+
+def check_commit_count(count: int) -> None:
+    """Raises InvalidRequest if a stream's message holds too many commits."""
+    if count > COMMITS_PER_MESSAGE_MAX:
+        raise InvalidRequest(
+            "commits",
+            "{count} commits in a message: at most {count_max}",
+            count=count,
+            count_max=COMMITS_PER_MESSAGE_MAX,
+        )
+
+
+class CommitParser:
+    """For the event loop's thread. A commit that breaks a rule is refused by the validation."""
+
+    def __init__(self, *, metadata_units_max: int, message_bytes_max: int) -> None:
+        self._metadata_units_max = metadata_units_max
+        self._message_bytes_max = message_bytes_max
+        self._reader = CommitReader(
+            metadata_units_max=metadata_units_max,
+            offsets_max=validation.offsets_fitting(message_bytes_max),
+        )
+
+    def parse(self, message: bytes) -> CommitOffsets:
+        """The commit in a CommitOffsetsRequest. Raises the Invalid… error that fits."""
+        commit = self._reader.read_commit(message)
+        if commit is not None:
+            return commit
+        return self._check(message)
+
+    def open_stream(self, message: bytes) -> StreamMessage:
+        """A StreamCommitsRequest, to be read bit by bit, whatever else is read meanwhile.
+
+        Raises InvalidRequest if the message as a whole is none.
+        """
+        count, names = self._reader.count_stream(message)
+        check_commit_count(count)
+        if names is not None:
+            return StreamMessage(self, message, names, ())
+        request = validation.parse(offset_service_pb2.StreamCommitsRequest, message)
+        check_commit_count(len(request.commits))
+        return StreamMessage(self, message, None, request.commits)
+
+    def read_stream(
+        self, message: bytes, names: Bytes, position: int, commits_max: int
+    ) -> ReadCommits:
+        """As `CommitReader.read_stream`."""
+        return self._reader.read_stream(message, names, position, commits_max)
+
+    def outcome(
+        self, commit: bytes | offset_service_pb2.CommitOffsetsRequest
+    ) -> CommitOffsets | InvalidField:
+        """A commit that the kernel left alone, as protobuf and the validation have it."""
+        try:
+            return self._check(commit)
+        except InvalidField as refusal:
+            return refusal
+
+    def _check(self, commit: bytes | offset_service_pb2.CommitOffsetsRequest) -> CommitOffsets:
+        if isinstance(commit, bytes):
+            commit = validation.parse(offset_service_pb2.CommitOffsetsRequest, commit)
+        return validation.commit_offsets(
+            commit,
+            metadata_units_max=self._metadata_units_max,
+            message_bytes_max=self._message_bytes_max,
+            member=member_validation.commits_as(commit),
+            retention_ms=lease_validation.retention_of(commit),
+        )
+
+
+@attrs.define
+class StreamMessage:
+    """What is left of a StreamCommitsRequest. Of one that is not plain, protobuf has it all."""
+
+    _parser: CommitParser
+    _message: bytes
+    _names: Bytes | None
+    _others: Sequence[offset_service_pb2.SequencedCommit]
+    _position: int = 0
+
+    @property
+    def is_read(self) -> bool:
+        """Whether there is no more."""
+        size = len(self._others) if self._names is None else len(self._message)
+        return self._position >= size
+
+    def read(self, commits_max: int) -> ReadCommits | SequencedOutcome:
+        """Several of the next commits together, or one that is to be submitted by itself."""
+        if self._names is None:
+            other = self._others[self._position]
+            self._position += 1
+            return other.sequence, self._parser.outcome(other.commit)
+        read = self._parser.read_stream(self._message, self._names, self._position, commits_max)
+        self._position = read.position_next
+        if len(read.commits) > 1:
+            return read
+        sequence, commit = read.alone
+        return sequence, self._parser.outcome(commit) if isinstance(commit, bytes) else commit

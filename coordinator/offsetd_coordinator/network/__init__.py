@@ -1,0 +1,1 @@
+"""Ports, sockets, and the limits of connections."""

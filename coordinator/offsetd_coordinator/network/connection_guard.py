@@ -1,0 +1,220 @@
+"""Closes connections that make the server hold memory, and those that keep others out.
+
+gRPC's core bounds what one call may send and how many calls a connection has, but not their sum: a
+message that was begun, and headers that never end, are its own, and no call knows of them. So a
+thread compares what each socket has received with what calls have taken of it. It also knows which
+answers are not read, and who has no call. When the sum is too large, the connections that hold most
+are closed; when there are too many connections, those that have been without a call for longest.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+
+from offsetd_coordinator.calls.connections import IDLE, REASONS, SILENT, UNENDED, UNREAD
+from offsetd_coordinator.network.resident_memory import ResidentMemory, give_back_memory
+from offsetd_coordinator.network.sockets import AcceptedSockets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from offsetd_coordinator.calls.connections import Connection, Connections
+    from offsetd_coordinator.network.sockets import Socket
+
+_log = structlog.get_logger(__name__)
+
+_TICK_SECONDS: Final = 0.025
+# A look takes a microsecond for each descriptor; it may take this part of the time.
+_LOOK_SECONDS_MIN: Final = 0.2
+_LOOK_SECONDS_MAX: Final = 1.0
+_PAUSE_FOR_EACH_LOOK: Final = 50
+# Between two looks memory may grow so much.
+_GROWTH_BYTES: Final = 4 << 20
+# A connection with less is never closed for what it has begun.
+BEGUN_BYTES_MIN: Final = 64 << 10
+# Of gRPC's core and ours, for a call whose message has not come.
+_BEGUN_CALL_BYTES: Final = 20 << 10
+# Who has read nothing for so long gives way when answers have used half of what they may.
+_UNREAD_GIVES_WAY_SECONDS: Final = 1.0
+# gRPC lets go of what a closed connection held little by little.
+_GIVE_BACK_SECONDS: Final = 3.0
+# A reason is told at most so often: who is closed comes again.
+_TELL_SECONDS: Final = 1.0
+_TOLD_PEERS: Final = 5
+
+
+class ConnectionLimits(NamedTuple):
+    """From where on connections are closed."""
+
+    connections_max: int
+    begun_bytes_max: int
+    """What is begun and not ended, of all connections."""
+    unread_ms_max: int
+
+
+class _Known(NamedTuple):
+    """What the last look found out about a socket."""
+
+    received_bytes: int
+    taken_bytes: int
+    begun_bytes: int
+    begun_calls: int
+    since_seconds: float
+
+    @property
+    def held_bytes(self) -> int:
+        """What it makes the server hold, as far as no call has taken it."""
+        return self.begun_bytes + _BEGUN_CALL_BYTES * self.begun_calls
+
+
+class ConnectionGuard:
+    """A thread that looks at the sockets now and then, and at once when memory grows."""
+
+    def __init__(self, connections: Connections, port: int, limits: ConnectionLimits) -> None:
+        self._connections = connections
+        self._limits = limits
+        self._sockets = AcceptedSockets(port)
+        self._closing: set[int] = set()
+        self._known: dict[str, _Known] = {}
+        self._next_look_seconds = 0.0
+        self._give_back_until_seconds = 0.0
+        self._memory = ResidentMemory()
+        self._resident_bytes = 0
+        self._untold: dict[str, list[str]] = {}
+        self._told_seconds = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="connections", daemon=True)
+
+    def start(self) -> None:
+        """Looks from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Looks no more."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_TICK_SECONDS):
+            try:
+                self._tick()
+            except Exception:  # noqa: BLE001  A defect of ours; the next look may do.
+                _log.exception("a look at the connections failed for a defect")
+
+    def _tick(self) -> None:
+        now_seconds = time.monotonic()
+        resident_bytes = self._memory.bytes()
+        has_grown = resident_bytes - self._resident_bytes > _GROWTH_BYTES
+        if not has_grown and now_seconds < self._next_look_seconds:
+            return
+        self._resident_bytes = resident_bytes
+        sockets = self._open_sockets()
+        self._note_begun(sockets, now_seconds)
+        closed = 0
+        for reason, peer in (*self._unread_too_long(now_seconds), *self._begun_too_much()):
+            closed += self._close(sockets, reason, peer)
+        for reason, peer in self._too_many(sockets):
+            closed += self._close(sockets, reason, peer)
+        for connection in self._connections.all():
+            if connection.peer not in sockets:
+                self._connections.forget(connection.peer)
+        if closed or self._closing:
+            self._give_back_until_seconds = now_seconds + _GIVE_BACK_SECONDS
+        if now_seconds < self._give_back_until_seconds:
+            give_back_memory()
+            self._resident_bytes = self._memory.bytes()
+        self._tell(now_seconds)
+        took_seconds = time.monotonic() - now_seconds
+        pause_seconds = max(_LOOK_SECONDS_MIN, _PAUSE_FOR_EACH_LOOK * took_seconds)
+        if len(sockets) >= self._limits.connections_max:
+            pause_seconds = 0.0  # Those beyond are let in for a moment only.
+        self._next_look_seconds = now_seconds + min(pause_seconds, _LOOK_SECONDS_MAX)
+
+    def _open_sockets(self) -> dict[str, Socket]:
+        """By peer, without those that are ended: of these gRPC is told once more."""
+        sockets = {}
+        closing = set()
+        for each in self._sockets.look():
+            if each.has_ended or each.number in self._closing:
+                closing.add(each.number)
+                self._sockets.close(each)
+            else:
+                sockets[each.peer] = each
+        self._closing = closing
+        return sockets
+
+    def _close(self, sockets: dict[str, Socket], reason: str, peer: str) -> bool:
+        found = sockets.pop(peer, None)
+        if found is None or not self._sockets.close(found):
+            return False
+        self._closing.add(found.number)
+        self._connections.closed[reason] += 1
+        self._untold.setdefault(reason, []).append(peer)
+        return True
+
+    def _tell(self, now_seconds: float) -> None:
+        if not self._untold or now_seconds - self._told_seconds < _TELL_SECONDS:
+            return
+        self._told_seconds = now_seconds
+        for reason, peers in self._untold.items():
+            told = ", ".join(peers[:_TOLD_PEERS])
+            _log.warning("connections closed", reason=REASONS[reason], count=len(peers), peers=told)
+        self._untold = {}
+
+    def _note_begun(self, sockets: dict[str, Socket], now_seconds: float) -> None:
+        """Adds what was received since the last look, and no call has taken."""
+        begun: dict[str, _Known] = {}
+        for peer, each in sockets.items():
+            connection = self._connections.find(peer)
+            taken = connection.taken_bytes if connection else 0
+            before = self._known.get(peer) or _Known(0, 0, 0, 0, now_seconds)
+            more = (each.received_bytes - before.received_bytes) - (taken - before.taken_bytes)
+            size = max(0, before.begun_bytes + more)
+            calls = connection.begun_calls if connection else 0
+            begun[peer] = _Known(each.received_bytes, taken, size, calls, before.since_seconds)
+        self._known = begun
+
+    def _begun_too_much(self) -> Iterator[tuple[str, str]]:
+        """Whom to close for what no call has taken, the largest first."""
+        excess = sum(each.held_bytes for each in self._known.values())
+        excess -= self._limits.begun_bytes_max
+        for peer, each in sorted(self._known.items(), key=lambda item: -item[1].held_bytes):
+            if excess <= 0 or each.held_bytes < BEGUN_BYTES_MIN:
+                return
+            yield UNENDED, peer
+            excess -= each.held_bytes
+
+    def _unread_too_long(self, now_seconds: float) -> Iterator[tuple[str, str]]:
+        """Whom to close for answers that it does not read, the largest first."""
+        budget = self._connections.answers
+        unread = [each for each in self._connections.all() if each.unread_answers > 0]
+        excess = sum(each.answer_bytes for each in unread) - budget.bytes_max // 2
+        for each in sorted(unread, key=lambda each: -each.answer_bytes):
+            silence_seconds = now_seconds - each.unread_seconds
+            is_wanted = excess > 0 or budget.waiting > 0
+            gives_way = is_wanted and silence_seconds >= _UNREAD_GIVES_WAY_SECONDS
+            if gives_way or silence_seconds >= self._limits.unread_ms_max / 1000:
+                yield UNREAD, each.peer
+                excess -= each.answer_bytes
+
+    def _too_many(self, sockets: dict[str, Socket]) -> list[tuple[str, str]]:
+        """Whom to close as others came: who never made a call, then who has none; the longest."""
+        excess = len(sockets) - self._limits.connections_max
+        if excess <= 0:
+            return []
+        without_call = []
+        for peer in sockets:
+            connection = self._connections.find(peer)
+            if connection is None:
+                without_call.append((0, self._known[peer].since_seconds, SILENT, peer))
+            elif not _is_used(connection):
+                without_call.append((1, connection.idle_seconds, IDLE, peer))
+        without_call.sort(key=lambda each: each[:2])
+        return [(reason, peer) for _, _, reason, peer in without_call[:excess]]
+
+
+def _is_used(connection: Connection) -> bool:
+    return bool(connection.calls or connection.unread_answers)

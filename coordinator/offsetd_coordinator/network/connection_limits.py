@@ -1,0 +1,81 @@
+"""What connections may do and hold: as the settings say it to gRPC's core, and to the guard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from offsetd_storage.configuration.setting_kinds import INT32_MAX, UNIX_PREFIXES
+
+from offsetd_coordinator.network.connection_guard import ConnectionLimits
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.configuration.server_settings import Settings
+
+_READ_AHEAD_BYTES: Final = 256 * 1024
+_RECEIVE_BEYOND_BYTES: Final = 1024 * 1024
+_CONNECTIONS_BEYOND_MIN: Final = 16
+
+
+def channel_options(settings: Settings) -> list[tuple[str, int]]:
+    """For gRPC's core."""
+    return [
+        ("grpc.so_reuseport", 0),  # Else a second server on the port is let in.
+        # Messages between this and the setting are refused with the contract's reason.
+        (
+            "grpc.max_receive_message_length",
+            settings.socket_request_max_bytes + _RECEIVE_BEYOND_BYTES,
+        ),
+        ("grpc.max_send_message_length", -1),
+        # The soft and the hard limit are set alike: between them gRPC refuses at random.
+        ("grpc.max_metadata_size", settings.request_metadata_max_bytes),
+        ("grpc.absolute_max_metadata_size", settings.request_metadata_max_bytes),
+        ("grpc.max_allowed_incoming_connections", _connections_accepted(settings)),
+        ("grpc.max_concurrent_streams", settings.connection_calls_max),
+        # What the two above allow may all arrive at once. Above its own bound (1,000 calls that
+        # wait to be taken) gRPC answers CANCELLED, which no client tries again.
+        ("grpc.server.max_pending_requests", _calls_max(settings)),
+        ("grpc.server.max_pending_requests_hard_limit", _calls_max(settings)),
+        ("grpc.server_handshake_timeout_ms", settings.connection_handshake_max_ms),
+        ("grpc.max_connection_idle_ms", settings.connections_max_idle_ms),
+        ("grpc.max_connection_age_ms", settings.connections_max_age_ms),
+        ("grpc.max_connection_age_grace_ms", settings.connections_age_grace_ms),
+        ("grpc.keepalive_time_ms", settings.keepalive_interval_ms),
+        ("grpc.keepalive_timeout_ms", settings.keepalive_reply_max_ms),
+        # Newer gRPC waits for a ping's answer so long, and a minute unless told.
+        ("grpc.http2.ping_timeout_ms", settings.keepalive_reply_max_ms),
+        # What a connection may send ahead of being read is bounded, and not probed for: requests
+        # are small, and memory has to be.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.http2.lookahead_bytes", _READ_AHEAD_BYTES),
+        # Clients that ping a quiet connection every ten seconds are not sent away.
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ]
+
+
+def connection_limits(settings: Settings) -> ConnectionLimits:
+    """What the settings say to the guard."""
+    return ConnectionLimits(
+        connections_max=settings.max_connections,
+        begun_bytes_max=max(
+            settings.queued_max_request_bytes // 2,
+            settings.socket_request_max_bytes + _RECEIVE_BEYOND_BYTES,
+        ),
+        unread_ms_max=settings.connections_unread_max_ms,
+    )
+
+
+def _connections_accepted(settings: Settings) -> int:
+    """Those beyond the setting are let in, so that others can give way to them."""
+    if settings.listen_address.startswith(UNIX_PREFIXES):
+        return settings.max_connections
+    return min(settings.max_connections + connections_beyond(settings.max_connections), INT32_MAX)
+
+
+def connections_beyond(connections: int) -> int:
+    """How many more are let in until others have given way."""
+    return max(_CONNECTIONS_BEYOND_MIN, connections // 8)
+
+
+def _calls_max(settings: Settings) -> int:
+    return min(settings.max_connections * settings.connection_calls_max, INT32_MAX)

@@ -1,0 +1,46 @@
+"""Addresses that the server is to listen on: whether they are free, and which one could be used."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Final
+
+from offsetd_storage.configuration.setting_kinds import UNIX_PREFIXES
+
+_PORTS_TRIED: Final = 100
+_PORT_MAX: Final = 65_535
+
+
+def listen_error(address: str) -> OSError | None:
+    """Why HOST:PORT cannot be listened on; None if it can, or is the path of a Unix socket.
+
+    gRPC reports that it failed, but not why.
+    """
+    if address.startswith(UNIX_PREFIXES):
+        return None
+    host, _, port = address.rpartition(":")
+    try:
+        resolved = socket.getaddrinfo(
+            host.strip("[]") or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, kind, protocol, _, socket_address in resolved:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(socket_address)
+    except OSError as error:
+        return error
+    return None
+
+
+def next_free_address(address: str, error: OSError) -> str | None:
+    """HOST with the next port that is free; None if another port would not help, or none is."""
+    if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+        return None
+    host, _, port = address.rpartition(":")
+    first = int(port) + 1
+    for candidate in range(first, min(first + _PORTS_TRIED, _PORT_MAX + 1)):
+        near = f"{host}:{candidate}"
+        if listen_error(near) is None:
+            return near
+    return None

@@ -1,0 +1,1 @@
+"""Logs, metrics, health, and the cleaner's reports."""

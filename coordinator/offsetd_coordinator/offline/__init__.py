@@ -1,0 +1,1 @@
+"""Work on a data folder that no server has open."""

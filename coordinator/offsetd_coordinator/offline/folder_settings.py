@@ -1,0 +1,60 @@
+"""Settings as a data folder has them: those that were changed while a server ran lie in its log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from offsetd_storage.cleaner.offline_cleaning import viewed_log
+from offsetd_storage.errors import StorageError
+
+from offsetd_coordinator.configuration.config_shard import ConfigShard
+from offsetd_coordinator.configuration.server_topics import CONFIG_PARTITION
+
+if TYPE_CHECKING:
+    from offsetd_storage.configuration.topic_configs import TopicConfigs
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.log.readable_log import ReadableLog
+    from offsetd_storage.log_store import LogStore
+    from offsetd_storage.views.folder_view import FolderView
+
+_CHUNK_BYTES: Final = 512 * 1024
+
+
+class SettingsUnreadable(StorageError):
+    """What was set while a server ran is there, and cannot be read, or not be used."""
+
+
+def configs_of_store(store: LogStore, static: TopicConfigs) -> TopicConfigs:
+    """`static`, and what was set since.
+
+    Raises PartitionQuarantined where that is damaged, SettingsUnreadable.
+    """
+    if CONFIG_PARTITION not in store.logs and CONFIG_PARTITION not in store.quarantined:
+        return static
+    return _replayed(store.log(CONFIG_PARTITION), static)
+
+
+def configs_of_folder(files: Files, view: FolderView, static: TopicConfigs) -> TopicConfigs:
+    """The same of a folder that is only looked at. Raises DamageFound, SettingsUnreadable."""
+    for each in view.logs:
+        if each.topic_partition == CONFIG_PARTITION:
+            config = static.log_config(CONFIG_PARTITION.topic)
+            with viewed_log(files, each, config) as log:
+                return _replayed(log, static)
+    if CONFIG_PARTITION in view.missing:
+        raise SettingsUnreadable(
+            f"the settings in the folder cannot be read: {CONFIG_PARTITION.folder_name} is missing"
+        )
+    return static
+
+
+def _replayed(log: ReadableLog, static: TopicConfigs) -> TopicConfigs:
+    shard = ConfigShard(static, request_id_window_ms=0)
+    for buffer, end in log.read_chunks(_CHUNK_BYTES):
+        shard.replay(buffer[:end].tobytes())
+    if shard.doubt is not None:
+        raise SettingsUnreadable(
+            f"the settings in the folder cannot be read: {shard.doubt}; a server that is started on"
+            " it takes other ones, or `offsetd log recreate` gives them up"
+        )
+    return shard.applied.configs

@@ -1,0 +1,40 @@
+"""What becomes of each partition that a command goes over: one that fails holds up no other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import attrs
+from offsetd_storage.errors import StorageError, StorageFailed, words_of
+from offsetd_storage.recovery.quarantine import DamageFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offsetd_storage.topic_partition import TopicPartition
+
+_DoneT = TypeVar("_DoneT")
+
+
+@attrs.frozen(kw_only=True)
+class PartitionOutcome(Generic[_DoneT]):
+    """What was done to a partition, or a problem, or (there was nothing to do) neither."""
+
+    topic_partition: TopicPartition
+    done: _DoneT | None = None
+    problem: str | None = None
+
+
+def outcome_of(
+    topic_partition: TopicPartition, do: Callable[[], _DoneT | None]
+) -> PartitionOutcome[_DoneT]:
+    """What `do` returned, or why it could not. Raises StorageFailed."""
+    try:
+        return PartitionOutcome(topic_partition=topic_partition, done=do())
+    except StorageFailed:
+        raise
+    except DamageFound as found:
+        problem = str(found.of(topic_partition))
+    except (StorageError, OSError) as error:
+        problem = words_of(error)
+    return PartitionOutcome(topic_partition=topic_partition, problem=problem)

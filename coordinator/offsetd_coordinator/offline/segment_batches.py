@@ -1,0 +1,35 @@
+"""Walks the batches of a segment file by their lengths, for what is not on the fast road."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from offsetd_storage.batch.record_batch import BATCH_HEADER
+from offsetd_storage.disk.files import File
+from offsetd_storage.kernels.encode import BATCH_LENGTH_AT, LENGTH_EXCLUDES_BYTES
+
+READ_BYTES: Final = 1 << 20
+
+
+def whole_batches(file: File, size: int, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Positions and bytes of the batches from `start` on, as far as their lengths lead.
+
+    Stops where fewer bytes are left, of `size`, than a header or the batch needs. Nothing but the
+    length has been looked at.
+    """
+    position = start
+    window, window_at = b"", start
+    while size - position >= BATCH_HEADER.size:
+        if position - window_at + BATCH_HEADER.size > len(window):
+            window, window_at = file.pread(READ_BYTES, position), position
+        length_at = position - window_at + BATCH_LENGTH_AT
+        length = int.from_bytes(window[length_at : length_at + 4], "big", signed=True)
+        batch_bytes = length + LENGTH_EXCLUDES_BYTES
+        if batch_bytes < BATCH_HEADER.size or batch_bytes > size - position:
+            return
+        if position - window_at + batch_bytes > len(window):
+            window, window_at = file.pread(max(READ_BYTES, batch_bytes), position), position
+        batch = window[position - window_at : position - window_at + batch_bytes]
+        if len(batch) < batch_bytes:
+            return  # The file was cut while it was read.
+        yield position, batch
+        position += batch_bytes

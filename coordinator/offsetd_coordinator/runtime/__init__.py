@@ -1,0 +1,1 @@
+"""The one writer: dispatches requests, appends, flushes, and answers."""

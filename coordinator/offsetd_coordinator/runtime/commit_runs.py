@@ -1,0 +1,176 @@
+"""Commits of one message of a stream, submitted by runs: those of a log partition at once."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from offsetd_coordinator.errors import CoordinatorError
+from offsetd_coordinator.kernels.records.commit_batches import (
+    ANSWER_COLUMNS,
+    ANSWER_LAST_OFFSET,
+    RUN_BYTES_END,
+    RUN_BYTES_START,
+    RUN_COLUMNS,
+    RUN_END,
+    RUN_FIRST,
+    RUN_LOG_PARTITION,
+    RUN_WRITTEN,
+    sort_commits,
+)
+from offsetd_coordinator.requests import CommitReply
+from offsetd_coordinator.shard.batch_commit_decider import RunDecisions
+from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from offsetd_coordinator.kernels.columns import Int64s
+    from offsetd_coordinator.runtime.runtime import Runtime
+    from offsetd_coordinator.wire.commit_reader import ReadCommits
+
+# Commits that were looked at for each that a run got. Beyond, the run was not worth it.
+_LOOKED_AT_MAX: Final = 32
+
+
+class SubmittedCommits(NamedTuple):
+    """What became of commits; it may be told once the ticket is durable.
+
+    `answers` has a row each, as `kernels.commit_runs` lists them. What is in `refusals`, by row,
+    was not committed.
+    """
+
+    ticket: int
+    answers: Int64s
+    refusals: Mapping[int, CoordinatorError]
+
+
+class CommitRuns:
+    """Submits to one runtime, on its thread."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._order = np.empty(COMMITS_AT_ONCE, np.int64)
+        self._runs = np.empty((runtime.partitions, RUN_COLUMNS), np.int64)
+
+    def submit(self, read: ReadCommits) -> SubmittedCommits:
+        """Each commit as `Runtime.submit` would, in the order of their groups' commits.
+
+        All that are left are looked at for runs. Where that brings few, more and more of each run
+        go alone before the next look, so that the work grows no faster than the commits.
+        """
+        count = len(read.commits)
+        answers = np.empty((count, ANSWER_COLUMNS), np.int64)
+        refusals: dict[int, CoordinatorError] = {}
+        found = sort_commits(
+            read.names, read.commits, self._runtime.partitions, answers, self._order, self._runs
+        )
+        runs, ticket, alone = self._runs[:found], 0, 1
+        while runs.size:
+            run_ticket, written = self._submit_together(runs, read, answers)
+            ticket = max(ticket, run_ticket)
+            if written == count:
+                break
+            is_worth_it = written > len(runs) and count <= written * _LOOKED_AT_MAX
+            alone = 1 if is_worth_it else 2 * alone
+            alone_ticket, runs = self._submit_next(runs, alone, read, answers, refusals)
+            ticket = max(ticket, alone_ticket)
+            count = int((runs[:, RUN_END] - runs[:, RUN_FIRST]).sum())
+        return SubmittedCommits(ticket, answers, refusals)
+
+    def _submit_together(self, runs: Int64s, read: ReadCommits, answers: Int64s) -> tuple[int, int]:
+        """Writes the first commits of each run, as many as are simply written.
+
+        Their ticket, and how many they are.
+        """
+        runtime = self._runtime
+        if not runtime.takes_runs:
+            runs[:, RUN_WRITTEN] = 0
+            return 0, 0
+        now = runtime.moment()
+        self._decisions.decide(
+            read,
+            self._order,
+            runs,
+            answers,
+            now_ms=now.wall_ms,
+            unchanged_ms=runtime.expiry_config.unchanged_commit_ms,
+            may_write=runtime.serving_partitions,
+        )
+        ticket, written = runtime.stop_unless_done(lambda: self._append_and_replay(runs, read))
+        if written and runtime.commit_guards.counts_groups:
+            runtime.commit_guards.note(self._groups_written(runs, read, written), now.monotonic_ms)
+        return ticket, written
+
+    def _append_and_replay(self, runs: Int64s, read: ReadCommits) -> tuple[int, int]:
+        """The ticket of what went into the log, and how many commits that is."""
+        decisions, decided = self._decisions, runs[runs[:, RUN_WRITTEN] > 0]
+        partitions = decided[:, RUN_LOG_PARTITION].tolist()
+        spans = decided[:, RUN_BYTES_START : RUN_BYTES_END + 1].copy()
+        appended = self._runtime.append_runs(partitions, decisions.batches, spans)
+        if appended != decided[:, RUN_WRITTEN].tolist():
+            decisions.keep_first(runs, dict(zip(partitions, appended, strict=True)))
+            partitions = [each for each, kept in zip(partitions, appended, strict=True) if kept]
+        written = sum(appended)
+        if not written:
+            return 0, 0
+        decisions.replay(read, self._order, runs)
+        return self._runtime.count_runs(partitions, written), written
+
+    def _groups_written(self, runs: Int64s, read: ReadCommits, written: int) -> list[bytes]:
+        """The group of each commit that went into the log, in any order."""
+        if written == len(read.commits):
+            return read.group_ids(slice(None))
+        places = [
+            self._order[first : first + count]
+            for first, count in runs[:, [RUN_FIRST, RUN_WRITTEN]].tolist()
+        ]
+        return read.group_ids(np.concatenate(places))
+
+    @functools.cached_property
+    def _decisions(self) -> RunDecisions:
+        shards = self._runtime.shards
+        config = next(iter(shards.values())).config  # All have the same.
+        return RunDecisions(shards, config, self._runtime.partitions)
+
+    def _submit_next(
+        self,
+        runs: Int64s,
+        alone: int,
+        read: ReadCommits,
+        answers: Int64s,
+        refusals: dict[int, CoordinatorError],
+    ) -> tuple[int, Int64s]:
+        """Submits so many commits of each run alone; their ticket, and what is left of the runs."""
+        ticket, left = 0, []
+        for run in runs.tolist():
+            first = run[RUN_FIRST] + run[RUN_WRITTEN]
+            end = min(first + alone, run[RUN_END])
+            for place in self._order[first:end].tolist():
+                ticket = max(ticket, self._submit_alone(read, place, answers, refusals))
+            if end < run[RUN_END]:
+                run[RUN_FIRST] = end
+                left.append(run)
+        return ticket, np.array(left, np.int64).reshape(len(left), RUN_COLUMNS)
+
+    def _submit_alone(
+        self,
+        read: ReadCommits,
+        place: int,
+        answers: Int64s,
+        refusals: dict[int, CoordinatorError],
+    ) -> int:
+        """A commit that is not simply written; the ticket of what became of it."""
+        ticket = 0
+        try:
+            ticket, outcome = self._runtime.submit(read.commit(place))
+        except CoordinatorError as refusal:
+            outcome = refusal
+        if isinstance(outcome, CommitReply):
+            answers[place, ANSWER_LAST_OFFSET] = outcome.last_offset
+        else:
+            assert isinstance(outcome, CoordinatorError), "what a commit may come to"
+            refusals[place] = outcome.without_traces()
+        return ticket

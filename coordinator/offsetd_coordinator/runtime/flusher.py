@@ -1,0 +1,205 @@
+"""Group commit: a thread that makes what was appended durable, one fsync for all who wait.
+
+Tickets count appended commits: ticket 7 is durable once a flush that began after the seventh
+append has returned. The loop's thread raises `appended`; the flusher's thread flushes while
+something is pending and reports how far it came, once a flush. Where the journal fills, it asks for
+the recovery points to be moved, so that the journal can be reused. The commit of a caller who is
+alone is flushed by the loop's thread itself, where that takes no longer than to hand it over.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from offsetd_storage.durations import Durations
+from offsetd_storage.errors import StorageFailed, storage_failed
+
+from offsetd_coordinator.runtime.flush_pace import FlushPace
+from offsetd_coordinator.runtime.wake_up import WakeUp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Beyond this, recovery points move without waiting for their time: a full journal holds up flushes.
+_JOURNAL_USED_RATIO_MAX = 0.5
+
+
+class FlushedStore(Protocol):
+    """What the flusher needs of `offsetd_storage.log_store.LogStore`."""
+
+    @property
+    def failed(self) -> StorageFailed | None:
+        """Why nothing is durable any more, if so."""
+
+    def flush(self) -> None:
+        """Returns when all that was appended before the call is durable, or raises."""
+
+    def bound_unwritten(self) -> None:
+        """Writes what is durable, and waits for that in memory, where it is much; or raises."""
+
+    @property
+    def journal_used_ratio(self) -> float:
+        """How much of the journal is used, 0 to 1."""
+
+
+class Flusher:
+    """A thread around one store, from which the callbacks are called.
+
+    After the first failure, also one of the store beside a flush, nothing is flushed again and
+    `on_durable` is never called again.
+    `on_journal_filling` is called after each flush that leaves the journal half full, or fuller.
+    """
+
+    def __init__(
+        self,
+        store: FlushedStore,
+        *,
+        on_durable: Callable[[int], object],
+        on_failed: Callable[[BaseException], object],
+        on_journal_filling: Callable[[], object] = lambda: None,
+        pace: FlushPace | None = None,
+    ) -> None:
+        self._store = store
+        self._on_durable = on_durable
+        self._on_failed = on_failed
+        self._on_journal_filling = on_journal_filling
+        self._stopping = False
+        self._has_failed = False
+        # For a kick, of which one costs the loop a switch of threads: for any, or for the last one
+        # that is expected.
+        self._is_waiting = self._is_gathering = False
+        self._pace = FlushPace(sleep=self._gather) if pace is None else pace
+        self._wake_up = WakeUp()
+        self._thread = threading.Thread(target=self._guard, name="flush", daemon=True)
+        self.flush_durations = Durations()
+        self.appended = 0
+        """The newest ticket."""
+        self._appended_beside = 0
+        self._turn = threading.Lock()  # Of the thread that flushes: mostly this one, or the loop's.
+        self._durable = 0
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def count_append(self, commits: int = 1, *, is_beside: bool) -> int:
+        """The ticket of the commits that were just appended, for the one thread that appends.
+
+        `is_beside`: it is no commit, and does not say that commits keep coming.
+        """
+        if is_beside:
+            self._appended_beside += commits
+        self.appended += commits
+        return self.appended
+
+    def kick(self) -> int | None:
+        """Something was appended, in this round of the event loop. One kick a round is enough.
+
+        Returns the newest ticket if it is durable already: then it was flushed right here.
+        """
+        self._pace.note_round(self.appended - self._appended_beside)
+        if self._is_gathering and self._pace.has_all:
+            self._is_gathering = False
+            self._wake_up.wake()
+        if not self._is_waiting:
+            return None
+        if not (self._may_flush_here() and self._turn.acquire(blocking=False)):
+            self._wake_up.wake()
+            return None
+        try:
+            return self._flush()
+        except BaseException as error:  # noqa: BLE001  As in the thread.
+            self._fail(error)
+            return None
+        finally:
+            self._turn.release()
+
+    def stop(self) -> None:
+        """Flushes what is pending, reports it, and ends the thread. Blocks."""
+        self._stopping = True
+        self._wake_up.wake()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _may_flush_here(self) -> bool:
+        return (
+            self.appended - self._durable == 1
+            and self._pace.is_alone
+            and not self._has_failed
+            and self._store.journal_used_ratio <= _JOURNAL_USED_RATIO_MAX
+        )
+
+    def _guard(self) -> None:
+        try:
+            self._run()
+        except BaseException as error:  # noqa: BLE001  Whatever it was: nothing more is durable.
+            self._fail(error)
+
+    def _run(self) -> None:
+        while not self._has_failed:
+            if self.appended > self._durable:
+                self._pace.wait()
+                with self._turn:
+                    ticket = self._flush()
+                self._on_durable(ticket)
+                self._store.bound_unwritten()  # Nobody waits for that.
+                if self._store.journal_used_ratio > _JOURNAL_USED_RATIO_MAX:
+                    self._on_journal_filling()
+            elif self._stopping:
+                return
+            elif not self._is_waiting:
+                # From here on it is kicked. What came just before is seen now.
+                self._is_waiting = True
+            else:
+                self._wake_up.sleep()
+                self._is_waiting = False
+
+    def _gather(self, seconds: float) -> None:
+        """Sleeps, until all that are expected have come."""
+        self._is_gathering = True
+        if not self._pace.has_all:
+            self._wake_up.sleep(seconds)
+        self._is_gathering = False
+
+    def _flush(self) -> int:
+        # Read before the flush: whoever got a ticket up to here appended before it began.
+        ticket = self.appended
+        begun_seconds = self._pace.note_begun(ticket - self._appended_beside)
+        self._store.flush()
+        if self._store.failed is not None:
+            raise self._store.failed  # Beside this flush: it is the last all the same.
+        self.flush_durations.note(time.perf_counter() - begun_seconds)
+        self._durable = ticket
+        self._pace.note_ended(self.appended - self._appended_beside)
+        return ticket
+
+    def _fail(self, error: BaseException) -> None:
+        self._has_failed = True
+        self._on_failed(error)
+
+
+class FlushDefect(StorageFailed):
+    """Not the disk failed but our own code; what follows is the same. The cause is `__cause__`."""
+
+
+def as_storage_failed(error: BaseException) -> StorageFailed:
+    """`error` as the one that says: nothing more becomes durable; FlushDefect if we are to blame.
+
+    A store that has stopped for a defect refuses with StorageFailed too: the oldest cause counts.
+    """
+    first = error
+    while isinstance(first, StorageFailed) and first.__cause__ is not None:
+        first = first.__cause__
+    if isinstance(first, StorageFailed | OSError):
+        return storage_failed(error)
+    if isinstance(error, FlushDefect):
+        return error
+    defect = FlushDefect(_told(first))
+    defect.__cause__ = first
+    return defect
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

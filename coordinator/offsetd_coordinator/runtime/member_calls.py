@@ -1,0 +1,209 @@
+"""Members' calls that wait: futures by token, one timer for all deadlines, answers once durable.
+
+What members ask changes the groups of a shard at once, by `Membership`; here it is written, timed
+and answered.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import structlog
+
+from offsetd_coordinator.errors import CoordinatorError
+from offsetd_coordinator.membership.member_requests import Joined, Left, Synced
+from offsetd_coordinator.requests import EndConsumerMembers, WriteGroup
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from offsetd_coordinator.membership.group_membership import Membership
+    from offsetd_coordinator.membership.member_requests import (
+        JoinGroup,
+        LeaveGroup,
+        MemberIdentity,
+        Moment,
+        Outcome,
+        Step,
+        SyncGroup,
+    )
+    from offsetd_coordinator.requests import MembersChange
+    from offsetd_coordinator.runtime.runtime import Runtime
+
+    Ask = Callable[[Membership, int, Moment], Step]
+
+_log = structlog.get_logger(__name__)
+
+Expected = TypeVar("Expected", Joined, Synced, Left)
+
+_STEPS_AT_ONCE: Final = 200
+"""Of deadlines that came: so many are dealt with before others have their turn."""
+
+
+class MemberCalls:
+    """Members of all groups of one node. Every method is for the event loop's thread."""
+
+    def __init__(self, runtime: Runtime, *, loop: asyncio.AbstractEventLoop) -> None:
+        self._runtime = runtime
+        self._loop = loop
+        self._tokens = itertools.count()
+        self._waiting: dict[int, asyncio.Future[tuple[int, Outcome]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for other members."""
+        return len(self._waiting)
+
+    def begin(self) -> None:
+        """Has the groups live that have members by their records; their sessions begin anew."""
+        now = self._runtime.moment()
+        for shard in self._runtime.shards.values():
+            for step in shard.restore_members(now):
+                self._follow(shard.membership, step)
+        self._set_timer()
+
+    async def join(self, request: JoinGroup) -> Joined:
+        """Returns when the member's generation has begun. Raises the group's refusals.
+
+        Whoever is cancelled meanwhile is answered no more, and stays in the group until its
+        session ends. Raises as `Runtime.submit` does.
+        """
+        self._runtime.shard_of(request.group_id)[1].holds.check_writer(request.group_id)
+        return await self._ask(
+            Joined, request.group_id, lambda groups, *call: groups.join(request, *call)
+        )
+
+    async def sync(self, request: SyncGroup) -> Synced:
+        """Returns when the generation's assignments are durable. Raises as `join` does."""
+        return await self._ask(
+            Synced, request.group_id, lambda groups, *call: groups.sync(request, *call)
+        )
+
+    async def leave(self, request: LeaveGroup) -> Left:
+        """What became of each that was to leave. Raises as `join` does."""
+        return await self._ask(
+            Left, request.group_id, lambda groups, *call: groups.leave(request, *call)
+        )
+
+    def heartbeat(
+        self, group_id: bytes, identity: MemberIdentity
+    ) -> tuple[int, CoordinatorError | None]:
+        """The ticket that the answer rests on, and the refusal if it is one.
+
+        Raises as `Runtime.submit` does.
+        """
+        membership = self._runtime.membership_of(group_id)
+        refusal: CoordinatorError | None = None
+        try:
+            membership.heartbeat(group_id, identity, self._runtime.moment())
+        except CoordinatorError as error:
+            refusal = error
+        return self._runtime.ticket_of(group_id), refusal
+
+    def note_commit(self, membership: Membership, group_id: bytes, member: MemberIdentity) -> None:
+        """A member's commit was taken: a sign of life."""
+        membership.note_commit(group_id, member, self._runtime.moment())
+
+    def expire(self) -> None:
+        """Does what the deadlines that have come ask for."""
+        self._timer = None
+        if self._runtime.failed is not None:
+            return
+        now = self._runtime.moment()
+        try:
+            for shard in self._runtime.shards.values():
+                membership = shard.membership
+                for step in itertools.islice(membership.expire(now), _STEPS_AT_ONCE):
+                    self._follow(membership, step)
+        finally:
+            self._set_timer()
+
+    def close(self, refusal: Callable[[], CoordinatorError]) -> None:
+        """Refuses all who wait, and all who ask from now on. What is recorded stays."""
+        now = self._runtime.moment()
+        for shard in self._runtime.shards.values():
+            for step in shard.membership.close(refusal, now):
+                self._follow(shard.membership, step)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def _ask(self, kind: type[Expected], group_id: bytes, ask: Ask) -> Expected:
+        membership = self._runtime.membership_of(group_id)
+        token = next(self._tokens)
+        future: asyncio.Future[tuple[int, Outcome]] = self._loop.create_future()
+        self._waiting[token] = future
+        try:
+            self._follow(membership, ask(membership, token, self._runtime.moment()))
+            self._set_timer()
+            ticket, outcome = await future
+        finally:
+            self._waiting.pop(token, None)
+        waiting = self._runtime.durable(ticket)
+        if waiting is not None:
+            await waiting
+        if isinstance(outcome, CoordinatorError):
+            raise outcome
+        assert isinstance(outcome, kind), "each call has answers of its own"
+        return outcome
+
+    def _follow(self, membership: Membership, step: Step) -> None:
+        """Writes what a step brings before anything else is asked, and answers its calls."""
+        now = self._runtime.moment()
+        while True:
+            then: Step | None = None
+            if step.ended_consumer_ids:
+                self._end_consumer_members(membership, step, now)
+            if step.record is not None:
+                refused = self._write(WriteGroup(group_id=step.group_id, value=step.record))
+                copies = None if refused is None else functools.partial(copy.copy, refused)
+                then = membership.settle(step, copies, now)
+            if step.answers:
+                ticket = self._runtime.ticket_of(step.group_id)
+                for token, outcome in step.answers:
+                    assert isinstance(token, int), "tokens are made here"
+                    future = self._waiting.get(token)
+                    if future is not None and not future.done():  # Else its client is gone.
+                        future.set_result((ticket, outcome))
+            if then is None:
+                return
+            step = then
+
+    def _end_consumer_members(self, membership: Membership, step: Step, now: Moment) -> None:
+        ids = step.ended_consumer_ids
+        refused = self._write(EndConsumerMembers(group_id=step.group_id, member_ids=ids))
+        if refused is not None:
+            membership.retry_consumer_ends(step.group_id, now)
+        else:
+            _log.info("sessions of KIP-848 members ended", group=step.group_id, members=len(ids))
+
+    def _write(self, request: MembersChange) -> CoordinatorError | None:
+        """Why the record was not written; nothing has changed then."""
+        try:
+            _, outcome = self._runtime.submit(request)
+        except CoordinatorError as refusal:
+            return refusal.without_traces()
+        return outcome if isinstance(outcome, CoordinatorError) else None
+
+    def _set_timer(self) -> None:
+        """One timer, at the nearest deadline of all shards or before it."""
+        due = [
+            due_ms
+            for shard in self._runtime.shards.values()
+            if (due_ms := shard.membership.next_deadline_ms) is not None
+        ]
+        if not due:
+            return
+        due_ms = min(due)
+        if self._timer is not None:
+            if self._timer_ms <= due_ms:
+                return
+            self._timer.cancel()
+        delay_ms = max(0, due_ms - self._runtime.moment().monotonic_ms)
+        self._timer_ms = due_ms
+        self._timer = self._loop.call_later(delay_ms / 1000, self.expire)

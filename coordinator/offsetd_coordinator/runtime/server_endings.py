@@ -1,0 +1,53 @@
+"""Why a server ends by itself, as its log, its callers and its operator are told."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from offsetd_storage.errors import DescriptorsExhausted, FilesGone, FolderGone, StorageFailed
+
+from offsetd_coordinator.errors import StorageUnavailable
+from offsetd_coordinator.runtime.flusher import FlushDefect
+
+# The first that fits counts: what happened, and what holds of what was acknowledged.
+_ENDINGS: Final[tuple[tuple[type[StorageFailed], str, str], ...]] = (
+    (
+        FlushDefect,
+        "a defect of the server",
+        "its log shows it, and nothing that may be lost was acknowledged",
+    ),
+    (
+        FolderGone,
+        "the data folder was moved away, deleted or replaced while the server ran",
+        "all that was acknowledged went to the folder that the server had opened",
+    ),
+    (
+        FilesGone,
+        "files of the data folder were removed or replaced while the server ran",
+        "what was acknowledged is in the segments that are still there, and perhaps not in others",
+    ),
+    (
+        DescriptorsExhausted,
+        "too many files are open: raise the limit (ulimit -n), or lower max.connections",
+        "the disk is well, and nothing that may be lost was acknowledged",
+    ),
+    (StorageFailed, "the disk failed", "nothing that it may have lost was acknowledged"),
+)
+
+
+def what_happened(error: StorageFailed) -> str:
+    """A few words, without those of the error itself."""
+    return next(what for kind, what, _ in _ENDINGS if isinstance(error, kind))
+
+
+def unavailable(error: StorageFailed) -> StorageUnavailable:
+    """What callers get: one for each, as an exception that is shared gathers tracebacks."""
+    return StorageUnavailable(
+        "{why}, the server stops: {cause}", why=what_happened(error), cause=error
+    )
+
+
+def last_words(error: StorageFailed) -> str:
+    """The line that a server ends with."""
+    what, holds = next(told for kind, *told in _ENDINGS if isinstance(error, kind))
+    return f"{what}; {holds}: {error}"

@@ -1,1 +1,0 @@
-"""The gRPC edge: messages to values, errors to statuses."""

@@ -1,0 +1,96 @@
+"""ListAuditEvents: what administrators did, page by page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Final
+
+from offsetd.v1 import admin_service_pb2
+from offsetd_storage.errors import CorruptBatch
+
+from offsetd_coordinator.administration.audit_reader import AuditFilter, read_page
+from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
+from offsetd_coordinator.errors import LogPartitionQuarantined
+from offsetd_coordinator.messages import validation
+from offsetd_coordinator.messages.pages import (
+    not_ours,
+    page_token,
+    read_page_size,
+    read_page_token,
+)
+from offsetd_coordinator.messages.timestamps import read_time_ms, set_time
+from offsetd_coordinator.messages.topic_partitions import named_log
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.administration.audit import RecordedEvent
+    from offsetd_coordinator.node import Node
+
+PAGE_SIZE_DEFAULT: Final = 100
+PAGE_SIZE_MAX: Final = 1000
+_OFFSET_BYTES: Final = 8
+
+
+class AuditAdmin:
+    """The method, from a request's bytes to those of its answer."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def list_audit_events(self, message: bytes) -> bytes:
+        """One page, the newest first; what is told is durable."""
+        runtime, administration = self._node.serving(), self._node.administering()
+        request = validation.parse(admin_service_pb2.ListAuditEventsRequest, message)
+        page_size = read_page_size(request.page_size, default=PAGE_SIZE_DEFAULT, most=PAGE_SIZE_MAX)
+        question = admin_service_pb2.ListAuditEventsRequest()
+        question.CopyFrom(request)
+        question.ClearField("page_size")
+        question.ClearField("page_token")
+        position = read_page_token(question, request.page_token)
+        wanted = AuditFilter(
+            methods=frozenset(request.methods),
+            group_id=request.group_id,
+            start_ms=_time_ms(request, "start_time"),
+            end_ms=_time_ms(request, "end_time"),
+        )
+        end = await administration.audited()
+        if position is not None:
+            if len(position) != _OFFSET_BYTES:
+                raise not_ours()
+            end = min(end, int.from_bytes(position))
+        log = named_log(runtime.store, AUDIT_PARTITION.topic, AUDIT_PARTITION.partition)
+        try:
+            page = await asyncio.to_thread(
+                read_page, log, wanted, offset_limit=end, events_max=page_size
+            )
+        except CorruptBatch as error:
+            raise LogPartitionQuarantined(
+                "the audit log is damaged: {cause}", cause=error
+            ) from error
+        response = admin_service_pb2.ListAuditEventsResponse(events=map(_event, page.events))
+        if page.offset_limit is not None:
+            position = page.offset_limit.to_bytes(_OFFSET_BYTES)
+            response.next_page_token = page_token(question, position)
+        return response.SerializeToString()
+
+
+def _time_ms(request: admin_service_pb2.ListAuditEventsRequest, field: str) -> int | None:
+    if not request.HasField(field):
+        return None
+    return read_time_ms(getattr(request, field), field)
+
+
+def _event(recorded: RecordedEvent) -> admin_service_pb2.AuditEvent:
+    event = recorded.event
+    message = admin_service_pb2.AuditEvent(
+        method=event.method,
+        topic=event.topic or "",
+        what=json.dumps(event.what, ensure_ascii=False, separators=(",", ":")),
+        reason=event.reason,
+        request_id=event.request_id,
+        peer=event.peer,
+    )
+    message.revision.log_partition = AUDIT_PARTITION.partition
+    message.revision.log_offset = recorded.offset
+    set_time(message.time, event.time_ms)
+    return message

@@ -1,0 +1,94 @@
+"""Answers leave when what they rest on is durable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.errors import CoordinatorError
+from offsetd_coordinator.messages.change_events import group_event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from offsetd_coordinator.administration.audit import AuditEvent
+    from offsetd_coordinator.node import Node
+    from offsetd_coordinator.requests import Reply, Request
+    from offsetd_coordinator.runtime.runtime import Runtime
+
+Outcome = TypeVar("Outcome")
+SomeReply = TypeVar("SomeReply", bound="Reply")
+
+
+class Received(Protocol):
+    """What messages have that ask for an administrator's change."""
+
+    reason: str
+    request_id: str
+
+    @property
+    def DESCRIPTOR(self) -> Any:  # noqa: N802  # protobuf's name
+        """The message's type."""
+
+
+async def until_durable(runtime: Runtime, ticket: int) -> None:
+    """Returns once the ticket is durable. Raises StorageUnavailable if it cannot be."""
+    waiting = runtime.durable(ticket)
+    if waiting is not None:
+        await waiting
+
+
+async def once_durable(
+    runtime: Runtime, ticket: int, outcome: Outcome | CoordinatorError
+) -> Outcome:
+    """What came of a call, once that is durable. Raises the refusal, and as above."""
+    await until_durable(runtime, ticket)
+    if isinstance(outcome, CoordinatorError):
+        raise outcome
+    return outcome
+
+
+async def changed_group(
+    node: Node,
+    received: Received,
+    request: Request,
+    reply_type: type[SomeReply],
+    what_of: Callable[[SomeReply], Mapping[str, Any]],
+) -> SomeReply:
+    """The reply to an administrator's change of a group, once it is durable.
+
+    The audit log keeps the call, and `what_of` the reply. Raises the refusal, once that is durable,
+    and what `Administration.change_group` does.
+    """
+    method = received.DESCRIPTOR.name.removesuffix("Request")
+    changed = await submitted_change(node, method, received, request, reply_type, what_of)
+    return await once_durable(node.serving(), *changed)
+
+
+async def submitted_change(
+    node: Node,
+    method: str,
+    received: Received,
+    request: Request,
+    reply_type: type[SomeReply],
+    what_of: Callable[[SomeReply], Mapping[str, Any]],
+) -> tuple[int, SomeReply | CoordinatorError]:
+    """The same before it is durable: the ticket, and the reply or the refusal that wait for it."""
+    administration = node.administering()
+
+    def event_of(reply: Reply) -> AuditEvent:
+        assert isinstance(reply, reply_type)
+        return group_event(
+            method,
+            request.group_id,
+            what_of(reply),
+            time_ms=administration.clock.now_ms(),
+            reason=received.reason,
+            request_id=received.request_id,
+        )
+
+    ticket, outcome = await administration.change_group(
+        request, event_of, answer_budget.room_for_change
+    )
+    assert isinstance(outcome, reply_type | CoordinatorError)
+    return ticket, outcome

@@ -1,0 +1,233 @@
+"""GroupService: groups listed, described and deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from offsetd.v1 import group_service_pb2, types_pb2
+
+from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.counted_turns import ITEMS_PER_TURN, Turns
+from offsetd_coordinator.errors import (
+    CoordinatorError,
+    LogPartitionQuarantined,
+)
+from offsetd_coordinator.large_groups.group_reading import read_page
+from offsetd_coordinator.messages import validation
+from offsetd_coordinator.messages.pages import (
+    not_ours,
+    page_token,
+    read_page_size,
+    read_page_token,
+)
+from offsetd_coordinator.messages.revisions import set_revision
+from offsetd_coordinator.messages.timestamps import set_time
+from offsetd_coordinator.requests import DeleteGroupReply
+from offsetd_coordinator.services.durable_answers import changed_group, once_durable, until_durable
+from offsetd_coordinator.services.group_settings_calls import lease_message, set_retention
+from offsetd_coordinator.wire.fetch_encoder import RowsEncoder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from offsetd_storage.offsets_topic.group_listing import Group, GroupListing
+
+    from offsetd_coordinator.node import Node
+    from offsetd_coordinator.runtime.runtime import Runtime
+
+PAGE_SIZE_DEFAULT: Final = 1000
+PAGE_SIZE_MAX: Final = 10_000
+_PARTITION_BYTES: Final = 4
+_ITEMS_PER_PART: Final = 10
+
+
+class GroupService:
+    """The methods, from a request's bytes to those of its answer."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def list_groups(self, message: bytes) -> bytes:
+        """One page of groups, by log partition and id."""
+        runtime = self._node.serving()
+        request = validation.parse(group_service_pb2.ListGroupsRequest, message)
+        page_size = _page_size(request)
+        prefix = validation.read_group_id(request.group_id_prefix, "group_id_prefix")
+        first_partition, after = _last_of_page_before(request, runtime.partitions)
+        found: list[tuple[int, GroupListing]] = []
+        ticket, turns = 0, Turns()
+        for partition in range(first_partition, runtime.partitions):
+            with contextlib.suppress(LogPartitionQuarantined):
+                listings = runtime.list_groups(partition, prefix=prefix, after=after)
+                # One more than the page tells whether another page follows.
+                least = await _least(listings, request, page_size + 1 - len(found), turns)
+                ticket = max(ticket, runtime.ticket_in(partition))
+                found += [(partition, listing) for listing in least]
+            if len(found) > page_size:
+                break
+            after = None
+        await until_durable(runtime, ticket)
+        response = group_service_pb2.ListGroupsResponse(
+            groups=[_listing(listing) for _, listing in found[:page_size]],
+            unreachable_log_partitions=[
+                partition
+                for partition in range(runtime.partitions)
+                if runtime.damage(partition) is not None
+            ],
+        )
+        if len(found) > page_size:
+            last_partition, last = found[page_size - 1]
+            position = last_partition.to_bytes(_PARTITION_BYTES) + last.group_id
+            response.next_page_token = page_token(_question(request), position)
+        return response.SerializeToString()
+
+    async def get_group(self, message: bytes) -> bytes:
+        """One group."""
+        runtime = self._node.serving()
+        request = validation.parse(group_service_pb2.GetGroupRequest, message)
+        page_size = _page_size(request)
+        question = group_service_pb2.GetGroupRequest(group_id=request.group_id)
+        after = read_page_token(question, request.page_token)
+        group_id = validation.read_group_id(request.group_id, "group_id")
+        last = None if after is None else _position(after)
+        ticket, outcome = runtime.get_group(group_id)
+        page, pieces = None, []
+        if request.include_offsets and not isinstance(outcome, CoordinatorError):
+            _, shard = runtime.shard_of(group_id)
+            offsets = min(page_size, shard.offsets.count(group_id))
+            await answer_budget.reserve(answer_budget.BYTES_PER_OFFSET * offsets)
+            page = await read_page(runtime, group_id, last, page_size)
+            rule = self._node.expiry_rule(group_id)
+            encoder = RowsEncoder(group_id, page.rows, rule)
+            encoder.size()  # Raises where an offset cannot be read.
+            pieces = encoder.pieces()
+        group = await once_durable(runtime, ticket, outcome)
+        response = group_service_pb2.GetGroupResponse(group=_group(group, runtime))
+        if page is not None and page.last is not None:
+            topic, partition = page.last
+            position = partition.to_bytes(_PARTITION_BYTES) + topic
+            response.next_page_token = page_token(question, position)
+        # A message's parts may come in any order.
+        return b"".join((response.SerializeToString(), *pieces))
+
+    async def delete_group(self, message: bytes) -> bytes:
+        """Deletes a group; the answer leaves once that is durable."""
+        runtime = self._node.serving()
+        received = validation.parse(group_service_pb2.DeleteGroupRequest, message)
+        request = validation.delete_group(received)
+        reply = await changed_group(
+            self._node,
+            received,
+            request,
+            DeleteGroupReply,
+            lambda reply: {"offset_count": reply.offset_count},
+        )
+        response = group_service_pb2.DeleteGroupResponse(offset_count=reply.offset_count)
+        set_revision(response.revision, runtime.partition_of(request.group_id), reply.last_offset)
+        return response.SerializeToString()
+
+
+async def _least(
+    listings: Iterator[GroupListing],
+    request: group_service_pb2.ListGroupsRequest,
+    count: int,
+    turns: Turns,
+) -> list[GroupListing]:
+    """The first that are asked for, by id; some are looked at in each turn."""
+    least: list[GroupListing] = []
+    while part := list(islice(listings, ITEMS_PER_TURN)):
+        least += _matching(iter(part), request)
+        least = heapq.nsmallest(count, least, key=lambda listing: listing.group_id)
+        await turns.spend(len(part) + _ITEMS_PER_PART)
+    return least
+
+
+def _matching(
+    listings: Iterator[GroupListing], request: group_service_pb2.ListGroupsRequest
+) -> Iterator[GroupListing]:
+    states: set[int] = set(request.states)
+    types: set[int] = set(request.types)
+    for listing in listings:
+        if (not states or listing.state in states) and (not types or listing.type in types):
+            yield listing
+
+
+def _page_size(
+    request: group_service_pb2.ListGroupsRequest | group_service_pb2.GetGroupRequest,
+) -> int:
+    return read_page_size(request.page_size, default=PAGE_SIZE_DEFAULT, most=PAGE_SIZE_MAX)
+
+
+def _question(
+    request: group_service_pb2.ListGroupsRequest,
+) -> group_service_pb2.ListGroupsRequest:
+    return group_service_pb2.ListGroupsRequest(
+        states=request.states, types=request.types, group_id_prefix=request.group_id_prefix
+    )
+
+
+def _last_of_page_before(
+    request: group_service_pb2.ListGroupsRequest, partitions: int
+) -> tuple[int, bytes | None]:
+    """The last group of the page before: its log partition and id. (0, None): the first page."""
+    position = read_page_token(_question(request), request.page_token)
+    if position is None:
+        return 0, None
+    group_id, partition = _position(position)
+    if partition >= partitions:
+        raise not_ours()
+    return partition, group_id
+
+
+def _position(position: bytes) -> tuple[bytes, int]:
+    """A name and a partition, as they are in tokens. Raises InvalidPageToken."""
+    if len(position) < _PARTITION_BYTES:
+        raise not_ours()
+    return position[_PARTITION_BYTES:], int.from_bytes(position[:_PARTITION_BYTES])
+
+
+def _listing(listing: GroupListing) -> group_service_pb2.GroupListing:
+    message = group_service_pb2.GroupListing(
+        group_id=listing.group_id.decode(),
+        type=int(listing.type),  # type: ignore[arg-type]
+        state=int(listing.state),  # type: ignore[arg-type]
+        protocol_type=listing.protocol_type,
+    )
+    set_retention(message, listing.settings)
+    return message
+
+
+def _group(group: Group, runtime: Runtime) -> group_service_pb2.Group:
+    message = group_service_pb2.Group(
+        group_id=group.group_id.decode(),
+        type=int(group.type),  # type: ignore[arg-type]
+        state=int(group.state),  # type: ignore[arg-type]
+        protocol_type=group.protocol_type,
+        protocol=group.protocol,
+        generation=group.generation,
+        leader_id=group.leader_id,
+        log_partition=runtime.partition_of(group.group_id),
+        offset_count=group.offset_count,
+        members=[
+            group_service_pb2.GroupMember(
+                member_id=member.member_id,
+                instance_id=member.instance_id or "",
+                client_id=member.client_id,
+                client_host=member.client_host,
+                topics=member.topics,
+                assignment=[
+                    types_pb2.TopicPartition(topic=topic, partition=partition)
+                    for topic, partition in member.assignment
+                ],
+            )
+            for member in group.members
+        ],
+    )
+    set_time(message.state_time, group.state_timestamp_ms)
+    set_retention(message, group.settings)
+    if group.lease is not None:
+        message.lease.CopyFrom(lease_message(group.lease.lease, group.lease.expire_ms))
+    return message

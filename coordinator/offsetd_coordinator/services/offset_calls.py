@@ -1,0 +1,134 @@
+"""OffsetService: commits, fetches and deletions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from offsetd.v1 import offset_service_pb2, types_pb2
+
+from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.errors import CoordinatorError
+from offsetd_coordinator.large_groups.group_fetches import add_large, is_large, offsets_at_most
+from offsetd_coordinator.messages import validation
+from offsetd_coordinator.messages.change_answers import encoded_with
+from offsetd_coordinator.messages.change_events import listed_partitions
+from offsetd_coordinator.messages.fetch_parser import ITEMS_PER_GROUP, FetchParser
+from offsetd_coordinator.messages.revisions import set_revision
+from offsetd_coordinator.requests import CommitReply, DeleteOffsetsReply
+from offsetd_coordinator.services.durable_answers import changed_group, until_durable
+from offsetd_coordinator.wire.fetch_encoder import FetchAnswer, GroupEncoder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offsetd_coordinator.messages.commit_parser import CommitParser
+    from offsetd_coordinator.node import Node
+
+# A revision takes less than 128 bytes: one byte says how many.
+_REVISION_FIELD: Final = b"\x0a%c%b"
+_BYTES_PER_ITEM: Final = 1024
+"""Of an answer, written by a kernel."""
+_BYTES_AT_ONCE: Final = 1 << 20
+"""Of an answer that is put together on the event loop."""
+_BYTES_RESERVED_AT_ONCE: Final = 1 << 16
+"""Of an answer to many small groups, which grows as they are read."""
+
+
+class OffsetService:
+    """The unary methods, from a request's bytes to those of its answer."""
+
+    def __init__(self, node: Node, parser: CommitParser) -> None:
+        self._node = node
+        self._parser = parser
+        self._fetches = FetchParser()
+        self._encoder = GroupEncoder()
+        self._revision = types_pb2.Revision()
+
+    async def commit_offsets(self, message: bytes) -> bytes:
+        """Commits; the answer leaves once that is durable."""
+        runtime = self._node.serving()
+        request = self._parser.parse(message)
+        ticket, outcome = runtime.submit(request)
+        waiting = runtime.durable(ticket)
+        if waiting is not None:
+            await waiting
+        if isinstance(outcome, CoordinatorError):
+            raise outcome
+        assert isinstance(outcome, CommitReply)
+        return self._committed(runtime.partition_of(request.group_id), outcome)
+
+    def _committed(self, log_partition: int, reply: CommitReply) -> bytes:
+        """A CommitOffsetsResponse, whose only field is put around its message by hand.
+
+        To make both messages of a commit would take three times as long.
+        """
+        revision = self._revision
+        revision.log_partition, revision.log_offset = log_partition, reply.last_offset
+        encoded = revision.SerializeToString()
+        return _REVISION_FIELD % (len(encoded), encoded)
+
+    async def fetch_offsets(self, message: bytes) -> bytes:
+        """Reads offsets of many groups; the answer leaves once what was read is durable."""
+        runtime = self._node.serving()
+        turns = Turns()
+        selections = await self._fetches.parse(message, turns)
+        answer = FetchAnswer(self._encoder, self._node.expiry_rule)
+        ticket = reserved = 0
+        try:
+            for selection in selections:
+                size = answer.size
+                if is_large(runtime, selection):
+                    count = offsets_at_most(runtime, selection)
+                    await answer_budget.reserve(answer_budget.BYTES_PER_OFFSET * count)
+                    await add_large(runtime, answer, selection)
+                    continue
+                if size - reserved > _BYTES_RESERVED_AT_ONCE:
+                    await answer_budget.reserve(answer_budget.COPIES * (size - reserved))
+                    reserved = size
+                group_ticket, refusal = runtime.fetch_into(answer, selection)
+                ticket = max(ticket, group_ticket)
+                if refusal is not None:
+                    raise refusal
+                await turns.spend(ITEMS_PER_GROUP + (answer.size - size) // _BYTES_PER_ITEM)
+        except CoordinatorError:
+            await until_durable(runtime, ticket)
+            raise
+        await until_durable(runtime, ticket)
+        if answer.size > _BYTES_AT_ONCE:
+            return await asyncio.to_thread(answer.encoded)
+        return answer.encoded()
+
+    async def delete_offsets(self, message: bytes) -> bytes:
+        """Deletes offsets; the answer leaves once that is durable."""
+        runtime = self._node.serving()
+        turns = Turns()
+        received = await validation.parse_in_turns(
+            offset_service_pb2.DeleteOffsetsRequest, message, turns
+        )
+        request = await validation.delete_offsets(received, turns)
+        outcome = await changed_group(
+            self._node,
+            received,
+            request,
+            DeleteOffsetsReply,
+            lambda reply: {
+                "offset_count": len(reply.deleted),
+                "deleted": listed_partitions(reply.deleted),
+            },
+        )
+        response = offset_service_pb2.DeleteOffsetsResponse()
+        set_revision(response.revision, runtime.partition_of(request.group_id), outcome.last_offset)
+        return await encoded_with(response, outcome.deleted, _deleted)
+
+
+def _deleted(
+    partitions: Sequence[tuple[bytes, int]],
+) -> offset_service_pb2.DeleteOffsetsResponse:
+    return offset_service_pb2.DeleteOffsetsResponse(
+        deleted=[
+            types_pb2.TopicPartition(topic=topic.decode(), partition=partition)
+            for topic, partition in partitions
+        ]
+    )

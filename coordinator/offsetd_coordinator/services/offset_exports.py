@@ -1,0 +1,171 @@
+"""ExportOffsets: the offsets of groups as a file, piece by piece."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from offsetd.v1 import admin_service_pb2
+from offsetd_storage.offsets_topic.offset_files import (
+    OF_ONE_GROUP,
+    FileOffset,
+    OffsetFormat,
+    Unwritable,
+    written,
+)
+
+from offsetd_coordinator.calls import answer_budget
+from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.errors import InvalidGroupId, InvalidRequest
+from offsetd_coordinator.large_groups.group_reading import read_group
+from offsetd_coordinator.messages import validation
+from offsetd_coordinator.messages.fetch_parser import ITEMS_PER_GROUP
+from offsetd_coordinator.services.durable_answers import once_durable
+from offsetd_coordinator.state.commit_rules import undecodable_offset
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Iterator
+
+    from offsetd_coordinator.node import Node
+    from offsetd_coordinator.requests import CommittedOffset
+    from offsetd_coordinator.state.offset_rows import OffsetRows
+
+PIECE_BYTES: Final = 64 * 1024
+# As it grows, as a message, and what gRPC makes of that.
+_PIECE_COPIES: Final = 3
+
+
+class ExportService:
+    """The method, from a request's bytes to those of its answers."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def export_offsets(self, message: bytes) -> AsyncIterator[bytes]:
+        """Each group as of one moment; a piece leaves once what is in it is durable."""
+        request = validation.parse(admin_service_pb2.ExportOffsetsRequest, message)
+        file_format = read_format(request.format, "format")
+        turns = Turns()
+        named = await _named_groups(request, file_format, turns)
+        topics = set(await validation.read_topics(request.topics, turns))
+        async for group_id in turns.each(named):
+            await self._check_exists(group_id)
+        piece = bytearray()
+        groups = self._each(named) if named else self._all(request.group_id_prefix, turns)
+        async for group_id in groups:
+            await turns.spend(ITEMS_PER_GROUP)
+            runtime = self._node.serving()
+            _, shard = runtime.shard_of(group_id)
+            offsets = shard.offsets.count(group_id)
+            await answer_budget.reserve(
+                answer_budget.BYTES_PER_OFFSET * offsets + _PIECE_COPIES * PIECE_BYTES
+            )
+            chosen = _readable(group_id, await read_group(runtime, group_id), topics)
+            texts = _texts(file_format, group_id, chosen, names_group=len(named) != 1)
+            async for text in turns.each(texts):
+                piece += text.encode()
+                if len(piece) >= PIECE_BYTES:
+                    yield _response(piece)
+                    piece.clear()
+            answer_budget.let_go()
+        if piece:
+            await answer_budget.reserve(_PIECE_COPIES * len(piece))
+            yield _response(piece)
+
+    async def _check_exists(self, group_id: bytes) -> None:
+        runtime = self._node.serving()
+        await once_durable(runtime, *runtime.get_group(group_id))
+
+    async def _each(self, named: list[bytes]) -> AsyncIterator[bytes]:
+        for group_id in named:
+            yield group_id
+
+    async def _all(self, prefix: str, turns: Turns) -> AsyncIterator[bytes]:
+        """By log partition and id. Those of a damaged log partition cannot be told: refused."""
+        begins = validation.read_group_id(prefix, "group_id_prefix")
+        runtime = self._node.serving()
+        for partition in range(runtime.partitions):
+            listings = runtime.list_groups(partition, prefix=begins, after=None)
+            found = [each.group_id async for each in turns.each(listings)]
+            for group_id in sorted(found):
+                yield group_id
+            await turns.spend(ITEMS_PER_GROUP)
+
+
+def read_format(number: int, field: str) -> OffsetFormat:
+    """Raises InvalidRequest."""
+    with contextlib.suppress(ValueError):
+        return OffsetFormat(number)
+    raise InvalidRequest(field, "{value} is no format of files", value=number)
+
+
+async def _named_groups(
+    request: admin_service_pb2.ExportOffsetsRequest, file_format: OffsetFormat, turns: Turns
+) -> list[bytes]:
+    places: dict[bytes, int] = {}
+    async for place, text in turns.each(enumerate(request.group_ids)):
+        group_id = validation.read_group_id(text, f"group_ids[{place}]")
+        if places.setdefault(group_id, place) != place:
+            raise InvalidGroupId(f"group_ids[{place}]", "{group!r} is named twice", group=group_id)
+    named = list(places)
+    if named and request.group_id_prefix:
+        raise InvalidRequest("group_id_prefix", "either name groups or say how they begin")
+    if file_format in OF_ONE_GROUP and len(named) != 1:
+        raise InvalidRequest(
+            "group_ids", "a file of format {format} has one group: name it", format=file_format.name
+        )
+    return named
+
+
+def _readable(
+    group_id: bytes, rows: OffsetRows, topics: Collection[bytes]
+) -> Iterator[CommittedOffset]:
+    """Those of the topics, or of all. Raises RecordUndecodable."""
+    for each in rows.committed():
+        if not each.is_decodable:
+            raise undecodable_offset(group_id, each.topic, each.partition)
+        if not topics or each.topic in topics:
+            yield each
+
+
+def _texts(
+    file_format: OffsetFormat,
+    group_id: bytes,
+    stored: Iterator[CommittedOffset],
+    *,
+    names_group: bool,
+) -> Iterator[str]:
+    group = group_id.decode()
+    first = next(stored, None)
+    if file_format is OffsetFormat.KAFKA_UTILS_JSON and first is None:
+        yield json.dumps({"groupid": group, "offsets": {}}, ensure_ascii=False) + "\n"
+    offsets = (
+        FileOffset(
+            group,
+            each.topic.decode(),
+            each.partition,
+            each.offset,
+            each.leader_epoch,
+            each.metadata.decode(),
+            each.commit_timestamp_ms,
+            each.expire_timestamp_ms,
+            each.revision,
+        )
+        for each in (() if first is None else chain((first,), stored))
+    )
+    try:
+        yield from written(file_format, offsets, names_group=names_group)
+    except Unwritable as error:
+        raise InvalidRequest(
+            "format",
+            "a file of format {format} cannot hold what group {group!r} has: {cause}",
+            format=file_format.name,
+            group=group,
+            cause=error,
+        ) from error
+
+
+def _response(piece: bytearray) -> bytes:
+    return admin_service_pb2.ExportOffsetsResponse(content=bytes(piece)).SerializeToString()

@@ -1,0 +1,332 @@
+"""ImportOffsets: a file is read to its end, and then each of its groups is written."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from offsetd.v1 import admin_service_pb2
+from offsetd_storage.offsets_topic.offset_files import NAMELESS, OffsetReader, Unreadable
+
+from offsetd_coordinator.calls import answer_budget, statuses
+from offsetd_coordinator.changes.large_decisions import rows_of_puts
+from offsetd_coordinator.cooperative_yield import SLICE_ROWS
+from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.errors import (
+    CoordinatorError,
+    InvalidField,
+    InvalidImport,
+    InvalidRequest,
+    StorageUnavailable,
+    TooManyBytesInFlight,
+)
+from offsetd_coordinator.messages import validation
+from offsetd_coordinator.messages.change_answers import set_change
+from offsetd_coordinator.messages.change_events import listed_changes
+from offsetd_coordinator.messages.fetch_parser import ITEMS_PER_GROUP
+from offsetd_coordinator.messages.revisions import set_revision
+from offsetd_coordinator.offset_changes import (
+    OffsetsChangedReply,
+    PutColumns,
+    PutOffset,
+    PutOffsets,
+)
+from offsetd_coordinator.services.durable_answers import submitted_change, until_durable
+from offsetd_coordinator.services.offset_exports import read_format
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+
+    from offsetd_storage.offsets_topic.offset_files import FileOffset, Line, OffsetFormat
+
+    from offsetd_coordinator.node import Node
+    from offsetd_coordinator.offset_changes import Partition
+    from offsetd_coordinator.state.offset_rows import OffsetRows
+
+OFFSETS_MAX: Final = 500_000
+"""Of one import; each takes some 250 bytes until it is written."""
+NODE_OFFSETS_MAX: Final = 1_000_000
+"""Of all imports that are under way."""
+LINES_LISTED_MAX: Final = 100
+CHANGES_LISTED_MAX: Final = 10_000
+"""In the answer to a dry run."""
+_NONE_KEPT: Final = -1  # As a `commit_timestamp_ms`: now.
+
+
+@attrs.frozen
+class FileGroup:
+    """What a file has of a group: offsets, and what must hold of those that are stored.
+
+    `expected` is as `PutOffsets` takes it.
+    """
+
+    offsets: dict[Partition, PutOffset] = attrs.field(factory=dict)
+    expected: dict[Partition, int | None] = attrs.field(factory=dict)
+
+
+class ImportService:
+    """The method, from a stream of requests to the bytes of its answer."""
+
+    def __init__(self, node: Node, *, metadata_units_max: int) -> None:
+        self._node = node
+        self._metadata_units_max = metadata_units_max
+        self._held = 0  # Offsets of all imports that are under way.
+
+    async def import_offsets(self, messages: AsyncIterator[bytes]) -> bytes:
+        """Nothing is written before all is read and found good; the answer leaves when it is
+        durable.
+        """
+        administration = self._node.administering()
+        first = await anext(messages, None)
+        message = _parsed(b"" if first is None else first)
+        if not message.HasField("options"):
+            raise InvalidRequest("options", "the first message says what the file is")
+        options = message.options
+        file_import = FileImport(
+            options,
+            metadata_units_max=self._metadata_units_max,
+            now_ms=administration.clock.now_ms(),
+        )
+        held = 0
+        turns = Turns()
+        try:
+            while True:
+                await self._take(file_import, file_import.reader.feed(message.content), turns)
+                held = self._hold(file_import, held)
+                received = await anext(messages, None)
+                if received is None:
+                    break
+                message = _parsed(received)
+                if message.HasField("options"):
+                    raise InvalidRequest("options", "only the first message has them")
+            await self._take(file_import, file_import.reader.end(), turns)
+            held = self._hold(file_import, held)
+            file_import.check()
+            return await self._write(options, file_import.groups)
+        finally:
+            self._held -= held
+
+    async def _take(self, file_import: FileImport, lines: Iterable[Line], turns: Turns) -> None:
+        try:
+            async for line in turns.each(lines):
+                file_import.take(line)
+        except Unreadable as error:
+            raise InvalidRequest("content", "{cause}", cause=_sendable(str(error))) from error
+
+    def _hold(self, file_import: FileImport, held: int) -> int:
+        """Counts what an import has come to hold. Raises InvalidRequest, TooManyBytesInFlight."""
+        count = file_import.offset_count
+        if count > OFFSETS_MAX:
+            raise InvalidRequest(
+                "content", "more than {offsets_max} offsets: split it", offsets_max=OFFSETS_MAX
+            )
+        if self._held + count - held > NODE_OFFSETS_MAX:
+            raise TooManyBytesInFlight(
+                "imports under way have {offset_count} offsets, of {offsets_max} at most",
+                offset_count=self._held,
+                offsets_max=NODE_OFFSETS_MAX,
+            )
+        self._held += count - held
+        return count
+
+    async def _write(
+        self, options: admin_service_pb2.ImportOffsetsOptions, groups: Mapping[bytes, FileGroup]
+    ) -> bytes:
+        runtime = self._node.serving()
+        response = admin_service_pb2.ImportOffsetsResponse()
+        ticket, changes_left = 0, CHANGES_LISTED_MAX
+        turns = Turns()
+        for group_id, group in groups.items():
+            count = len(group.offsets)
+            imported = response.groups.add(group_id=group_id.decode(), offset_count=count)
+            request = PutOffsets(
+                group_id=group_id,
+                offsets=await _sorted_puts(group),
+                call="ImportOffsets",
+                expected=group.expected,
+                request_id=validation.read_request_id(options.request_id),
+                validate_only=options.validate_only,
+            )
+            await turns.spend(count + ITEMS_PER_GROUP)  # To write many takes a turn of its own.
+            group_ticket, outcome = await self._write_group(options, request)
+            ticket = max(ticket, group_ticket)
+            if isinstance(outcome, CoordinatorError):
+                imported.error.CopyFrom(statuses.status_of(outcome))
+            else:
+                partition = runtime.partition_of(group_id)
+                set_revision(imported.revision, partition, outcome.last_offset)
+                imported.replaced_offset_count = outcome.moved_count
+                if options.validate_only:
+                    for change in islice(outcome.changes, changes_left):
+                        set_change(imported.changes.add(), partition, change)
+                    changes_left -= len(imported.changes)
+        await until_durable(runtime, ticket)
+        return response.SerializeToString()
+
+    async def _write_group(
+        self, options: admin_service_pb2.ImportOffsetsOptions, request: PutOffsets
+    ) -> tuple[int, OffsetsChangedReply | CoordinatorError]:
+        """Only a failed disk, or the server's end, ends the call: then it is not known how far it
+        came, and the same request goes on.
+        """
+        try:
+            if options.is_unaudited:
+                changes = self._node.serving().large_changes
+                ticket, outcome = await changes.submit(request, room=answer_budget.room_for_change)
+                assert isinstance(outcome, OffsetsChangedReply | CoordinatorError)
+                return ticket, outcome
+            return await submitted_change(
+                self._node,
+                request.call,
+                options,
+                request,
+                OffsetsChangedReply,
+                lambda reply: {
+                    "offset_count": len(reply.changes),
+                    "offset_count_before": reply.stored_count,
+                    "changes": listed_changes(reply.changes),
+                },
+            )
+        except StorageUnavailable:
+            raise
+        except CoordinatorError as refusal:
+            return 0, refusal.without_traces()
+
+
+class FileImport:
+    """A file as it is read: its groups, and the lines that cannot be imported."""
+
+    def __init__(
+        self,
+        options: admin_service_pb2.ImportOffsetsOptions,
+        *,
+        metadata_units_max: int,
+        now_ms: int,
+    ) -> None:
+        """Raises the Invalid… error of the first option that breaks a rule."""
+        file_format = read_format(options.format, "options.format")
+        validation.check_reason(options.reason)
+        if options.is_unaudited and options.reason:
+            raise InvalidRequest("options.reason", "nobody keeps it: the import is not audited")
+        validation.read_request_id(options.request_id)
+        self.reader = OffsetReader(file_format)
+        self.groups: dict[bytes, FileGroup] = {}
+        self.offset_count = 0
+        self._group_id = _group_of_file(options, file_format)
+        self._metadata_units_max = metadata_units_max
+        # A commit time that lies in the future would be of no use to anybody.
+        self._needs_precondition = options.is_unaudited
+        self._kept_until_ms = now_ms if options.keep_commit_times else _NONE_KEPT
+        self._topics: dict[bytes, bytes] = {}  # One copy of each.
+        self._problems: list[dict[str, object]] = []
+        self._problem_count = 0
+
+    def take(self, line: Line) -> None:
+        """Keeps what a line says."""
+        if line.offset is None:
+            self._note_problem(line.number, line.problem)
+            return
+        try:
+            group_id = self._group_of(line.offset)
+            put = self._put(line.offset)
+        except InvalidField as error:
+            self._note_problem(line.number, str(error))
+            return
+        except UnicodeEncodeError:
+            self._note_problem(line.number, "text that is not UTF-8: half of a surrogate pair")
+            return
+        has_precondition = line.offset.must_not_exist or line.offset.expected_revision >= 0
+        if self._needs_precondition and not has_precondition:
+            self._note_problem(line.number, "not audited, it needs a precondition")
+            return
+        group = self.groups.setdefault(group_id, FileGroup())
+        partition = put.topic, put.partition
+        if partition in group.offsets:
+            named = f"{line.offset.topic}:{put.partition}"
+            self._note_problem(line.number, f"{named} of group {group_id.decode()!r} again")
+            return
+        group.offsets[partition] = put
+        if line.offset.must_not_exist:
+            group.expected[partition] = None
+        elif line.offset.expected_revision >= 0:
+            group.expected[partition] = line.offset.expected_revision
+        self.offset_count += 1
+
+    def check(self) -> None:
+        """Raises InvalidImport if there are lines that cannot be imported."""
+        if self._problem_count:
+            raise InvalidImport(
+                "content",
+                "nothing was imported; wrong lines: {line_count}; line {line}: {problem}",
+                tuple(self._problems),
+                line_count=self._problem_count,
+                line=self._problems[0]["line"],
+                problem=self._problems[0]["problem"],
+            )
+
+    def _group_of(self, offset: FileOffset) -> bytes:
+        if not offset.group:
+            if self._group_id is None:
+                raise InvalidRequest("group", "the line does not say, and no --group was given")
+            return self._group_id
+        group_id = validation.written_group_id(offset.group)
+        if self._group_id is not None and group_id != self._group_id:
+            raise InvalidRequest(
+                "group", "{group!r} is not the group that is named", group=group_id
+            )
+        return group_id
+
+    def _put(self, offset: FileOffset) -> PutOffset:
+        topic = validation.read_topic(offset.topic, "topic")
+        return PutOffset(
+            self._topics.setdefault(topic, topic),
+            offset.partition,
+            offset.offset,
+            offset.leader_epoch,
+            validation.read_metadata(offset.metadata, "metadata", self._metadata_units_max),
+            offset.expire_timestamp_ms,
+            min(offset.commit_timestamp_ms, self._kept_until_ms),
+        )
+
+    def _note_problem(self, number: int, problem: str) -> None:
+        self._problem_count += 1
+        if len(self._problems) < LINES_LISTED_MAX:
+            self._problems.append({"line": number, "problem": _sendable(problem[:200])})
+
+
+async def _sorted_puts(group: FileGroup) -> PutColumns | OffsetRows:
+    """What an import has of a group: many as rows, unless something must hold of them."""
+    if len(group.offsets) > SLICE_ROWS and not group.expected:
+        return await asyncio.to_thread(rows_of_puts, _taken(group.offsets))
+    return PutColumns.of(sorted(group.offsets.values()))
+
+
+def _taken(offsets: dict[Partition, PutOffset]) -> Iterator[PutOffset]:
+    """All of them, which are then no longer there: to let go of many at once takes long."""
+    while offsets:
+        yield offsets.popitem()[1]
+
+
+def _sendable(text: str) -> str:
+    """Text of a file, which may have half of a surrogate pair, as UTF-8 can hold it."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _parsed(message: bytes) -> admin_service_pb2.ImportOffsetsRequest:
+    return validation.parse(admin_service_pb2.ImportOffsetsRequest, message)
+
+
+def _group_of_file(
+    options: admin_service_pb2.ImportOffsetsOptions, file_format: OffsetFormat
+) -> bytes | None:
+    if options.group_id:
+        return validation.read_group_id(options.group_id, "options.group_id")
+    if file_format in NAMELESS:
+        raise InvalidRequest(
+            "options.group_id",
+            "a file of format {format} does not say whose offsets it has; --group does",
+            format=file_format.name,
+        )
+    return None

@@ -1,0 +1,49 @@
+"""What the partitions of the source have, as far as a Kafka cluster tells it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from offsetd.v1 import offset_service_pb2
+
+from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.messages import validation
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.node import Node
+    from offsetd_coordinator.services.kafka_bounds import KafkaBounds
+
+
+TIMEOUT_S: Final = 4.0
+"""Somebody looks on; a client gives one try half of its 10 seconds."""
+
+
+class BoundsService:
+    """The method, from a request's bytes to those of its answer."""
+
+    def __init__(self, node: Node, kafka: KafkaBounds | None) -> None:
+        self._node = node
+        self._kafka = kafka
+
+    async def fetch_bounds(self, message: bytes) -> bytes:
+        """The bounds of partitions, and of all those of topics; of none without a cluster."""
+        self._node.serving()
+        turns = Turns()
+        received = await validation.parse_in_turns(
+            offset_service_pb2.FetchBoundsRequest, message, turns
+        )
+        named = validation.topic_partitions(received.partitions, "partitions")
+        partitions = [each async for each in turns.each(named)]
+        topics = await validation.read_topics(received.topics, turns)
+        response = offset_service_pb2.FetchBoundsResponse()
+        if self._kafka is None or not (partitions or topics):
+            return response.SerializeToString()
+        found = await self._kafka.bounds(partitions, topics, timeout_s=TIMEOUT_S)
+        async for (topic, number), bounds in turns.each(sorted(found.items())):
+            response.bounds.add(
+                topic=topic.decode(),
+                partition=number,
+                earliest=bounds.earliest,
+                latest=bounds.latest,
+            )
+        return response.SerializeToString()

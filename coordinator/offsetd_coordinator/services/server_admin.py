@@ -1,0 +1,83 @@
+"""AdminService, the part of the server: what it is, and who serves a group."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import TYPE_CHECKING, Final
+
+from offsetd.v1 import admin_service_pb2
+from offsetd_storage.offsets_topic.placement import partition_of
+
+from offsetd_coordinator.errors import CoordinatorLoadInProgress
+from offsetd_coordinator.messages import validation
+from offsetd_coordinator.messages.timestamps import set_time
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.node import Node
+
+_CLOCK_OFFSET_TOLD_MS: Final = 1000
+
+
+class AdminService:
+    """The methods, from a request's bytes to those of its answer."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    @functools.cached_property
+    def _version(self) -> str:
+        from importlib import metadata  # noqa: PLC0415  A start need not wait for it.
+
+        return metadata.version("offsetd")
+
+    async def get_server_info(self, message: bytes) -> bytes:
+        """What this server is. Answered at any time; counts are 0 until it has loaded."""
+        validation.parse(admin_service_pb2.GetServerInfoRequest, message)
+        node = self._node
+        response = admin_service_pb2.GetServerInfoResponse(
+            version=self._version,
+            folder_id=node.folder_id or "",
+            node_id=node.node_id,
+            log_partitions=node.partitions or 0,
+            state=int(node.state),  # type: ignore[arg-type]
+        )
+        if node.expirer is not None and (held := node.expirer.held()) is not None:
+            response.expiry_suspension.reason = held.hold.value
+            end_ms = held.end_ms(node.expirer.clock.now_ms())
+            set_time(response.expiry_suspension.end_time, -1 if end_ms is None else end_ms)
+            if held.remaining_ms is not None:
+                response.expiry_suspension.remaining.FromMilliseconds(held.remaining_ms)
+        response.settings_problem = node.settings_doubt or ""
+        response.problems.extend(node.problems())
+        if node.expirer is not None:
+            offset_ms = node.expirer.clock_offset_ms()
+            if abs(offset_ms) >= _CLOCK_OFFSET_TOLD_MS:
+                response.clock_offset.FromMilliseconds(offset_ms)
+        response.start_time.FromMilliseconds(node.start_ms)
+        if node.runtime is not None:
+            for shard in node.runtime.shards.values():
+                counters = shard.counters()
+                response.group_count += counters.group_count
+                response.offset_count += counters.offset_count
+                response.unknown_record_count += counters.unknown_records
+                response.undecodable_record_count += counters.undecodable_records
+                await asyncio.sleep(0)  # To count a shard's groups takes a while.
+            response.quarantined_partitions.extend(
+                partition
+                for partition in range(node.runtime.partitions)
+                if node.runtime.damage(partition) is not None
+            )
+        return response.SerializeToString()
+
+    async def find_coordinator(self, message: bytes) -> bytes:
+        """Where a group lives. Answered while loading too, once the folder's size is known."""
+        request = validation.parse(admin_service_pb2.FindCoordinatorRequest, message)
+        validation.read_group_id(request.group_id, "group_id")
+        if self._node.partitions is None:
+            raise CoordinatorLoadInProgress("the server is opening its folder")
+        return admin_service_pb2.FindCoordinatorResponse(
+            log_partition=partition_of(request.group_id, self._node.partitions),
+            node_id=self._node.node_id,
+            address=self._node.address,
+        ).SerializeToString()

@@ -1,0 +1,244 @@
+"""WatchOffsets: what a watcher reads is sent as fast as the client takes it, and no faster."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+import grpc
+import grpc.aio
+from offsetd.v1 import history_pb2
+
+from offsetd_coordinator.calls import answer_budget, unary_calls
+from offsetd_coordinator.calls.streamed_calls import run_call
+from offsetd_coordinator.configuration.watch_config import WatchConfig
+from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.errors import InvalidRequest
+from offsetd_coordinator.history.history_errors import WatcherTooSlow
+from offsetd_coordinator.history.watchers import Filter, Watcher, Watchers
+from offsetd_coordinator.messages import validation
+from offsetd_coordinator.messages.timestamps import read_duration_ms
+from offsetd_coordinator.services.history_calls import set_event
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offsetd_coordinator.calls.admission import Admission
+    from offsetd_coordinator.calls.connections import Connection
+    from offsetd_coordinator.figures import CallFigures
+    from offsetd_coordinator.history.log_changes import Change
+    from offsetd_coordinator.node import Node
+
+_EVENTS_PER_MESSAGE_MAX: Final = 200
+_INTERVAL_MS_MIN: Final = 100
+# With fewer tokens a quiet watcher falls behind what is cleaned.
+_INTERVAL_MS_MAX: Final = 86_400_000
+
+
+class WatchService:
+    """All calls of WatchOffsets."""
+
+    def __init__(
+        self, node: Node, admission: Admission, figures: CallFigures, *, request_bytes_max: int
+    ) -> None:
+        self.watchers: Watchers | None = None
+        self._node = node
+        self._admission = admission
+        self._figures = figures.method("WatchOffsets")
+        self._watches = figures.watches
+        self._request_bytes_max = request_bytes_max
+
+    def handler(self) -> grpc.RpcMethodHandler[bytes, bytes]:
+        """For gRPC."""
+        return grpc.unary_stream_rpc_method_handler(self._call)
+
+    async def _call(self, message: bytes, context: unary_calls.Context) -> None:
+        async def run() -> None:
+            unary_calls.check_size(len(message), self._request_bytes_max)
+            try:
+                await self._watch(message, context, connection)
+            except WatcherTooSlow:
+                self._watches.cut_off += 1
+                raise
+
+        connection = self._admission.connections.open_call(context)
+        connection.note_message(context, len(message))
+        await run_call(
+            run,
+            context,
+            connection,
+            self._figures,
+            "WatchOffsets",
+            load_ended=self._node.load_ended,
+        )
+
+    async def _watch(
+        self, message: bytes, context: unary_calls.Context, connection: Connection
+    ) -> None:
+        runtime = self._node.serving()
+        request = validation.parse(history_pb2.WatchOffsetsRequest, message)
+        chosen = await _filter(request)
+        applied = await self._node.administering().applied()
+        config = applied.configs.server_config(WatchConfig)
+        interval_ms = config.progress_interval_ms
+        if request.HasField("progress_interval"):
+            interval_ms = _interval_ms(request)
+        if self.watchers is None or self.watchers.runtime is not runtime:
+            self.watchers = Watchers(runtime, self._node.folder_id or "")
+        watcher = Watcher(self.watchers, chosen)
+        watcher.begin(
+            request.token, from_oldest=request.from_oldest, until_token=request.until_token
+        )
+        self.watchers.add(watcher, config.watchers_max)
+        self._watches.watchers = self.watchers.count
+        drained = asyncio.get_running_loop().create_future()
+        forget = self._node.call_on_drain(lambda: _drain(watcher, drained))
+        try:
+            call = _Call(
+                self._node,
+                watcher,
+                context,
+                connection,
+                drained,
+                idle_max_ms=config.idle_max_ms,
+                interval_seconds=interval_ms / 1000,
+            )
+            await call.run()
+        finally:
+            forget()
+            self.watchers.remove(watcher)
+            self._watches.watchers = self.watchers.count
+
+
+class _Call:
+    """One call that has begun."""
+
+    def __init__(
+        self,
+        node: Node,
+        watcher: Watcher,
+        context: unary_calls.Context,
+        connection: Connection,
+        drained: asyncio.Future[None],
+        *,
+        idle_max_ms: int,
+        interval_seconds: float,
+    ) -> None:
+        self._node = node
+        self._watcher = watcher
+        self._context = context
+        self._connection = connection
+        self._drained = drained
+        self._idle_max_ms = idle_max_ms
+        self._interval_seconds = interval_seconds
+
+    async def run(self) -> None:
+        """Ends where it is to, by an error, or because the client is gone."""
+        response = history_pb2.WatchOffsetsResponse(
+            unreachable_log_partitions=self._watcher.unreachable
+        )
+        await self._send(response)
+        sent_seconds = time.monotonic()
+        while True:
+            self._node.serving()
+            has_sent = await self._pass()
+            if self._watcher.until is not None:
+                # All that is durable was passed, which the end is part of.
+                await self._send(history_pb2.WatchOffsetsResponse())
+                return
+            if has_sent:
+                sent_seconds = time.monotonic()
+            rest_seconds = sent_seconds + self._interval_seconds - time.monotonic()
+            if rest_seconds > 0 and await self._watcher.wait(rest_seconds):
+                continue
+            self._node.serving()
+            await self._send(history_pb2.WatchOffsetsResponse())
+            sent_seconds = time.monotonic()
+
+    async def _pass(self) -> bool:
+        """Sends what there is, of each log partition in turn; whether there was anything."""
+        has_sent = False
+        is_behind = True
+        while is_behind:
+            is_behind = False
+            for partition in self._watcher.reachable:
+                changes, position = await self._watcher.read(partition)
+                is_behind |= position > self._watcher.positions[partition]
+                await self._send_changes(partition, changes)
+                has_sent |= bool(changes)
+                self._watcher.positions[partition] = position
+        return has_sent
+
+    async def _send_changes(self, partition: int, changes: Sequence[Change]) -> None:
+        for start in range(0, len(changes), _EVENTS_PER_MESSAGE_MAX):
+            part = changes[start : start + _EVENTS_PER_MESSAGE_MAX]
+            response = history_pb2.WatchOffsetsResponse()
+            for change in part:
+                set_event(response.events.add(), partition, change)
+            self._watcher.positions[partition] = part[-1].log_offset + 1
+            await self._send(response)
+
+    async def _send(self, response: history_pb2.WatchOffsetsResponse) -> None:
+        """Returns once the client's window has taken it. Raises WatcherTooSlow.
+
+        What is in the window still reaches a client that reads on, and after it the status: so the
+        token of that is the one of the last message, taken or not.
+        """
+        token = response.token = self._watcher.token
+        message = response.SerializeToString()
+        writing = asyncio.ensure_future(self._context.write(message))
+        writing.add_done_callback(_retrieved)  # Also where the call is cancelled meanwhile.
+        held = answer_budget.hold(self._connection, len(message))
+        try:
+            await asyncio.wait(
+                {writing, self._drained},
+                timeout=self._idle_max_ms / 1000,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            held.end()
+        if writing.done():
+            writing.result()
+            return
+        self._node.serving()
+        raise WatcherTooSlow(
+            "what was sent was not read for {idle_ms} ms",
+            idle_ms=self._idle_max_ms,
+            tokens={"token": token},
+        )
+
+
+def _interval_ms(request: history_pb2.WatchOffsetsRequest) -> int:
+    interval_ms = read_duration_ms(request.progress_interval, "progress_interval")
+    if not 0 < interval_ms <= _INTERVAL_MS_MAX:
+        raise InvalidRequest(
+            "progress_interval",
+            "{value_ms} ms is not from 1 ms to a day",
+            value_ms=interval_ms,
+        )
+    return max(interval_ms, _INTERVAL_MS_MIN)
+
+
+async def _filter(request: history_pb2.WatchOffsetsRequest) -> Filter:
+    if request.token and request.from_oldest:
+        raise InvalidRequest("from_oldest", "a token says where to begin")
+    turns = Turns()
+    groups = turns.each(enumerate(request.group_ids))
+    named = [validation.read_group_id(each, f"group_ids[{place}]") async for place, each in groups]
+    return Filter(
+        group_ids=frozenset(named),
+        prefix=validation.read_group_id(request.group_id_prefix, "group_id_prefix"),
+        topics=frozenset(await validation.read_topics(request.topics, turns)),
+    )
+
+
+def _drain(watcher: Watcher, drained: asyncio.Future[None]) -> None:
+    watcher.wake()
+    if not drained.done():
+        drained.set_result(None)
+
+
+def _retrieved(writing: asyncio.Future[None]) -> None:
+    if not writing.cancelled():
+        writing.exception()

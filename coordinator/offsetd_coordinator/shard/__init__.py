@@ -1,0 +1,1 @@
+"""One partition of the offsets topic: it decides, and it replays."""

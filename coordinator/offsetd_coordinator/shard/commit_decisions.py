@@ -1,0 +1,123 @@
+"""Decides on a commit to one log partition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from offsetd_coordinator.errors import CoordinatorError, InvalidRetention
+from offsetd_coordinator.kernels import columns
+from offsetd_coordinator.kernels.records.commit_batch import decide_commit
+from offsetd_coordinator.requests import CommitOffsets, CommitReply, Decision
+from offsetd_coordinator.state.commit_rules import (
+    as_arguments,
+    check_commit,
+    commit_refusal,
+    unchanged_ms_of,
+)
+
+if TYPE_CHECKING:
+    from offsetd_coordinator.kernels.columns import Bytes
+    from offsetd_coordinator.membership.group_membership import Membership
+    from offsetd_coordinator.membership.member_requests import Moment
+    from offsetd_coordinator.shard.leases import Leases
+    from offsetd_coordinator.state.replayed_state import ReplayedState
+
+_VERSION_WITHOUT_EXPIRY: Final = 3  # Of OffsetCommitValue, which cannot hold any then.
+
+
+class CommitTerms(NamedTuple):
+    """When commits are made, and where in the log they would go.
+
+    What is stored since less than `unchanged_ms` is not written again.
+    """
+
+    now: Moment
+    base_offset: int
+    leader_epoch: int
+    unchanged_ms: int
+
+
+class CommitDecisions:
+    """By the state of one shard, of which it changes nothing. `out` has room for a batch."""
+
+    def __init__(
+        self,
+        state: ReplayedState,
+        membership: Membership,
+        leases: Leases,
+        *,
+        value_version: int,
+        batch_bytes_max: int,
+        out: Bytes,
+    ) -> None:
+        self._state = state
+        self._membership = membership
+        self._leases = leases
+        self._value_version = value_version
+        self._batch_bytes_max = batch_bytes_max
+        self._out = out
+        self._verdict = np.zeros(columns.VERDICT_COLUMNS, np.int64)
+        self._conflicts = np.zeros((columns.CONFLICTS_MAX, columns.CONFLICT_COLUMNS), np.int64)
+
+    def decide(self, commit: CommitOffsets, terms: CommitTerms) -> Decision:
+        """What to write and what to answer; a refusal is part of the decision."""
+        if commit.retention_ms >= 0 and self._value_version == _VERSION_WITHOUT_EXPIRY:
+            refused = InvalidRetention("retention", "offset.commit.value.version=3 cannot hold it")
+            return Decision(commit, None, refused)
+        now_ms = terms.now.wall_ms
+        size = decide_commit(
+            self._state.offsets.arrays,
+            *as_arguments(commit),
+            now_ms,
+            -1 if commit.retention_ms < 0 else now_ms + commit.retention_ms,
+            self._unchanged_ms(commit.group_id, terms) if terms.unchanged_ms else 0,
+            terms.base_offset,
+            terms.leader_epoch,
+            self._value_version,
+            self._batch_bytes_max,
+            self._out,
+            self._verdict,
+            self._conflicts,
+        )
+        if size == columns.DUPLICATE:
+            first_answer = int(self._verdict[columns.VERDICT_LAST_OFFSET])
+            return Decision(commit, CommitReply(first_answer), None)
+        refusal = self._writer_refusal(commit, terms.now)
+        if size == columns.UNCHANGED and refusal is None:
+            newest = int(self._verdict[columns.VERDICT_LAST_OFFSET])
+            return Decision(commit, CommitReply(newest), None, is_unchanged=True)
+        if refusal is not None or size < 0:
+            refusal = refusal or commit_refusal(
+                commit, size, self._verdict, self._conflicts, self._batch_bytes_max
+            )
+            return Decision(commit, None, refusal)
+        last_offset = terms.base_offset + len(commit.columns) - 1
+        batch = self._out[:size].tobytes()
+        return Decision(commit, CommitReply(last_offset), None, batch, last_offset, now_ms)
+
+    def _unchanged_ms(self, group_id: bytes, terms: CommitTerms) -> int:
+        return unchanged_ms_of(terms.unchanged_ms, self._state.known_group_records(group_id))
+
+    def _writer_refusal(self, commit: CommitOffsets, now: Moment) -> CoordinatorError | None:
+        """Why whoever commits may not commit to this group, if so."""
+        group_id = commit.group_id
+        live = self._membership.live(group_id)
+        records = self._state.known_group_records(group_id)
+        if live is None and records is None and commit.member is None and commit.epoch < 0:
+            return None
+        try:
+            if live is not None:
+                live.check_commit(commit.member)
+            else:
+                has_group = (
+                    records is not None
+                    or self._state.has_group(group_id)
+                    or self._membership.has_promised(group_id)
+                )
+                check_commit(group_id, records, commit.member, has_group=has_group)
+            self._leases.check_writer(group_id, commit.epoch, now)
+        except CoordinatorError as refusal:
+            return refusal.without_traces()
+        return None

@@ -1,0 +1,428 @@
+"""One partition of the offsets topic as a pure state: it decides, and it replays.
+
+`decide` changes nothing and yields a record batch; replaying that batch is the only change, by
+the same code at run time as at load, so that live state equals a replay of the log. Only the end
+offsets that clients report are kept beside it, in memory.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+from offsetd_storage.kernels import padded_buffer
+from offsetd_storage.offsets_topic.group_listing import simple_group
+
+from offsetd_coordinator.errors import (
+    CoordinatorError,
+    GroupIdNotFound,
+    RecordUndecodable,
+    UnstableOffsetCommit,
+)
+from offsetd_coordinator.expiry.expiry_sweep import ShardRules
+from offsetd_coordinator.membership.group_membership import Membership, fresh_member_name
+from offsetd_coordinator.membership.member_requests import Moment
+from offsetd_coordinator.membership.rebalance import MembershipConfig
+from offsetd_coordinator.offset_changes import PutOffsets, ResetOffsets, RestoreOffsets
+from offsetd_coordinator.requests import (
+    AcquireGroup,
+    CommitOffsets,
+    Decision,
+    DeleteGroup,
+    DeleteOffsets,
+    DeleteOffsetsReply,
+    EndConsumerMembers,
+    ExpireOffsets,
+    LeaseReply,
+    WriteGroup,
+)
+from offsetd_coordinator.shard.commit_decisions import CommitDecisions, CommitTerms
+from offsetd_coordinator.shard.group_changes import Situation, decide_group_change
+from offsetd_coordinator.shard.group_holds import GroupHolds
+from offsetd_coordinator.shard.leases import Leases
+from offsetd_coordinator.shard.member_records import decide_members_change
+from offsetd_coordinator.shard.shard_changes import ShardChanges
+from offsetd_coordinator.state.commit_rules import undecodable_offset
+from offsetd_coordinator.state.deletion_dedup import NODE_BYTES_MAX
+from offsetd_coordinator.state.offset_table import fresh_hash_seeds
+from offsetd_coordinator.state.replayed_state import ReplayedState
+from offsetd_coordinator.state.tombstone_batches import encode_tombstones
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from collections.abc import Set as AbstractSet
+
+    from offsetd_storage.offsets_topic.group_listing import Group, GroupListing, GroupState
+
+    from offsetd_coordinator.expiry.expiry_rules import ExpiryTerms
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
+    from offsetd_coordinator.membership.member_requests import Step
+    from offsetd_coordinator.requests import (
+        CommittedColumns,
+        CommittedOffset,
+        GroupChange,
+        MembersChange,
+        Request,
+    )
+    from offsetd_coordinator.state.offset_table import OffsetTable
+    from offsetd_coordinator.wire.fetch_encoder import FetchAnswer
+    from offsetd_coordinator.wire.group_selections import GroupSelection
+
+
+@attrs.frozen(kw_only=True)
+class ShardConfig:
+    """What a shard needs of the settings."""
+
+    partitions: int = 50
+    """How many partitions the offsets topic has; places groups."""
+    offset_commit_value_version: int = 4
+    message_bytes_max: int = 1_048_588
+    request_id_window_ms: int = 60_000
+    request_ids_per_partition_max: int = 262_144
+    """How many request ids are remembered at most; the oldest go first."""
+    membership: MembershipConfig = attrs.field(factory=MembershipConfig)
+    new_member_name: Callable[[], str] = attrs.field(default=fresh_member_name, repr=False)
+    """What each member id ends with: nobody else can guess it."""
+    hash_seeds: tuple[int, int, int, int] = attrs.field(factory=fresh_hash_seeds, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class ShardCounters:
+    """What a shard holds, and what it met in its log that it could not use."""
+
+    offset_count: int
+    group_count: int
+    pending_offset_count: int
+    unknown_records: int
+    undecodable_records: int
+    table_bytes: int
+
+
+class Shard:
+    """The groups and offsets of one partition. Used by one thread at a time.
+
+    A commit of what is stored since less than `unchanged_ms` is answered, and not written.
+    """
+
+    def __init__(self, partition: int, config: ShardConfig) -> None:
+        self.partition = partition
+        self.config = config
+        self.unchanged_ms = 0
+        self._state = ReplayedState(
+            request_window_ms=config.request_id_window_ms,
+            request_ids_max=config.request_ids_per_partition_max,
+            deletion_bytes_max=NODE_BYTES_MAX // config.partitions,
+            hash_seeds=config.hash_seeds,
+        )
+        self.leases = Leases(self._state.known_group_records)
+        self.membership = Membership(
+            config.membership,
+            records=self._state.known_group_records,
+            random_id=config.new_member_name,
+            check_lease=self.leases.check_not_held,
+        )
+        self.holds = GroupHolds()
+        self._misplaced: frozenset[bytes] = frozenset()
+        self._batch = padded_buffer(config.message_bytes_max)
+        self.changes = ShardChanges(
+            self._state,
+            self.membership,
+            self.leases,
+            value_version=config.offset_commit_value_version,
+            batch_bytes_max=config.message_bytes_max,
+            out=self._batch,
+        )
+        self._commits = CommitDecisions(
+            self._state,
+            self.membership,
+            self.leases,
+            value_version=config.offset_commit_value_version,
+            batch_bytes_max=config.message_bytes_max,
+            out=self._batch,
+        )
+
+    @property
+    def offset_next(self) -> int:
+        """The log offset of the next record."""
+        return self._state.offset_next
+
+    @property
+    def offsets(self) -> OffsetTable:
+        """What is stored, to be read."""
+        return self._state.offsets
+
+    @property
+    def leader_epoch(self) -> int:
+        """What new batches carry."""
+        return self._state.leader_epoch
+
+    def decide(self, request: Request, now_ms: int, monotonic_ms: int = 0) -> Decision:
+        """What to write and what to answer. Changes nothing; a refusal is part of the decision."""
+        now = Moment(now_ms, monotonic_ms)
+        try:
+            if self.holds.by_group and not isinstance(request, WriteGroup | EndConsumerMembers):
+                self.holds.check_writer(request.group_id)
+            if isinstance(request, CommitOffsets):
+                return self._commits.decide(request, self._commit_terms(now))
+            if isinstance(request, WriteGroup | EndConsumerMembers):
+                return self._decide_members_change(request, now)
+            if isinstance(request, ResetOffsets | PutOffsets | RestoreOffsets):
+                return self.changes.decide(request, now)
+            if isinstance(request, DeleteOffsets | DeleteGroup):
+                return self.changes.decide_deletion(request, now)
+            return self._decide_change(request, now)
+        except CoordinatorError as refusal:
+            return Decision(request, None, refusal)
+
+    def apply(self, decision: Decision) -> None:
+        """Replays what a decision writes, once it is appended; notes reported end offsets."""
+        if decision.batch is None:
+            if decision.is_unchanged and isinstance(decision.request, CommitOffsets):
+                self.note_end_offsets(decision.request)
+            for step in decision.steps():
+                self.apply(step)
+            return
+        size = len(decision.batch)
+        self._batch[:size] = np.frombuffer(decision.batch, np.uint8)
+        self.replay(self._batch, 0, size)
+        request = decision.request
+        if isinstance(request, CommitOffsets):
+            self.note_end_offsets(request)
+        elif isinstance(request, DeleteGroup):
+            self.membership.forget(request.group_id)
+        elif isinstance(request, AcquireGroup) and isinstance(decision.reply, LeaseReply):
+            self.leases.note(request.group_id, decision.reply)
+        elif isinstance(request, ExpireOffsets):
+            for group_id in request.gone:
+                self.membership.forget(group_id)
+
+    def _commit_terms(self, now: Moment) -> CommitTerms:
+        return CommitTerms(now, self.offset_next, self.leader_epoch, self.unchanged_ms)
+
+    @property
+    def directory_row(self) -> Int64s:
+        """The shard's table for a `kernels.table_directory`: the same array for all its life."""
+        return self._state.offsets.directory_row
+
+    @property
+    def has_guarded_groups(self) -> bool:
+        """Whether there may be groups to which not everybody may commit."""
+        return (
+            self._state.has_group_records
+            or bool(self.membership.groups)
+            or bool(self.holds.by_group)
+        )
+
+    def is_guarded(self, group_id: bytes) -> bool:
+        """Whether a group has members, or records of its own, or is held: then its commits go one
+        by one.
+        """
+        return (
+            group_id in self.holds.by_group
+            or self._state.known_group_records(group_id) is not None
+            or self.membership.live(group_id) is not None
+        )
+
+    def replay_on(self, buffer: Bytes, end: int, cursor: Int64s) -> None:
+        """Replays as `replay` does, from where a kernel has brought the cursor."""
+        self._state.replay_on(buffer, end, cursor)
+
+    def note_end_offsets(self, commit: CommitOffsets) -> None:
+        """Keeps the end offsets that a replayed commit reports."""
+        if commit.reports_end_offsets:
+            self._state.offsets.note_end_offsets(commit)
+
+    def restore_members(self, now: Moment) -> list[Step]:
+        """Has the groups live that have members by their records. Once, after the load.
+
+        Leases run from now on.
+        """
+        self.leases.loaded_ms = now.monotonic_ms
+        return self.membership.restore(
+            (
+                records
+                for records in self._state.all_group_records()
+                if records.group_id not in self._misplaced
+            ),
+            now,
+        )
+
+    def begin_load(self, offsets: int) -> None:
+        """Makes room for so many offsets at once, rather than step by step as they come."""
+        self._state.offsets.expect(offsets)
+
+    def replay(self, buffer: Bytes, start: int, end: int) -> None:
+        """Replays the whole, checked batches of `buffer[start:end]`; the buffer is padded.
+
+        Records that cannot be understood are counted and kept; this never fails for them. Raises
+        CorruptBatch if there is something else than whole batches.
+        """
+        self._state.replay(buffer, start, end)
+
+    def end_load(self, *, offset_next: int, leader_epoch: int) -> None:
+        """Notes that the whole log is replayed: from here on the shard writes.
+
+        Compaction may have taken away the last batches: `offset_next` is the log's.
+        """
+        self._state.end_load(offset_next=offset_next, leader_epoch=leader_epoch)
+        # Requests go where the hash puts their group, so none can come to be here later.
+        self._misplaced = frozenset(self.misplaced_groups())
+
+    def fetch_into(self, answer: FetchAnswer, selection: GroupSelection) -> None:
+        """Adds the offsets that are asked for. What is absent is absent.
+
+        Raises:
+            UnstableOffsetCommit: a transaction is open on what is asked, and none may be.
+            RecordUndecodable: a record that is asked for cannot be read.
+            ResponseTooLarge: the answer becomes so.
+        """
+        group_id, state = selection.group_id, self._state
+        self.holds.check_reader(group_id)
+        if selection.require_stable and selection.has_any_of(state.pending.partitions(group_id)):
+            raise UnstableOffsetCommit(
+                "a transaction has offsets pending for group {group!r}", group=group_id
+            )
+        answer.add(state.offsets, selection, log_partition=self.partition)
+
+    def pending_partitions(self, group_id: bytes) -> AbstractSet[tuple[bytes, int]]:
+        """The partitions of a group for which a transaction is open."""
+        return self._state.pending.partitions(group_id)
+
+    def fetch(self, group_id: bytes) -> list[CommittedOffset]:
+        """All committed offsets of a group, sorted. Raises RecordUndecodable."""
+        self.holds.check_reader(group_id)
+        offsets = self._state.offsets.read_group(group_id)
+        for offset in offsets:
+            if not offset.is_decodable:
+                raise undecodable_offset(group_id, offset.topic, offset.partition)
+        offsets.sort()
+        return offsets
+
+    def fetch_columns(self, group_id: bytes) -> CommittedColumns:
+        """All committed offsets of a group, by column. Raises RecordUndecodable."""
+        self.holds.check_reader(group_id)
+        stored = self._state.offsets.read_columns(group_id)
+        if not all(stored.are_decodable):
+            place = stored.are_decodable.index(False)
+            raise undecodable_offset(group_id, stored.topics[place], stored.partitions[place])
+        return stored
+
+    def list_groups(
+        self, *, prefix: bytes = b"", after: bytes | None = None
+    ) -> Iterator[GroupListing]:
+        """The groups with ids that start with `prefix` and are larger than `after`, unsorted.
+
+        The shard may change meanwhile: what comes or goes then is listed or not.
+        Those that `end_load` found misplaced are left out: no other call finds them either.
+        """
+        misplaced = self._misplaced
+        for group_id in self._state.group_ids():
+            if group_id in misplaced:
+                continue
+            if group_id.startswith(prefix) and (after is None or group_id > after):
+                live = self.membership.live(group_id)
+                records = self._state.known_group_records(group_id)
+                if records is None:
+                    yield simple_group(group_id) if live is None else live.listing()
+                else:
+                    listing = records.listing() if live is None else live.listing()
+                    yield listing._replace(settings=records.settings)
+        for live in tuple(self.membership.live_groups()):
+            group_id = live.group_id
+            is_asked_for = group_id.startswith(prefix) and (after is None or group_id > after)
+            if is_asked_for and not self._state.has_group(group_id):
+                yield live.listing()
+
+    def get_group(self, group_id: bytes, now_ms: int = 0, monotonic_ms: int = 0) -> Group:
+        """One group. Raises GroupIdNotFound, RecordUndecodable, CoordinatorLoadInProgress."""
+        self.holds.check_reader(group_id)
+        live = self.membership.live(group_id)
+        if live is None and not self._state.has_group(group_id):
+            raise GroupIdNotFound("there is no group {group!r}", group=group_id)
+        records = self._state.group_records(group_id)
+        if live is None and not records.is_readable:
+            raise RecordUndecodable("a record of group {group!r} cannot be read", group=group_id)
+        return attrs.evolve(
+            (live or records).describe(self._state.offsets.count(group_id)),
+            settings=records.settings,
+            lease=self.leases.status(group_id, Moment(now_ms, monotonic_ms)),
+        )
+
+    def live_group_state(self, group_id: bytes) -> GroupState | None:
+        """The state of a group of which its records do not tell all; None: they do."""
+        live = self.membership.live(group_id)
+        return None if live is None else live.state
+
+    def expiry_rules(self, terms: ExpiryTerms, now: Moment) -> ShardRules:
+        """By what groups expire. A lease that is held now counts for good."""
+        return ShardRules(
+            self._state,
+            terms,
+            live_state=self.live_group_state,
+            has_lease=lambda group_id: self.leases.is_held(group_id, now),
+        )
+
+    def decide_expiry(self, request: ExpireOffsets, now_ms: int) -> Decision:
+        """Tombstones for what a sweep has just found. Changes nothing."""
+        batches = encode_tombstones(
+            request.keys,
+            request.ends,
+            request_id=b"",
+            now_ms=now_ms,
+            base_offset=self.offset_next,
+            leader_epoch=self.leader_epoch,
+            out=self._batch,
+        )
+        _, last_offset = batches[-1]
+        reply = DeleteOffsetsReply(last_offset, ())
+        return Decision(request, reply, None, None, last_offset, now_ms, batches)
+
+    def counters(self) -> ShardCounters:
+        """Counts for logs and metrics."""
+        state = self._state
+        return ShardCounters(
+            offset_count=state.offsets.size,
+            group_count=state.group_count,
+            pending_offset_count=len(state.pending),
+            unknown_records=state.unknown_records,
+            undecodable_records=state.undecodable_records,
+            table_bytes=state.offsets.reserved_bytes,
+        )
+
+    @property
+    def offset_count(self) -> int:
+        """How many offsets there are. Like the others below, for any thread, at any time."""
+        return self._state.offsets.size
+
+    @property
+    def groups_with_offsets(self) -> int:
+        """How many groups have offsets; unlike `counters`, it walks nothing."""
+        return self._state.offsets.group_count
+
+    @property
+    def useless_records(self) -> int:
+        """Records in its log whose type is unknown, or whose bytes cannot be decoded."""
+        return self._state.unknown_records + self._state.undecodable_records
+
+    def misplaced_groups(self) -> list[bytes]:
+        """Groups that are here although their hash belongs to another partition."""
+        return self._state.misplaced_groups(self.partition, self.config.partitions)
+
+    def _decide_change(self, request: GroupChange, now: Moment) -> Decision:
+        return decide_group_change(self._state, request, self._situation(request.group_id, now))
+
+    def _decide_members_change(self, request: MembersChange, now: Moment) -> Decision:
+        records = self._state.group_records(request.group_id)
+        return decide_members_change(records, request, self._situation(request.group_id, now))
+
+    def _situation(self, group_id: bytes, now: Moment) -> Situation:
+        members = self.membership.live(group_id) or self._state.group_records(group_id)
+        return Situation(
+            now=now,
+            loaded_ms=self.leases.loaded_ms,
+            has_members=members.has_members,
+            offset_next=self.offset_next,
+            leader_epoch=self.leader_epoch,
+            bytes_max=self.config.message_bytes_max,
+        )

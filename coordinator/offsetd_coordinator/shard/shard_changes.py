@@ -1,0 +1,178 @@
+"""What one shard makes of changes of offsets that are no commits: at once, or in slices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetd_storage.kernels import padded_buffer
+from offsetd_storage.offsets_topic.schemas.keys import encode_key
+
+from offsetd_coordinator.changes import large_decisions
+from offsetd_coordinator.changes.change_decisions import (
+    Usage,
+    check_change,
+    decide_offsets_change,
+    decide_restoration,
+)
+from offsetd_coordinator.offset_changes import PutOffsets, ResetOffsets, RestoreOffsets
+from offsetd_coordinator.requests import (
+    Decision,
+    DeleteGroup,
+    DeleteGroupReply,
+    DeleteOffsets,
+    DeleteOffsetsReply,
+)
+from offsetd_coordinator.state.offset_deletion import (
+    check_group_deletable,
+    check_offsets_deletable,
+    group_to_delete,
+    offsets_to_delete,
+)
+from offsetd_coordinator.state.put_batches import Encoder, known_id
+from offsetd_coordinator.state.tombstone_batches import encode_tombstones
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from offsetd_coordinator.kernels.columns import Bytes
+    from offsetd_coordinator.membership.group_membership import Membership
+    from offsetd_coordinator.membership.member_requests import Moment
+    from offsetd_coordinator.offset_changes import OffsetsChange
+    from offsetd_coordinator.shard.leases import Leases
+    from offsetd_coordinator.state.offset_rows import OffsetRows
+    from offsetd_coordinator.state.replayed_state import ReplayedState
+
+LargeRequest = PutOffsets | ResetOffsets | RestoreOffsets | DeleteOffsets | DeleteGroup
+
+
+class ShardChanges:
+    """The changes of one shard. Changes nothing itself; `out` is what batches are written into."""
+
+    def __init__(
+        self,
+        state: ReplayedState,
+        membership: Membership,
+        leases: Leases,
+        *,
+        value_version: int,
+        batch_bytes_max: int,
+        out: Bytes,
+    ) -> None:
+        self._state = state
+        self._membership = membership
+        self._leases = leases
+        self._value_version = value_version
+        self._batch_bytes_max = batch_bytes_max
+        self._out = out
+
+    def encoder(self, now_ms: int) -> Encoder:
+        """What batches of offsets are written with now."""
+        return Encoder(
+            self._state.offsets.arrays,
+            now_ms,
+            self._state.offset_next,
+            self._state.leader_epoch,
+            self._value_version,
+            self._batch_bytes_max,
+            self._out,
+        )
+
+    def _usage(self, group_id: bytes, now: Moment) -> Usage:
+        return Usage(
+            self._membership.live(group_id), lambda: self._leases.check_writer(group_id, -1, now)
+        )
+
+    def decide(self, request: OffsetsChange | RestoreOffsets, now: Moment) -> Decision:
+        """Decides on a change at once. Raises the refusal."""
+        encoder, usage = self.encoder(now.wall_ms), self._usage(request.group_id, now)
+        if isinstance(request, RestoreOffsets):
+            return decide_restoration(self._state, request, encoder, usage)
+        return decide_offsets_change(self._state, request, encoder, usage)
+
+    def decide_deletion(self, request: DeleteOffsets | DeleteGroup, now: Moment) -> Decision:
+        """The same for a deletion."""
+        state, now_ms = self._state, now.wall_ms
+        known = self._known_deletion(request, now)
+        if known is not None:
+            return known
+        live = self._membership.live(request.group_id)
+        if isinstance(request, DeleteGroup):
+            has_promised = self._membership.has_promised(request.group_id)
+            deletion = group_to_delete(state, request, live, has_promised=has_promised)
+        else:
+            deletion = offsets_to_delete(state, request, live)
+        if request.validate_only or not deletion.ends.size:
+            return Decision(request, deletion.reply, None)
+        batches = encode_tombstones(
+            deletion.keys,
+            deletion.ends,
+            request_id=request.request_id,
+            now_ms=now_ms,
+            base_offset=self._state.offset_next,
+            leader_epoch=self._state.leader_epoch,
+            out=self._out,
+        )
+        reply = deletion.reply._replace(last_offset=batches[-1][1])
+        return Decision.of_batches(request, reply, batches, now_ms)
+
+    def _known_deletion(self, request: DeleteOffsets | DeleteGroup, now: Moment) -> Decision | None:
+        """What a deletion was answered before. Raises what the group's lease has against it."""
+        if not request.validate_only:
+            kind = DeleteGroupReply if isinstance(request, DeleteGroup) else DeleteOffsetsReply
+            deletions = self._state.deletions
+            known = deletions.find(kind, request.group_id, request.request_id, now.wall_ms)
+            if known is not None:
+                return Decision(request, known, None)
+        epoch = -1 if isinstance(request, DeleteGroup) else request.epoch
+        self._leases.check_writer(request.group_id, epoch, now)
+        return None
+
+    # Large changes: see `large_changes` --------------------------------------------------------
+
+    def has_foreign_records(self, group_id: bytes) -> bool:
+        """Whether a group has what only brokers write: open transactions, or keys of old forms."""
+        return bool(self._state.pending.partitions(group_id) or self._state.other_keys(group_id))
+
+    def check_large(self, request: LargeRequest, now: Moment) -> Decision | None:
+        """What a large change was answered before, if it was. Raises what stands against it."""
+        if isinstance(request, DeleteOffsets | DeleteGroup):
+            known = self._known_deletion(request, now)
+            live = self._membership.live(request.group_id)
+            if known is None and isinstance(request, DeleteGroup):
+                check_group_deletable(self._state, request.group_id, live)
+            elif known is None and isinstance(request, DeleteOffsets):
+                check_offsets_deletable(self._state, request, live)
+            return known
+        usage = self._usage(request.group_id, now)
+        answered = check_change(self._state, request, self.encoder(now.wall_ms), usage)
+        if answered is None and isinstance(request, ResetOffsets):
+            named = len(request.partitions) + len(request.explicit)
+            if not named and not request.topics:
+                named = self._state.offsets.count(request.group_id)
+            large_decisions.check_size(named, request.group_id, self._batch_bytes_max)
+        return answered
+
+    def large_decision(
+        self, request: LargeRequest, now: Moment
+    ) -> Callable[[OffsetRows], large_decisions.LargeChange]:
+        """What decides on a large change of what is stored, for a thread."""
+        group_id = request.group_id
+        if isinstance(request, DeleteGroup):
+            records = self._state.group_records(group_id)
+            keys = [encode_key(key) for key in records.tombstone_keys()]
+            return lambda stored: large_decisions.group_deletion(
+                request, stored, keys, self._batch_bytes_max
+            )
+        if isinstance(request, DeleteOffsets):
+            return lambda stored: large_decisions.deletion(request, stored, self._batch_bytes_max)
+        # Not into the buffer of the thread that writes.
+        out = padded_buffer(self._batch_bytes_max)
+        encoder = self.encoder(now.wall_ms)._replace(out=out)
+        request_id = known_id(request.call, request.request_id)
+        if isinstance(request, RestoreOffsets):
+            return lambda stored: large_decisions.restoration(
+                request, request.then, stored, encoder, request_id
+            )
+        if isinstance(request, ResetOffsets):
+            return lambda stored: large_decisions.reset(request, stored, encoder, request_id)
+        return lambda stored: large_decisions.put_change(request, stored, encoder, request_id)

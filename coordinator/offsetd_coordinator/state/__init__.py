@@ -1,0 +1,1 @@
+"""The state of one shard, and the batches that change it."""

@@ -1,0 +1,178 @@
+"""What deletions take away: the keys that get tombstones, or why not.
+
+Rules: Kafka's OffsetMetadataManager and GroupMetadataManager. Names are UTF-8 bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from offsetd_storage.kernels import padded_copy
+from offsetd_storage.offsets_topic.group_listing import GroupType
+from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, encode_key
+from offsetd_storage.offsets_topic.schemas.protocol_metadata import CONSUMER_PROTOCOL_TYPE
+
+from offsetd_coordinator.errors import (
+    GroupIdNotFound,
+    GroupSubscribedToTopic,
+    NonEmptyGroup,
+    RecordUndecodable,
+)
+from offsetd_coordinator.requests import DeleteGroupReply, DeleteOffsetsReply
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from offsetd_storage.offsets_topic.group_records import GroupRecords
+
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
+    from offsetd_coordinator.membership.classic_group import ClassicGroup
+    from offsetd_coordinator.requests import DeleteGroup, DeleteOffsets
+    from offsetd_coordinator.state.replayed_state import ReplayedState
+
+
+class Deletion(NamedTuple):
+    """What a deletion takes away: keys, one behind the other, and where each ends.
+
+    `reply` is the answer, without a log offset.
+    """
+
+    keys: Bytes
+    ends: Int64s
+    reply: DeleteOffsetsReply | DeleteGroupReply
+
+
+def offsets_to_delete(
+    state: ReplayedState, request: DeleteOffsets, live: ClassicGroup | None = None
+) -> Deletion:
+    """What is there of the request's partitions, stored or pending in a transaction.
+
+    `live` is the group with its members, where its records do not tell all.
+
+    Raises RecordUndecodable, NonEmptyGroup, GroupSubscribedToTopic.
+    """
+    group_id, topics, offsets = request.group_id, set(request.topics), state.offsets
+    named = set(request.partitions)
+    check_offsets_deletable(state, request, live)
+    entries = offsets.locate(group_id, named)
+    entries = entries[entries >= 0]
+    if topics:
+        entries = np.union1d(entries, offsets.entries_of_topics(group_id, topics))
+    deleted = offsets.partitions_of(entries)
+    order = sorted(range(len(deleted)), key=deleted.__getitem__)
+    deleted = [deleted[at] for at in order]
+    pending = state.pending.partitions(group_id)
+    pending_only = {each for each in pending if each in named or each[0] in topics}.difference(
+        deleted
+    )
+    others = state.other_keys(group_id, {*named, *deleted, *pending_only})
+    return Deletion(
+        *joined_keys(
+            *offsets.keys_of(group_id, entries[order]),
+            [*_offset_keys(group_id, pending_only), *others],
+        ),
+        DeleteOffsetsReply(None, tuple(deleted)),
+    )
+
+
+def group_to_delete(
+    state: ReplayedState,
+    request: DeleteGroup,
+    live: ClassicGroup | None = None,
+    *,
+    has_promised: bool = False,
+) -> Deletion:
+    """All that a group has, its own records last: as long as one of them is left, it is there.
+
+    `live` is the group with its members, where its records do not tell all. A group of which
+    nothing is stored is there if it `has_promised` an id to a member, as Kafka has it.
+
+    Raises GroupIdNotFound, RecordUndecodable, NonEmptyGroup.
+    """
+    group_id, offsets = request.group_id, state.offsets
+    records = state.group_records(group_id)
+    entries = offsets.entries_of(group_id)
+    pending = sorted(state.pending.partitions(group_id))
+    others = state.other_keys(group_id)
+    _refuse_members(group_id, live)
+    has_any = records.group_type is not None or entries.size or pending or others
+    if not has_any and not has_promised:
+        raise GroupIdNotFound("there is no group {group!r}", group=group_id)
+    check_group_deletable(state, group_id, live)
+    is_stored = (offsets.locate(group_id, pending) >= 0).tolist()
+    pending_only = [each for each, stored in zip(pending, is_stored, strict=True) if not stored]
+    return Deletion(
+        *joined_keys(
+            *offsets.keys_of(group_id, entries),
+            [
+                *_offset_keys(group_id, pending_only),
+                *others,
+                *map(encode_key, records.tombstone_keys()),
+            ],
+        ),
+        DeleteGroupReply(None, entries.size),
+    )
+
+
+def check_offsets_deletable(
+    state: ReplayedState, request: DeleteOffsets, live: ClassicGroup | None
+) -> None:
+    """Raises RecordUndecodable, NonEmptyGroup, GroupSubscribedToTopic."""
+    named_topics = {*request.topics, *(topic for topic, _ in request.partitions)}
+    _check_unused(live or state.group_records(request.group_id), named_topics)
+
+
+def check_group_deletable(state: ReplayedState, group_id: bytes, live: ClassicGroup | None) -> None:
+    """Of a group that is there. Raises RecordUndecodable, NonEmptyGroup."""
+    _refuse_members(group_id, live)
+    records = state.group_records(group_id)
+    _check_readable(records)
+    if live is None:
+        _refuse_members(group_id, records)
+
+
+def _refuse_members(group_id: bytes, group: GroupRecords | ClassicGroup | None) -> None:
+    if group is not None and group.has_members:
+        raise NonEmptyGroup("group {group!r} has members", group=group_id)
+
+
+def joined_keys(keys: Bytes, ends: Int64s, more: list[bytes]) -> tuple[Bytes, Int64s]:
+    """Keys with more behind them, and where each ends."""
+    if not more:
+        return keys, ends
+    end = int(ends[-1]) if ends.size else 0
+    return (
+        np.concatenate((keys[:end], padded_copy(b"".join(more)))),
+        np.concatenate((ends, end + np.cumsum([len(key) for key in more], dtype=np.int64))),
+    )
+
+
+def _check_unused(group: GroupRecords | ClassicGroup, topics: Collection[bytes]) -> None:
+    _check_readable(group)
+    if not group.has_members:
+        return
+    group_id = group.group_id
+    if group.group_type is GroupType.CLASSIC and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        raise NonEmptyGroup("group {group!r} has members", group=group_id)
+    for topic in sorted(topics):
+        if group.is_subscribed(topic.decode()):
+            raise GroupSubscribedToTopic(
+                "group {group!r} is subscribed to {topic!r}", group=group_id, topic=topic
+            )
+
+
+def _check_readable(group: GroupRecords | ClassicGroup) -> None:
+    if not group.is_readable:
+        raise RecordUndecodable(
+            "a record of group {group!r} cannot be read: it may have members",
+            group=group.group_id,
+        )
+
+
+def _offset_keys(group_id: bytes, partitions: Iterable[tuple[bytes, int]]) -> list[bytes]:
+    group = group_id.decode()
+    return [
+        encode_key(OffsetKey(group=group, topic=topic.decode(), partition=partition))
+        for topic, partition in sorted(partitions)
+    ]

@@ -1,0 +1,167 @@
+"""Offsets of one group as they stood at one moment: rows that stay when the table changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+from offsetd_storage.kernels import padded_buffer, padded_copy
+
+from offsetd_coordinator.kernels import columns
+from offsetd_coordinator.kernels.records.change_records import DELETED, UNREADABLE
+from offsetd_coordinator.kernels.records.row_comparison import move_texts
+from offsetd_coordinator.kernels.table.copied_rows import (
+    copy_entries,
+    keep_newest,
+    match_rows,
+    sort_rows,
+    texts_size,
+)
+from offsetd_coordinator.requests import CommittedOffset
+from offsetd_coordinator.state.commit_rules import undecodable_offset
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import numpy.typing as npt
+
+    from offsetd_coordinator.errors import RecordUndecodable
+    from offsetd_coordinator.history.log_changes import Change
+    from offsetd_coordinator.kernels.columns import Bytes, Int64s
+    from offsetd_coordinator.state.offset_table import OffsetTable
+
+_ROWS_AT_ONCE: Final = 1024
+
+
+@attrs.frozen(eq=False)
+class OffsetRows:
+    """A row for each offset, as `kernels.columns` lists them; its spans are of `texts`, padded."""
+
+    texts: Bytes
+    rows: Int64s
+
+    @classmethod
+    def of_entries(cls, offsets: OffsetTable, entries: Int64s) -> OffsetRows:
+        """What is stored of these entries, in their order."""
+        rows = np.empty((entries.size, columns.ROW_COLUMNS), np.int64)
+        texts = padded_buffer(texts_size(offsets.arrays, entries))
+        copy_entries(offsets.arrays, entries, rows, 0, texts)
+        return cls(texts, rows)
+
+    @classmethod
+    def of_changes(cls, changes: Iterable[Change]) -> OffsetRows:
+        """What changes of the log say, in their order."""
+        texts = bytearray()
+        rows = []
+        for each in changes:
+            topic_at = len(texts)
+            texts += each.topic + each.metadata
+            rows.append(
+                (
+                    topic_at,
+                    len(each.topic),
+                    each.partition,
+                    each.offset,
+                    each.leader_epoch,
+                    topic_at + len(each.topic),
+                    columns.UNDECODABLE if each.kind == UNREADABLE else len(each.metadata),
+                    each.expire_time_ms,
+                    each.kind == DELETED,
+                    each.commit_time_ms,
+                    each.log_offset,
+                    -1,
+                )
+            )
+        table = np.array(rows, np.int64).reshape(len(rows), columns.ROW_COLUMNS)
+        return cls(padded_copy(texts), table)
+
+    @classmethod
+    def joined(cls, parts: Sequence[OffsetRows]) -> OffsetRows:
+        """The rows of all parts, one part behind the other."""
+        texts = np.concatenate([each.texts for each in parts])
+        rows = np.concatenate([each.rows for each in parts])
+        at = row = 0
+        for each in parts:
+            end = row + len(each.rows)
+            rows[row:end, columns.TOPIC_START] += at
+            rows[row:end, columns.METADATA_START] += at
+            at, row = at + each.texts.size, end
+        return cls(texts, rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def sorted(self) -> OffsetRows:
+        """By topic and partition: of each partition the newest row, unless it was deleted."""
+        order, scratch = np.empty((2, len(self.rows)), np.int64)
+        sort_rows(self.texts, self.rows, order, scratch)
+        kept = keep_newest(self.texts, self.rows, order)
+        return self.take(order[:kept])
+
+    def with_own_texts(self) -> OffsetRows:
+        """The same rows, without what `texts` has of others."""
+        rows = self.rows.copy()
+        sizes = rows[:, columns.TOPIC_SIZE] + np.maximum(rows[:, columns.METADATA_SIZE], 0)
+        texts = padded_buffer(int(sizes.sum()))
+        size = move_texts(self.texts, rows, texts)
+        return OffsetRows(padded_copy(texts[:size].data), rows)
+
+    def take(self, places: Int64s | slice) -> OffsetRows:
+        """Some of the rows."""
+        return OffsetRows(self.texts, np.ascontiguousarray(self.rows[places]))
+
+    def places_in(self, others: OffsetRows) -> Int64s:
+        """Where each row's partition stands among others, or -1. Both are sorted."""
+        places = np.empty(len(self.rows), np.int64)
+        match_rows(self.texts, self.rows, others.texts, others.rows, places)
+        return places
+
+    def topic(self, place: int) -> bytes:
+        """The topic of a row."""
+        start, size = self.rows[place, columns.TOPIC_START : columns.TOPIC_SIZE + 1].tolist()
+        return self.texts[start : start + size].tobytes()
+
+    def partition(self, place: int) -> tuple[bytes, int]:
+        """The topic and the partition of a row."""
+        return self.topic(place), int(self.rows[place, columns.PARTITION])
+
+    def metadata(self, place: int) -> bytes:
+        """The metadata of a row that can be read."""
+        start, size = self.rows[place, columns.METADATA_START : columns.METADATA_SIZE + 1].tolist()
+        return self.texts[start : start + size].tobytes()
+
+    @property
+    def are_decodable(self) -> npt.NDArray[np.bool_]:
+        """Whether the record of each can be read."""
+        return np.not_equal(self.rows[:, columns.METADATA_SIZE], columns.UNDECODABLE)
+
+    def refusal_of(self, group_id: bytes, place: int) -> RecordUndecodable:
+        """That the record of a row cannot be read."""
+        return undecodable_offset(group_id, *self.partition(place))
+
+    def committed(self) -> Iterator[CommittedOffset]:
+        """Each as a value."""
+        texts, topics = self.texts, dict[tuple[int, int], bytes]()
+        for first in range(0, len(self.rows), _ROWS_AT_ONCE):
+            for row in self.rows[first : first + _ROWS_AT_ONCE].tolist():
+                start, size, partition, offset, epoch, metadata_at, metadata_size, *times = row
+                expires_ms, _, committed_ms, revision, end_offset = times
+                topic = topics.get((start, size))
+                if topic is None:
+                    topic = topics[start, size] = texts[start : start + size].tobytes()
+                metadata = b""
+                if metadata_size > 0:
+                    metadata = texts[metadata_at : metadata_at + metadata_size].tobytes()
+                yield CommittedOffset(
+                    topic,
+                    partition,
+                    offset,
+                    epoch,
+                    metadata,
+                    committed_ms,
+                    expires_ms,
+                    revision,
+                    end_offset,
+                    metadata_size != columns.UNDECODABLE,
+                )

@@ -1,0 +1,1 @@
+"""Record batches: their bytes, compression, timestamps and validation."""

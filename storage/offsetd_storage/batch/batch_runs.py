@@ -1,0 +1,89 @@
+"""Runs: several record batches of one log, one after the other in one piece of bytes.
+
+A run costs less than its batches do one by one, and leaves a log and its indexes as they would.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from offsetd_storage.errors import CorruptBatch
+from offsetd_storage.kernels.batch_headers import (
+    FLAW,
+    FLAW_AT,
+    FOUND_COLUMNS,
+    RUN_COLUMNS,
+    look_at_runs,
+)
+from offsetd_storage.kernels.encode import (
+    BATCH_HEADER_BYTES,
+    BATCH_LENGTH_AT,
+    LENGTH_EXCLUDES_BYTES,
+)
+from offsetd_storage.kernels.scan import BAD_OFFSET, END, INCOMPLETE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from offsetd_storage.errors import StorageError
+    from offsetd_storage.kernels.scan import Bytes, Numbers
+
+_FLAWS: Final = {
+    END: "a run without a batch",
+    INCOMPLETE: "a batch of a run is cut short",
+    BAD_OFFSET: "offsets leave no hole, but in a run",
+}
+
+
+class Run(NamedTuple):
+    """At least one batch; what follows `content` is in the order of the kernel's columns."""
+
+    content: bytes
+    batch_count: int
+    batch_bytes_max: int
+    base_offset: int
+    last_offset: int
+    leader_epoch_max: int
+    timestamp_ms_min: int  # Of the largest timestamps of the batches,
+    timestamp_ms_max: int
+    timestamp_ms_max_offset: int  # and the last offset of the first batch that has this one.
+
+
+class AppendedRuns(NamedTuple):
+    """What of some runs is in their logs."""
+
+    batch_counts: list[int]  # The first so many of each run.
+    refusals: dict[int, StorageError]  # Why others are not, by the place of the run.
+
+
+def read_runs(content: Bytes, spans: Numbers) -> list[Run]:
+    """The runs that lie in `content`, from the first to the second number of each row of `spans`.
+
+    Raises CorruptBatch where one is not whole batches that follow each other.
+    """
+    found = np.empty((len(spans), FOUND_COLUMNS), np.int64)
+    flawed = look_at_runs(content, spans, found)
+    if flawed >= 0:
+        flaw, position = found[flawed, FLAW : FLAW_AT + 1].tolist()
+        reason = _FLAWS.get(flaw, "a run has something else than batches")
+        raise CorruptBatch(reason, position=position)
+    view = content.data
+    contents = (bytes(view[start:end]) for start, end in spans.tolist())
+    columns = found[:, :RUN_COLUMNS].T.tolist()
+    return list(map(Run._make, zip(contents, *columns, strict=True)))
+
+
+def split_run(content: bytes) -> Iterator[bytes]:
+    """The batches of a run, by their sizes alone. Raises CorruptBatch where they are not whole."""
+    size, position = len(content), 0
+    while position < size or not size:
+        end = position
+        if size - position >= BATCH_HEADER_BYTES:
+            length_at = position + BATCH_LENGTH_AT
+            end += LENGTH_EXCLUDES_BYTES + int.from_bytes(content[length_at : length_at + 4])
+        if not position + BATCH_HEADER_BYTES <= end <= size:
+            raise CorruptBatch("a batch of a run is cut short", position=position)
+        yield content[position:end]
+        position = end

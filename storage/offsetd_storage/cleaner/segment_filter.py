@@ -1,0 +1,473 @@
+"""Which batches and records of a segment stay, and the bytes that are left of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+
+from offsetd_storage.batch.compression import compress
+from offsetd_storage.batch.record_batch import (
+    encode_batch,
+    seal_records,
+    with_delete_horizon,
+)
+from offsetd_storage.cleaner.segment_bytes import CHUNK_BYTES, SegmentChunk
+from offsetd_storage.kernels import PADDING_BYTES, padded_buffer, record_retention, scan
+from offsetd_storage.kernels import key_offsets as map_kernel
+from offsetd_storage.kernels import segment_rewrite as retain
+from offsetd_storage.kernels.decode import RECORD_BYTES_MIN
+from offsetd_storage.kernels.encode import BATCH_HEADER_BYTES
+from offsetd_storage.timestamp_type import TimestampType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import numpy.typing as npt
+
+    from offsetd_storage.batch.record_batch import BatchHeader, RecordBatch
+    from offsetd_storage.cleaner.offset_map import GoneStretch, MappedRange, OffsetMap
+    from offsetd_storage.cleaner.segment_bytes import SegmentBytes
+    from offsetd_storage.cleaner.transactions import CleanedTransactions, LastRecord
+
+_ROWS_MAX: Final = 16_384
+_NO_HORIZON_MS: Final = 2**63 - 1
+
+
+@attrs.frozen(kw_only=True)
+class KeepRules:
+    """What a round decides by, beside its map.
+
+    `last_records`: of the producers that are active, by their ids (`ProducerHistory.active`). The
+    batch that ends at `first_uncleanable` stays, if only as a header.
+    """
+
+    now_ms: int
+    delete_retention_ms: int
+    first_uncleanable: int
+    last_records: Mapping[int, LastRecord] = attrs.Factory(dict)
+
+
+@attrs.frozen(kw_only=True)
+class KeepStats:
+    """Kafka's figures of the second pass, and what tells whether it was worth it.
+
+    Bytes and messages read leave nothing out but the records of aborted transactions, which Kafka
+    does not count as messages. `delete_horizon_ms` is the earliest one of the batches that stay
+    and still hold a tombstone or a marker that it lets go.
+    """
+
+    bytes_read: int = 0
+    messages_read: int = 0
+    invalid_messages: int = 0  # Without a key, below the first dirty offset: the map has the rest.
+    bytes_retained: int = 0
+    messages_retained: int = 0
+    batches_dropped: int = 0
+    batches_rewritten: int = 0  # Empty headers included, where the batch was not one before.
+    delete_horizon_ms: int | None = None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether what was written is not what was read, byte for byte."""
+        return bool(self.batches_dropped or self.batches_rewritten)
+
+    def __add__(self, other: KeepStats) -> KeepStats:
+        sums = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in attrs.fields_dict(KeepStats)
+            if name != "delete_horizon_ms"
+        }
+        horizons = [self.delete_horizon_ms, other.delete_horizon_ms]
+        earliest = min((each for each in horizons if each is not None), default=None)
+        return KeepStats(**sums, delete_horizon_ms=earliest)
+
+
+def filter_segment(
+    source: SegmentBytes,
+    offset_map: OffsetMap,
+    mapped: MappedRange,
+    transactions: CleanedTransactions,
+    rules: KeepRules,
+    write: Callable[[npt.NDArray[np.uint8]], None],
+    *,
+    throttle: Callable[[int], None],
+    chunk_bytes: int = CHUNK_BYTES,
+) -> KeepStats:
+    """Writes what stays of a segment: whole batches in each call of `write`, in order.
+
+    The array that `write` is given is used again after it returns. The segments of a log come in
+    order, with one `transactions` for all. `throttle(bytes)` is called for each chunk read and
+    each one written; it may wait, and raise to end it. Raises CorruptBatch (what is rewritten or
+    dropped was checked before) and OldMessageFormat.
+    """
+
+    def write_throttled(array: npt.NDArray[np.uint8]) -> None:
+        write(array)
+        throttle(array.size)
+
+    chunk = SegmentChunk(source, chunk_bytes=chunk_bytes)
+    keeper = _Keeper(chunk, offset_map, mapped, transactions, rules, write_throttled)
+    for gone in offset_map.gone(source.base_offset):
+        keeper.keep_up_to(gone.start, throttle)
+        keeper.drop(gone)
+    keeper.keep_up_to(source.size_bytes, throttle)
+    keeper.finish()
+    return keeper.stats()
+
+
+class _Keeper:
+    """Filters one segment, chunk by chunk."""
+
+    def __init__(
+        self,
+        chunk: SegmentChunk,
+        offset_map: OffsetMap,
+        mapped: MappedRange,
+        transactions: CleanedTransactions,
+        rules: KeepRules,
+        write: Callable[[npt.NDArray[np.uint8]], None],
+    ) -> None:
+        self._chunk = chunk
+        self._map = offset_map
+        self._transactions = transactions
+        self._rules = rules
+        self._write = write
+        self._bytes_read = 0
+        self._state = _new_state(chunk.source, offset_map, mapped, rules)
+        self._rows = np.empty((_ROWS_MAX, record_retention.ROW_COLUMNS), dtype=np.int64)
+        self._queue = np.empty((map_kernel.QUEUE_ROWS, map_kernel.QUEUE_COLUMNS), dtype=np.int64)
+        self._verdicts = np.empty(0, dtype=np.uint8)
+        self._out = np.empty(chunk.buffer.size, dtype=np.uint8)
+        last = sorted(
+            (record.last_data_offset, producer_id)
+            for producer_id, record in rules.last_records.items()
+            if record.last_data_offset is not None
+        )
+        self._last_batches = np.array(last, dtype=np.int64).reshape(-1, 2)
+
+    def keep_up_to(self, limit: int, throttle: Callable[[int], None]) -> None:
+        """Reads on to there in the file, and writes what stays."""
+        self._chunk.limit = limit
+        taken = 0
+        while self._chunk.read_on(taken, throttle):
+            taken = self._keep_chunk()
+            self._bytes_read += taken
+
+    def drop(self, gone: GoneStretch) -> None:
+        """Goes on behind a stretch of which nothing stays; it was checked when it was mapped, and
+        is not looked at again.
+        """
+        state = self._state
+        self._chunk.skip_to(gone.end)
+        self._bytes_read += gone.end - gone.start
+        state[record_retention.MESSAGES_READ] += gone.records
+        state[record_retention.BATCHES_DROPPED] += gone.batches
+        state[record_retention.OFFSET_NEXT] = gone.last_offset + 1
+
+    def finish(self) -> None:
+        """Writes what is left to write."""
+        self._state[record_retention.RUN_START] = 0
+        self._flush(0)
+
+    def stats(self) -> KeepStats:
+        """What was done so far."""
+        state = self._state.tolist()
+        horizon_ms = state[record_retention.HORIZON_MIN]
+        return KeepStats(
+            bytes_read=self._bytes_read,
+            messages_read=state[record_retention.MESSAGES_READ],
+            invalid_messages=state[record_retention.INVALID_MESSAGES],
+            bytes_retained=state[record_retention.BYTES_RETAINED],
+            messages_retained=state[record_retention.MESSAGES_RETAINED],
+            batches_dropped=state[record_retention.BATCHES_DROPPED],
+            batches_rewritten=state[record_retention.BATCHES_REWRITTEN],
+            delete_horizon_ms=None if horizon_ms == _NO_HORIZON_MS else horizon_ms,
+        )
+
+    def _keep_chunk(self) -> int:
+        """Writes what stays of the whole batches in the chunk, or puts it into `out`; returns
+        their bytes.
+        """
+        chunk, state = self._chunk, self._state
+        if self._verdicts.size * RECORD_BYTES_MIN < chunk.buffer.size:
+            self._verdicts = np.empty(chunk.buffer.size // RECORD_BYTES_MIN + 1, dtype=np.uint8)
+        state[record_retention.RUN_START] = 0
+        at = 0
+        while True:
+            judged_end = self._judge(at)
+            reason = int(state[record_retention.REASON])
+            at = self._retain(at, judged_end)
+            if reason in (scan.END, scan.INCOMPLETE):
+                self._append(chunk.buffer[state[record_retention.RUN_START] : at])
+                return at
+            if reason == record_retention.ROWS_FULL:
+                continue
+            if reason == map_kernel.NEW_TRANSACTION:
+                header = chunk.header(at)
+                self._transactions.begin(header.producer_id, header.last_offset)
+            elif reason == map_kernel.CONTROL:
+                at = self._keep_control(at)
+            elif reason == map_kernel.COMPRESSED:
+                at = self._keep_compressed(at)
+            else:
+                chunk.fail(reason, at)
+
+    def _judge(self, at: int) -> int:
+        self._state[record_retention.OPEN_TRANSACTIONS] = self._transactions.open_count
+        return record_retention.judge_batches(
+            self._chunk.buffer,
+            at,
+            self._chunk.end,
+            self._state,
+            self._rows,
+            self._verdicts,
+            self._map.secret,
+            self._map.table,
+            self._map.bits,
+            self._queue,
+            self._transactions.open_rows,
+            self._last_batches,
+        )
+
+    def _retain(self, at: int, judged_end: int) -> int:
+        """Puts what stays of the judged batches into `out`, and writes that where it is full."""
+        chunk, state = self._chunk, self._state
+        while True:
+            at = retain.retain_batches(
+                chunk.buffer, at, state, self._rows, self._verdicts, self._out
+            )
+            reason = int(state[record_retention.REASON])
+            if reason == scan.END:
+                assert at == judged_end, "each judged batch is retained or dropped"
+                return at
+            if reason != record_retention.OUT_FULL:
+                chunk.fail(reason, at)
+            self._flush(at)
+            if state[record_retention.ROOM_NEEDED] > self._out.size:
+                self._out = np.empty(int(state[record_retention.ROOM_NEEDED]), dtype=np.uint8)
+
+    def _flush(self, at: int) -> None:
+        """Writes `out`, and the untouched batches from there up to `at`."""
+        state = self._state
+        if state[record_retention.OUT_BYTES]:
+            self._write(self._out[: state[record_retention.OUT_BYTES]])
+            state[record_retention.OUT_BYTES] = 0
+        if state[record_retention.RUN_START] < at:
+            self._write(self._chunk.buffer[state[record_retention.RUN_START] : at])
+            state[record_retention.RUN_START] = at
+
+    # Batches that are no kernel's work.
+
+    def _keep_control(self, at: int) -> int:
+        """Keeps a marker or not; returns where its batch ends."""
+        batch = self._chunk.decoded(at)
+        can_discard = self._transactions.end(batch)
+        horizon_ms = batch.delete_horizon_ms
+        discards = can_discard and horizon_ms is not None and horizon_ms <= self._rules.now_ms
+        header_stays = self._control_header_stays(batch)
+        replacement: bytes | None = None
+        if discards or not batch.records:
+            if header_stays:
+                replacement = self._empty_header(at)
+            if not discards or header_stays:
+                self._state[record_retention.MESSAGES_READ] += batch.count
+            self._step(at, batch, replacement, retained=0, drops=not header_stays)
+            return at + batch.size_bytes
+        has_tombstone = any(each.value is None for each in batch.records)
+        if (can_discard or has_tombstone) and horizon_ms is None:
+            horizon_ms = self._rules.now_ms + self._rules.delete_retention_ms
+            replacement = _stamped(batch, horizon_ms)
+        if can_discard and horizon_ms is not None:
+            self._note_horizon(horizon_ms)
+        self._state[record_retention.MESSAGES_READ] += batch.count
+        self._step(at, batch, replacement, retained=batch.count)
+        return at + batch.size_bytes
+
+    def _control_header_stays(self, batch: BatchHeader) -> bool:
+        """Also every marker of an active producer's epoch, if that has no data batch."""
+        if batch.last_offset + 1 == self._rules.first_uncleanable:
+            return True
+        last = self._rules.last_records.get(batch.producer_id)
+        if batch.producer_id < 0 or last is None:
+            return False
+        if last.last_data_offset is not None:
+            return batch.last_offset == last.last_data_offset
+        return batch.producer_epoch == last.producer_epoch
+
+    def _keep_compressed(self, at: int) -> int:
+        """Keeps what stays of a compressed batch's records; returns where the batch ends."""
+        state = self._state
+        header = self._chunk.header(at)
+        header_stays = bool(state[record_retention.KEEPS_HEADER])
+        content = self._chunk.decompressed(at, header)
+        verdicts = self._judge_decompressed(at, header, content)
+        retained = int(np.count_nonzero(verdicts != record_retention.GOES))
+        has_tombstones = bool(np.any(verdicts == record_retention.STAYS_AS_TOMBSTONE))
+        horizon_ms = header.delete_horizon_ms
+        stamps = has_tombstones and horizon_ms is None
+        if stamps:
+            horizon_ms = self._rules.now_ms + self._rules.delete_retention_ms
+        replacement: bytes | None = None
+        if retained == 0 and header_stays:
+            self._chunk.check(at, header)
+            replacement = self._empty_header(at)
+        elif retained > 0 and (retained < header.count or stamps):
+            self._chunk.check(at, header)
+            replacement = self._rebuilt(header, content, verdicts, retained, horizon_ms)
+        elif retained == 0:
+            self._chunk.check(at, header)
+        if has_tombstones and horizon_ms is not None:
+            self._note_horizon(horizon_ms)
+        state[record_retention.MESSAGES_READ] += header.count
+        drops = retained == 0 and not header_stays
+        self._step(at, header, replacement, retained=retained, drops=drops)
+        return at + header.size_bytes
+
+    def _judge_decompressed(
+        self, at: int, header: BatchHeader, content: npt.NDArray[np.uint8]
+    ) -> npt.NDArray[np.uint8]:
+        """A verdict for each record of a batch."""
+        size_bytes = content.size - PADDING_BYTES
+        if header.count > size_bytes // RECORD_BYTES_MIN:
+            self._chunk.fail(map_kernel.BAD_RECORD, at)
+        verdicts = np.empty(header.count, dtype=np.uint8)
+        horizon_ms = header.delete_horizon_ms
+        reason = record_retention.judge_decompressed(
+            content,
+            size_bytes,
+            header.base_offset,
+            header.last_offset - header.base_offset,
+            header.count,
+            horizon_ms is not None and self._rules.now_ms >= horizon_ms,
+            self._state,
+            verdicts,
+            self._map.secret,
+            self._map.table,
+            self._map.bits,
+            self._queue,
+        )
+        if reason != scan.END:
+            self._chunk.fail(reason, at)
+        return verdicts
+
+    def _rebuilt(
+        self,
+        header: BatchHeader,
+        content: npt.NDArray[np.uint8],
+        verdicts: npt.NDArray[np.uint8],
+        retained: int,
+        horizon_ms: int | None,
+    ) -> bytes:
+        """The batch with the records that stay, compressed as it was."""
+        out = padded_buffer(content.size + retain.RECORD_GROWTH_BYTES_MAX * retained)
+        size_bytes = retain.rebuild_decompressed(
+            content,
+            content.size - PADDING_BYTES,
+            header.count,
+            verdicts,
+            header.base_timestamp_ms,
+            header.max_timestamp_ms,
+            header.timestamp_type is TimestampType.LOG_APPEND_TIME,
+            -1 if horizon_ms is None else horizon_ms,
+            out,
+            self._state,
+        )
+        compressed = compress(header.compression, out[:size_bytes].tobytes())
+        return seal_records(
+            compressed,
+            attrs.evolve(
+                header,
+                attributes=with_delete_horizon(header.attributes, horizon_ms is not None),
+                base_timestamp_ms=int(self._state[record_retention.BASE_TIMESTAMP]),
+                max_timestamp_ms=int(self._state[record_retention.MAX_TIMESTAMP]),
+                count=retained,
+            ),
+        )
+
+    def _empty_header(self, at: int) -> bytes | None:
+        """The header alone of a batch; None where that is all it is."""
+        header = np.empty(BATCH_HEADER_BYTES, dtype=np.uint8)
+        size_bytes = retain.put_empty_header(self._chunk.buffer, at, header)
+        return header.tobytes() if size_bytes else None
+
+    def _note_horizon(self, horizon_ms: int) -> None:
+        self._state[record_retention.HORIZON_MIN] = min(
+            self._state[record_retention.HORIZON_MIN], horizon_ms
+        )
+
+    def _step(
+        self,
+        at: int,
+        header: BatchHeader,
+        replacement: bytes | None,
+        *,
+        retained: int,
+        drops: bool = False,
+    ) -> None:
+        """Goes on behind a batch that stays as it is, or is replaced, or dropped."""
+        state = self._state
+        state[record_retention.OFFSET_NEXT] = header.last_offset + 1
+        state[record_retention.MESSAGES_RETAINED] += retained
+        if replacement is None and not drops:
+            state[record_retention.BYTES_RETAINED] += header.size_bytes
+            return
+        self._append(self._chunk.buffer[state[record_retention.RUN_START] : at])
+        state[record_retention.RUN_START] = at + header.size_bytes
+        if replacement is None:
+            state[record_retention.BATCHES_DROPPED] += 1
+            return
+        state[record_retention.BATCHES_REWRITTEN] += 1
+        state[record_retention.BYTES_RETAINED] += len(replacement)
+        self._append(np.frombuffer(replacement, dtype=np.uint8))
+
+    def _append(self, batches: npt.NDArray[np.uint8]) -> None:
+        state = self._state
+        is_long = batches.size > self._out.size // 4  # Then it is not worth a copy.
+        if is_long or batches.size > self._out.size - state[record_retention.OUT_BYTES]:
+            if state[record_retention.OUT_BYTES]:
+                self._write(self._out[: state[record_retention.OUT_BYTES]])
+                state[record_retention.OUT_BYTES] = 0
+            if is_long:
+                self._write(batches)
+                return
+        start = int(state[record_retention.OUT_BYTES])
+        self._out[start : start + batches.size] = batches
+        state[record_retention.OUT_BYTES] = start + batches.size
+
+
+def _new_state(
+    source: SegmentBytes, offset_map: OffsetMap, mapped: MappedRange, rules: KeepRules
+) -> npt.NDArray[np.int64]:
+    state = np.zeros(record_retention.STATE_SLOTS, dtype=np.int64)
+    state[record_retention.FIRST_DIRTY] = mapped.first_dirty
+    state[record_retention.MAP_END] = mapped.offset_next
+    state[record_retention.BITS_END] = mapped.bits_end
+    state[record_retention.SLOTS] = offset_map.slots_used
+    state[record_retention.NOW] = rules.now_ms
+    state[record_retention.NEW_HORIZON] = rules.now_ms + rules.delete_retention_ms
+    state[record_retention.ROUND_END] = rules.first_uncleanable
+    state[record_retention.TOMBSTONES_MAPPED] = mapped.tombstones
+    state[record_retention.SEGMENT_BASE_OFFSET] = source.base_offset
+    state[record_retention.OFFSET_NEXT] = source.base_offset
+    state[record_retention.HORIZON_MIN] = _NO_HORIZON_MS
+    return state
+
+
+def _stamped(batch: RecordBatch, horizon_ms: int) -> bytes:
+    """A control batch with a delete horizon, in all else as it is."""
+    return encode_batch(
+        batch.records,
+        base_offset=batch.base_offset,
+        last_offset=batch.last_offset,
+        leader_epoch=batch.partition_leader_epoch,
+        max_timestamp_ms=batch.max_timestamp_ms,
+        timestamp_type=batch.timestamp_type,
+        delete_horizon_ms=horizon_ms,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        compression=batch.compression,
+        is_transactional=batch.is_transactional,
+        is_control=True,
+    )

@@ -1,0 +1,1 @@
+"""Settings of topics' logs and of what runs beside them, under Kafka's names."""

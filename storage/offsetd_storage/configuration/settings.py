@@ -1,0 +1,268 @@
+"""Settings under Kafka's names: declared once, as fields of a frozen class, and read as text.
+
+A field carries its `Setting`: name, unit, bounds and reason. What a program sets is checked
+against the bounds of the engine; what an operator writes, also against Kafka's where those are
+narrower (`internal.<name>` passes by them, as with a broker).
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
+
+import attrs
+
+from offsetd_storage.configuration.setting_kinds import (
+    INT64_MAX,
+    Address,
+    Choice,
+    Flag,
+    Kind,
+    Listed,
+    Real,
+    Text,
+    Whole,
+)
+from offsetd_storage.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Unpack
+
+INTERNAL_PREFIX: Final = "internal."
+
+_METADATA: Final = "setting"
+_Config = TypeVar("_Config", bound=attrs.AttrsInstance)
+_ChoiceT = TypeVar("_ChoiceT", bound=enum.Enum)
+
+
+class _Names(TypedDict, total=False):
+    """What a setting is called elsewhere."""
+
+    server_name: str  # Of the broker's setting that is the default of all topics.
+    kafka_name: str  # Where Kafka calls it otherwise.
+    is_ours: bool  # Kafka has no such setting.
+
+
+@attrs.frozen(kw_only=True)
+class Setting:
+    """What a setting is called, means and may be."""
+
+    name: str
+    unit: str
+    reason: str
+    kind: Kind
+    operator_kind: Kind  # With the bounds for what an operator writes.
+    default: object
+    server_name: str | None  # Of the broker's setting that is the default of all topics.
+    kafka_name: str | None  # None: Kafka has no such setting.
+
+    def check(self, value: object) -> None:
+        """Raises InvalidSetting where a program passes what the engine cannot do."""
+        if not self.kind.allows(value):
+            raise InvalidSetting(self.name, self._refusal(value, self.kind))
+
+    def parsed(self, text: str, *, is_internal: bool = False) -> object:
+        """The value that an operator wrote. Raises InvalidSetting."""
+        kind = self.kind if is_internal else self.operator_kind
+        try:
+            value = kind.parse(text.strip())
+        except ValueError:
+            raise InvalidSetting(self.name, self._refusal(repr(text), kind)) from None
+        if not kind.allows(value):
+            raise InvalidSetting(self.name, self._refusal(text.strip() or repr(text), kind))
+        return value
+
+    def of_server(self) -> Setting | None:
+        """The broker's setting that is the default of this topic's setting, if there is one."""
+        if self.server_name is None:
+            return None
+        return attrs.evolve(
+            self, name=self.server_name, kafka_name=self.server_name, server_name=None
+        )
+
+    def _refusal(self, value: object, kind: Kind) -> str:
+        unit = f" {self.unit}" if self.unit else ""
+        return f"{value} is not {kind.allowed}{unit}"
+
+
+def whole(
+    default: int | None,
+    name: str,
+    *,
+    unit: str,
+    reason: str,
+    least: int | None = 0,
+    most: int = INT64_MAX,
+    operator_least: int | None = None,
+    **names: Unpack[_Names],
+) -> Any:
+    """An integer from `least` (None: however negative) to `most`; None only as a default.
+
+    `operator_least` where the engine can do with less than an operator may write.
+    """
+    kind = Whole(least=least, most=most, is_optional=default is None)
+    operator_kind = kind if operator_least is None else attrs.evolve(kind, least=operator_least)
+    return _field(default, name, kind, operator_kind, unit=unit, reason=reason, **names)
+
+
+def milliseconds(
+    default: int | None,
+    name: str,
+    *,
+    reason: str,
+    least: int | None = 0,
+    most: int = INT64_MAX,
+    **names: Unpack[_Names],
+) -> Any:
+    """A time of `least` (None: however far below 0) to `most` ms; None only as a default."""
+    return whole(default, name, unit="ms", reason=reason, least=least, most=most, **names)
+
+
+def real(
+    default: float,
+    name: str,
+    *,
+    unit: str,
+    reason: str,
+    least: float,
+    most: float,
+    excludes_least: bool = False,
+    **names: Unpack[_Names],
+) -> Any:
+    """A finite number from `least` to `most`."""
+    kind = Real(least=least, most=most, excludes_least=excludes_least)
+    return _field(default, name, kind, unit=unit, reason=reason, **names)
+
+
+def flag(default: bool, name: str, *, reason: str, **names: Unpack[_Names]) -> Any:
+    """True or false."""
+    return _field(default, name, Flag(), reason=reason, **names)
+
+
+def choice(
+    default: _ChoiceT,
+    name: str,
+    members: Mapping[str, _ChoiceT],
+    *,
+    reason: str,
+    **names: Unpack[_Names],
+) -> Any:
+    """One of the named members."""
+    return _field(default, name, Choice(names=members, is_set=False), reason=reason, **names)
+
+
+def choices(
+    default: frozenset[_ChoiceT],
+    name: str,
+    members: Mapping[str, _ChoiceT],
+    *,
+    reason: str,
+    **names: Unpack[_Names],
+) -> Any:
+    """A set of the named members, which may be empty."""
+    return _field(default, name, Choice(names=members, is_set=True), reason=reason, **names)
+
+
+def listed(
+    default: int | str,
+    name: str,
+    values: tuple[int, ...] | tuple[str, ...],
+    *,
+    reason: str,
+    **names: Unpack[_Names],
+) -> Any:
+    """One of a few numbers, or of a few words."""
+    return _field(default, name, Listed(values=values), reason=reason, **names)
+
+
+def text(default: str, name: str, *, reason: str, **names: Unpack[_Names]) -> Any:
+    """Any text."""
+    return _field(default, name, Text(), reason=reason, **names)
+
+
+def address(
+    default: str, name: str, *, reason: str, may_be_empty: bool = False, **names: Unpack[_Names]
+) -> Any:
+    """HOST:PORT, or gRPC's name for a Unix socket."""
+    return _field(default, name, Address(may_be_empty=may_be_empty), reason=reason, **names)
+
+
+def _field(
+    default: object,
+    name: str,
+    kind: Kind,
+    operator_kind: Kind | None = None,
+    *,
+    unit: str = "",
+    reason: str,
+    **names: Unpack[_Names],
+) -> Any:
+    setting = Setting(
+        name=name,
+        unit=unit,
+        reason=reason,
+        kind=kind,
+        operator_kind=operator_kind or kind,
+        default=default,
+        server_name=names.get("server_name"),
+        kafka_name=None if names.get("is_ours") else names.get("kafka_name", name),
+    )
+    return attrs.field(
+        default=default,
+        validator=lambda _, __, value: setting.check(value),
+        metadata={_METADATA: setting},
+    )
+
+
+def settings_of(config_class: type[attrs.AttrsInstance]) -> dict[str, Setting]:
+    """The settings that a class declares, by the names of its fields."""
+    return {
+        each.name: each.metadata[_METADATA]
+        for each in attrs.fields(config_class)
+        if _METADATA in each.metadata
+    }
+
+
+def canonical_name(name: str) -> str:
+    """The name without the prefix that lets an operator pass by Kafka's bounds."""
+    return name.removeprefix(INTERNAL_PREFIX)
+
+
+def unknown_setting(
+    name: str, names: Iterable[str], elsewhere: Mapping[str, str] | None = None
+) -> InvalidSetting:
+    """The error for a name that does not exist; it tells the nearest of those that do.
+
+    `elsewhere` has names that exist in another place, each with the words that say where.
+    """
+    places = {**(elsewhere or {}), **dict.fromkeys(names, "")}
+    near = difflib.get_close_matches(canonical_name(name), list(places), n=1)
+    hint = f"; did you mean {near[0]}{places[near[0]]}?" if near else ""
+    return InvalidSetting(name, f"no such setting{hint}")
+
+
+def with_settings(config: _Config, texts: Mapping[str, str]) -> _Config:
+    """`config` with some of its settings as an operator wrote them, by name.
+
+    Raises InvalidSetting for a name that does not exist and for a value that is not allowed.
+    """
+    settings = settings_of(type(config))
+    fields = {setting.name: field for field, setting in settings.items()}
+    changes = {}
+    for name, written in texts.items():
+        field = fields.get(canonical_name(name))
+        if field is None:
+            raise unknown_setting(name, fields)
+        changes[field] = settings[field].parsed(written, is_internal=name not in fields)
+    changed: _Config = attrs.evolve(cast("Any", config), **changes)
+    return changed
+
+
+def rendered(config: attrs.AttrsInstance) -> dict[str, str]:
+    """Every setting's value as text, by name."""
+    return {
+        setting.name: setting.kind.render(getattr(config, field))
+        for field, setting in settings_of(type(config)).items()
+    }

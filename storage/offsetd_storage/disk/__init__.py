@@ -1,0 +1,1 @@
+"""The disk: one door for all files, and a simulated disk for tests."""

@@ -1,0 +1,308 @@
+"""Room on the disk: a reserve to clean with, and a mark below which commits are refused.
+
+A log that is only appended to needs room to become smaller: the cleaner writes what stays before
+it removes what goes, and a deletion is a record too. So the folder holds a *reserve*, a file of
+blocks that hold nothing. When an append found no room, or less is free than the mark says, the
+disk is LOW: the reserve is given back, commits are refused, and reads, deletions and cleaning go
+on. It is OK again when there is room for the reserve and twice the mark, and the reserve was made
+again: only if that works is there room indeed, where a quota counts and not the file system. The
+second mark keeps the state from changing to and fro.
+
+The name of the reserve is in `docs/formats/reserve.md`.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import attrs
+
+from offsetd_storage.errors import StorageFull, is_no_room
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from offsetd_storage.clock import Clock
+    from offsetd_storage.configuration.server_config import DiskConfig
+    from offsetd_storage.disk.files import File, Files
+
+_OpenedT = TypeVar("_OpenedT")
+
+RESERVE_NAME: Final = "offsetd-reserve"
+# On a small file system, what it has divided by these is all that the settings get.
+RESERVE_SHARE: Final = 16
+FREE_SHARE: Final = 32
+# Beside a segment's copy: its indexes, and deletions.
+_MORE_PERCENT: Final = 28
+_MORE_BYTES_MIN: Final = 1 << 20
+# With small segments, for each log: a block of an old segment's index when it is rolled, of each of
+# the new one's three files, and one more for tombstones, some 60 with what the first has.
+_LOG_BYTES: Final = 5 * 4096
+_ZERO_CHUNK_BYTES: Final = 1 << 20
+
+
+class SpaceState(enum.Enum):
+    """Whether there is room for commits."""
+
+    OK = "ok"
+    LOW = "low"
+
+
+@attrs.frozen(kw_only=True)
+class DiskMarks:
+    """What the settings come to on one file system, in bytes."""
+
+    reserve_bytes: int
+    free_bytes_min: int
+
+    @classmethod
+    def of(cls, config: DiskConfig, *, total_bytes: int, reserve_bytes_needed: int) -> DiskMarks:
+        """At most a sixteenth of the file system for the reserve, and half of that for the mark.
+
+        `reserve_bytes_needed`: where none is set.
+        """
+        reserve_bytes = config.reserve_bytes
+        if reserve_bytes is None:
+            reserve_bytes = reserve_bytes_needed
+        return cls(
+            reserve_bytes=min(reserve_bytes, total_bytes // RESERVE_SHARE),
+            free_bytes_min=min(config.free_bytes_min, total_bytes // FREE_SHARE),
+        )
+
+    @property
+    def room_bytes_enough(self) -> int:
+        """What has to be free, the reserve included, for commits to be taken again."""
+        return self.reserve_bytes + 2 * self.free_bytes_min
+
+
+def reserve_bytes_for(*, segment_bytes_most: int, logs: int) -> int:
+    """The reserve where none is set: to clean that many logs, one after the other, and deletions.
+
+    `segment_bytes_most`: of the largest segment that may have to be copied.
+    """
+    more_bytes = max(segment_bytes_most * _MORE_PERCENT // 100, logs * _LOG_BYTES, _MORE_BYTES_MIN)
+    return segment_bytes_most + more_bytes
+
+
+def next_state(
+    state: SpaceState,
+    marks: DiskMarks,
+    *,
+    free_bytes: int,
+    reserve_bytes_held: int,
+    was_full: bool,
+) -> SpaceState:
+    """The state that follows; pure. `was_full`: an append has found no room since the last look.
+
+    OK after LOW is a proposal: it holds once the reserve is made.
+    """
+    if was_full:
+        return SpaceState.LOW
+    if state is SpaceState.OK:
+        return SpaceState.LOW if free_bytes < marks.free_bytes_min else SpaceState.OK
+    is_enough = free_bytes + reserve_bytes_held >= marks.room_bytes_enough
+    return SpaceState.OK if is_enough else SpaceState.LOW
+
+
+@attrs.frozen(kw_only=True)
+class DiskStatus:
+    """The disk as it was at the last look, in bytes."""
+
+    state: SpaceState
+    free_bytes: int
+    reserve_bytes_held: int
+    marks: DiskMarks
+    low_since_ms: int | None  # By the wall clock; None while it is OK.
+    times_low: int  # How often it became LOW since the start.
+
+
+class DiskSpace:
+    """The state of one folder's disk, and its reserve.
+
+    `is_low` may be read, and `note_full` called, by any thread; neither touches the disk. The rest
+    is for one thread at a time.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        folder: Path,
+        config: DiskConfig,
+        *,
+        clock: Clock,
+        reserve_bytes_needed: Callable[[], int],
+        on_low: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`reserve_bytes_needed` says how large the reserve is where no setting does.
+
+        `on_low` is called when an append found no room: a `check` is due.
+        """
+        self.is_low = False
+        self._files = files
+        self._folder = folder
+        self._config = config
+        self._clock = clock
+        self._reserve_bytes_needed = reserve_bytes_needed
+        self._on_low = on_low
+        self._path = folder / RESERVE_NAME
+        self._lock = threading.Lock()  # Of the three that follow, and `is_low`.
+        self._was_full = False
+        self._low_since_ms: int | None = None
+        self._times_low = 0
+        self._held_bytes = files.size(self._path) if files.exists(self._path) else 0
+        self._is_sure = False  # That its blocks are there: a copied folder has lost them.
+        self._free_bytes = files.free_bytes(folder)
+        self._marks = self._marks_now()
+
+    def configure(self, config: DiskConfig) -> None:
+        """Other settings; the next `check` follows them."""
+        self._config = config
+
+    @property
+    def status(self) -> DiskStatus:
+        """As it was at the last look."""
+        with self._lock:
+            return DiskStatus(
+                state=SpaceState.LOW if self.is_low else SpaceState.OK,
+                free_bytes=self._free_bytes,
+                reserve_bytes_held=self._held_bytes,
+                marks=self._marks,
+                low_since_ms=self._low_since_ms,
+                times_low=self._times_low,
+            )
+
+    def note_full(self, refusal: StorageFull) -> None:
+        """An append was refused: from now on the disk is LOW.
+
+        Unless it was descriptors that lacked, or a file that may not grow: neither is mended here.
+        """
+        cause = refusal.__cause__
+        if isinstance(cause, OSError) and not is_no_room(cause):
+            return
+        with self._lock:
+            self._was_full = True
+            becomes_low = self._set_low()
+        if becomes_low:
+            self._on_low()
+
+    def check(self) -> None:
+        """Looks at the disk, and gives the reserve back, or makes it, as the state asks.
+
+        Raises OSError where the disk fails; too little room is no failure.
+        """
+        with self._lock:
+            was_full, self._was_full = self._was_full, False
+        self._marks = self._marks_now()
+        self._free_bytes = self._files.free_bytes(self._folder)
+        state = next_state(
+            SpaceState.LOW if self.is_low else SpaceState.OK,
+            self._marks,
+            free_bytes=self._free_bytes,
+            reserve_bytes_held=self._held_bytes,
+            was_full=was_full,
+        )
+        if state is SpaceState.LOW:
+            with self._lock:
+                self._set_low()  # First: what is given back is not for commits.
+            self._give_back()
+        elif self._has_reserve() or not self.is_low:
+            with self._lock:
+                if not self._was_full:  # Else the next look sees to it.
+                    self.is_low, self._low_since_ms = False, None
+
+    def _set_low(self) -> bool:
+        """Under the lock. Returns whether it was OK before."""
+        if self.is_low:
+            return False
+        self.is_low = True
+        self._low_since_ms = self._clock.now_ms()
+        self._times_low += 1
+        return True
+
+    def _marks_now(self) -> DiskMarks:
+        return DiskMarks.of(
+            self._config,
+            total_bytes=self._files.total_bytes(self._folder),
+            reserve_bytes_needed=self._reserve_bytes_needed(),
+        )
+
+    # The reserve.
+
+    def _has_reserve(self) -> bool:
+        """Whether the reserve is there, after it was made or changed as far as there is room."""
+        wanted_bytes = self._marks.reserve_bytes
+        if self._held_bytes < wanted_bytes:
+            if self._free_bytes + self._held_bytes < self._marks.room_bytes_enough:
+                return False
+            self._is_sure = False
+        elif self._held_bytes > wanted_bytes:
+            self._is_sure = False
+            if not wanted_bytes:
+                self._give_back()
+        if not self._is_sure:
+            try:
+                make_reserve(self._files, self._path, wanted_bytes)
+            except OSError as error:
+                self._give_back()
+                if not is_no_room(error):
+                    raise
+                return False
+            self._held_bytes, self._is_sure = wanted_bytes, True
+            self._free_bytes = self._files.free_bytes(self._folder)
+        return True
+
+    def _give_back(self) -> None:
+        give_back_reserve(self._files, self._folder)
+        self._held_bytes = 0
+        self._free_bytes = self._files.free_bytes(self._folder)
+
+
+def make_reserve(files: Files, path: Path, size_bytes: int) -> None:
+    """Makes a file of so many bytes, the blocks of which are its own; raises OSError.
+
+    One that is there grows or shrinks in its place: the smaller of both sizes is held meanwhile.
+    Where the file system cannot reserve blocks, zeros are written. (Where it packs those, there is
+    no reserve, and only the mark is left.) A power cut may take the name: then it is made again.
+    """
+    if not size_bytes:
+        return
+    file = files.open(path, create=True)
+    try:
+        if not file.allocate(0, size_bytes):
+            _write_zeros(file, size_bytes)
+        file.truncate(size_bytes)  # Last: who finds this length finds the blocks, too.
+        file.sync()
+    finally:
+        file.close()
+
+
+def _write_zeros(file: File, size_bytes: int) -> None:
+    zeros = bytes(min(_ZERO_CHUNK_BYTES, size_bytes))
+    for position in range(0, size_bytes, _ZERO_CHUNK_BYTES):
+        file.pwrite([zeros[: size_bytes - position]], position)
+
+
+def give_back_reserve(files: Files, folder: Path) -> bool:
+    """Removes the reserve; whether there was one. Raises OSError."""
+    path = folder / RESERVE_NAME
+    if not files.exists(path):
+        return False
+    files.unlink(path)
+    # Some file systems hand blocks out again only when the name is durably gone.
+    files.sync_folder(folder)
+    return True
+
+
+def opened_with_reserve(files: Files, folder: Path, open_store: Callable[[], _OpenedT]) -> _OpenedT:
+    """What `open_store` returns; where it found no room, it is called again without the reserve.
+
+    A recovery writes again what the journal holds, and may not find the room that it gave back.
+    """
+    with suppress(StorageFull):
+        return open_store()
+    give_back_reserve(files, folder)
+    return open_store()

@@ -1,0 +1,500 @@
+"""The one door to the disk: what the engine asks of files, and the operating system's answer.
+
+Every module of the engine takes a `Files` and touches the disk through nothing else, so that
+tests can pass a disk that loses, tears and reorders whatever was not synced
+(`offsetd_storage.disk.simulated_files`). All sizes and positions are in bytes. Every failure of the
+disk is an `OSError`, as the operating system raised it.
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import errno
+import fcntl
+import os
+import stat
+import struct
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from typing import Self
+
+Buffer: TypeAlias = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
+
+_FALLOC_FL_KEEP_SIZE = 1
+_SYNC_FILE_RANGE_WRITE = 2
+_CLOSED = 2**31 - 1  # No descriptor: EBADF, where -1 would be a ValueError to os.fsync.
+_IOV_MAX = 1024  # Linux's bound on the chunks of one call.
+_FLOCK = struct.Struct("@hhqqi4x")  # struct flock: type, whence, start, length, pid.
+assert _FLOCK.size == 32, "struct flock is 32 bytes on 64-bit Linux"
+
+
+class File(Protocol):
+    """An open file. Safe to use from several threads, as positions are always given."""
+
+    def pread(self, size: int, position: int) -> bytes:
+        """`size` bytes from `position`; fewer only where the file ends."""
+
+    def pread_into(self, buffer: npt.NDArray[np.uint8], size: int, position: int) -> int:
+        """Fills `buffer[:n]` from `position` and returns n; n < `size` only where the file ends."""
+
+    def pwrite(self, chunks: Sequence[Buffer], position: int) -> None:
+        """Writes all `chunks`, one behind the other, from `position`.
+
+        An error may come after some of the bytes were written.
+        """
+
+    def size(self) -> int:
+        """The file's length; blocks reserved beyond it do not count."""
+
+    def truncate(self, size: int) -> None:
+        """Sets the length, with zeros where it grows, and gives back blocks reserved beyond it."""
+
+    def allocate(self, position: int, size: int) -> bool:
+        """Reserves blocks without changing the length, so that a write there cannot lack room.
+
+        Raises ENOSPC. Returns False, with nothing done, on a file system that cannot reserve.
+        """
+
+    def begin_writeback(self, position: int, size: int) -> None:
+        """Lets the disk begin with what was written there. Promises nothing: a later sync has less
+        to wait for.
+        """
+
+    def datasync(self) -> None:
+        """Puts the contents and the length on stable storage; not the file's name."""
+
+    def sync(self) -> None:
+        """Like `datasync`, and the times too."""
+
+    def drop_cache(self) -> None:
+        """Forgets cached pages that need no writing, so that reads see what the disk holds."""
+
+    def close(self) -> None:
+        """Gives the descriptor back. Calling it again does nothing."""
+
+
+class FileLock(Protocol):
+    """A lock that is held on a file, and with it the folder that the file lies in."""
+
+    @property
+    def files(self) -> Files:
+        """The same files, but that the lock's folder is reached by its descriptor.
+
+        A path into the folder leads to the folder that was locked, wherever that was moved to, and
+        never to another one that is at its path by now. Nothing is made, renamed or removed there
+        unless the lock `is_in_place`: ESTALE. Not to be used once the lock is released.
+        """
+
+    def is_in_place(self) -> bool:
+        """Whether the paths lead to what was locked; else another may hold a lock there."""
+
+    def leads_to(self, path: Path, file: File) -> bool:
+        """Whether a path within the folder leads to a file that is open."""
+
+    def release(self) -> None:
+        """Gives the lock back. Calling it again does nothing."""
+
+
+class Files(Protocol):
+    """The file system."""
+
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> File:
+        """Opens a file; `create` makes an empty one where there is none."""
+
+    def exists(self, path: Path) -> bool:
+        """Whether there is a file or a folder of that name."""
+
+    def is_folder(self, path: Path) -> bool:
+        """Whether there is a folder of that name."""
+
+    def list_folder(self, path: Path) -> list[str]:
+        """The names inside a folder, sorted."""
+
+    def make_folder(self, path: Path) -> None:
+        """Makes one folder. Its parent has to exist, itself must not."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Renames within a folder, at once; a file that was at `target` is gone."""
+
+    def unlink(self, path: Path) -> None:
+        """Removes a file's name. Whoever has it open keeps it."""
+
+    def sync_folder(self, path: Path) -> None:
+        """Puts the names inside a folder on stable storage."""
+
+    def may_write(self, path: Path) -> bool:
+        """Whether this process may make files in a folder, as far as that is known beforehand."""
+
+    def size(self, path: Path) -> int:
+        """A file's length."""
+
+    def modified_ms(self, path: Path) -> int:
+        """When a file was last written, in milliseconds since 1970, UTC."""
+
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        """Says when a file was last written; durable with the file's next `sync`."""
+
+    def stamp(self, path: Path) -> tuple[int, ...]:
+        """What a file or folder has in common with no other, nor with itself once it has changed.
+
+        Of a folder that is a change of its names. It says nothing of what is durable. A power cut
+        may leave newer content with an old stamp, where only the times had not been written. That
+        is harmless to who asks whether what it reads may be in memory alone: then nothing is.
+        """
+
+    def free_bytes(self, path: Path) -> int:
+        """Room left on the file system that holds `path`."""
+
+    def total_bytes(self, path: Path) -> int:
+        """All room, taken or not, on the file system that holds `path`."""
+
+    def read_bytes(self, path: Path) -> bytes:
+        """A file's whole contents."""
+
+    def lock(self, path: Path) -> FileLock | None:
+        """Locks a file, made where missing, for this opener; None where another holds it.
+
+        Conflicts with the `fcntl` lock that a Kafka broker holds, and with another lock taken by
+        this same process.
+        """
+
+
+def as_memoryview(chunk: Buffer) -> memoryview:
+    """The bytes of `chunk`, not copied."""
+    return (chunk.data if isinstance(chunk, np.ndarray) else memoryview(chunk)).cast("B")
+
+
+def read_start(files: Files, path: Path, bytes_max: int) -> bytes:
+    """The first `bytes_max` bytes of a file, or all of a shorter one.
+
+    For files that may be of any size: whoever asks for one byte too many learns whether it is.
+    """
+    file = files.open(path, read_only=True)
+    try:
+        return file.pread(min(file.size(), bytes_max), 0)
+    finally:
+        file.close()
+
+
+def replace_file(files: Files, path: Path, content: bytes) -> None:
+    """Puts `content` at `path` so that a crash leaves either the old contents or the new ones.
+
+    Kafka's procedure for its checkpoints: `<path>.tmp`, sync, rename, sync the folder.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    file = files.open(temporary, create=True)
+    try:
+        file.truncate(0)  # A crashed attempt may have left one.
+        file.pwrite([content], 0)
+        file.sync()  # Contents first: a name must never point at unsynced bytes.
+    finally:
+        file.close()
+    files.rename(temporary, path)
+    files.sync_folder(path.parent)
+
+
+class OsFile:
+    """A file descriptor of the operating system."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def pread(self, size: int, position: int) -> bytes:
+        """`size` bytes from `position`; fewer only where the file ends."""
+        chunk = os.pread(self._descriptor, size, position)
+        if len(chunk) == size or not chunk:
+            return chunk
+        chunks = [chunk]
+        done = len(chunk)
+        while done < size and (chunk := os.pread(self._descriptor, size - done, position + done)):
+            chunks.append(chunk)
+            done += len(chunk)
+        return b"".join(chunks)
+
+    def pread_into(self, buffer: npt.NDArray[np.uint8], size: int, position: int) -> int:
+        """Fills `buffer[:n]` from `position` and returns n; n < `size` only where the file ends."""
+        target = buffer.data[:size]
+        assert len(target) == size, "the buffer is smaller than the read"
+        done = 0
+        while done < size:
+            read = os.preadv(self._descriptor, [target[done:]], position + done)
+            if read == 0:
+                break
+            done += read
+        return done
+
+    def pwrite(self, chunks: Sequence[Buffer], position: int) -> None:
+        """Writes all `chunks`, one behind the other, from `position`."""
+        waiting = [as_memoryview(chunk) for chunk in chunks if len(chunk)]
+        first = 0
+        while first < len(waiting):
+            written = os.pwritev(self._descriptor, waiting[first : first + _IOV_MAX], position)
+            if written == 0:
+                raise OSError(errno.EIO, "the disk took no bytes")
+            position += written
+            while first < len(waiting) and written >= len(waiting[first]):
+                written -= len(waiting[first])
+                first += 1
+            if written:
+                waiting[first] = waiting[first][written:]
+
+    def size(self) -> int:
+        """The file's length."""
+        return os.fstat(self._descriptor).st_size
+
+    def truncate(self, size: int) -> None:
+        """Sets the length, and gives back blocks reserved beyond it."""
+        os.ftruncate(self._descriptor, size)
+
+    def allocate(self, position: int, size: int) -> bool:
+        """Reserves blocks without changing the length; raises ENOSPC. False: it cannot."""
+        while _fallocate(self._descriptor, _FALLOC_FL_KEEP_SIZE, position, size) != 0:
+            error = ctypes.get_errno()
+            if error in (errno.EOPNOTSUPP, errno.ENOSYS):
+                return False  # A full disk then shows at the write.
+            if error != errno.EINTR:
+                raise OSError(error, os.strerror(error))
+        return True
+
+    def begin_writeback(self, position: int, size: int) -> None:
+        """Lets the disk begin with what was written there. Its errors show at the next sync."""
+        _sync_file_range(self._descriptor, position, size, _SYNC_FILE_RANGE_WRITE)
+
+    def datasync(self) -> None:
+        """Puts the contents and the length on stable storage."""
+        os.fdatasync(self._descriptor)
+
+    def sync(self) -> None:
+        """Like `datasync`, and the times too."""
+        os.fsync(self._descriptor)
+
+    def drop_cache(self) -> None:
+        """Forgets cached pages that need no writing."""
+        os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def close(self) -> None:
+        """Gives the descriptor back. Calling it again does nothing."""
+        descriptor, self._descriptor = self._descriptor, _CLOSED
+        if descriptor != _CLOSED:
+            os.close(descriptor)
+
+
+class OsFiles:
+    """The operating system's files (Linux).
+
+    Those of a lock name files in errors by where they are in the locked folder.
+    """
+
+    _locked: OsFileLock | None = None  # Of `OsFileLock.files`: what leads into its folder.
+
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> OsFile:
+        """Opens a file; `create` makes an empty one where there is none."""
+        flags = os.O_CLOEXEC | (os.O_RDONLY if read_only else os.O_RDWR)
+        if create:
+            flags |= os.O_CREAT
+        name, folder = self._place(path, changes_names=create)
+        return OsFile(os.open(name, flags, 0o644, dir_fd=folder))
+
+    def exists(self, path: Path) -> bool:
+        """Whether there is a file or a folder of that name."""
+        name, folder = self._place(path)
+        with suppress(OSError):
+            os.stat(name, dir_fd=folder, follow_symlinks=False)
+            return True
+        return False
+
+    def is_folder(self, path: Path) -> bool:
+        """Whether there is a folder of that name."""
+        with suppress(OSError):
+            return stat.S_ISDIR(self._status(path).st_mode)
+        return False
+
+    def list_folder(self, path: Path) -> list[str]:
+        """The names inside a folder, sorted."""
+        with self._opened_folder(path) as descriptor:
+            return sorted(os.listdir(descriptor))
+
+    def make_folder(self, path: Path) -> None:
+        """Makes one folder. Its parent has to exist, itself must not."""
+        name, folder = self._place(path, changes_names=True)
+        os.mkdir(name, 0o755, dir_fd=folder)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Renames within a folder, at once; a file that was at `target` is gone."""
+        name, folder = self._place(source, changes_names=True)
+        new_name, new_folder = self._place(target)
+        os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
+
+    def unlink(self, path: Path) -> None:
+        """Removes a file's name. Whoever has it open keeps it."""
+        name, folder = self._place(path, changes_names=True)
+        os.unlink(name, dir_fd=folder)
+
+    def sync_folder(self, path: Path) -> None:
+        """Puts the names inside a folder on stable storage."""
+        with self._opened_folder(path) as descriptor:
+            os.fsync(descriptor)
+
+    def may_write(self, path: Path) -> bool:
+        """Whether its mode, its owner, and how its disk is mounted let us make files in it."""
+        name, folder = self._place(path)
+        return os.access(name, os.W_OK | os.X_OK, dir_fd=folder, effective_ids=True)
+
+    def size(self, path: Path) -> int:
+        """A file's length."""
+        return self._status(path).st_size
+
+    def modified_ms(self, path: Path) -> int:
+        """When a file was last written, in milliseconds since 1970, UTC."""
+        return self._status(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        """Says when a file was last written; durable with the file's next `sync`."""
+        name, folder = self._place(path)
+        os.utime(name, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000), dir_fd=folder)
+
+    def stamp(self, path: Path) -> tuple[int, ...]:
+        """Its inode, its length, and when it changed: the last of these nobody can set."""
+        status = self._status(path)
+        return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+    def free_bytes(self, path: Path) -> int:
+        """Room left, for a user without privileges, on the file system that holds `path`."""
+        status = self._file_system(path)
+        return status.f_bavail * status.f_frsize
+
+    def total_bytes(self, path: Path) -> int:
+        """All room, taken or not, on the file system that holds `path`."""
+        status = self._file_system(path)
+        return status.f_blocks * status.f_frsize
+
+    def read_bytes(self, path: Path) -> bytes:
+        """A file's whole contents."""
+        file = self.open(path, read_only=True)
+        try:
+            return file.pread(file.size(), 0)
+        finally:
+            file.close()
+
+    def lock(self, path: Path) -> OsFileLock | None:
+        """Locks a file, made where missing, for this opener; None where another holds it."""
+        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = _CLOSED
+        try:
+            descriptor = os.open(
+                path.name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644, dir_fd=folder
+            )
+            # An OFD lock: unlike a plain fcntl lock it conflicts within this process as well, and
+            # is not dropped when some other descriptor of the same file is closed.
+            request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
+        except OSError as error:
+            os.close(folder)
+            if descriptor == _CLOSED:
+                raise
+            os.close(descriptor)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                return None
+            raise
+        return OsFileLock(self, path, folder=folder, file=descriptor)
+
+    def _of_lock(self, lock: OsFileLock) -> Self:
+        within = copy.copy(self)
+        within._locked = lock
+        return within
+
+    def _place(self, path: Path, *, changes_names: bool = False) -> tuple[Path | str, int | None]:
+        """A path for the system's calls, and the folder that it starts from, if not the usual.
+
+        Raises ESTALE where a name is to be changed in a folder that is not in its place any more.
+        """
+        if self._locked is None or (name := self._locked.name_within(path)) is None:
+            return path, None
+        if changes_names and not self._locked.is_in_place():
+            raise OSError(errno.ESTALE, "the folder is not at its path any more", str(path))
+        return name, self._locked.folder
+
+    def _status(self, path: Path) -> os.stat_result:
+        name, folder = self._place(path)
+        return os.stat(name, dir_fd=folder)
+
+    def _file_system(self, path: Path) -> os.statvfs_result:
+        name, folder = self._place(path)
+        if folder is None or name == ".":  # This is asked for where no descriptor may be left.
+            return os.statvfs(name if folder is None else folder)
+        descriptor = os.open(name, os.O_PATH | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            return os.statvfs(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _opened_folder(self, path: Path) -> Iterator[int]:
+        """A descriptor of its own: threads that list a folder by one share how far they are."""
+        name, folder = self._place(path)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        descriptor = os.open(name, flags, dir_fd=folder)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+class OsFileLock:
+    """A lock that lives as long as its descriptor, and so no longer than the process."""
+
+    def __init__(self, files: OsFiles, path: Path, *, folder: int, file: int) -> None:
+        """`folder` and `file` are descriptors, which are this lock's from now on."""
+        self.folder = folder
+        self._file = file
+        self._path = path
+        self._folder_path = str(path.parent)
+        self._prefix = os.path.join(self._folder_path, "")
+        self.files = files._of_lock(self)
+
+    def name_within(self, path: Path) -> str | None:
+        """What a path is called from the locked folder on; None: it leads elsewhere."""
+        text = str(path)
+        if text.startswith(self._prefix):
+            return text[len(self._prefix) :]
+        return "." if text == self._folder_path else None
+
+    def is_in_place(self) -> bool:
+        """Whether the paths of the folder and of the file still lead to what was locked."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return os.path.samestat(
+                os.stat(self._folder_path), os.fstat(self.folder)
+            ) and os.path.samestat(os.stat(self._path), os.fstat(self._file))
+        return False
+
+    def leads_to(self, path: Path, file: File) -> bool:
+        """Whether a path within the folder leads to a file that is open."""
+        assert isinstance(file, OsFile)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return os.path.samestat(self.files._status(path), os.fstat(file._descriptor))
+        return False
+
+    def release(self) -> None:
+        """Gives the lock back. Calling it again does nothing."""
+        descriptors = self.folder, self._file
+        self.folder = self._file = _CLOSED
+        for descriptor in descriptors:
+            if descriptor != _CLOSED:
+                os.close(descriptor)
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_fallocate = _libc.fallocate
+_fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+_sync_file_range = _libc.sync_file_range
+_sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)

@@ -1,0 +1,359 @@
+"""What a simulated disk holds: contents, names, and the changes to both that were not synced yet.
+
+A file knows its durable bytes, the changes since its last sync, and the bytes that reads see (the
+page cache). A folder knows the same of its names. A power cut keeps any subset of the unsynced
+changes, and any sectors of an unsynced write; `offsetd_storage.disk.simulated_crashes` enumerates
+what can be left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from random import Random
+
+BLOCK_BYTES = 4096  # Room is taken in blocks of this size.
+_NEVER_OPENED = Path()
+
+
+class Content:
+    """A file's bytes. Copies share them until one of the holders writes."""
+
+    __slots__ = ("_bytes", "_digest", "_owned")
+
+    def __init__(self, initial: bytes | bytearray = b"", digest: bytes | None = None) -> None:
+        self._bytes = initial
+        self._digest = digest
+        self._owned = False
+
+    def __len__(self) -> int:
+        return len(self._bytes)
+
+    def share(self) -> Content:
+        """A copy, independent of this one; costs nothing until one of the two is written to."""
+        self._owned = False
+        return Content(self._bytes, self._digest)
+
+    def read(self, size: int, position: int) -> bytes:
+        """`size` bytes from `position`; fewer where the contents end."""
+        return bytes(memoryview(self._bytes)[position : position + size])
+
+    def write(self, position: int, chunk: bytes) -> None:
+        """Puts `chunk` at `position`, with zeros up to there where the contents were shorter."""
+        own = self._own()
+        if position > len(own):
+            own.extend(bytes(position - len(own)))
+        own[position : position + len(chunk)] = chunk
+
+    def set_size(self, size: int) -> None:
+        """Cuts the contents, or extends them with zeros."""
+        if size == len(self._bytes):
+            return
+        own = self._own()
+        if size < len(own):
+            del own[size:]
+        else:
+            own.extend(bytes(size - len(own)))
+
+    def digest(self) -> bytes:
+        """Equal for equal contents only."""
+        if self._digest is None:
+            self._digest = hashlib.blake2b(self._bytes, digest_size=16).digest()
+        return self._digest
+
+    def _own(self) -> bytearray:
+        self._digest = None
+        own = self._bytes
+        if not self._owned or isinstance(own, bytes):
+            own = bytearray(own)
+            self._bytes = own
+            self._owned = True
+        return own
+
+
+@attrs.frozen(slots=True)
+class Write:
+    """Bytes written at a position."""
+
+    position: int
+    chunk: bytes
+
+    def apply(self, content: Content) -> None:
+        """Does it."""
+        content.write(self.position, self.chunk)
+
+    def torn_count(self, sector_bytes: int) -> int:
+        """The number of ways `torn` knows."""
+        return 2 * len(self._cuts(sector_bytes)) + 1
+
+    def torn(self, way: int, sector_bytes: int) -> FileChange:
+        """What is left of it when only some of its sectors were written, `way` of `torn_count`.
+
+        The sectors before a boundary; those from a boundary on, with the length grown to the
+        write's end; or the length alone.
+        """
+        cuts = self._cuts(sector_bytes)
+        if way < len(cuts):
+            return Write(self.position, self.chunk[: cuts[way] - self.position])
+        if way < 2 * len(cuts):
+            cut = cuts[way - len(cuts)]
+            return Write(cut, self.chunk[cut - self.position :])
+        return Extend(self.position + len(self.chunk))
+
+    def torn_at_random(self, random: Random, sector_bytes: int) -> list[FileChange]:
+        """What is left of it when each of its sectors was written or not, by chance."""
+        end = self.position + len(self.chunk)
+        bounds = [self.position, *self._cuts(sector_bytes), end]
+        left: list[FileChange] = [
+            Write(start, self.chunk[start - self.position : stop - self.position])
+            for start, stop in pairwise(bounds)
+            if random.random() < 0.5
+        ]
+        return [*left, Extend(end)] if random.random() < 0.5 else left
+
+    def _cuts(self, sector_bytes: int) -> range:
+        first = (self.position // sector_bytes + 1) * sector_bytes
+        return range(first, self.position + len(self.chunk), sector_bytes)
+
+
+@attrs.frozen(slots=True)
+class SetSize:
+    """A change of a file's length."""
+
+    size: int
+
+    def apply(self, content: Content) -> None:
+        """Does it."""
+        content.set_size(self.size)
+
+
+@attrs.frozen(slots=True)
+class Extend:
+    """A file's length grown to at least this: what a write that lost its bytes leaves behind."""
+
+    size: int
+
+    def apply(self, content: Content) -> None:
+        """Does it."""
+        content.set_size(max(self.size, len(content)))
+
+
+FileChange: TypeAlias = Write | SetSize | Extend
+
+
+class FileNode:
+    """A file, whatever it is called."""
+
+    __slots__ = (
+        "blocks",
+        "cached",
+        "durable",
+        "lost",
+        "modified_ms",
+        "open_count",
+        "path",
+        "pending",
+        "stamp",
+    )
+
+    def __init__(self, durable: Content, modified_ms: int, *, stamp: int) -> None:
+        self.durable = durable
+        self.cached = durable.share()
+        self.pending: list[tuple[int, FileChange]] = []  # With their place among all changes.
+        self.lost = False  # Whether reads see bytes that no sync will write any more.
+        self.blocks = blocks_of(0, len(durable))  # A bit for each block that the file holds.
+        self.modified_ms = modified_ms
+        self.stamp = stamp  # Another one after each change; a power cut does not bring it back.
+        self.open_count = 0
+        self.path = _NEVER_OPENED  # Where it was opened, or renamed to since.
+
+    def change(self, number: int, change: FileChange, now_ms: int) -> None:
+        """Makes a change that reads see and that is not durable."""
+        change.apply(self.cached)
+        self.pending.append((number, change))
+        self.modified_ms = now_ms
+
+    def sync(self) -> None:
+        """Makes durable what is pending."""
+        for _, change in self.pending:
+            change.apply(self.durable)
+        self.pending.clear()
+
+    def fail_sync(self, writes_done: int) -> None:
+        """A sync of which only the first `writes_done` writes reached the disk.
+
+        The other writes' pages are clean from now on: reads see them, a later sync passes them
+        by. The length they gave the file is kept, as it goes through the file system's journal
+        (seen on ext4: the lost blocks read as zeros once the cache is dropped).
+        """
+        done = 0
+        for place, (number, change) in enumerate(self.pending):
+            if not isinstance(change, Write):
+                continue
+            done += 1
+            if done > writes_done:
+                end = change.position + len(change.chunk)
+                self.pending[place] = (number, Extend(end))
+                self.lost = True
+
+    def drop_cache(self) -> None:
+        """Forgets clean pages: what a failed sync lost is no longer to be seen."""
+        if not self.lost:
+            return
+        self.cached = self.durable.share()
+        for _, change in self.pending:
+            change.apply(self.cached)
+        self.lost = False
+
+    def copy(self) -> FileNode:
+        """The same file on another disk, opened by nobody."""
+        copied = FileNode(self.durable.share(), self.modified_ms, stamp=self.stamp)
+        copied.cached = self.cached.share()
+        copied.pending = self.pending.copy()
+        copied.lost = self.lost
+        copied.blocks = self.blocks
+        return copied
+
+
+class FolderNode:
+    """A folder: names, and what they name."""
+
+    __slots__ = ("durable", "entries", "pending", "stamp")
+
+    def __init__(self, entries: dict[str, Node], *, stamp: int = 0) -> None:
+        self.durable = entries
+        self.stamp = stamp
+        self.entries = entries.copy()
+        self.pending: list[tuple[int, NameChange]] = []
+
+    def change(self, number: int, change: NameChange) -> None:
+        """Makes a change that everyone sees and that is not durable."""
+        change.apply(self.entries)
+        self.pending.append((number, change))
+
+    def sync(self) -> None:
+        """Makes durable what is pending."""
+        for _, change in self.pending:
+            change.apply(self.durable)
+        self.pending.clear()
+
+
+Node: TypeAlias = FileNode | FolderNode
+
+
+@attrs.frozen(slots=True)
+class AddName:
+    """A new name."""
+
+    name: str
+    node: Node
+
+    def apply(self, entries: dict[str, Node]) -> None:
+        """Does it, unless the name is still another's: its removal did not survive."""
+        entries.setdefault(self.name, self.node)
+
+
+@attrs.frozen(slots=True)
+class RemoveName:
+    """A name taken away."""
+
+    name: str
+    node: Node
+
+    def apply(self, entries: dict[str, Node]) -> None:
+        """Does it, unless the name is not that node's: what gave it the name did not survive."""
+        if entries.get(self.name) is self.node:
+            del entries[self.name]
+
+
+@attrs.frozen(slots=True)
+class MoveName:
+    """A node renamed, in place of what had that name before."""
+
+    source: str
+    target: str
+    node: Node
+
+    def apply(self, entries: dict[str, Node]) -> None:
+        """Does it, unless the node is not at `source`: what put it there did not survive."""
+        if entries.get(self.source) is self.node:
+            del entries[self.source]
+            entries[self.target] = self.node
+
+
+NameChange: TypeAlias = AddName | RemoveName | MoveName
+Change: TypeAlias = FileChange | NameChange
+
+
+def blocks_of(position: int, size: int) -> int:
+    """The blocks that a range of a file touches, a bit for each."""
+    if size <= 0:
+        return 0
+    first = position // BLOCK_BYTES
+    end = -(-(position + size) // BLOCK_BYTES)
+    return ((1 << (end - first)) - 1) << first
+
+
+def fitting_bytes(file: FileNode, position: int, size: int, free_blocks: int) -> int:
+    """How many of the bytes to be put at `position` find room in the file's and the free blocks."""
+    missing = blocks_of(position, size) & ~file.blocks
+    for _ in range(free_blocks):
+        missing &= missing - 1  # Takes the lowest bit away.
+        if not missing:
+            return size
+    first_missing = (missing & -missing).bit_length() - 1
+    return size if not missing else max(0, first_missing * BLOCK_BYTES - position)
+
+
+def visible_files(root: FolderNode) -> Iterator[FileNode]:
+    """Every file that has a name."""
+    folders = [root]
+    while folders:
+        for node in folders.pop().entries.values():
+            if isinstance(node, FolderNode):
+                folders.append(node)
+            else:
+                yield node
+
+
+def all_nodes(root: FolderNode) -> Iterator[Node]:
+    """Everything that has a name, or that a crash could give back its name, each once."""
+    seen = {id(root)}
+    waiting: list[Node] = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, FolderNode):
+            pending = (change.node for _, change in node.pending)
+            for child in chain(node.durable.values(), pending, node.entries.values()):
+                if id(child) not in seen:
+                    seen.add(id(child))
+                    waiting.append(child)
+
+
+def copied_root(root: FolderNode) -> FolderNode:
+    """An independent copy of everything, with what is pending."""
+    copies: dict[int, Node] = {}
+    for node in all_nodes(root):
+        copies[id(node)] = (
+            node.copy() if isinstance(node, FileNode) else FolderNode({}, stamp=node.stamp)
+        )
+    for node in all_nodes(root):
+        copied = copies[id(node)]
+        if isinstance(node, FolderNode) and isinstance(copied, FolderNode):
+            copied.durable = {name: copies[id(child)] for name, child in node.durable.items()}
+            copied.entries = {name: copies[id(child)] for name, child in node.entries.items()}
+            copied.pending = [
+                (number, attrs.evolve(change, node=copies[id(change.node)]))
+                for number, change in node.pending
+            ]
+    copied_top = copies[id(root)]
+    assert isinstance(copied_top, FolderNode)
+    return copied_top

@@ -1,0 +1,500 @@
+"""The simulated disk: `Files` over memory that can lose power, run full and fail.
+
+It judges every claim of durability: what was not synced can be lost, torn and reordered by a power
+cut (`crash_states`), survives the death of the process (`kill`), and is silently given up by a
+sync that failed. Explorers look at it before each operation (`before_operation`).
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import threading
+from contextlib import closing, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from offsetd_storage.clock import Clock, ManualClock
+from offsetd_storage.disk.files import Buffer, as_memoryview
+from offsetd_storage.disk.simulated_crashes import crashed_roots, root_without_pending
+from offsetd_storage.disk.simulated_disk import (
+    BLOCK_BYTES,
+    AddName,
+    Content,
+    FileNode,
+    FolderNode,
+    MoveName,
+    NameChange,
+    Node,
+    RemoveName,
+    SetSize,
+    Write,
+    blocks_of,
+    copied_root,
+    fitting_bytes,
+    visible_files,
+)
+from offsetd_storage.disk.simulated_faults import Fault, Operation, OperationKind
+from offsetd_storage.disk.simulated_lock import SimulatedLock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+    from random import Random
+
+    import numpy as np
+    import numpy.typing as npt
+
+_UNBOUNDED_FREE_BYTES = 1 << 50
+
+
+class SimulatedFiles:
+    """A disk in memory, with an empty root folder; relative paths start there too.
+
+    Each call is one step: threads take turns, and `before_operation` runs in its caller's turn.
+    """
+
+    def __init__(self, *, sector_bytes: int = 512, clock: Clock | None = None) -> None:
+        self.sector_bytes = sector_bytes
+        self.clock: Clock = clock or ManualClock()
+        self.operations = 0  # Changes of the disk attempted so far.
+        # Called before each of them. What it raises keeps the operation from happening: a kill.
+        self.before_operation: Callable[[SimulatedFiles, Operation], None] | None = None
+        self.faults: list[Fault] = []
+        self.capacity_bytes: int | None = None  # For contents, in blocks; names cost nothing.
+        self._root = FolderNode({})
+        self._stamps = itertools.count(1)
+        self._turn = threading.RLock()
+        self._open: dict[int, FileNode] = {}
+        self._locked: set[int] = set()
+        self._held: tuple[tuple[str, ...], FolderNode] | None = None  # See `SimulatedLock.files`.
+
+    def crash_states(
+        self, *, exhaustive_pending_max: int = 3, samples: int, random: Random
+    ) -> Iterator[SimulatedFiles]:
+        """The disks that a power cut at this moment may leave, each once, independent of this one.
+
+        The moment is that of the call, not of the iteration. On those disks nothing is pending,
+        open or locked, and no fault is set. First comes the one that lost everything unsynced,
+        then the one that lost nothing. Where at most `exhaustive_pending_max` changes are pending,
+        all subsets follow, then all subsets with one write torn, or `samples` of those by chance;
+        else `samples` of all outcomes by chance.
+        """
+        with self._turn:
+            for file in visible_files(self._root):
+                file.durable.digest()  # Known to this disk's later crash states too.
+            root = copied_root(self._root)
+        crashed = crashed_roots(
+            root,
+            sector_bytes=self.sector_bytes,
+            exhaustive_pending_max=exhaustive_pending_max,
+            samples=samples,
+            random=random,
+        )
+        return (self._with_root(one) for one in crashed)
+
+    def power_cut(self) -> SimulatedFiles:
+        """The disk after a power cut that lost everything unsynced."""
+        with self._turn:
+            return self._with_root(root_without_pending(self._root))
+
+    def kill(self) -> SimulatedFiles:
+        """The disk after the death of the process: the page cache stays, seen and unsynced.
+
+        Locks and open files are gone, faults too; the room they took is back.
+        """
+        with self._turn:
+            return self._with_root(copied_root(self._root))
+
+    def put_durable(self, path: Path, content: bytes) -> None:
+        """Puts a file there, with its folders, as if it had always been: not an operation."""
+        with self._turn:
+            folder = self._root
+            for name in _names(path)[:-1]:
+                child = folder.entries.get(name) or FolderNode({}, stamp=next(self._stamps))
+                assert isinstance(child, FolderNode), f"{name} in {path} is a file"
+                folder.durable[name] = folder.entries[name] = child
+                folder = child
+            file = FileNode(Content(content), self.clock.now_ms(), stamp=next(self._stamps))
+            folder.stamp = next(self._stamps)
+            folder.durable[path.name] = folder.entries[path.name] = file
+
+    def open(self, path: Path, *, create: bool = False, read_only: bool = False) -> SimulatedFile:
+        """Opens a file; `create` makes an empty one where there is none."""
+        with self._turn:
+            if create and self._find(path) is None:
+                self._create(path)
+            return SimulatedFile(self, self._file(path), path, read_only=read_only)
+
+    def exists(self, path: Path) -> bool:
+        """Whether there is a file or a folder of that name."""
+        with self._turn, suppress(NotADirectoryError):
+            return self._find(path) is not None
+        return False
+
+    def is_folder(self, path: Path) -> bool:
+        """Whether there is a folder of that name."""
+        with self._turn, suppress(NotADirectoryError):
+            return isinstance(self._find(path), FolderNode)
+        return False
+
+    def list_folder(self, path: Path) -> list[str]:
+        """The names inside a folder, sorted."""
+        with self._turn:
+            return sorted(self._folder(path).entries)
+
+    def make_folder(self, path: Path) -> None:
+        """Makes one folder. Its parent has to exist, itself must not."""
+        with self._turn:
+            parent = self._folder(path.parent)
+            if self._find(path) is not None:
+                raise _error(errno.EEXIST, path)
+            self._begin(OperationKind.MAKE_FOLDER, path)
+            made = FolderNode({}, stamp=next(self._stamps))
+            self._change_names(parent, AddName(path.name, made))
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Renames within a folder, at once; a file that was at `target` is gone."""
+        with self._turn:
+            folder = self._folder(source.parent)
+            if self._folder(target.parent) is not folder:
+                raise _error(errno.EXDEV, target)  # The engine has no need of it.
+            node, replaced = self._existing(source), self._find(target)
+            if isinstance(replaced, FolderNode) and replaced is not node:
+                raise _error(errno.EISDIR, target)
+            if isinstance(node, FolderNode) and isinstance(replaced, FileNode):
+                raise _error(errno.ENOTDIR, target)
+            self._begin(OperationKind.RENAME, source, target=target)
+            self._change_names(folder, MoveName(source.name, target.name, node))
+            node.stamp = next(self._stamps)
+            if isinstance(node, FileNode):
+                node.path = target
+
+    def unlink(self, path: Path) -> None:
+        """Removes a file's name. Whoever has it open keeps it."""
+        with self._turn:
+            file = self._file(path)
+            self._begin(OperationKind.UNLINK, path)
+            self._change_names(self._folder(path.parent), RemoveName(path.name, file))
+
+    def sync_folder(self, path: Path) -> None:
+        """Puts the names inside a folder on stable storage.
+
+        Where a fault makes it fail, they stay pending, and a later sync makes them durable: a file
+        system does not forget names as it forgets pages.
+        """
+        with self._turn:
+            folder = self._folder(path)
+            self._begin(OperationKind.SYNC_FOLDER, path)
+            folder.sync()
+
+    def may_write(self, path: Path) -> bool:
+        """Whether there is a folder: a simulated one has no owner."""
+        return self.is_folder(path)
+
+    def size(self, path: Path) -> int:
+        """A file's length."""
+        with self._turn:
+            return len(self._file(path).cached)
+
+    def modified_ms(self, path: Path) -> int:
+        """When a file was last written, by the disk's clock."""
+        with self._turn:
+            return self._file(path).modified_ms
+
+    def set_modified_ms(self, path: Path, modified_ms: int) -> None:
+        """Says when a file was last written: not an operation, and never lost."""
+        with self._turn:
+            file = self._file(path)
+            file.modified_ms, file.stamp = modified_ms, next(self._stamps)
+
+    def stamp(self, path: Path) -> tuple[int, ...]:
+        """A number that no other file has, nor this one after its next change."""
+        with self._turn:
+            return (self._existing(path).stamp,)
+
+    def free_bytes(self, path: Path) -> int:
+        """Room left."""
+        with self._turn:
+            total_bytes = self.total_bytes(path)
+            used_bytes = 0 if self.capacity_bytes is None else self._used_bytes()
+            return max(0, total_bytes - used_bytes)
+
+    def total_bytes(self, path: Path) -> int:
+        """All room, taken or not."""
+        with self._turn:
+            self._existing(path)
+            return _UNBOUNDED_FREE_BYTES if self.capacity_bytes is None else self.capacity_bytes
+
+    def read_bytes(self, path: Path) -> bytes:
+        """A file's whole contents."""
+        with closing(self.open(path, read_only=True)) as file:
+            return file.pread(file.size(), 0)
+
+    def lock(self, path: Path) -> SimulatedLock | None:
+        """Locks a file, made where missing, for this opener; None where another holds it."""
+        with self._turn:
+            if self._find(path) is None:
+                self._create(path)
+            file = self._file(path)
+            is_held, folder = id(file) in self._locked, self._folder(path.parent)
+            return None if is_held else SimulatedLock(self, path, folder, file)
+
+    @contextmanager
+    def reached_through(self, path: Path, folder: FolderNode) -> Iterator[None]:
+        """In the block, one turn, what begins with `path` is looked up from `folder` on."""
+        with self._turn:
+            before, self._held = self._held, (_names(path), folder)
+            try:
+                yield
+            finally:
+                self._held = before
+
+    def leads_to(self, path: Path, node: Node) -> bool:
+        """Whether a path leads to this file or folder, now."""
+        with self._turn, suppress(NotADirectoryError):
+            return self._find(path) is node
+        return False
+
+    def _announce(
+        self,
+        kind: OperationKind,
+        path: Path,
+        *,
+        position: int = 0,
+        size: int = 0,
+        target: Path | None = None,
+    ) -> Fault | None:
+        """Announces and counts an operation; the fault that strikes it, if one does."""
+        if self.before_operation is not None:
+            operation = Operation(
+                number=self.operations,
+                kind=kind,
+                path=path,
+                target=target,
+                position=position,
+                size=size,
+            )
+            self.before_operation(self, operation)
+        self.operations += 1
+        return self._fault(kind, path)
+
+    def _begin(
+        self,
+        kind: OperationKind,
+        path: Path,
+        *,
+        position: int = 0,
+        size: int = 0,
+        target: Path | None = None,
+    ) -> None:
+        """Announces and counts an operation that a fault keeps from happening at all."""
+        fault = self._announce(kind, path, position=position, size=size, target=target)
+        if fault is not None:
+            raise _error(fault.errno, path)
+
+    def _fault(self, kind: OperationKind, path: Path) -> Fault | None:
+        striking = [fault for fault in self.faults if fault.strikes(kind, path)]
+        return striking[0] if striking else None
+
+    def _create(self, path: Path) -> None:
+        folder = self._folder(path.parent)
+        self._begin(OperationKind.CREATE, path)
+        file = FileNode(Content(), self.clock.now_ms(), stamp=next(self._stamps))
+        self._change_names(folder, AddName(path.name, file))
+
+    def _change_names(self, folder: FolderNode, change: NameChange) -> None:
+        folder.change(self.operations, change)
+        folder.stamp = next(self._stamps)
+
+    def _find(self, path: Path) -> Node | None:
+        node: Node = self._root
+        names = _names(path)
+        if self._held is not None and names[: len(self._held[0])] == self._held[0]:
+            names, node = names[len(self._held[0]) :], self._held[1]
+        for name in names:
+            if isinstance(node, FileNode):
+                raise _error(errno.ENOTDIR, path)
+            child = node.entries.get(name)
+            if child is None:
+                return None
+            node = child
+        return node
+
+    def _existing(self, path: Path) -> Node:
+        node = self._find(path)
+        if node is None:
+            raise _error(errno.ENOENT, path)
+        return node
+
+    def _file(self, path: Path) -> FileNode:
+        node = self._existing(path)
+        if isinstance(node, FolderNode):
+            raise _error(errno.EISDIR, path)
+        return node
+
+    def _folder(self, path: Path) -> FolderNode:
+        node = self._existing(path)
+        if isinstance(node, FileNode):
+            raise _error(errno.ENOTDIR, path)
+        return node
+
+    def _used_bytes(self) -> int:
+        holders = {id(file): file for file in visible_files(self._root)} | self._open
+        return BLOCK_BYTES * sum(file.blocks.bit_count() for file in holders.values())
+
+    def _fitting_bytes(self, file: FileNode, position: int, size: int) -> int:
+        """How many of the bytes to be put at `position` find room."""
+        if self.capacity_bytes is None or not blocks_of(position, size) & ~file.blocks:
+            return size
+        free_blocks = max(0, self.capacity_bytes - self._used_bytes()) // BLOCK_BYTES
+        return fitting_bytes(file, position, size, free_blocks)
+
+    def _with_root(self, root: FolderNode) -> SimulatedFiles:
+        files = SimulatedFiles(sector_bytes=self.sector_bytes, clock=self.clock)
+        files.capacity_bytes = self.capacity_bytes
+        files._root = root
+        files._stamps = itertools.count(next(self._stamps))
+        return files
+
+
+class SimulatedFile:
+    """An open file of a simulated disk."""
+
+    def __init__(
+        self, files: SimulatedFiles, node: FileNode, path: Path, *, read_only: bool
+    ) -> None:
+        self._files = files
+        self._node = node
+        self._read_only = read_only
+        self._closed = False
+        node.open_count += 1
+        node.path = path
+        files._open[id(node)] = node
+
+    @property
+    def _path(self) -> Path:
+        return self._node.path
+
+    def pread(self, size: int, position: int) -> bytes:
+        """`size` bytes from `position`; fewer only where the file ends."""
+        with self._files._turn:
+            self._check_open()
+            fault = self._files._fault(OperationKind.READ, self._path)
+            if fault is not None:
+                raise _error(fault.errno, self._path)
+            return self._node.cached.read(size, position)
+
+    def pread_into(self, buffer: npt.NDArray[np.uint8], size: int, position: int) -> int:
+        """Fills `buffer[:n]` from `position` and returns n; n < `size` only where the file ends."""
+        target = buffer.data[:size]
+        assert len(target) == size, "the buffer is smaller than the read"
+        read = self.pread(size, position)
+        target[: len(read)] = read
+        return len(read)
+
+    def pwrite(self, chunks: Sequence[Buffer], position: int) -> None:
+        """Writes all `chunks`, one behind the other, from `position`: one operation.
+
+        On a full disk what finds room is written before ENOSPC is raised.
+        """
+        chunk = b"".join(as_memoryview(one) for one in chunks)
+        files, node = self._files, self._node
+        with files._turn:
+            self._check_open(writing=True)
+            fault = files._announce(
+                OperationKind.WRITE, self._path, position=position, size=len(chunk)
+            )
+            wanted = len(chunk) if fault is None else min(len(chunk), fault.written_bytes)
+            written = files._fitting_bytes(node, position, wanted)
+            if written:
+                node.blocks |= blocks_of(position, written)
+                change = Write(position, chunk[:written])
+                node.change(files.operations, change, files.clock.now_ms())
+                node.stamp = next(files._stamps)
+            if fault is not None:
+                raise _error(fault.errno, self._path)
+            if written < len(chunk):
+                raise _error(errno.ENOSPC, self._path)
+
+    def size(self) -> int:
+        """The file's length."""
+        with self._files._turn:
+            self._check_open()
+            return len(self._node.cached)
+
+    def truncate(self, size: int) -> None:
+        """Sets the length, with zeros where it grows, and gives back blocks reserved beyond it."""
+        files, node = self._files, self._node
+        with files._turn:
+            self._check_open()
+            if self._read_only:
+                raise _error(errno.EINVAL, self._path)
+            files._begin(OperationKind.TRUNCATE, self._path, size=size)
+            node.blocks &= blocks_of(0, size)
+            node.change(files.operations, SetSize(size), files.clock.now_ms())
+            node.stamp = next(files._stamps)
+
+    def allocate(self, position: int, size: int) -> bool:
+        """Reserves blocks without changing the length: all, or none and ENOSPC.
+
+        A reservation beyond the length does not survive a power cut.
+        """
+        files, node = self._files, self._node
+        with files._turn:
+            self._check_open(writing=True)
+            files._begin(OperationKind.ALLOCATE, self._path, position=position, size=size)
+            if files._fitting_bytes(node, position, size) < size:
+                raise _error(errno.ENOSPC, self._path)
+            node.blocks |= blocks_of(position, size)
+            return True
+
+    def begin_writeback(self, position: int, size: int) -> None:
+        """Nothing: what is not synced may be on the disk or not, at any time."""
+
+    def datasync(self) -> None:
+        """Puts the contents and the length on stable storage; not the file's name.
+
+        Where a fault makes it fail, what was written since the last sync is given up: reads see
+        it until `drop_cache`, and later syncs succeed without it.
+        """
+        files, node = self._files, self._node
+        with files._turn:
+            self._check_open()
+            fault = files._announce(OperationKind.SYNC, self._path)
+            if fault is not None:
+                node.fail_sync(fault.synced_writes)
+                raise _error(fault.errno, self._path)
+            node.sync()
+
+    def sync(self) -> None:
+        """The same as `datasync`."""
+        self.datasync()
+
+    def drop_cache(self) -> None:
+        """Forgets clean pages, among them those that a failed sync gave up."""
+        with self._files._turn:
+            self._check_open()
+            self._node.drop_cache()
+
+    def close(self) -> None:
+        """Gives the descriptor back. Calling it again does nothing."""
+        with self._files._turn:
+            if self._closed:
+                return
+            self._closed = True
+            self._node.open_count -= 1
+            if self._node.open_count == 0:
+                del self._files._open[id(self._node)]
+
+    def _check_open(self, *, writing: bool = False) -> None:
+        if self._closed or (writing and self._read_only):
+            raise _error(errno.EBADF, self._path)
+
+
+def _names(path: Path) -> tuple[str, ...]:
+    return path.parts[1:] if path.is_absolute() else path.parts
+
+
+def _error(number: int, path: Path) -> OSError:
+    return OSError(number, os.strerror(number), str(path))

@@ -1,0 +1,1 @@
+"""The files of a data folder beside its logs: format, lock, checkpoints."""

@@ -1,0 +1,68 @@
+"""The lock on a data folder: one process at a time, offsetd or a Kafka broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offsetd_storage.errors import FolderGone, FolderLocked, FolderMismatch
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from offsetd_storage.disk.files import File, FileLock, Files
+
+LOCK_NAME = ".lock"  # Kafka's name; it locks the same file.
+
+
+def check_usable(files: Files, folder: Path) -> None:
+    """Changes nothing. Raises FolderMismatch where the folder cannot be locked or made for certain.
+
+    For who wants to know before it does anything else: what a lock finds out later still counts.
+    """
+    place = folder
+    if not files.exists(folder):
+        place = folder.parent
+        if not files.exists(place):
+            raise FolderMismatch(f"{folder} cannot be made: {place} does not exist")
+    if not files.is_folder(place):
+        raise FolderMismatch(f"{place} is not a folder")
+    if not files.may_write(place):
+        what = "cannot be written to" if place == folder else "cannot be made"
+        raise FolderMismatch(f"{folder} {what}: no permission in {place}, or a read-only disk")
+
+
+class FolderLock:
+    """A data folder held by this process, until `release` or the process's end.
+
+    `files` reach the folder by its descriptor, and change no name in it once it is not at its path
+    any more: another process may have locked another folder there.
+    """
+
+    def __init__(self, folder: Path, lock: FileLock) -> None:
+        self.files = lock.files
+        self._folder = folder
+        self._lock = lock
+
+    @classmethod
+    def acquire(cls, files: Files, folder: Path) -> FolderLock:
+        """Takes the lock, before anything else in the folder is read or written.
+
+        Raises FolderLocked where another holds it, also where that is this same process.
+        """
+        lock = files.lock(folder / LOCK_NAME)
+        if lock is None:
+            raise FolderLocked(f"{folder} is in use by another process (a server, or a broker)")
+        return cls(folder, lock)
+
+    def check(self) -> None:
+        """Raises FolderGone if the path leads to another folder, or lock, by now, or to none."""
+        if not self._lock.is_in_place():
+            raise FolderGone(f"{self._folder} is not the folder any more that was opened")
+
+    def leads_to(self, path: Path, file: File) -> bool:
+        """Whether a path within the folder leads to a file that is open."""
+        return self._lock.leads_to(path, file)
+
+    def release(self) -> None:
+        """Gives the folder back. The lock's file stays: removing it would let two in."""
+        self._lock.release()

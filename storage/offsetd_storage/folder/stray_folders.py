@@ -1,0 +1,61 @@
+"""Folders of ours that a broker set aside: it has never heard of their topics.
+
+Kafka (KRaft) renames a partition's folder that its metadata do not know to
+`<topic>-<partition>.<32 digits>-stray` when it starts, and keeps it. What is in there is what we
+left, so it gets its name back when the folder is ours again.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.topic_partition import TopicPartition
+
+_STRAY: Final = re.compile(r"(.+)\.[0-9a-f]{32}-stray", re.ASCII)
+
+
+@contextmanager
+def strays_taken_back(
+    files: Files, path: Path, partitions: list[TopicPartition]
+) -> Iterator[tuple[str, ...]]:
+    """In the block these partitions have their folders again; warnings about those that had not.
+
+    A partition that has a folder keeps it, and of several that were set aside the one that was
+    changed last counts. After an error in the block all names are as they were. Raises OSError.
+    """
+    aside: dict[str, list[str]] = {}
+    for name in files.list_folder(path):
+        matched = _STRAY.fullmatch(name)
+        if matched is not None and files.is_folder(path / name):
+            aside.setdefault(matched[1], []).append(name)
+    renamed: list[tuple[Path, Path]] = []
+    try:
+        for partition in partitions:
+            names = aside.get(partition.folder_name, [])
+            if names and not files.exists(path / partition.folder_name):
+                stray = max((path / name for name in names), key=partial(_written_ms, files))
+                files.rename(stray, path / partition.folder_name)
+                renamed.append((stray, path / partition.folder_name))
+        if renamed:
+            files.sync_folder(path)
+        yield tuple(
+            f"a broker had set {folder.name} aside as {stray.name}: it has its name again"
+            for stray, folder in renamed
+        )
+    except BaseException:
+        for stray, folder in renamed:
+            files.rename(folder, stray)
+        raise
+
+
+def _written_ms(files: Files, folder: Path) -> int:
+    """When something in a partition's folder was last written."""
+    return max((files.modified_ms(folder / name) for name in files.list_folder(folder)), default=0)

@@ -1,0 +1,93 @@
+"""A BATCHES frame of the journal, laid out while batches are appended: a flush only seals it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from offsetd_storage.journal.journal_format import (
+    COUNT,
+    FRAME,
+    FramePayload,
+    batch_entry_bytes,
+    run_name,
+    run_pieces,
+)
+from offsetd_storage.kernels import PADDING_BYTES, padded_buffer
+from offsetd_storage.kernels.journal_runs import put_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offsetd_storage.journal.journal_format import LogEnd
+    from offsetd_storage.kernels.scan import Bytes, Numbers
+    from offsetd_storage.topic_partition import TopicPartition
+
+_BUFFER_BYTES: Final = 1 << 16
+_KEPT_BYTES_MAX: Final = 1 << 22  # A larger buffer is not kept for another frame.
+_RUNS_START: Final = FRAME.size + COUNT.size
+
+
+class BatchesFrame:
+    """Runs of batches in the order of their appends, behind room for the frame's header.
+
+    Where the logs end with it, in `ends`, whoever fills it says.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = padded_buffer(_BUFFER_BYTES)
+        self.clear()
+
+    def clear(self) -> None:
+        """Drops all of it, so that it can be filled anew."""
+        if len(self._buffer) > _KEPT_BYTES_MAX:
+            self._buffer = padded_buffer(_BUFFER_BYTES)
+        self.ends: dict[TopicPartition, LogEnd] = {}
+        self._end = _RUNS_START
+        self._set_run_count(0)
+
+    def __bool__(self) -> bool:
+        """Whether it has runs."""
+        return self._run_count > 0
+
+    @property
+    def payload(self) -> FramePayload:
+        """For the journal to make a frame of."""
+        return FramePayload(self._buffer, self.payload_bytes)
+
+    @property
+    def payload_bytes(self) -> int:
+        """How large that is."""
+        return self._end - FRAME.size
+
+    def add(self, topic_partition: TopicPartition, batches: bytes) -> None:
+        """Puts a run behind the others."""
+        self._make_room(batch_entry_bytes(topic_partition, len(batches)))
+        for piece in run_pieces(topic_partition, batches):
+            end = self._end + len(piece)
+            self._buffer.data[self._end : end] = piece
+            self._end = end
+        self._set_run_count(self._run_count + 1)
+
+    def add_runs(
+        self, topic_partitions: Sequence[TopicPartition], content: Bytes, spans: Numbers
+    ) -> None:
+        """The same for a run of each log, which lie in `content` at `spans` as `read_runs` says."""
+        names = bytearray().join(map(run_name, topic_partitions))
+        runs_bytes = sum(end - start for start, end in spans.tolist())
+        self._make_room(len(names) + len(spans) * COUNT.size + runs_bytes)
+        self._end = put_runs(
+            content, spans, np.frombuffer(names, np.uint8), self._buffer, self._end
+        )
+        self._set_run_count(self._run_count + len(spans))
+
+    def _make_room(self, size_bytes: int) -> None:
+        if self._end + size_bytes + PADDING_BYTES > len(self._buffer):
+            larger = padded_buffer(2 * (self._end + size_bytes))
+            larger[: self._end] = self._buffer[: self._end]
+            self._buffer = larger
+
+    def _set_run_count(self, run_count: int) -> None:
+        self._run_count = run_count
+        COUNT.pack_into(self._buffer.data, FRAME.size, run_count)

@@ -1,0 +1,104 @@
+"""The two files of a journal on the disk: made whole, and exchanged for larger or smaller ones.
+
+Their blocks are written, not just reserved: later writes then change no metadata, cannot find the
+disk full, and need only an fdatasync. A file gets its name when it is whole, so that a journal file
+that is missing or short has been damaged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from offsetd_storage.disk.files import Buffer, File, Files
+    from offsetd_storage.folder.folder_lock import FolderLock
+
+JOURNAL_NAMES: Final = ("offsetd-journal-0", "offsetd-journal-1")
+SPARE_NAME: Final = "offsetd-journal.tmp"  # A file that is being made.
+_ZERO_CHUNK_BYTES: Final = 1 << 20
+
+
+class JournalFiles:
+    """Places are indexes into JOURNAL_NAMES. Every call may raise OSError."""
+
+    def __init__(self, files: Files, folder: Path) -> None:
+        self._files = files
+        self._folder = folder
+        self._paths = tuple(folder / name for name in JOURNAL_NAMES)
+        self._spare_path = folder / SPARE_NAME
+        self._spare: File | None = None
+        self._open: dict[int, File] = {}
+
+    def __getitem__(self, place: int) -> File:
+        """The open file of a place."""
+        if place not in self._open:
+            self._open[place] = self._files.open(self._paths[place])
+        return self._open[place]
+
+    def size(self, place: int) -> int | None:
+        """A file's length; None where there is none."""
+        return self[place].size() if self._files.exists(self._paths[place]) else None
+
+    def reserve(self, place: int) -> None:
+        """Gives a file its blocks again: a copy of a folder may have lost those of zeros."""
+        self[place].allocate(0, self[place].size())
+
+    def make_spare(self, size_bytes: int) -> None:
+        """Makes a file of zeros that has no place yet. ENOSPC, too, leaves the two as they are.
+
+        It stays open: an exchange that was begun needs no further descriptor for it.
+        """
+        self._close_spare()
+        self._spare = file = self._files.open(self._spare_path, create=True)
+        file.truncate(0)
+        zeros = bytes(min(_ZERO_CHUNK_BYTES, size_bytes))
+        for position in range(0, size_bytes, _ZERO_CHUNK_BYTES):
+            file.pwrite([zeros[: size_bytes - position]], position)
+        file.sync()
+
+    def drop_spare(self) -> bool:
+        """Removes what `make_spare` made, in this process or before; whether there was one."""
+        self._close_spare()
+        if not self._files.exists(self._spare_path):
+            return False
+        self._files.unlink(self._spare_path)
+        return True
+
+    def put_spare(self, place: int, content: Buffer, position: int) -> None:
+        """Puts the spare in the place of a file that holds nothing needed; durable at the return.
+
+        `content` is in it from the first moment on.
+        """
+        spare, self._spare = self._spare, None
+        assert spare is not None, "there is no spare"
+        before = self._open.pop(place, None)
+        if before is not None:
+            before.close()
+        self._open[place] = spare
+        if len(content):
+            spare.pwrite([content], position)
+            spare.sync()
+        self._files.rename(self._spare_path, self._paths[place])
+        self._files.sync_folder(self._folder)
+
+    def lost_files(self, lock: FolderLock) -> list[Path]:
+        """The paths of files that are open and not there any more, or replaced."""
+        return [
+            self._paths[place]
+            for place, file in self._open.items()
+            if not lock.leads_to(self._paths[place], file)
+        ]
+
+    def close(self) -> None:
+        """Gives the descriptors back."""
+        self._close_spare()
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def _close_spare(self) -> None:
+        if self._spare is not None:
+            self._spare.close()
+            self._spare = None

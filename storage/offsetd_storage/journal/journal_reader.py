@@ -1,0 +1,116 @@
+"""One file of a journal, read through a window: what it costs in memory does not grow with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from offsetd_storage.journal.journal_format import (
+    FRAME,
+    FRAME_BYTES_MAX,
+    Frame,
+    JournalHeader,
+    align,
+    decode_header,
+    frame_places,
+    read_frame,
+)
+from offsetd_storage.kernels import PADDING_BYTES, padded_buffer
+
+if TYPE_CHECKING:
+    from offsetd_storage.disk.files import File
+
+WINDOW_BYTES: Final = 4 << 20  # A header fits in.
+
+
+class JournalReader:
+    """Finds headers and frames in an open file. All positions are the file's."""
+
+    def __init__(self, file: File, *, mark: bytes, window_bytes: int = WINDOW_BYTES) -> None:
+        self.size = file.size()
+        self._file = file
+        self._mark = mark
+        self._window = padded_buffer(min(self.size, window_bytes))
+        self._window_start = self._window_end = 0
+
+    def header(self) -> JournalHeader | None:
+        """The header; None if it is not whole. Raises NewerFormat, and ValueError where what is
+        whole says what cannot be.
+        """
+        for size in (self._window.size - PADDING_BYTES, WINDOW_BYTES):
+            self._see(0, min(self.size, size))
+            header = decode_header(self._window, self._window_end)
+            if header is not None:
+                return header
+        return None
+
+    def frame_at(self, position: int, limit: int) -> Frame | None:
+        """The frame at `position`; None if none ends by `limit` and is whole."""
+        if position + FRAME.size > limit:
+            return None
+        at = self._see(position, FRAME.size)
+        mark, _, payload_bytes, *_ = FRAME.unpack_from(self._window.data, at)
+        size = FRAME.size + payload_bytes
+        if mark != self._mark or size > min(FRAME_BYTES_MAX, limit - position):
+            return None
+        at = self._see(position, size)
+        return read_frame(
+            self._window, at, at + size, mark=self._mark, buffer_position=position - at
+        )
+
+    def begun_frame_bytes(self, position: int, limit: int, *, life: int, sequence: int) -> int:
+        """The least size of a frame that was begun at `position` and is not whole; 0 if none.
+
+        A frame's mark, life and sequence tell it from what earlier turns of the file left there.
+        One of the three may be damaged. What an earlier turn left has an earlier sequence; its life
+        may be the same.
+        """
+        if position + FRAME.size > limit or self.frame_at(position, limit) is not None:
+            return 0
+        at = self._see(position, FRAME.size)
+        mark, _, payload_bytes, found_life, found_sequence, _ = FRAME.unpack_from(
+            self._window.data, at
+        )
+        is_ours = (mark == self._mark) + (found_life == life) + (found_sequence == sequence) >= 2
+        if not is_ours:
+            return 0
+        if found_sequence != sequence and (found_sequence ^ sequence).bit_count() > 1:
+            return 0
+        size = align(FRAME.size + payload_bytes)
+        return size if size <= min(FRAME_BYTES_MAX, limit - position) else FRAME.size
+
+    def payload(self, frame: Frame) -> bytes:
+        """What a frame holds."""
+        size = frame.payload_end - frame.payload_start
+        at = self._see(frame.payload_start, size)
+        return self._window[at : at + size].tobytes()
+
+    def find_frame(self, start: int, limit: int, *, sequence_min: int) -> Frame | None:
+        """The first whole frame, of any life, from `start` on whose sequence is that or more.
+
+        Sequences are never reset, so that what earlier turns and lives left behind is smaller.
+        """
+        start = align(start)
+        while limit - start >= FRAME.size:
+            at = self._see(start, min(WINDOW_BYTES, limit - start))
+            end = min(self._window_end, limit) - self._window_start
+            places = frame_places(self._window, at, end, mark=self._mark, sequence_min=sequence_min)
+            window_start, window_end = self._window_start, self._window_start + end
+            for place in places:
+                frame = self.frame_at(window_start + place, limit)
+                if frame is not None:
+                    return frame
+            if window_end == limit or end - at < FRAME.size:
+                return None
+            start = align(window_end - FRAME.size + 1)
+        return None
+
+    def _see(self, position: int, size: int) -> int:
+        """Where in the window `position` is, and `size` bytes from it on."""
+        if position < self._window_start or position + size > self._window_end:
+            if self._window.size - PADDING_BYTES < size:
+                self._window = padded_buffer(size)
+            wanted = min(self._window.size - PADDING_BYTES, max(self.size - position, 0))
+            read = self._file.pread_into(self._window, wanted, position)
+            self._window[read:] = 0  # Where the file has become shorter.
+            self._window_start, self._window_end = position, position + read
+        return position - self._window_start

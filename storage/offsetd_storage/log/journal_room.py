@@ -1,0 +1,210 @@
+"""How much room the journal has: much under load, little while nothing is written.
+
+Whatever its size, a journal file consists of blocks that were written, and appends are bounded by
+what both files take. So an append never has to ask for room here, and a full disk never shows in a
+flush; where it leaves no room to grow, the points only have to move more often. Files are made so
+that the largest batch goes in that topics allow. Where they allow larger ones later, those are
+refused until the files have grown (`is_short`).
+
+Files are not changed in their place: a new one is made beside them, and exchanged for the one that
+holds nothing needed. That is a rename, so that a crash leaves one or the other.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from offsetd_storage.errors import JournalTooSmall, RecordTooLarge, may_pass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from offsetd_storage.disk.failure_latch import FailureLatch
+    from offsetd_storage.journal.journal import Journal
+    from offsetd_storage.log.partition_log import PartitionLog
+    from offsetd_storage.log.pending_frames import Unflushed
+    from offsetd_storage.topic_partition import TopicPartition
+
+_FILES: Final = 2
+
+
+@attrs.frozen
+class StoreLocks:
+    """Of a store, taken in this order where more than one is held."""
+
+    flush: threading.Lock = attrs.field(factory=threading.Lock)
+    advance: threading.Lock = attrs.field(factory=threading.Lock)
+    journal: threading.Lock = attrs.field(factory=threading.Lock)
+    pending: threading.Lock = attrs.field(factory=threading.Lock)
+
+
+class JournalRoom:
+    """`rest` and `grow` are for any thread, beside appends and flushes; they raise StorageFailed.
+
+    `batch_bytes_max`: the largest batch that may be appended now, of any partition.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        unflushed: Unflushed,
+        logs: Mapping[TopicPartition, PartitionLog],
+        locks: StoreLocks,
+        latch: FailureLatch,
+        *,
+        advance_points: Callable[[], object],
+    ) -> None:
+        """`advance_points` moves the recovery points to the journal's end."""
+        self.batch_bytes_max = journal.batch_bytes_max
+        self._journal = journal
+        self._unflushed = unflushed
+        self._logs = logs
+        self._locks = locks
+        self._latch = latch
+        self._advance_points = advance_points
+        self._changing = threading.Lock()  # Taken before all others.
+
+    @property
+    def growth_bytes(self) -> int:
+        """What the files are short of their full size."""
+        return self.growth_bytes_to(self._journal.full_file_bytes)
+
+    def growth_bytes_to(self, file_bytes: int) -> int:
+        """What the files are short of that size each."""
+        return sum(max(0, file_bytes - size) for size in self._journal.sizes_bytes)
+
+    @property
+    def sizes_to_grow_to(self) -> tuple[int, int]:
+        """A file's size under load, and the least that the largest batch of any log wants."""
+        full_bytes = self._journal.full_file_bytes
+        return full_bytes, min(self._rest_file_bytes(), full_bytes)
+
+    @property
+    def rest_gain_bytes(self) -> int:
+        """What the files would give back at rest; 0 where that is not worth it."""
+        rest_bytes = self._rest_file_bytes()
+        if 2 * rest_bytes > self._journal.full_file_bytes:
+            return 0
+        return sum(max(0, size - rest_bytes) for size in self._journal.sizes_bytes)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a log may by now have batches that only files of full size take."""
+        return self._largest_batch_bytes() > self.batch_bytes_max and self.growth_bytes > 0
+
+    @property
+    def size_bytes(self) -> int:
+        """What both files take."""
+        return sum(self._journal.sizes_bytes)
+
+    def refuse_large(self, log: PartitionLog, batch_bytes: int) -> None:
+        """Raises RecordTooLarge or JournalTooSmall for a batch above what log and journal take."""
+        bytes_max = min(log.batch_bytes_max, self.batch_bytes_max)
+        if batch_bytes <= bytes_max:
+            return
+        told = (
+            f"{log.topic_partition}: a batch of {batch_bytes} bytes is larger than what"
+            f" max.message.bytes and journal.file.bytes allow ({bytes_max})"
+        )
+        if batch_bytes <= log.batch_bytes_max and self.is_short:
+            raise JournalTooSmall(f"{told}, until the journal has grown")
+        raise RecordTooLarge(told)
+
+    def _largest_batch_bytes(self) -> int:
+        return max((log.batch_bytes_max for log in self._logs.values()), default=0)
+
+    def _rest_file_bytes(self) -> int:
+        return self._journal.rest_file_bytes(self._largest_batch_bytes())
+
+    def rest(self) -> bool:
+        """Makes both files as small as they may be, where nothing in them is needed any more.
+
+        Flushes wait meanwhile. Returns whether it did: not where anything waits to be flushed, or
+        the recovery points are behind, or a log wants larger ones, or there is no room to do it.
+        """
+        locks, journal = self._locks, self._journal
+        with self._changing, locks.flush, locks.advance, locks.journal, self._latch.fail_stop():
+            size = self._rest_file_bytes()
+            if self.is_short or not (self.rest_gain_bytes and journal.is_settled):
+                return False
+            with locks.pending:
+                if self._unflushed:
+                    return False
+                # From now on frames go into the small ones, and into what there is already.
+                least_bytes = min(size, *journal.sizes_bytes)
+                self._bound(journal.frame_payload_bytes_of(least_bytes))
+            try:
+                return self._exchange_both(size)
+            finally:
+                self._follow_journal()
+
+    def _exchange_both(self, size: int) -> bool:
+        """The other file, and then, in its turn, what was the current one."""
+        journal = self._journal
+        for is_turned in (False, True):
+            current_bytes, other_bytes = journal.sizes_bytes
+            if other_bytes > size:
+                if not self._made_spare(size):
+                    return False
+                journal.exchange_other(size)
+            if not is_turned and current_bytes > size:
+                journal.turn()
+        return True
+
+    def grow(self, file_bytes: int | None = None) -> bool:
+        """Makes the files that large, or as they are under load; flushes go on meanwhile.
+
+        Returns whether they are. Not where there is no room, or the points do not come after.
+        """
+        wanted_bytes = file_bytes or self._journal.full_file_bytes
+        with self._changing:
+            for _ in range(_FILES):
+                if not (self.growth_bytes_to(wanted_bytes) and self._grow_once(wanted_bytes)):
+                    break
+            with self._locks.journal:
+                self._follow_journal()
+            return not self.growth_bytes_to(wanted_bytes)
+
+    def _grow_once(self, wanted_bytes: int) -> bool:
+        """Exchanges the other file, where that is small, and turns where the current one is."""
+        journal, is_spare_made = self._journal, False
+        with self._latch.fail_stop():
+            if journal.sizes_bytes[1] < wanted_bytes:
+                is_spare_made = self._made_spare(wanted_bytes)
+                if not is_spare_made:
+                    return False
+        self._advance_points()
+        with self._locks.journal, self._latch.fail_stop():
+            # A flush may have turned since.
+            current_bytes, other_bytes = journal.sizes_bytes
+            is_free = journal.other_file_is_free
+            if is_free and is_spare_made and other_bytes < wanted_bytes:
+                journal.exchange_other(wanted_bytes)
+            elif is_spare_made:
+                journal.drop_spare()
+            if is_free and current_bytes < wanted_bytes:
+                journal.turn()  # So that it can be exchanged as the other one.
+        return is_free
+
+    def _made_spare(self, size: int) -> bool:
+        """False where there is no room for it, or for a file at all."""
+        try:
+            self._journal.make_spare(size)
+        except OSError as error:
+            if not may_pass(error):
+                raise
+            self._journal.drop_spare()
+            return False
+        return True
+
+    def _follow_journal(self) -> None:
+        """Behind the journal's lock: appends are bounded by what the files take now."""
+        with self._locks.pending:
+            self._bound(self._journal.frame_payload_bytes_max)
+
+    def _bound(self, payload_bytes: int) -> None:
+        self._unflushed.payload_bytes_max = payload_bytes
+        self.batch_bytes_max = self._journal.batch_bytes_of(payload_bytes)

@@ -1,0 +1,131 @@
+"""Appends to the logs of a store: what a batch has to fulfil, and that the journal learns of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from offsetd_storage.batch.append_timestamps import prepared_at_append, unchanged_timestamps_ms
+from offsetd_storage.batch.batch_runs import AppendedRuns, read_runs, split_run
+from offsetd_storage.batch.record_batch import batch_header
+from offsetd_storage.errors import StorageError, StorageFailed, StorageFull
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from offsetd_storage.batch.batch_runs import Run
+    from offsetd_storage.configuration.log_config import LogConfig
+    from offsetd_storage.disk.failure_latch import FailureLatch
+    from offsetd_storage.kernels.scan import Bytes, Numbers
+    from offsetd_storage.log.journal_room import JournalRoom
+    from offsetd_storage.log.partition_log import PartitionLog
+    from offsetd_storage.log.pending_frames import Unflushed
+
+
+class _Bounds(NamedTuple):
+    """Within these a run goes in as it is, by the settings of its log."""
+
+    config: LogConfig
+    batch_bytes_max: int
+    earliest_ms: int
+    latest_ms: int
+
+
+class LogAppends:
+    """Behind the lock of what is pending. A failure that changed anything is latched."""
+
+    def __init__(self, unflushed: Unflushed, room: JournalRoom, latch: FailureLatch) -> None:
+        self._unflushed = unflushed
+        self._room = room
+        self._latch = latch
+
+    def append(
+        self, log: PartitionLog, batch: bytes, last_offset: int, max_timestamp_ms: int, now_ms: int
+    ) -> bytes:
+        """As `LogStore.append`."""
+        self._room.refuse_large(log, len(batch))
+        _refuse_misplaced(log, int.from_bytes(batch[:8]), int.from_bytes(batch[12:16]))
+        batch, max_timestamp_ms = prepared_at_append(
+            batch, log.config, max_timestamp_ms=max_timestamp_ms, now_ms=now_ms
+        )
+        self._unflushed.make_room(len(batch))
+        try:
+            log.append(
+                batch, last_offset=last_offset, max_timestamp_ms=max_timestamp_ms, now_ms=now_ms
+            )
+            self._unflushed.add(log, batch)
+        except StorageFull:
+            raise  # Nothing has changed.
+        except BaseException as error:
+            self._latch.latch(error)
+            raise
+        return batch
+
+    def append_runs(
+        self, logs: Sequence[PartitionLog], content: Bytes, spans: Numbers, now_ms: int
+    ) -> AppendedRuns:
+        """As `LogStore.append_runs`."""
+        runs = read_runs(content, spans)
+        counts, refusals = [0] * len(runs), dict[int, StorageError]()
+        with self._latch.fail_stop():
+            whole, split = self._put_runs(logs, runs, now_ms)
+            self._unflushed.add_runs([logs[place] for place in whole], content, spans[whole])
+            for place in whole:
+                counts[place] = runs[place].batch_count
+            for place in split:
+                counts[place], refusal = self._put_batches(logs[place], runs[place], now_ms)
+                if refusal is not None:
+                    refusals[place] = refusal
+        return AppendedRuns(counts, refusals)
+
+    def _put_runs(
+        self, logs: Sequence[PartitionLog], runs: Sequence[Run], now_ms: int
+    ) -> tuple[list[int], list[int]]:
+        """Puts the runs that go in as they are into their logs; into the frame is for the caller.
+
+        Returns their places, and those of the others, of which each batch is judged by itself.
+        """
+        whole: list[int] = []
+        split: list[int] = []
+        fits = self._unflushed.make_room(sum(len(run.content) for run in runs), runs=len(runs))
+        bounds: _Bounds | None = None
+        for place, (log, run) in enumerate(zip(logs, runs, strict=True)):
+            if bounds is None or bounds.config is not log.config:
+                bounds = _Bounds(
+                    log.config,
+                    min(log.batch_bytes_max, self._room.batch_bytes_max),
+                    *unchanged_timestamps_ms(log.config, now_ms=now_ms),
+                )
+            is_plain = (
+                run.base_offset == log.offset_next
+                and run.leader_epoch_max <= log.leader_epoch
+                and run.batch_bytes_max <= bounds.batch_bytes_max
+                and run.timestamp_ms_min >= bounds.earliest_ms
+                and run.timestamp_ms_max <= bounds.latest_ms
+            )
+            (whole if fits and is_plain and log.append_run(run) else split).append(place)
+        return whole, split
+
+    def _put_batches(
+        self, log: PartitionLog, run: Run, now_ms: int
+    ) -> tuple[int, StorageError | None]:
+        """How many batches of a run went in, one by one, and why no more did."""
+        _refuse_misplaced(log, run.base_offset, run.leader_epoch_max)
+        count = 0
+        try:
+            for batch in split_run(run.content):
+                header = batch_header(batch)
+                self.append(log, batch, header.last_offset, header.max_timestamp_ms, now_ms)
+                count += 1
+        except StorageFailed:
+            raise
+        except StorageError as error:
+            return count, error
+        return count, None
+
+
+def _refuse_misplaced(log: PartitionLog, base_offset: int, leader_epoch: int) -> None:
+    """What is recovered rests on these two, so they hold without assertions, too."""
+    if base_offset != log.offset_next:
+        raise ValueError(f"{log.topic_partition}: offsets leave no hole")
+    if leader_epoch > log.leader_epoch:
+        raise ValueError(f"{log.topic_partition}: only brokers raise leader epochs")

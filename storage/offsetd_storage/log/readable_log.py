@@ -1,0 +1,175 @@
+"""The reading half of a partition's log: any thread reads, while others append and clean.
+
+What is appended gets into the segments' files late (`docs/adr/0040`), so who reads up to the log's
+end has it written first.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from offsetd_storage.batch.record_batch import decode_batch
+from offsetd_storage.errors import CorruptBatch, SegmentRetired
+from offsetd_storage.kernels import PADDING_BYTES, padded_buffer
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from offsetd_storage.log.segment import Segment
+    from offsetd_storage.log.segment_reader import SegmentReader
+
+
+class ReadableLog(ABC):
+    """Reads what was appended to a log, written or not: where it is not, it is written then.
+
+    A segment may leave the row, and its name become another's, at any moment. So positions are
+    looked up in no other segment than the one whose file was opened, and where a segment has left
+    before it was opened, the offset is looked up again in the row as it is now.
+    """
+
+    # By base offset; the last is active. Replaced as a whole, so that readers can hold it.
+    segments: list[Segment]
+    log_start_offset: int
+    offset_next_written: int  # Behind what is in the files.
+    superseders_end: int  # What was cleaned away has a later record of its key below this.
+    _gapless_floor: int
+    _lock: threading.Lock
+
+    @abstractmethod
+    def write(self) -> None:
+        """Puts all that was appended into the files. Raises OSError, StorageFailed."""
+
+    @property
+    def gapless_from(self) -> int:
+        """From here to the log's end each offset has its record, outside of transactions.
+
+        It rises with what is cleaned and deleted. Who reads asks again afterwards: what was read
+        from there on is all that there was.
+        """
+        floor = max(self.log_start_offset, self._gapless_floor)
+        segments = self.segments
+        for place in range(len(segments) - 1, -1, -1):
+            segment = segments[place]
+            if segment.gapless_from > segment.base_offset:
+                return max(floor, segment.gapless_from)
+            if place and segments[place - 1].offset_next < segment.base_offset:
+                return max(floor, segment.base_offset)
+        return max(floor, segments[0].base_offset)
+
+    def segments_from(self, offset: int) -> list[Segment]:
+        """The segments that hold `offset` and what follows it."""
+        segments = self.segments
+        slot = bisect_right(segments, offset, key=lambda segment: segment.base_offset)
+        return segments[max(slot - 1, 0) :]
+
+    def _readers_from(self, offset: int) -> Iterator[tuple[SegmentReader, int]]:
+        """Opens one segment after the other; with the offset from which each is to be read."""
+        while True:
+            for segment in self.segments_from(offset):
+                offset = max(offset, segment.base_offset)
+                try:
+                    with segment.reader() as reader:
+                        yield reader, offset
+                except SegmentRetired:
+                    break
+            else:
+                return
+
+    def read(self, offset: int, *, bytes_max: int) -> bytes:
+        """Whole batches from the one that holds `offset`, or from the first behind it.
+
+        At most `bytes_max` bytes, but at least one batch; empty at the log's end. Nothing below
+        `log_start_offset` is asked for. Raises CorruptBatch, OSError, StorageFailed.
+        """
+        # What is written meanwhile may come to a segment that was looked at, and to the next one.
+        limit = self._written_up_to(None)
+        for reader, start, limit_at in self._parts(max(offset, self.log_start_offset), limit):
+            end = min(limit_at, reader.batches_end(start, bytes_max))
+            if end > start:
+                return reader.file.pread(end - start, start)
+        return b""
+
+    def read_chunks(
+        self, chunk_bytes: int, *, offset: int = 0, offset_limit: int | None = None
+    ) -> Iterator[tuple[npt.NDArray[np.uint8], int]]:
+        """Yields (buffer, end): `buffer[:end]` holds whole batches, from the one with `offset` on.
+
+        With `offset_limit` only batches that end below it come, else all that were appended, also
+        those that are while others are read: so whatever took the place of a record that was
+        cleaned away comes, too. Chunks have about `chunk_bytes`, more where one batch does.
+        The buffer is padded for the kernels, and used again for the next chunk. Raises CorruptBatch
+        where a file ends early, OSError, StorageFailed.
+        """
+        buffer = padded_buffer(chunk_bytes)
+        offset = max(offset, self.log_start_offset)
+        limit = self._written_up_to(offset_limit)
+        while offset < limit:
+            for reader, start, end in self._parts(offset, limit):
+                position = start
+                while position < end:
+                    chunk_end = reader.chunk_end(position, end, chunk_bytes)
+                    size = chunk_end - position
+                    if buffer.size < size + PADDING_BYTES:
+                        buffer = padded_buffer(size)
+                    if reader.file.pread_into(buffer, size, position) < size:
+                        raise CorruptBatch(f"{reader.file_name} ends early", position=position)
+                    yield buffer, size
+                    position = chunk_end
+            offset = limit
+            if offset_limit is None:
+                limit = self._written_up_to(None)
+
+    def _written_up_to(self, offset_limit: int | None) -> int:
+        """The limit, or else the log's end; what lies below it is in the files then."""
+        if offset_limit is None or offset_limit > self.offset_next_written:
+            self.write()
+        return self.offset_next_written if offset_limit is None else offset_limit
+
+    def _parts(self, offset: int, limit: int) -> Iterator[tuple[SegmentReader, int, int]]:
+        """Where the batches between these offsets lie: a reader, and positions in its segment."""
+        for reader, start_offset in self._readers_from(offset):
+            if start_offset >= limit:
+                return
+            yield reader, reader.position_of(start_offset), reader.position_of(limit)
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> int | None:
+        """Offset of the first record that was appended with that time or a later one, if any."""
+        self.write()
+        while True:
+            try:
+                return self._offset_for_timestamp(timestamp_ms)
+            except SegmentRetired:
+                continue
+
+    def _offset_for_timestamp(self, timestamp_ms: int) -> int | None:
+        for segment in self.segments:
+            if segment.largest_timestamp_ms < timestamp_ms:
+                continue
+            with self._lock:  # The last entry goes when the segment takes appends again.
+                offset = segment.time_index.lookup(timestamp_ms).offset
+            start = segment.offset_index.lookup(offset).position
+            found = self._first_record_since(segment, start, timestamp_ms)
+            if found is not None:
+                return found
+        return None
+
+    def _first_record_since(self, segment: Segment, start: int, timestamp_ms: int) -> int | None:
+        """The same in one segment, from a batch's `start` on."""
+        with segment.reader() as reader:
+            for position, header in reader.headers(start, segment.written_bytes):
+                if header.max_timestamp_ms < timestamp_ms:
+                    continue
+                batch = decode_batch(reader.file.pread(header.size_bytes, position))
+                for record in batch.records:
+                    if (
+                        record.timestamp_ms >= timestamp_ms
+                        and record.offset >= self.log_start_offset
+                    ):
+                        return record.offset
+        return None

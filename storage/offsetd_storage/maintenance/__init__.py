@@ -1,0 +1,1 @@
+"""What runs beside the appends of an open store."""

@@ -1,0 +1,62 @@
+"""What is done about a disk that is low: everything that frees room, again and again.
+
+Not busily, as a round that frees nothing reads whole logs: the rests between rounds double, up to
+a bound, since records come of age meanwhile (`min.compaction.lag.ms`, `delete.retention.ms`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from concurrent.futures import Future
+
+    from offsetd_storage.clock import Clock
+    from offsetd_storage.disk.disk_space import DiskSpace
+
+REST_MS_MIN: Final = 1000
+REST_MS_MAX: Final = 15_000  # Kafka's log.cleaner.backoff.ms: the rest of a cleaner without work.
+
+
+class DiskRelief:
+    """The task `offsetd-disk-space`: looks at the disk, and begins rounds while it is low.
+
+    `begin_round` removes files that only wait, rolls active segments and has all logs cleaned; it
+    returns at once, with what ends when that is done, well or badly. `run` is for one thread at a
+    time.
+    """
+
+    def __init__(
+        self,
+        disk: DiskSpace,
+        begin_round: Callable[[], Iterable[Future[Any]]],
+        *,
+        clock: Clock,
+    ) -> None:
+        self.rounds = 0  # Begun so far.
+        self._disk = disk
+        self._begin_round = begin_round
+        self._clock = clock
+        self._pending: tuple[Future[Any], ...] = ()
+        self._rest_ms = 0  # Before the next round; 0: none has been since the disk is low.
+        self._due_ms: int | None = None  # None: a round runs, or none has been.
+
+    def run(self) -> None:
+        """Looks at the disk; raises what `DiskSpace.check` and `begin_round` do."""
+        if self._pending:
+            if not all(each.done() for each in self._pending):
+                self._disk.check()
+                return
+            self._pending = ()
+            self._due_ms = self._clock.monotonic_ms() + self._rest_ms
+        self._disk.check()
+        if not self._disk.is_low:
+            self._rest_ms, self._due_ms = 0, None
+            return
+        if self._due_ms is not None and self._clock.monotonic_ms() < self._due_ms:
+            return
+        self._rest_ms = min(max(2 * self._rest_ms, REST_MS_MIN), REST_MS_MAX)
+        self._due_ms = self._clock.monotonic_ms() + self._rest_ms  # Also if it cannot begin.
+        self.rounds += 1
+        self._pending = tuple(self._begin_round())

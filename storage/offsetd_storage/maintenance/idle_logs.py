@@ -1,0 +1,34 @@
+"""How long nothing was appended to the logs of a store, told from one look to the next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from offsetd_storage.clock import Clock
+    from offsetd_storage.log.partition_log import PartitionLog
+    from offsetd_storage.topic_partition import TopicPartition
+
+
+class IdleLogs:
+    """An append costs nothing for it: a look compares where each log ends.
+
+    So a log is idle for somewhat longer than is told; after a start, from the first look on.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ends: dict[TopicPartition, tuple[int, int]] = {}  # And since when it ends there.
+
+    def look(self, logs: Iterable[PartitionLog]) -> dict[TopicPartition, int]:
+        """For how many milliseconds each of these has been idle, by the monotonic clock."""
+        now_ms = self._clock.monotonic_ms()
+        before, self._ends = self._ends, {}
+        for log in logs:
+            topic_partition, end = log.topic_partition, log.offset_next
+            known = before.get(topic_partition)
+            is_idle = known is not None and known[0] == end
+            self._ends[topic_partition] = known if known and is_idle else (end, now_ms)
+        return {each: now_ms - since_ms for each, (_, since_ms) in self._ends.items()}

@@ -1,0 +1,430 @@
+"""What runs beside the appends of an open store: Kafka's periodic tasks and the log cleaner.
+
+- `kafka-log-retention` rolls active segments that are old enough by the clock, moves the recovery
+  points there, and deletes what is due of logs that are not compacted; the cleaner's threads see
+  to the others, or this task, where there are none.
+- `kafka-log-flusher` syncs segments, which is never needed: the journal makes appends durable.
+- `kafka-recovery-point-checkpoint` syncs segments and moves the recovery points, so that the
+  journal can be used again. It is asked for early where the journal fills (`move_points_soon`).
+- `offsetd-journal-growth` makes a small journal large again, where it keeps filling, or where a
+  topic has larger batches by now.
+- `kafka-log-start-offset-checkpoint` writes Kafka's text checkpoints.
+- `kafka-delete-logs` removes files that have waited for `file.delete.delay.ms`.
+- `offsetd-idle-logs` rolls active segments that take no appends any more and could be cleaned, and
+  makes the journal small once nothing is appended at all.
+- `offsetd-disk-space` looks at what is free, and makes room where that is little.
+- `offsetd-folder` looks whether the folder is still the one at its path, and ends the store if not.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from offsetd_storage.cleaner.log_cleaner import LogCleaner
+from offsetd_storage.configuration.log_config import OFFSETS_TOPIC
+from offsetd_storage.configuration.server_config import (
+    BackgroundConfig,
+    CleanerConfig,
+    DiskConfig,
+    RetentionConfig,
+)
+from offsetd_storage.disk.delayed_deletion import FileDeleter
+from offsetd_storage.disk.disk_space import DiskSpace, SpaceState, reserve_bytes_for
+from offsetd_storage.errors import StorageError, StorageFailed, StorageFull
+from offsetd_storage.maintenance.disk_relief import DiskRelief
+from offsetd_storage.maintenance.idle_logs import IdleLogs
+from offsetd_storage.tasks.scheduler import (
+    DELETE_LOGS,
+    LOG_FLUSHER,
+    LOG_RETENTION,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    PeriodicTask,
+    Scheduler,
+)
+
+if TYPE_CHECKING:
+    import random as random_module
+    from collections.abc import Callable, Iterable, Mapping
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    from offsetd_storage.cleaner.cleaner_status import FinishedRound
+    from offsetd_storage.cleaner.failures import UncleanablePartition
+    from offsetd_storage.clock import Clock
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.log.partition_log import PartitionLog
+    from offsetd_storage.log_store import LogStore
+    from offsetd_storage.retention.retention_rules import FutureTimestamp
+    from offsetd_storage.tasks.supervision import RunStatus
+    from offsetd_storage.topic_partition import TopicPartition
+
+DISK_SPACE: Final = "offsetd-disk-space"
+FOLDER_IN_PLACE: Final = "offsetd-folder"
+IDLE_LOGS: Final = "offsetd-idle-logs"
+JOURNAL_GROWTH: Final = "offsetd-journal-growth"
+_IDLE_LOOK_MS: Final = 5000  # For so much longer a log may have been idle.
+_JOURNAL_REST_MS: Final = 60_000  # Idle for so long, or not filled again for so long.
+_DELETION_LOOK_MS: Final = 1000  # How late a file may go.
+_FOLDER_LOOK_MS: Final = 1000  # How late it is noticed that another folder is in its place.
+
+
+@attrs.frozen(kw_only=True)
+class UpkeepConfig:
+    """Settings of all that runs beside the appends.
+
+    `held` says why nothing may be cleaned, or taken away by age and size, whatever they say.
+    """
+
+    held: str | None = None
+    cleaner: CleanerConfig = attrs.Factory(CleanerConfig)
+    retention: RetentionConfig = attrs.Factory(RetentionConfig)
+    background: BackgroundConfig = attrs.Factory(BackgroundConfig)
+    disk: DiskConfig = attrs.Factory(DiskConfig)
+
+
+class Upkeep:
+    """For any thread. The callbacks are called on threads of its own.
+
+    `on_failed` gets the store's failure, perhaps more than once: the process has to exit.
+    """
+
+    def __init__(
+        self,
+        store: LogStore,
+        folder: Path,
+        config: UpkeepConfig,
+        *,
+        files: Files,
+        clock: Clock,
+        random: random_module.Random,
+        sleep: Callable[[float], None] = time.sleep,
+        cleaner_delay_ms: int = 0,
+        on_failed: Callable[[StorageFailed], object],
+        on_round: Callable[[FinishedRound], object] = lambda _: None,
+        on_uncleanable: Callable[[UncleanablePartition], object] = lambda _: None,
+        on_blocked: Callable[[TopicPartition, FutureTimestamp | None], object] | None = None,
+    ) -> None:
+        """`folder` is the store's. Starts nothing, and reads the cleaner's checkpoint: OSError.
+
+        The cleaner begins so long after `start`, unless it is asked to clean before.
+        """
+        self.config = config
+        self.deleter = FileDeleter(files, clock)
+        self.cleaner = LogCleaner(
+            store,
+            config.cleaner,
+            held=config.held,
+            files=files,
+            folder=folder,
+            clock=clock,
+            random=random,
+            sleep=sleep,
+            deleter=self.deleter,
+            initial_delay_ms=cleaner_delay_ms,
+            on_round=on_round,
+            on_failed=on_failed,
+            on_uncleanable=on_uncleanable,
+            on_blocked=on_blocked,
+        )
+        self.retention = self.cleaner.retention
+        self._store = store
+        self.disk = DiskSpace(
+            files,
+            folder,
+            config.disk,
+            clock=clock,
+            reserve_bytes_needed=self._reserve_bytes_needed,
+            on_low=lambda: self.run_soon(DISK_SPACE),
+        )
+        self.relief = DiskRelief(self.disk, self._begin_relief, clock=clock)
+        self._idle = IdleLogs(clock)
+        self._clock = clock
+        self._on_failed = on_failed
+        self._life_lock = threading.Lock()
+        self._points_asked = False
+        self._filled_ms: int | None = None  # When the journal filled last, by the monotonic clock.
+        self._keeps_filling = False
+        self._growth_due_ms: int | None = None  # Not before; by the monotonic clock.
+        self._scheduler = Scheduler(
+            self._new_tasks(), threads=config.background.threads, clock=clock
+        )
+
+    # Life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts the tasks and the cleaner. Raises StorageFailed."""
+        with self._life_lock:
+            self._scheduler.start()
+            self.cleaner.start()
+
+    def stop(self) -> None:
+        """Ends all threads, rounds of the cleaner at their next chunk. Blocks."""
+        with self._life_lock:
+            self._scheduler.tell_to_stop()
+            self.cleaner.stop()
+            self._scheduler.stop()
+
+    def configure(self, config: UpkeepConfig) -> None:
+        """Other settings, from now on. Blocks while the cleaner's threads are exchanged."""
+        with self._life_lock:
+            self.config = config
+            self.disk.configure(config.disk)
+            self._scheduler.configure(self._new_tasks(), threads=config.background.threads)
+            self.cleaner.configure(config.cleaner, held=config.held)
+
+    def wake(self) -> None:
+        """Looks at the clock again, which was moved."""
+        self._scheduler.wake()
+        self.cleaner.wake()
+
+    def run_soon(self, name: str) -> None:
+        """Runs a task at once."""
+        self._scheduler.run_soon(name)
+
+    def move_points_soon(self) -> None:
+        """Moves the recovery points at once, as the journal fills. Cheap where it was asked."""
+        if not self._points_asked:
+            self._points_asked = True
+            self._scheduler.run_soon(RECOVERY_POINT_CHECKPOINT)
+
+    # What it says of itself --------------------------------------------------------------------
+
+    @property
+    def tasks(self) -> tuple[RunStatus, ...]:
+        """How each task went so far."""
+        return self._scheduler.statuses
+
+    @property
+    def blocked(self) -> Mapping[TopicPartition, FutureTimestamp]:
+        """What held back retention by time at the last check, by log."""
+        return self.retention.blocked
+
+    # The tasks -------------------------------------------------------------------------------
+
+    def _new_tasks(self) -> list[PeriodicTask]:
+        background, retention = self.config.background, self.config.retention
+        store = self._store
+        task = partial(self._task, initial_delay_ms=background.initial_delay_ms)
+        return [
+            task(LOG_RETENTION, self._retain, retention.check_interval_ms),
+            task(LOG_FLUSHER, store.sync_segments, background.flush_interval_ms),
+            task(
+                RECOVERY_POINT_CHECKPOINT, self._move_points, background.recovery_point_interval_ms
+            ),
+            task(
+                LOG_START_OFFSET_CHECKPOINT,
+                store.checkpoint_log_starts,
+                background.log_start_interval_ms,
+            ),
+            task(IDLE_LOGS, self._rest, _IDLE_LOOK_MS),
+            task(JOURNAL_GROWTH, self._grow_journal, _IDLE_LOOK_MS),
+            task(DELETE_LOGS, self.deleter.run, _DELETION_LOOK_MS),
+            self._task(FOLDER_IN_PLACE, store.check_folder, _FOLDER_LOOK_MS, initial_delay_ms=0),
+            self._task(
+                DISK_SPACE,
+                self.relief.run,
+                self.config.disk.check_interval_ms,
+                initial_delay_ms=0,
+            ),
+        ]
+
+    def _task(
+        self,
+        name: str,
+        run: Callable[[], object],
+        interval_ms: int,
+        *,
+        initial_delay_ms: int,
+    ) -> PeriodicTask:
+        """Nothing is done to a store that has failed, but to say so."""
+
+        def run_unless_failed() -> None:
+            try:
+                if self._store.failed is None:
+                    run()
+            finally:
+                if self._store.failed is not None:
+                    self._on_failed(self._store.failed)
+
+        return PeriodicTask(
+            name=name,
+            run=run_unless_failed,
+            interval_ms=interval_ms,
+            initial_delay_ms=initial_delay_ms,
+        )
+
+    def _move_points(self) -> None:
+        was_asked = self._points_asked
+        try:
+            self._store.advance_recovery_points()
+        finally:
+            self._points_asked = False  # Whoever asks now has new reason to.
+        if was_asked:
+            self._note_filled()
+
+    def _note_filled(self) -> None:
+        """The journal has to grow when it fills for the second time within a minute.
+
+        What comes now and then fits as it is.
+        """
+        filled_ms, self._filled_ms = self._filled_ms, self._clock.monotonic_ms()
+        if filled_ms is None or self._filled_ms - filled_ms > _JOURNAL_REST_MS:
+            return
+        if self._store.journal_room.growth_bytes:
+            self._keeps_filling = True
+            self.run_soon(JOURNAL_GROWTH)
+
+    def _grow_journal(self) -> None:
+        """To its full size; where a log has larger batches by now, and no more fits, to that."""
+        keeps_filling, self._keeps_filling = self._keeps_filling, False
+        room, due_ms = self._store.journal_room, self._growth_due_ms
+        is_due = due_ms is None or self._clock.monotonic_ms() >= due_ms
+        if not (is_due and (keeps_filling or room.is_short)):
+            return
+        full_bytes, least_bytes = room.sizes_to_grow_to
+        if not self._has_grown(full_bytes) and room.is_short:
+            self._has_grown(least_bytes)
+
+    def _has_grown(self, file_bytes: int) -> bool:
+        """Not tried where there is no room; where it fails all the same, not again for a while."""
+        room = self._store.journal_room
+        if not self._is_room_left(room.growth_bytes_to(file_bytes)):
+            return False
+        has_grown = room.grow(file_bytes)
+        if not has_grown:
+            self._growth_due_ms = self._clock.monotonic_ms() + _JOURNAL_REST_MS
+        return has_grown
+
+    def _is_room_left(self, growth_bytes: int) -> bool:
+        """Whether the disk keeps what it wants to have before it is OK again, reserve and all.
+
+        While it is low, what is free is the reserve that was given back.
+        """
+        disk = self.disk.status
+        left_bytes = disk.free_bytes + disk.reserve_bytes_held - growth_bytes
+        return disk.state is SpaceState.OK and left_bytes >= disk.marks.room_bytes_enough
+
+    def _retain(self) -> None:
+        """One log's failure does not keep the others from being looked at.
+
+        Raises the first of them at the end; at once StorageFailed.
+        """
+        self._roll_due()
+        if self.config.held is not None:
+            return
+        failures: list[StorageError | OSError] = []
+        for topic_partition, log in list(self._store.logs.items()):
+            if self._scheduler.is_stopping:
+                return
+            if log.config.is_compacted and self.cleaner.is_on:
+                continue
+            try:
+                self.retention.check(topic_partition)
+            except StorageFailed:
+                raise
+            except (StorageError, OSError) as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _roll_due(self) -> None:
+        """Without appends no log rolls by itself, and what its last segment holds would stay."""
+        self._roll(list(self._store.logs), only_if_due=True)
+
+    def _rest(self) -> None:
+        """What is held for appends is given back where none come."""
+        idle_ms = self._idle.look(list(self._store.logs.values()))
+        if min(idle_ms.values(), default=0) >= _JOURNAL_REST_MS:
+            room = self._store.journal_room
+            if room.rest_gain_bytes and not room.is_short:
+                self._store.settle_points()
+                room.rest()
+        self._roll_idle(idle_ms)
+
+    def _roll_idle(self, idle_ms: Mapping[TopicPartition, int]) -> None:
+        """Ends active segments, and has what they held cleaned, long before their age does.
+
+        A log comes to rest by that: its new segment is empty, and is not rolled. It is not rolled
+        before all of it is old enough to be cleaned, else each burst of appends would leave one
+        more small segment. One log's failure does not keep the others from it.
+        """
+        rolling, dirty, failures = [], [], []
+        for topic_partition, log_idle_ms in idle_ms.items():
+            log = self._store.logs[topic_partition]
+            if not 0 <= log.config.segment_idle_ms <= log_idle_ms:
+                continue
+            try:
+                if self.cleaner.gains_if_idle(log, is_rolled=True):
+                    rolling.append(topic_partition)
+                elif self.cleaner.gains_if_idle(log, is_rolled=False):
+                    dirty.append(topic_partition)  # It was rolled, and its round has not been.
+            except FileNotFoundError:
+                continue  # A segment has left while it was asked.
+            except OSError as error:
+                failures.append(error)
+        self.cleaner.compact([*self._roll(rolling), *dirty])
+        if failures:
+            raise failures[0]
+
+    def _roll(
+        self, topic_partitions: Iterable[TopicPartition], *, only_if_due: bool = False
+    ) -> list[TopicPartition]:
+        """Rolls these, moves the recovery points there, and has the cleaner look at them.
+
+        Returns those that were rolled.
+        """
+        rolled = []
+        for topic_partition in topic_partitions:
+            with suppress(StorageFull):
+                if self._store.roll(topic_partition, only_if_due=only_if_due):
+                    rolled.append(topic_partition)
+        if rolled:
+            self._store.settle_points()
+            self.cleaner.wake()
+        return rolled
+
+    def _reserve_bytes_needed(self) -> int:
+        """By the largest segment that there is to clean, or will be in the offsets topic.
+
+        Those of before `segment.bytes` was made less stay as large until they are cleaned; topics
+        beside that one hardly fill a segment, whatever theirs is.
+        """
+        logs = [log for log in list(self._store.logs.values()) if log.config.is_compacted]
+        most = 0
+        for log in logs:
+            most = max(most, *(segment.size_bytes for segment in log.segments))
+            if log.topic_partition.topic == OFFSETS_TOPIC:
+                most = max(most, log.config.segment_bytes_max)
+        return reserve_bytes_for(segment_bytes_most=most, logs=len(logs))
+
+    def _begin_relief(self) -> Iterable[Future[Any]]:
+        """All that frees room: files that wait, the journal's, retention, rounds over the logs."""
+        with suppress(OSError):
+            self.deleter.run_now()
+        if self._store.journal_room.rest_gain_bytes:
+            self._store.settle_points()
+            self._store.journal_room.rest()
+        self.run_soon(LOG_RETENTION)
+        logs = [each for each in self._store.logs.values() if each.config.is_compacted]
+        gaining = [each.topic_partition for each in logs if self._may_get_smaller(each)]
+        return self.cleaner.compact(gaining, rolls_active=True).values()
+
+    def _may_get_smaller(self, log: PartitionLog) -> bool:
+        """Whether there is something to clean: a log that is clean would only be read."""
+        if log.segments[-1].size_bytes:
+            return True  # It is rolled, and may be cleaned in this round, or in a later one.
+        try:
+            status = self.cleaner.log_status(log.topic_partition)
+        except (StorageError, OSError):
+            return True  # The round will say what it is.
+        horizon_ms = status.delete_horizon_ms
+        return status.cleanable_bytes > 0 or (
+            horizon_ms is not None and horizon_ms <= self._clock.now_ms()
+        )

@@ -1,0 +1,1 @@
+"""Recovery: what a folder holds after any stop, and what is repaired or quarantined."""

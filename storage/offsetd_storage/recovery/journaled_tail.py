@@ -1,0 +1,51 @@
+"""Whether what lies in a log behind its recovery point is what the journal has for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from offsetd_storage.disk.files import Files
+
+# The partition leader epoch of a batch: no checksum covers it.
+_EPOCH_AT: Final = 12
+_EPOCH_END: Final = 16
+
+
+@attrs.frozen
+class Stretch:
+    """Whole batches of a segment's file."""
+
+    path: Path
+    start: int
+    end: int
+
+
+def is_of_journal(files: Files, stretches: Iterable[Stretch], batches: Iterable[bytes]) -> bool:
+    """Whether the stretches hold the first of these batches, whatever their leader epochs are.
+
+    A broker's batches are others: so an epoch that differs here has rotted. Raises OSError.
+    """
+    expected = iter(batches)
+    for stretch in stretches:
+        file = files.open(stretch.path, read_only=True)
+        try:
+            position = stretch.start
+            while position < stretch.end:
+                batch = next(expected, b"")
+                found = bytes(file.pread(len(batch), position))
+                if not batch or _without_epoch(found) != _without_epoch(batch):
+                    return False
+                position += len(batch)
+        finally:
+            file.close()
+    return True
+
+
+def _without_epoch(batch: bytes) -> bytes:
+    return batch[:_EPOCH_AT] + batch[_EPOCH_END:]

@@ -1,0 +1,145 @@
+"""Logs that begin anew, empty: their folders were removed while nobody had the data folder open.
+
+With Kafka an operator gets rid of a topic's records by deleting the topic and making it again. Here
+that is: stop the server, remove the folders of one of the other topics, start it. It is not done to
+`__consumer_offsets`, nor to a topic that is not `is_removable`, nor where the journal was not
+closed: a folder that is missing then may be a disk that lost it. Such a partition is quarantined,
+until its folder is back, or an operator says that it is to begin anew
+(`LogStore.open(begin_anew=...)`).
+
+A log begins anew at the offset at which it ended, so that whoever has an old offset never takes
+another record for that one, and so that a crash on the way leaves a log that is as long as the
+journal says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from offsetd_storage.batch.record_batch import batch_header
+from offsetd_storage.log.segment import segment_base_offsets
+from offsetd_storage.recovery.partition_recovery import PartitionPlan
+from offsetd_storage.recovery.quarantine import Claim
+from offsetd_storage.recovery.swap_recovery import plan_settling
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.log.folder_checkpoints import FolderCheckpoints
+    from offsetd_storage.recovery.quarantine import Damage
+    from offsetd_storage.recovery.survey import RecoveryScope
+    from offsetd_storage.topic_partition import TopicPartition
+
+
+@attrs.frozen(kw_only=True)
+class BegunAnew:
+    """Logs of which nothing is promised any more, and at which offset each begins."""
+
+    offsets: Mapping[TopicPartition, int]
+    warnings: tuple[str, ...]
+
+    def keep(
+        self, claims: Mapping[TopicPartition, Claim | Damage]
+    ) -> dict[TopicPartition, Claim | Damage]:
+        """The claims that still hold."""
+        return {each: claim for each, claim in claims.items() if each not in self.offsets}
+
+
+def find_begun_anew(
+    folder: RecoveryScope,
+    claims: Mapping[TopicPartition, Claim | Damage],
+    checkpoints: FolderCheckpoints,
+) -> BegunAnew:
+    """Which logs begin anew: those that the operator named, and those without a segment left."""
+    offsets: dict[TopicPartition, int] = {}
+    warnings: list[str] = []
+    for each in sorted(folder.begin_anew):
+        known = checkpoints.recovery_points.get(each, 0)
+        offsets[each] = max(known, _end(claims.get(each)), _last_base(folder, each))
+        warnings.append(f"{each} begins anew at offset {offsets[each]}, as it was asked to")
+    for each, claim in claims.items():
+        if each not in offsets and _was_removed(folder, each, claim):
+            offsets[each] = _end(claim)
+            warnings.append(
+                f"{each} was removed while nobody had the folder open: it begins anew, empty, at"
+                f" offset {offsets[each]}, where it ended"
+            )
+    return BegunAnew(offsets=offsets, warnings=tuple(warnings))
+
+
+def _was_removed(
+    folder: RecoveryScope, topic_partition: TopicPartition, claim: Claim | Damage
+) -> bool:
+    return (
+        isinstance(claim, Claim)
+        and claim.closed_clean
+        and not claim.is_aside
+        and claim.point.offset > 0
+        and (folder.config.is_removable(topic_partition.topic) or _was_empty(claim))
+        and not _bases(folder, topic_partition)
+    )
+
+
+def _was_empty(claim: Claim) -> bool:
+    """Whether the log had no record: nothing can be lost with its folder."""
+    return claim.point.log_start_offset >= claim.point.offset
+
+
+def _end(claim: Claim | Damage | None) -> int:
+    """Where a log ended, as far as it was promised."""
+    if not isinstance(claim, Claim):
+        return 0
+    ends = [batch_header(each).last_offset + 1 for each in claim.batches]
+    return max([claim.point.offset, claim.point.journal_offset_next, *ends])
+
+
+def _bases(folder: RecoveryScope, topic_partition: TopicPartition) -> list[int]:
+    path = folder.path / topic_partition.folder_name
+    if not folder.files.exists(path):
+        return []
+    found = {*segment_base_offsets(folder.files, path)}
+    return sorted(found | {*plan_settling(folder.files, path).log_names})
+
+
+def _last_base(folder: RecoveryScope, topic_partition: TopicPartition) -> int:
+    return max(_bases(folder, topic_partition), default=0)
+
+
+def plan_anew(
+    files: Files, folder: Path, topic_partition: TopicPartition, offset: int
+) -> PartitionPlan:
+    """Whatever is in the partition's folder goes, and the log begins at `offset`."""
+    settling = plan_settling(files, folder / topic_partition.folder_name)
+    return PartitionPlan(
+        topic_partition=topic_partition,
+        settling=settling,
+        scans={},
+        dropped=sorted(settling.log_names),
+        offset_next=offset,
+        batches=(),
+        bytes_cut=0,
+        bytes_scanned=0,
+        point=None,
+    )
+
+
+def start_warnings(
+    plans: Mapping[TopicPartition, PartitionPlan],
+    claims: Mapping[TopicPartition, Claim | Damage],
+) -> tuple[str, ...]:
+    """Logs that lack their oldest segments: an operator took them away, or the disk lost them."""
+    warnings = []
+    for each, plan in plans.items():
+        claim, first = claims.get(each), min(plan.scans, default=None)
+        if first is None or not isinstance(claim, Claim) or plan.known.listed is not None:
+            continue  # Without the list it is not known whether they were to go.
+        if claim.point.log_start_offset < first:
+            warnings.append(
+                f"{each}: the segments from offset {claim.point.log_start_offset} to {first - 1}"
+                f" are not there any more; the log starts at {first}"
+            )
+    return tuple(warnings)

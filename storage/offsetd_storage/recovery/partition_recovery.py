@@ -1,0 +1,412 @@
+"""One partition after a stop: what of its log holds, and what the journal adds.
+
+`PartitionPlanner` reads every batch and changes nothing; `apply_plan` settles, cuts, appends again
+and syncs.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import attrs
+
+from offsetd_storage.batch.record_batch import BatchHeader, batch_header
+from offsetd_storage.errors import is_unreadable, words_of
+from offsetd_storage.log.partition_log import PartitionLog
+from offsetd_storage.log.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    segment_path,
+)
+from offsetd_storage.log.segment_list import remove_segment_list
+from offsetd_storage.recovery.log_reader import NO_LEADER_EPOCH, LogReader
+from offsetd_storage.recovery.quarantine import Claim, Damage, DamageFound, require_whole
+from offsetd_storage.recovery.repair_plan import put_aside
+from offsetd_storage.recovery.segment_comparison import (
+    NOTHING_KNOWN,
+    OLDER_LIST,
+    KnownSegments,
+    known_of_longer,
+    known_segments,
+    may_be_a_brokers,
+    require_not_ahead,
+    require_point,
+    require_same,
+)
+from offsetd_storage.recovery.swap_recovery import Settling, settle, unlink_orphans
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from random import Random
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from offsetd_storage.configuration.log_config import LogConfig
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.journal.journal_format import RecoveryPoint
+    from offsetd_storage.log.segment_scan import SegmentScan
+    from offsetd_storage.recovery.repair_plan import MendedSegment, Repair
+    from offsetd_storage.topic_partition import TopicPartition
+
+_INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+
+
+@attrs.frozen(kw_only=True)
+class PartitionPlan:
+    """What recovery is going to do with a partition that is not damaged."""
+
+    topic_partition: TopicPartition
+    settling: Settling
+    scans: Mapping[int, SegmentScan]  # Of the segments that stay, as far as they stay.
+    dropped: Sequence[int]  # Base offsets of the segments that go.
+    offset_next: int  # The log's end before batches are appended again.
+    batches: Sequence[bytes]  # Those.
+    bytes_cut: int  # Behind the end, and not among `batches` either.
+    bytes_scanned: int
+    # The claim's point, where nobody but us has written since: then it says where the log starts,
+    # and which leader epoch our batches carry. The checkpoints hold no checksum.
+    point: RecoveryPoint | None
+    # With what the segments were compared; where that is nothing, they are listed as they are.
+    known: KnownSegments = NOTHING_KNOWN
+    listed_below: int = 0  # The segments that begin below are as the list says.
+    # Of the batches that are cut, and of what is known to be ours: only a broker raises it.
+    leader_epoch_cut: int = NO_LEADER_EPOCH
+    leader_epoch_known: int = NO_LEADER_EPOCH
+    valid_offset_next: int = 0  # Behind those batches.
+    repair: Repair | None = None  # The operator's word: what is whole of a damaged log is kept.
+    mended: Mapping[int, MendedSegment] = attrs.Factory(dict)  # By base offset; written anew.
+
+    @property
+    def recovered_offset_next(self) -> int:
+        """The log's end after recovery."""
+        return batch_header(self.batches[-1]).last_offset + 1 if self.batches else self.offset_next
+
+
+class PartitionPlanner:
+    """Plans the recovery of one partition after the other; one for each thread.
+
+    Where a broker has had the folder, what segments there were before says nothing.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        folder: Path,
+        buffer: npt.NDArray[np.uint8],
+        *,
+        is_brokers: bool = False,
+    ) -> None:
+        self._files = files
+        self._data_folder = folder
+        self._buffer = buffer
+        self._is_brokers = is_brokers
+
+    def plan(
+        self, topic_partition: TopicPartition, claim: Claim | None, config: LogConfig
+    ) -> PartitionPlan | Damage:
+        """Reads all of a partition, and judges it by what was promised about it, if anything.
+
+        Raises OSError, but where the disk cannot give back what it holds: that is damage.
+        """
+        folder = self._data_folder / topic_partition.folder_name
+        try:
+            known = self._known(folder, claim)
+            reader = LogReader(self._files, folder, config, self._buffer)
+            if claim is None:
+                return _plan_whole_log(topic_partition, reader)
+            if claim.closed_clean:
+                return _plan_closed_log(topic_partition, reader, claim, known)
+            return _plan_crashed_log(topic_partition, reader, claim, known)
+        except DamageFound as found:
+            return found.of(topic_partition)
+        except OSError as error:
+            if not is_unreadable(error):
+                raise
+            return DamageFound(f"it cannot be read: {words_of(error)}").of(topic_partition)
+
+    def _known(self, folder: Path, claim: Claim | None) -> KnownSegments:
+        if claim is None or self._is_brokers or not self._files.exists(folder):
+            return NOTHING_KNOWN
+        known = known_segments(self._files, folder, claim.point)
+        if may_be_a_brokers(self._files, folder, known, claim.point):
+            return NOTHING_KNOWN
+        return known
+
+
+# Without a promise: check everything, cut only a torn tail --------------------------------------
+
+
+def _plan_whole_log(topic_partition: TopicPartition, reader: LogReader) -> PartitionPlan:
+    """A log that the journal says nothing of: its end is behind its last valid batch.
+
+    A bad batch is a torn tail only if nothing valid follows it, in whatever segment.
+    """
+    scans: dict[int, SegmentScan] = {}
+    before: SegmentScan | None = None
+    bytes_cut = 0
+    for place, base_offset in enumerate(reader.base_offsets):
+        scan = before = scans[base_offset] = reader.scan(base_offset, before)
+        if scan.stop is None:
+            continue
+        later = reader.base_offsets[place + 1 :]
+        if reader.has_valid_batch(base_offset, scan.stop.position) or any(
+            reader.has_valid_batch(each, 0) for each in later
+        ):
+            require_whole(scan, base_offset)
+        bytes_cut = reader.size(base_offset) - scan.valid_bytes + sum(map(reader.size, later))
+        break
+    return PartitionPlan(
+        topic_partition=topic_partition,
+        settling=reader.settling,
+        scans=scans,
+        dropped=reader.base_offsets[len(scans) :],
+        offset_next=before.offset_next if before else 0,
+        batches=(),
+        bytes_cut=bytes_cut,
+        bytes_scanned=reader.bytes_scanned,
+        point=None,
+    )
+
+
+def _plan_closed_log(
+    topic_partition: TopicPartition, reader: LogReader, claim: Claim, known: KnownSegments
+) -> PartitionPlan:
+    """A log that was closed clean: the same, but it has to reach as far as it did then.
+
+    It may reach further, where a broker has written to it since. Else, and where nothing shows a
+    broker, its segments are those that it had.
+    """
+    plan = _plan_whole_log(topic_partition, reader)
+    is_shorter = known.listed is not None and bool(plan.scans) and reader.is_shorter(claim.point)
+    if plan.offset_next < claim.point.offset or is_shorter:
+        if not reader.base_offsets:
+            raise DamageFound(_no_segment(claim.point))
+        raise DamageFound(
+            f"it ends at {plan.offset_next}, but was closed at {claim.point.offset}",
+            base_offset=max(plan.scans, default=None),
+            position=plan.scans[max(plan.scans)].valid_bytes if plan.scans else 0,
+        )
+    if not reader.is_as_closed(claim):
+        # With a list, and without a trace of a broker: it may be another folder's.
+        if known.listed is not None or known.problem == OLDER_LIST:
+            require_point(reader.scan_up_to(claim.point), claim.point)
+        return attrs.evolve(plan, known=known_of_longer(known, plan.scans, claim.point))
+    require_not_ahead(known, claim.point.offset)
+    require_same(known, plan.scans, claim.point)
+    return attrs.evolve(plan, point=claim.point, known=known, listed_below=claim.point.listed_below)
+
+
+# After a crash: cut at the recovery point, append what the journal holds ------------------------
+
+
+def _plan_crashed_log(
+    topic_partition: TopicPartition, reader: LogReader, claim: Claim, known: KnownSegments
+) -> PartitionPlan:
+    """A log whose recovery point the journal has.
+
+    Below that everything was durable and has to be valid; what lies above was perhaps never
+    acknowledged, and what was acknowledged is in the journal.
+    """
+    point = claim.point
+    limits = _segments_below(reader, point)
+    scans: dict[int, SegmentScan] = {}
+    before: SegmentScan | None = None
+    for base_offset, limit in limits.items():
+        scan = reader.scan(base_offset, before, limit=limit)
+        before = scans[base_offset] = require_whole(scan, base_offset)
+    if before is not None and before.offset_next > point.offset:
+        raise DamageFound(
+            f"a batch reaches beyond the recovery point {point.offset}", base_offset=max(limits)
+        )
+    if before is not None and before.leader_epoch_last > point.leader_epoch:
+        # A batch's checksum does not cover this field, nor its offset.
+        raise DamageFound(
+            f"a batch has leader epoch {before.leader_epoch_last}, above {point.leader_epoch}",
+            base_offset=max(limits),
+        )
+    require_same(known, scans, point)
+    batches, headers = _continuing(claim)
+    require_not_ahead(known, headers[-1].last_offset + 1 if headers else point.offset)
+    behind = [each for each in reader.base_offsets if reader.size(each) > limits.get(each, -1)]
+    bytes_behind = sum(reader.size(each) - limits.get(each, 0) for each in behind)
+    scans_behind = {each: reader.scan(each, None) for each in behind}
+    found = scans_behind.values()
+    epoch_known = max([point.leader_epoch, *(each.partition_leader_epoch for each in headers)])
+    epoch_cut = max([NO_LEADER_EPOCH, *(scan.leader_epoch_last for scan in found)])
+    if epoch_cut > epoch_known and reader.is_of_journal(scans_behind, limits, batches):
+        epoch_cut = NO_LEADER_EPOCH  # It has rotted: a broker would have written other batches.
+    return PartitionPlan(
+        topic_partition=topic_partition,
+        settling=reader.settling,
+        scans=scans,
+        dropped=[each for each in reader.base_offsets if each not in limits],
+        offset_next=point.offset,
+        batches=batches,
+        bytes_cut=max(0, bytes_behind - sum(map(len, batches))),
+        bytes_scanned=reader.bytes_scanned,
+        point=point,
+        known=known,
+        listed_below=point.listed_below,
+        leader_epoch_cut=epoch_cut,
+        leader_epoch_known=epoch_known,
+        valid_offset_next=max([point.offset, *(scan.offset_next for scan in found)]),
+    )
+
+
+def _segments_below(reader: LogReader, point: RecoveryPoint) -> dict[int, int]:
+    """The segments up to the recovery point, and how many bytes of each are below it.
+
+    The segment that held the point when it was taken is not cleaned before the point has left it,
+    so it has to be there, and as long. If the log rolled right at the point, the point is where
+    the next segment begins, and what the one before it has behind the point is none of the log's.
+    """
+    limits = {each: reader.size(each) for each in reader.base_offsets if each <= point.offset}
+    last, held_by = max(limits, default=None), point.segment_base_offset
+    if held_by in limits and last in (held_by, point.offset):
+        if limits[held_by] < point.segment_bytes:
+            raise DamageFound(
+                f"it ends before byte {point.segment_bytes}, up to which it was durable",
+                base_offset=held_by,
+                position=limits[held_by],
+            )
+        if last != held_by:
+            limits[point.offset] = 0
+        limits[held_by] = point.segment_bytes
+    elif not reader.base_offsets and point.offset > 0:
+        raise DamageFound(_no_segment(point))
+    elif reader.base_offsets:
+        raise DamageFound("the segment is missing", base_offset=held_by, position=None)
+    return limits  # Empty where nothing was ever durable.
+
+
+def _no_segment(point: RecoveryPoint) -> str:
+    return f"its folder or its segments are missing; {point.offset} offsets were written to it"
+
+
+def _continuing(claim: Claim) -> tuple[list[bytes], list[BatchHeader]]:
+    """The journal's batches from the recovery point on, which must not leave a hole."""
+    offset_next = claim.point.offset
+    batches, headers = [], []
+    for batch in claim.batches:
+        header = batch_header(batch)
+        if header.last_offset < claim.point.offset:
+            continue
+        if header.base_offset != offset_next:
+            raise DamageFound(
+                f"the journal continues at {header.base_offset}, not at {offset_next}"
+            )
+        batches.append(batch)
+        headers.append(header)
+        offset_next = header.last_offset + 1
+    return batches, headers
+
+
+# Doing it ------------------------------------------------------------------------------------
+
+
+def apply_plan(
+    files: Files,
+    folder: Path,
+    plan: PartitionPlan,
+    config: LogConfig,
+    *,
+    log_start_offset: int,
+    now_ms: int,
+    random: Random,
+    is_listed: bool = True,
+) -> PartitionLog:
+    """Settles the folder, cuts the log at its end, appends the batches again, all durably.
+
+    Raises OSError, StorageFull, StorageFailed; killed anywhere, it can be done again.
+    """
+    log_folder = folder / plan.topic_partition.folder_name
+    if files.exists(log_folder):
+        if plan.known.listed is None:  # First: what tells that a broker has been here may go now.
+            remove_segment_list(files, log_folder)
+        settle(files, log_folder, plan.settling)
+        put_aside(files, log_folder, plan.mended, now_ms=now_ms)
+        _unlink_segments(files, log_folder, plan.dropped)
+        unlink_orphans(files, log_folder)
+    if plan.scans:
+        log = _opened(files, log_folder, plan, config, log_start_offset, random)
+    else:
+        log = PartitionLog.create(
+            files,
+            log_folder,
+            plan.topic_partition,
+            config,
+            base_offset=plan.offset_next,
+            random=random,
+        )
+    try:
+        if log.offset_next != plan.offset_next:
+            log.truncate(plan.offset_next)
+            if plan.repair is not None:
+                log.roll()  # By its name the new segment says where the log ends.
+        log.sync()  # Else, if the log now rolls, a crash could bring back what was cut before that.
+        for batch in plan.batches:
+            header = batch_header(batch)
+            log.append(
+                batch,
+                last_offset=header.last_offset,
+                max_timestamp_ms=header.max_timestamp_ms,
+                now_ms=now_ms,
+            )
+        log.write()
+        log.sync()
+        log.listing.is_kept = is_listed
+        log.listing.take(plan.known.listed, below=plan.listed_below)
+    except BaseException:
+        log.abandon()
+        raise
+    return log
+
+
+def _opened(
+    files: Files,
+    log_folder: Path,
+    plan: PartitionPlan,
+    config: LogConfig,
+    log_start_offset: int,
+    random: Random,
+) -> PartitionLog:
+    opened = partial(
+        PartitionLog.open,
+        files,
+        log_folder,
+        plan.topic_partition,
+        config,
+        plan.scans,
+        log_start_offset=log_start_offset,
+        leader_epoch=None if plan.point is None else plan.point.leader_epoch,
+        synced=True,  # Recovery syncs what it is going to read, unless it knows that it is.
+        random=random,
+    )
+    try:
+        return opened()
+    except OSError as error:
+        if not is_unreadable(error):
+            raise
+    # The batches could be read. Indexes are derived: they are made anew.
+    _unlink_segments(files, log_folder, list(plan.scans), suffixes=_INDEX_SUFFIXES)
+    return opened()
+
+
+def _unlink_segments(
+    files: Files,
+    folder: Path,
+    base_offsets: Sequence[int],
+    *,
+    suffixes: Sequence[str] = (*_INDEX_SUFFIXES, LOG_SUFFIX),
+) -> None:
+    """From the end, one after the other, so that a crash leaves no log without its oldest ones."""
+    for base_offset in sorted(base_offsets, reverse=True):
+        for suffix in suffixes:
+            path = segment_path(folder, base_offset, suffix)
+            if files.exists(path):
+                files.unlink(path)
+        files.sync_folder(folder)

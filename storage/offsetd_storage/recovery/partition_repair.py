@@ -1,0 +1,174 @@
+"""A damaged partition that an operator has repaired: what its log is then, and how it gets so.
+
+A plan is made by reading alone; `apply_plan` does it, as with any other plan.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from offsetd_storage.errors import CorruptBatch, is_unreadable, words_of
+from offsetd_storage.log.segment import segment_path
+from offsetd_storage.recovery.log_reader import LogReader
+from offsetd_storage.recovery.partition_recovery import PartitionPlan, PartitionPlanner
+from offsetd_storage.recovery.quarantine import Damage, DamageFound
+from offsetd_storage.recovery.repair_plan import (
+    Bounds,
+    MendedSegment,
+    Repair,
+    continued,
+    mended_segment,
+)
+from offsetd_storage.recovery.segment_comparison import differences, known_segments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from offsetd_storage.configuration.log_config import LogConfig
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.log.segment_scan import SegmentScan
+    from offsetd_storage.recovery.quarantine import Claim
+
+
+class RepairingPlanner(PartitionPlanner):
+    """Plans also the repair of a partition that cannot be recovered."""
+
+    def plan_repair(
+        self, damage: Damage, claim: Claim | None, config: LogConfig
+    ) -> PartitionPlan | Damage:
+        """How all that is whole of a partition is kept; Damage where that cannot be told."""
+        topic_partition = damage.topic_partition
+        log_folder = self._data_folder / topic_partition.folder_name
+        try:
+            reader = LogReader(self._files, log_folder, config, self._buffer)
+            return _PlannedRepair(self._files, log_folder, reader, claim, config).plan(damage)
+        except DamageFound as found:
+            return found.of(topic_partition)
+        except CorruptBatch as error:
+            return DamageFound(str(error)).of(topic_partition)
+        except OSError as error:
+            if not is_unreadable(error):
+                raise
+            return DamageFound(f"it cannot be read: {words_of(error)}").of(topic_partition)
+
+
+class _PlannedRepair:
+    """What is kept of each segment, one after the other."""
+
+    def __init__(
+        self,
+        files: Files,
+        log_folder: Path,
+        reader: LogReader,
+        claim: Claim | None,
+        config: LogConfig,
+    ) -> None:
+        self._files = files
+        self._log_folder = log_folder
+        self._reader = reader
+        self._claim = claim
+        self._config = config
+        self._is_crashed = claim is not None and not claim.closed_clean
+        # Where only we have written since the claim, it says where the log ends.
+        is_known = claim is not None and (self._is_crashed or reader.is_as_closed(claim))
+        self._known = claim.point if claim is not None and is_known else None
+        self.scans: dict[int, SegmentScan] = {}
+        self.mended: dict[int, MendedSegment] = {}
+
+    def plan(self, damage: Damage) -> PartitionPlan:
+        """Reads all segments."""
+        bases = self._bases()
+        for place, base_offset in enumerate(bases):
+            self._keep_of(base_offset, bases[place + 1] if place + 1 < len(bases) else None)
+        dropped = [each for each in self._reader.base_offsets if each not in self.scans]
+        self._keep_beside(dropped)
+        claim = self._claim
+        offset_next = max((each.offset_next for each in self.scans.values()), default=0)
+        if claim is not None:
+            offset_next = max(offset_next, claim.point.offset)
+        batches = continued(claim.batches if claim else (), offset_next)
+        return PartitionPlan(
+            topic_partition=damage.topic_partition,
+            settling=self._reader.settling,
+            scans=self.scans,
+            dropped=dropped,
+            offset_next=offset_next,
+            batches=batches,
+            bytes_cut=0,
+            bytes_scanned=self._reader.bytes_scanned,
+            point=self._known,
+            mended=self.mended,
+            repair=Repair(
+                topic_partition=damage.topic_partition,
+                damage=str(damage),
+                bytes_kept=sum(each.valid_bytes for each in self.scans.values()),
+                bad=tuple(bad for each in self.mended.values() for bad in each.bad),
+                missing=self._missing(),
+                batches_appended=len(batches),
+            ),
+        )
+
+    def _bases(self) -> list[int]:
+        """The segments that may hold what was durable; after a crash there may be more."""
+        bases = self._reader.base_offsets
+        if self._claim is None or not self._is_crashed:
+            return bases
+        return [each for each in bases if each <= self._claim.point.offset]
+
+    def _limit(self, base_offset: int) -> int:
+        size = self._reader.size(base_offset)
+        point = self._known
+        if point is None or not self._is_crashed:
+            return size
+        if base_offset == point.segment_base_offset:
+            return min(size, point.segment_bytes)
+        return 0 if base_offset == point.offset else size
+
+    def _keep_of(self, base_offset: int, following: int | None) -> None:
+        before = self.scans[max(self.scans)] if self.scans else None
+        ends = [] if self._known is None else [self._known.offset]
+        ends += [] if following is None else [following]
+        bounds = Bounds(
+            offset_min=before.offset_next if before else 0,
+            epoch_min=before.leader_epoch_last if before else -1,
+            epoch_max=None if self._known is None else self._known.leader_epoch,
+        )
+        if ends:
+            bounds = attrs.evolve(bounds, offset_end=min(ends))
+        limit = self._limit(base_offset)
+        scan = self._reader.scan(base_offset, before, limit=limit)
+        if bounds.take(scan):
+            self.scans[base_offset] = scan
+            return
+        content = self._files.read_bytes(self._reader.path(base_offset))[:limit]
+        interval = self._config.index_interval_bytes
+        mended = mended_segment(content, base_offset, bounds, index_interval_bytes=interval)
+        self.mended[base_offset] = mended
+        if mended.content:
+            self.scans[base_offset] = mended.scan
+
+    def _keep_beside(self, dropped: Sequence[int]) -> None:
+        """Of what lies above the recovery point the journal may be wrong: it comes from a copy."""
+        for base_offset in dropped:
+            if base_offset not in self.mended and self._reader.size(base_offset):
+                self.mended[base_offset] = mended_segment(
+                    b"", base_offset, Bounds(offset_min=0), index_interval_bytes=0
+                )
+
+    def _missing(self) -> tuple[str, ...]:
+        claim = self._claim
+        if claim is None or not self._files.exists(self._log_folder):
+            return ()
+        known = known_segments(self._files, self._log_folder, claim.point)
+        flaws = dict(differences(known, self.scans, claim.point))
+        held_by = claim.point.segment_base_offset
+        if held_by not in self._reader.base_offsets and claim.point.offset > 0:
+            flaws.setdefault(held_by, "the segment is missing")
+        return tuple(
+            f"{segment_path(self._log_folder, base).name}: {reason}"
+            for base, reason in sorted(flaws.items())
+            if base not in self.mended
+        )

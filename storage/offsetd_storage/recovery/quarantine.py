@@ -1,0 +1,205 @@
+"""A damaged partition: what is wrong with it, and the file that keeps its share of the journal.
+
+Nothing in a quarantined partition's folder is cut or deleted. What the journal knew of it, its
+recovery point and its batches, is copied to `offsetd-quarantine-<topic>-<partition>` before the
+journal lets go of it, so that it neither pins the journal nor loses its tail.
+
+    magic 8 · version u32 · CRC32C u32 of these 12 bytes
+    CRC32C u32 of what follows · flags u8 · recovery points (one) · batches, as in a frame
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from offsetd_storage.batch.record_batch import batch_header
+from offsetd_storage.disk.files import replace_file
+from offsetd_storage.errors import CorruptBatch, NewerFormat, is_unreadable, words_of
+from offsetd_storage.journal.journal_format import (
+    COUNT,
+    FILE_BYTES_MAX,
+    PREFIX,
+    RecoveryPoint,
+    checksum,
+    decode_batches,
+    decode_points,
+    encode_batches,
+    encode_points,
+)
+from offsetd_storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.log.segment_scan import SegmentScan
+
+QUARANTINE_FORMAT_VERSION: Final = 2  # In 1, recovery points were those of journals up to 2.
+QUARANTINE_PREFIX: Final = "offsetd-quarantine-"
+# Of whatever is wrong with a partition of a folder of ours.
+REPAIR_REMEDY: Final = (
+    "put back what was there, or have what is whole of it served with `offsetd log repair`"
+)
+UNREADABLE_PREFIX: Final = "damaged-"  # Before the name of a file that a repair could not read.
+_MAGIC: Final = b"offsetdQ"
+_BODY: Final = struct.Struct(">IBI")
+_FLAG_CLOSED_CLEAN: Final = 1
+_BYTES_MAX: Final = 2 * FILE_BYTES_MAX
+
+
+@attrs.frozen(kw_only=True)
+class Damage:
+    """Why a partition is quarantined."""
+
+    topic_partition: TopicPartition
+    segment_base_offset: int | None  # None where it is not about one segment.
+    position: int | None  # In the segment, bytes; None where all of it is meant.
+    reason: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        """One line for an operator."""
+        remedy = f": {self.remedy}" if self.remedy else ""
+        if self.segment_base_offset is None:
+            return f"{self.topic_partition}: {self.reason}{remedy}"
+        at = "in" if self.position is None else f"at byte {self.position} of"
+        where = f"{at} {self.segment_base_offset:020d}.log"
+        return f"{self.topic_partition}: {self.reason}, {where}{remedy}"
+
+
+class DamageFound(Exception):
+    """Ends what is being done with a partition: it is damaged."""
+
+    def __init__(
+        self, reason: str, *, base_offset: int | None = None, position: int | None = 0
+    ) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.base_offset = base_offset
+        self.position = position
+
+    def of(self, topic_partition: TopicPartition) -> Damage:
+        """The same about a partition."""
+        return Damage(
+            topic_partition=topic_partition,
+            segment_base_offset=self.base_offset,
+            position=self.position,
+            reason=self.reason,
+        )
+
+
+def require_whole(scan: SegmentScan, base_offset: int) -> SegmentScan:
+    """The scan of a segment that must not have stopped. Raises DamageFound."""
+    if scan.stop is not None:
+        raise DamageFound(
+            f"a batch is damaged ({scan.stop.reason.name})",
+            base_offset=base_offset,
+            position=scan.stop.position,
+        )
+    return scan
+
+
+@attrs.frozen(kw_only=True)
+class Claim:
+    """What was promised about a partition: by the journal, or by its quarantine file.
+
+    After a crash the log is durable up to the recovery point, and the batches continue it; after
+    a clean close the log reaches at least up to the recovery point.
+    """
+
+    point: RecoveryPoint
+    batches: tuple[bytes, ...]
+    closed_clean: bool
+    is_aside: bool = False  # In a quarantine file.
+
+    @property
+    def holds_commits(self) -> bool:
+        """Whether batches that were acknowledged may be nowhere else."""
+        return any(batch_header(each).last_offset >= self.point.offset for each in self.batches)
+
+
+class QuarantineDamaged(ValueError):
+    """A quarantine file that is not whole."""
+
+
+def quarantine_path(folder: Path, topic_partition: TopicPartition) -> Path:
+    """Where the partition's share of the journal is kept."""
+    return folder / f"{QUARANTINE_PREFIX}{topic_partition.folder_name}"
+
+
+def list_quarantine_files(files: Files, folder: Path) -> list[TopicPartition]:
+    """The partitions that have a quarantine file."""
+    found = (
+        TopicPartition.of_folder(name.removeprefix(QUARANTINE_PREFIX))
+        for name in files.list_folder(folder)
+        if name.startswith(QUARANTINE_PREFIX)
+    )
+    return sorted(topic_partition for topic_partition in found if topic_partition is not None)
+
+
+def write_quarantine_file(files: Files, folder: Path, claim: Claim) -> None:
+    """Copies a claim out of the journal, durably."""
+    topic_partition = claim.point.topic_partition
+    points = encode_points([claim.point])
+    batches = encode_batches([(topic_partition, batch) for batch in claim.batches])
+    flags = _FLAG_CLOSED_CLEAN if claim.closed_clean else 0
+    body = _BODY.pack(0, flags, len(points))[COUNT.size :] + points + batches
+    prefix = _MAGIC + COUNT.pack(QUARANTINE_FORMAT_VERSION)
+    content = (prefix, COUNT.pack(checksum(prefix)), COUNT.pack(checksum(body)), body)
+    replace_file(files, quarantine_path(folder, topic_partition), b"".join(content))
+
+
+def read_quarantine_file(files: Files, folder: Path, topic_partition: TopicPartition) -> Claim:
+    """The claim that a quarantine file keeps. Raises QuarantineDamaged, NewerFormat."""
+    path = quarantine_path(folder, topic_partition)
+    if files.size(path) > _BYTES_MAX:
+        raise QuarantineDamaged(f"{path.name} is larger than any journal")
+    content = files.read_bytes(path)
+    if len(content) < PREFIX.size + _BODY.size:
+        raise QuarantineDamaged(f"{path.name} is too short")
+    magic, version, prefix_crc = PREFIX.unpack_from(content)
+    if magic != _MAGIC or checksum(content[: PREFIX.size - COUNT.size]) != prefix_crc:
+        raise QuarantineDamaged(f"{path.name} does not begin as it should")
+    if version > QUARANTINE_FORMAT_VERSION:
+        raise NewerFormat(
+            f"{path} has format {version}, this program knows {QUARANTINE_FORMAT_VERSION}"
+        )
+    crc, flags, points_bytes = _BODY.unpack_from(content, PREFIX.size)
+    if checksum(content[PREFIX.size + COUNT.size :]) != crc:
+        raise QuarantineDamaged(f"{path.name} has a wrong checksum")
+    points_start = PREFIX.size + _BODY.size
+    try:
+        (point,) = decode_points(content[points_start:])
+        batches = tuple(
+            batch for _, batch in decode_batches(content[points_start + points_bytes :])
+        )
+        for batch in batches:
+            batch_header(batch)
+    except (ValueError, CorruptBatch) as error:
+        raise QuarantineDamaged(f"{path.name} says what cannot be: {error}") from error
+    if point.topic_partition != topic_partition:
+        raise QuarantineDamaged(f"{path.name} is about {point.topic_partition}")
+    return Claim(point=point, batches=batches, closed_clean=bool(flags & _FLAG_CLOSED_CLEAN))
+
+
+def claims_of(
+    files: Files, folder: Path, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, Claim | Damage]:
+    """The claims of these partitions' quarantine files; Damage where a file is not whole."""
+    claims: dict[TopicPartition, Claim | Damage] = {}
+    for topic_partition in partitions:
+        try:
+            claim = read_quarantine_file(files, folder, topic_partition)
+            claims[topic_partition] = attrs.evolve(claim, is_aside=True)
+        except (QuarantineDamaged, OSError) as error:
+            if isinstance(error, OSError) and not (
+                isinstance(error, FileNotFoundError) or is_unreadable(error)
+            ):
+                raise
+            reason = f"its share of the journal cannot be read: {words_of(error)}"
+            claims[topic_partition] = DamageFound(reason).of(topic_partition)
+    return claims

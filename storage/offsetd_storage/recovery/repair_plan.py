@@ -1,0 +1,238 @@
+"""What is whole of a damaged log: plans the repair that an operator asks for.
+
+Nothing is thrown away to have a damaged partition served: what is valid stays where it is, and a
+segment that has bad bytes is written anew without them. As it was, it is kept beside, as
+`<segment>.log.damaged-<time>`, which nothing of ours removes. The journal's
+share, also the one in a quarantine file, is appended again. What is missing stays missing.
+
+Only what has a valid checksum is kept. No checksum covers a batch's offset and its leader epoch: a
+batch whose offset does not fit between its neighbours is left out, and an epoch that cannot be is
+put right. Of bytes that are no batch, the search for the next one begins where the length of the
+bad one leads, so that bytes of a client that look like a batch are not found first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+import attrs
+
+from offsetd_storage.batch.record_batch import BatchHeader, batch_header, computed_crc
+from offsetd_storage.disk.files import replace_file
+from offsetd_storage.errors import CorruptBatch
+from offsetd_storage.kernels import padded_copy
+from offsetd_storage.kernels.encode import LEADER_EPOCH_AT
+from offsetd_storage.log.segment import segment_path
+from offsetd_storage.log.segment_scan import SegmentScan, scan_segment
+from offsetd_storage.recovery.tail_search import valid_batch_after
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from offsetd_storage.disk.files import File, Files
+    from offsetd_storage.topic_partition import TopicPartition
+
+ASIDE_SUFFIX: Final = ".damaged-"
+_EPOCH_BYTES: Final = 4
+_OFFSET_MAX: Final = 2**63 - 1
+
+
+@attrs.frozen(kw_only=True)
+class BadBytes:
+    """Bytes of a segment that a repair leaves out of the log."""
+
+    base_offset: int  # Of the segment.
+    position: int
+    content: bytes = attrs.field(repr=False)
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
+class Repair:
+    """What a repair does with a partition."""
+
+    topic_partition: TopicPartition
+    damage: str
+    bytes_kept: int
+    bad: tuple[BadBytes, ...]
+    missing: tuple[str, ...]  # What is not there at all, and stays so.
+    batches_appended: int  # Of the journal's share.
+
+
+@attrs.frozen(kw_only=True)
+class Bounds:
+    """Between what the batches of a segment have to lie."""
+
+    offset_min: int
+    offset_end: int = _OFFSET_MAX  # Exclusive.
+    epoch_min: int = -1
+    epoch_max: int | None = None  # None: not known.
+
+    def take(self, scan: SegmentScan) -> bool:
+        """Whether a segment that was scanned is whole, and fits."""
+        return (
+            scan.stop is None
+            and scan.offset_next <= self.offset_end
+            and (self.epoch_max is None or scan.leader_epoch_last <= self.epoch_max)
+        )
+
+
+@attrs.frozen(kw_only=True)
+class MendedSegment:
+    """A segment without its bad bytes."""
+
+    content: bytes = attrs.field(repr=False)
+    scan: SegmentScan
+    bad: tuple[BadBytes, ...]
+
+
+@attrs.frozen
+class _Batch:
+    position: int
+    header: BatchHeader
+    content: bytes
+
+
+class _FileInMemory:
+    """Contents that are read as a file is."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = padded_copy(content)
+        self._size = len(content)
+
+    def pread_into(self, buffer: npt.NDArray[np.uint8], size: int, position: int) -> int:
+        """As `File.pread_into`."""
+        read = max(0, min(size, self._size - position))
+        buffer[:read] = self._content[position : position + read]
+        return read
+
+
+def mended_segment(
+    content: bytes, base_offset: int, bounds: Bounds, *, index_interval_bytes: int
+) -> MendedSegment:
+    """The valid batches of a segment that fit. Raises CorruptBatch where it takes too long."""
+    batches, bad = _valid_batches(content, base_offset)
+    kept: list[bytes] = []
+    offset_next, epoch = max(bounds.offset_min, base_offset), bounds.epoch_min
+    for place, batch in enumerate(batches):
+        following = batches[place + 1].header if place + 1 < len(batches) else None
+        reason = _misfit(batch.header, following, offset_next, bounds)
+        if reason is not None:
+            bad.append(_bad(base_offset, batch.position, batch.content, reason))
+            continue
+        epoch = _epoch(batch.header.partition_leader_epoch, epoch, bounds)
+        kept.append(_with_epoch(batch.content, epoch))
+        offset_next = batch.header.last_offset + 1
+    mended = b"".join(kept)
+    scan = scan_segment(
+        cast("File", _FileInMemory(mended)),
+        size=len(mended),
+        base_offset=base_offset,
+        offset_min=0,
+        leader_epoch_min=bounds.epoch_min,
+        index_interval_bytes=index_interval_bytes,
+    )
+    if scan.stop is not None:
+        raise CorruptBatch(
+            f"a batch of {base_offset:020d}.log cannot be kept ({scan.stop.reason.name})",
+            position=scan.stop.position,
+        )
+    bad.sort(key=lambda each: each.position)
+    return MendedSegment(content=mended, scan=scan, bad=tuple(bad))
+
+
+def _valid_batches(content: bytes, base_offset: int) -> tuple[list[_Batch], list[BadBytes]]:
+    """All batches with a valid checksum, and what lies between them."""
+    file = cast("File", _FileInMemory(content))
+    batches: list[_Batch] = []
+    bad: list[BadBytes] = []
+    position, size = 0, len(content)
+    while position < size:
+        batch = _batch_at(content, position)
+        if batch is not None:
+            batches.append(batch)
+            position += batch.header.size_bytes
+            continue
+        following = _where_length_leads(content, position)
+        if following is None:
+            following = valid_batch_after(file, position, size=size, offset_min=0)
+        end = size if following is None else following
+        bad.append(_bad(base_offset, position, content[position:end], "a batch is damaged"))
+        position = end
+    return batches, bad
+
+
+def _batch_at(content: bytes, position: int) -> _Batch | None:
+    try:
+        header = batch_header(content, position)
+    except CorruptBatch:
+        return None
+    batch = content[position : position + header.size_bytes]
+    if len(batch) < header.size_bytes or computed_crc(batch) != header.crc:
+        return None
+    return _Batch(position, header, batch)
+
+
+def _where_length_leads(content: bytes, position: int) -> int | None:
+    """The end of a bad batch by its own length, if a valid one, or the segment's end, is there."""
+    try:
+        end = position + batch_header(content, position).size_bytes
+    except CorruptBatch:
+        return None
+    return end if end == len(content) or _batch_at(content, end) is not None else None
+
+
+def _misfit(
+    header: BatchHeader, following: BatchHeader | None, offset_next: int, bounds: Bounds
+) -> str | None:
+    """Why a batch with a valid checksum cannot be where it is."""
+    if header.base_offset < offset_next:
+        return f"its offset {header.base_offset} is below {offset_next}, where it lies"
+    if header.last_offset >= bounds.offset_end:
+        return f"its offset {header.last_offset} is not below {bounds.offset_end}, where it lies"
+    if following is not None and offset_next <= following.base_offset <= header.last_offset:
+        return f"its offset {header.last_offset} is above that of the batch behind it"
+    return None
+
+
+def _epoch(found: int, before: int, bounds: Bounds) -> int:
+    is_possible = found >= before and (bounds.epoch_max is None or found <= bounds.epoch_max)
+    return found if is_possible else max(before, 0)
+
+
+def _with_epoch(batch: bytes, epoch: int) -> bytes:
+    encoded = epoch.to_bytes(_EPOCH_BYTES, "big", signed=True)
+    return batch[:LEADER_EPOCH_AT] + encoded + batch[LEADER_EPOCH_AT + _EPOCH_BYTES :]
+
+
+def _bad(base_offset: int, position: int, content: bytes, reason: str) -> BadBytes:
+    return BadBytes(base_offset=base_offset, position=position, content=content, reason=reason)
+
+
+def continued(batches: Sequence[bytes], offset: int) -> list[bytes]:
+    """Of the journal's batches those that a log takes from `offset` on, with holes or not."""
+    taken = []
+    for batch in batches:
+        header = batch_header(batch)
+        if header.base_offset >= offset:
+            taken.append(batch)
+            offset = header.last_offset + 1
+    return taken
+
+
+def put_aside(
+    files: Files, log_folder: Path, mended: Mapping[int, MendedSegment], *, now_ms: int
+) -> None:
+    """Keeps segments as they were, and writes them anew; killed anywhere, it can be done again."""
+    for base_offset, segment in mended.items():
+        path = segment_path(log_folder, base_offset)
+        content = files.read_bytes(path)
+        if content == segment.content:
+            continue
+        replace_file(files, path.with_name(f"{path.name}{ASIDE_SUFFIX}{now_ms}"), content)
+        if segment.content:
+            replace_file(files, path, segment.content)

@@ -1,0 +1,480 @@
+"""What a data folder holds after any stop, and what recovery has to do: found, not yet done.
+
+The steps are those of `docs/formats/journal.md`, up to the first change: whatever refuses a folder
+is raised here. What is found is made durable first. A process that died leaves names and pages in
+the cache that were never synced, and nothing may rest on them.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from offsetd_storage.errors import FolderMismatch, ForeignWriter, JournalDamaged, is_unreadable
+from offsetd_storage.folder.cleaner_checkpoint import CLEANER_CHECKPOINT, was_written_here
+from offsetd_storage.folder.folder_format import (
+    CLEAN_SHUTDOWN_NAME,
+    JOURNAL_REMEDY,
+    PROPERTIES_NAME,
+    PROPERTIES_REMEDY,
+    FolderProperties,
+    read_properties,
+)
+from offsetd_storage.folder.folder_lock import FolderLock
+from offsetd_storage.folder.stray_folders import strays_taken_back
+from offsetd_storage.journal.journal import JOURNAL_NAMES
+from offsetd_storage.journal.journal_recovery import RecoveredJournal, recover_journal
+from offsetd_storage.kernels import padded_buffer
+from offsetd_storage.log.folder_checkpoints import FolderCheckpoints
+from offsetd_storage.log.segment_scan import BUFFER_BYTES
+from offsetd_storage.log.store_config import (
+    OFFSETS_PARTITIONS_DEFAULT,
+    OFFSETS_TOPIC,
+    PARTITIONS_MAX,
+    LogStoreConfig,
+)
+from offsetd_storage.recovery.clean_shutdown_marker import ClosedMark, read_closed_mark
+from offsetd_storage.recovery.log_reader import is_as_closed
+from offsetd_storage.recovery.log_recreation import find_begun_anew, plan_anew, start_warnings
+from offsetd_storage.recovery.partition_repair import RepairingPlanner
+from offsetd_storage.recovery.quarantine import (
+    REPAIR_REMEDY,
+    Claim,
+    Damage,
+    DamageFound,
+    claims_of,
+    list_quarantine_files,
+)
+from offsetd_storage.recovery.recovery_report import RecoveryProgress
+from offsetd_storage.recovery.segment_comparison import listing_warnings
+from offsetd_storage.recovery.swap_recovery import sync_segments
+from offsetd_storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+    from random import Random
+
+    from offsetd_storage.clock import Clock
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.recovery.partition_recovery import PartitionPlan
+    from offsetd_storage.recovery.repair_plan import Repair
+
+_OUR_PREFIX: Final = "offsetd"
+
+
+@attrs.frozen(kw_only=True)
+class RecoveryScope:
+    """What every step needs."""
+
+    files: Files
+    path: Path
+    config: LogStoreConfig
+    clock: Clock
+    random: Random
+    begin_anew: frozenset[TopicPartition] = frozenset()  # The operator's word.
+    repaired: frozenset[TopicPartition] = frozenset()  # As well: what is whole of these is kept.
+
+
+@attrs.frozen(kw_only=True)
+class Survey:
+    """A folder that is going to be recovered, and how."""
+
+    properties: FolderProperties | None  # None: the folder is not ours yet.
+    offsets_partitions: int
+    checkpoints: FolderCheckpoints
+    journal: RecoveredJournal | None  # None: no life of it ever began.
+    claims: Mapping[TopicPartition, Claim | Damage]
+    plans: Mapping[TopicPartition, PartitionPlan]
+    damaged: Mapping[TopicPartition, Damage]
+    warnings: tuple[str, ...]
+    is_brokers: bool  # A broker had it since we did, or as well.
+    # A broker wrote to it after the journal crashed, which had nothing to add to the logs by then.
+    ends_journal_for_broker: bool
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """Of the partitions that were damaged, and are to be repaired."""
+        return tuple(plan.repair for plan in self.plans.values() if plan.repair is not None)
+
+    @property
+    def has_logs(self) -> bool:
+        """Whether there is a segment in the folder, be it damaged."""
+        return bool(self.damaged) or any(plan.scans for plan in self.plans.values())
+
+
+def survey_folder(
+    folder: RecoveryScope,
+    on_progress: Callable[[RecoveryProgress], None] | None,
+) -> Survey:
+    """Says what there is to be done with a folder that is locked.
+
+    Nothing is changed, but that folders of ours that a broker set aside have their names again.
+    Raises NewerFormat, FolderMismatch, JournalDamaged, ForeignWriter, OSError: then it is as it
+    was.
+    """
+    properties = check_format(folder)
+    ours = [
+        TopicPartition(spec.topic, partition)
+        for spec in folder.config.other_topics
+        for partition in range(spec.partitions)
+    ]
+    with strays_taken_back(folder.files, folder.path, ours) as warnings:
+        survey = survey_as_it_is(folder, properties, on_progress)
+        return attrs.evolve(survey, warnings=warnings + survey.warnings)
+
+
+def survey_as_it_is(
+    folder: RecoveryScope,
+    properties: FolderProperties | None,
+    on_progress: Callable[[RecoveryProgress], None] | None,
+) -> Survey:
+    """The steps behind the first: nothing at all is changed."""
+    mark = read_closed_mark(folder.files, folder.path)
+    journal = follow_journal(folder, properties, mark)
+    claims = collect_claims(folder, journal)
+    checkpoints = FolderCheckpoints(folder.files, folder.path)
+    anew = find_begun_anew(folder, claims, checkpoints)
+    claims = anew.keep(claims)
+    offsets_partitions, partitions = find_partitions(
+        folder, properties, checkpoints, {*claims, *anew.offsets}
+    )
+    partitions = [each for each in partitions if each not in anew.offsets]
+    broker = broker_that_closed(folder)
+    if broker is not None:
+        claims = claims_after_broker(claims, broker)
+    sync_logs(folder, partitions, claims, mark, keep_cache=broker is not None)
+    is_brokers = broker is not None or broker_has_cleaned(folder)
+    plans, damaged = plan_all(folder, partitions, claims, on_progress, is_brokers=is_brokers)
+    if broker is None:
+        broker = broker_that_was_killed(plans, checkpoints)
+        if broker is not None:
+            is_brokers = True
+            claims = claims_after_broker(claims, broker)
+            plans, damaged = plan_all(folder, partitions, claims, on_progress, is_brokers=True)
+    warnings = anew.warnings + listing_warnings(plans)
+    if broker is None:
+        warnings += start_warnings(plans, claims)
+    else:
+        # What only we have written to since says nothing of what a broker did beside it.
+        plans = {each: attrs.evolve(plan, point=None) for each, plan in plans.items()}
+    return Survey(
+        properties=properties,
+        offsets_partitions=offsets_partitions,
+        checkpoints=checkpoints,
+        journal=journal,
+        claims=claims,
+        plans=plans
+        | {
+            each: plan_anew(folder.files, folder.path, each, offset)
+            for each, offset in anew.offsets.items()
+        },
+        damaged=damaged,
+        warnings=warnings,
+        is_brokers=is_brokers,
+        ends_journal_for_broker=(
+            broker is not None and journal is not None and not journal.closed_clean
+        ),
+    )
+
+
+# Step 1 --------------------------------------------------------------------------------------
+
+
+def lock_folder(files: Files, path: Path) -> FolderLock:
+    """1. One process at a time; the folder is made where missing.
+
+    A newer format is not even locked. Raises FolderLocked, FolderMismatch, NewerFormat, OSError.
+    """
+    if not files.exists(path):
+        files.make_folder(path)
+    elif not files.is_folder(path):
+        raise FolderMismatch(f"{path} is not a folder")
+    read_properties(files, path)
+    return FolderLock.acquire(files, path)
+
+
+def check_format(folder: RecoveryScope) -> FolderProperties | None:
+    """1. What the locked folder says of itself. None: it is not ours yet."""
+    files, path = folder.files, folder.path
+    sync_names(files, path)
+    properties = read_properties(files, path)
+    if properties is None:
+        for name in JOURNAL_NAMES:
+            if files.exists(path / name):
+                raise FolderMismatch(
+                    f"{path / name} is there, but {PROPERTIES_NAME} is not; {PROPERTIES_REMEDY}"
+                )
+    return properties
+
+
+def sync_names(files: Files, path: Path) -> None:
+    """Makes durable what is found by name: the folder, its entries, and our files' contents."""
+    with suppress(PermissionError):  # Where we may not look, we have made nothing.
+        files.sync_folder(path.parent)
+    files.sync_folder(path)
+    for name in files.list_folder(path):
+        if name.startswith(_OUR_PREFIX) and not files.is_folder(path / name):
+            file = files.open(path / name)
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+
+# Step 2 --------------------------------------------------------------------------------------
+
+
+def follow_journal(
+    folder: RecoveryScope, properties: FolderProperties | None, mark: ClosedMark
+) -> RecoveredJournal | None:
+    """2. What the journal says; None if no life of it ever began.
+
+    If it is the one that was closed, that is its last frame, and there is nothing to look for.
+    """
+    if properties is None:
+        return None
+    follow = partial(
+        recover_journal,
+        folder.files,
+        folder.path,
+        properties.identity,
+        begun=properties.journal_begun,
+    )
+    try:
+        closed = follow(as_closed=True) if mark.has_journal(folder.files, folder.path) else None
+        return closed or follow()
+    except JournalDamaged as error:
+        remedy = f"put the whole folder back from a backup, or {JOURNAL_REMEDY}"
+        raise JournalDamaged(f"{error}; {remedy}") from error
+
+
+# Step 3 --------------------------------------------------------------------------------------
+
+
+def collect_claims(
+    folder: RecoveryScope, journal: RecoveredJournal | None
+) -> dict[TopicPartition, Claim | Damage]:
+    """3. What was promised about each partition: by the journal, else by its quarantine file.
+
+    A partition without either is judged by its own bytes alone.
+    """
+    kept_aside = set(list_quarantine_files(folder.files, folder.path))
+    claims: dict[TopicPartition, Claim | Damage] = {}
+    if journal is not None:
+        for topic_partition, point in journal.end.points.items():
+            if point.held:
+                kept_aside.add(topic_partition)  # Its file has to be there.
+                continue
+            kept_aside.discard(topic_partition)  # An older file, of before it healed.
+            claims[topic_partition] = Claim(
+                point=point,
+                batches=tuple(journal.batches.get(topic_partition, ())),
+                closed_clean=journal.closed_clean,
+            )
+    return claims | claims_of(folder.files, folder.path, sorted(kept_aside))
+
+
+# Step 4 --------------------------------------------------------------------------------------
+
+
+def find_partitions(
+    folder: RecoveryScope,
+    properties: FolderProperties | None,
+    checkpoints: FolderCheckpoints,
+    claims: Iterable[TopicPartition],
+) -> tuple[int, list[TopicPartition]]:
+    """4. How many partitions `__consumer_offsets` has, and all partitions that are to be served.
+
+    The number is the folder's for ever: a group lies where its hash put it. A checkpoint has a say
+    only in a folder that is not ours yet.
+    """
+    folders = [
+        found
+        for name in folder.files.list_folder(folder.path)
+        if (found := TopicPartition.of_folder(name)) is not None
+        and folder.files.is_folder(folder.path / name)
+    ]
+    named = checkpoints.recovery_points if properties is None else ()
+    highest = max(
+        (each.partition for each in (*folders, *claims, *named) if each.topic == OFFSETS_TOPIC),
+        default=-1,
+    )
+    asked = folder.config.partitions
+    if properties is not None:
+        count = properties.offsets_partitions
+    else:
+        count = asked or highest + 1 or OFFSETS_PARTITIONS_DEFAULT
+    if asked not in (None, count) or highest >= count:
+        raise FolderMismatch(
+            f"{folder.path} has {max(count, highest + 1)} partitions of {OFFSETS_TOPIC},"
+            f" not {asked or count}"
+        )
+    if count > PARTITIONS_MAX:
+        raise FolderMismatch(
+            f"{folder.path} has {count} partitions of {OFFSETS_TOPIC}, more than {PARTITIONS_MAX}"
+        )
+    served = {TopicPartition(OFFSETS_TOPIC, partition) for partition in range(count)}
+    for spec in folder.config.other_topics:
+        served |= {TopicPartition(spec.topic, partition) for partition in range(spec.partitions)}
+        served |= {each for each in folders if each.topic == spec.topic}
+    return count, sorted(served | set(claims))
+
+
+# Step 5 --------------------------------------------------------------------------------------
+
+
+def sync_logs(
+    folder: RecoveryScope,
+    partitions: Iterable[TopicPartition],
+    claims: Mapping[TopicPartition, Claim | Damage],
+    mark: ClosedMark,
+    *,
+    keep_cache: bool,
+) -> None:
+    """5. What is going to be read is on disk: it will count as durable.
+
+    That it is already is known of a log that is as it was closed, by its mark.
+    The cache is dropped, as it may show what a failed sync gave up; not where whoever wrote last
+    ended in order. Then every sync had succeeded, and the start need not read the disk.
+    """
+    for topic_partition in partitions:
+        path = folder.path / topic_partition.folder_name
+        claim = claims.get(topic_partition)
+        if isinstance(claim, Damage) or not folder.files.exists(path):
+            continue
+        is_ours = (
+            claim is not None
+            and claim.closed_clean
+            and is_as_closed(folder.files, path, claim.point)
+        )
+        if is_ours and mark.has_log(folder.files, path):
+            continue
+        sync_segments(folder.files, path, drop_cache=not (keep_cache or is_ours))
+
+
+# Step 6 --------------------------------------------------------------------------------------
+
+
+def plan_all(
+    folder: RecoveryScope,
+    partitions: Iterable[TopicPartition],
+    claims: Mapping[TopicPartition, Claim | Damage],
+    on_progress: Callable[[RecoveryProgress], None] | None,
+    *,
+    is_brokers: bool,
+) -> tuple[dict[TopicPartition, PartitionPlan], dict[TopicPartition, Damage]]:
+    """6. Checks every batch of every log, and plans its recovery."""
+    damaged = {
+        each: _with_remedy(claim)
+        for each, claim in claims.items()
+        if isinstance(claim, Damage) and each not in folder.repaired
+    }
+    waiting = [each for each in partitions if each not in damaged]
+    planners: SimpleQueue[RepairingPlanner] = SimpleQueue()
+    for _ in range(folder.config.recovery_threads):
+        buffer = padded_buffer(BUFFER_BYTES)
+        planner = RepairingPlanner(folder.files, folder.path, buffer, is_brokers=is_brokers)
+        planners.put(planner)
+
+    def plan(topic_partition: TopicPartition) -> PartitionPlan | Damage:
+        claim = claims.get(topic_partition)
+        config = folder.config.log_config(topic_partition.topic)
+        planner = planners.get()
+        try:
+            if isinstance(claim, Damage):
+                return planner.plan_repair(claim, None, config)
+            outcome = planner.plan(topic_partition, claim, config)
+            if isinstance(outcome, Damage) and topic_partition in folder.repaired:
+                outcome = planner.plan_repair(outcome, claim, config)
+            return outcome
+        finally:
+            planners.put(planner)
+
+    plans: dict[TopicPartition, PartitionPlan] = {}
+    bytes_done = 0
+    with ThreadPoolExecutor(folder.config.recovery_threads, "recovery") as pool:
+        for done, outcome in enumerate(pool.map(plan, waiting), start=1):
+            if isinstance(outcome, Damage):
+                damaged[outcome.topic_partition] = _with_remedy(outcome)
+            else:
+                plans[outcome.topic_partition] = outcome
+                bytes_done += outcome.bytes_scanned
+            if on_progress is not None:
+                on_progress(
+                    RecoveryProgress(
+                        partitions_done=done, partitions=len(waiting), bytes_done=bytes_done
+                    )
+                )
+    return plans, damaged
+
+
+def _with_remedy(damage: Damage) -> Damage:
+    return attrs.evolve(damage, remedy=REPAIR_REMEDY)
+
+
+# A broker that ran in between ------------------------------------------------------------------
+
+
+def broker_that_closed(folder: RecoveryScope) -> str | None:
+    """The word of a broker that it closed the folder; it is newer than our journal."""
+    path = folder.path / CLEAN_SHUTDOWN_NAME
+    return f"a broker closed it ({path})" if folder.files.exists(path) else None
+
+
+def broker_has_cleaned(folder: RecoveryScope) -> bool:
+    """Whether a broker wrote the cleaner's checkpoint, whatever else it did."""
+    try:
+        return not was_written_here(folder.files, folder.path / CLEANER_CHECKPOINT)
+    except OSError as error:
+        if not is_unreadable(error):
+            raise
+        return False
+
+
+def broker_that_was_killed(
+    plans: Mapping[TopicPartition, PartitionPlan], checkpoints: FolderCheckpoints
+) -> str | None:
+    """What only a broker can have left behind a recovery point, if anything.
+
+    That is a leader epoch that we never used, or a checkpoint that says that more was made durable
+    than the journal ever had, and the batches for that. (A checkpoint alone proves nothing: it has
+    no checksum.)
+    """
+    for topic_partition, plan in plans.items():
+        if plan.leader_epoch_cut > plan.leader_epoch_known:
+            return f"a broker wrote to {topic_partition} (leader epoch {plan.leader_epoch_cut})"
+        checkpoint = checkpoints.recovery_points.get(topic_partition, 0)
+        if plan.recovered_offset_next < checkpoint <= plan.valid_offset_next:
+            return f"a broker wrote to {topic_partition}, up to offset {checkpoint}"
+    return None
+
+
+def claims_after_broker(
+    claims: Mapping[TopicPartition, Claim | Damage], broker: str
+) -> dict[TopicPartition, Claim | Damage]:
+    """What is still promised once a broker has written to the folder.
+
+    Where nothing was left to be appended to the logs, they count as the broker left them, as after
+    a clean close of ours. Else our commits and the broker's exclude each other. Raises
+    ForeignWriter.
+    """
+    after = dict(claims)
+    for topic_partition, claim in claims.items():
+        if isinstance(claim, Damage) or claim.closed_clean:
+            continue
+        if not claim.holds_commits:
+            after[topic_partition] = attrs.evolve(claim, closed_clean=True, batches=())
+        elif claim.is_aside:
+            reason = f"{broker}, while its quarantine file holds commits for it"
+            after[topic_partition] = DamageFound(reason).of(topic_partition)
+        else:
+            raise ForeignWriter(
+                f"{broker}, while the journal still held commits for {topic_partition}"
+            )
+    return after

@@ -1,0 +1,1 @@
+"""Retention: which segments are due, and how they are deleted."""

@@ -1,0 +1,236 @@
+"""Retention as it is done to the logs of a store: what is due goes, below the recovery point.
+
+A log that is due to its end is rolled first, and looked at again, so that a record that was
+appended in the meantime does not go with it. Then the recovery point is moved past what goes, the
+log's start is raised durably, and only then do segments leave (`retention` says which).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from offsetd_storage.errors import OffsetOutOfRange, PolicyViolation, StorageFull
+from offsetd_storage.retention.retention_rules import plan_of_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from offsetd_storage.clock import Clock
+    from offsetd_storage.disk.delayed_deletion import FileDeleter
+    from offsetd_storage.disk.files import Files
+    from offsetd_storage.guest_logs import OpenLogs
+    from offsetd_storage.log.partition_log import PartitionLog
+    from offsetd_storage.log_store import LogStore
+    from offsetd_storage.retention.cleaning_claims import CleaningStates
+    from offsetd_storage.retention.retention_rules import FutureTimestamp, RetentionPlan
+    from offsetd_storage.topic_partition import TopicPartition
+
+    Discard = Callable[[Sequence[Path]], None]
+
+LOG_END: Final = -1  # Kafka's offset for "everything" in DeleteRecords.
+
+
+def planned(
+    store: OpenLogs,
+    topic_partition: TopicPartition,
+    *,
+    files: Files,
+    clock: Clock,
+    goes_by_age: bool = True,
+) -> RetentionPlan:
+    """What of a log is due now; changes nothing. Raises PartitionQuarantined, and OSError."""
+    log, now_ms = store.log(topic_partition), clock.age_now_ms()
+    return plan_of_log(files, log, now_ms=now_ms, goes_by_age=goes_by_age)
+
+
+def retain(
+    store: OpenLogs,
+    topic_partition: TopicPartition,
+    *,
+    files: Files,
+    clock: Clock,
+    discard: Discard | None = None,
+    goes_by_age: bool = True,
+) -> RetentionPlan:
+    """Takes away what is due, and says what that was. Nobody cleans the log meanwhile.
+
+    `discard` sees to the files; by default they are removed. Without `goes_by_age`, nothing goes
+    because of `retention.ms`. Raises PartitionQuarantined, OSError (nothing was changed), and
+    StorageFailed.
+    """
+    plan_now = partial(
+        planned, store, topic_partition, files=files, clock=clock, goes_by_age=goes_by_age
+    )
+    plan = plan_now()
+    if plan.rolls_active:
+        with suppress(StorageFull):  # Then the active segment stays.
+            store.roll(topic_partition)
+        plan = _without_active(plan_now())
+    if plan.deletions:
+        _raise_start(store, topic_partition, plan.log_start_offset)
+        store.delete_oldest(topic_partition, len(plan.deletions), discard=discard)
+    return plan
+
+
+def _without_active(plan: RetentionPlan) -> RetentionPlan:
+    """As planned, but that the active segment stays: the next check sees to it."""
+    if not plan.rolls_active:
+        return plan
+    *deletions, last = plan.deletions
+    return attrs.evolve(
+        plan,
+        deletions=tuple(deletions),
+        log_start_offset=last.segment.base_offset,
+        rolls_active=False,
+    )
+
+
+def delete_records(
+    store: OpenLogs,
+    topic_partition: TopicPartition,
+    offset: int,
+    *,
+    discard: Discard | None = None,
+) -> int:
+    """Kafka's DeleteRecords: hides what lies below `offset`, and removes segments that lie there.
+
+    Nobody cleans the log meanwhile. `LOG_END` is all there is. Returns where the log starts then,
+    durably. Raises OffsetOutOfRange where the log does not reach so far, PolicyViolation where its
+    policy does not let it delete, PartitionQuarantined, StorageFailed.
+    """
+    log = store.log(topic_partition)
+    if not log.config.is_deleted:
+        raise PolicyViolation(f"{topic_partition}: cleanup.policy has no delete")
+    end = log.offset_next
+    if offset == LOG_END:
+        offset = end
+    if not 0 <= offset <= end:
+        raise OffsetOutOfRange(f"{topic_partition} ends at {end}, and cannot start at {offset}")
+    if offset == end:
+        with suppress(StorageFull):  # Then the segment's bytes stay for now, out of sight.
+            store.roll(topic_partition)
+    _raise_start(store, topic_partition, offset)
+    delete_hidden(store, topic_partition, discard=discard)
+    return log.log_start_offset
+
+
+def delete_hidden(
+    store: OpenLogs, topic_partition: TopicPartition, *, discard: Discard | None = None
+) -> None:
+    """Removes the segments that lie below the log's start, as far as they are durably below."""
+    log = store.log(topic_partition)
+    if not has_hidden(log):
+        return
+    _raise_start(store, topic_partition, log.log_start_offset)
+    point = store.recovery_point(topic_partition)
+    bound = min(point.log_start_offset, point.segment_base_offset)
+    count = sum(each.base_offset <= bound for each in log.segments[1:])
+    if count:
+        store.delete_oldest(topic_partition, count, discard=discard)
+
+
+def has_hidden(log: PartitionLog) -> bool:
+    """Whether a segment lies below the log's start."""
+    segments = log.segments
+    return len(segments) > 1 and segments[1].base_offset <= log.log_start_offset
+
+
+def _raise_start(store: OpenLogs, topic_partition: TopicPartition, offset: int) -> None:
+    """Durably, once the recovery point and its segment are no longer below `offset`."""
+    point = store.recovery_point(topic_partition)
+    if point.offset < offset or point.segment_base_offset < offset:
+        store.settle_points()
+    store.raise_log_start_offset(topic_partition, offset)
+
+
+class LogRetention:
+    """Retention beside a cleaner: of a log either cleans or deletes, and what blocks it is kept.
+
+    For any thread. `on_blocked` is told when what blocks a log is another, or None any more.
+    """
+
+    def __init__(
+        self,
+        store: LogStore,
+        states: CleaningStates,
+        *,
+        files: Files,
+        clock: Clock,
+        deleter: FileDeleter,
+        on_blocked: Callable[[TopicPartition, FutureTimestamp | None], object] | None = None,
+    ) -> None:
+        self._store = store
+        self._states = states
+        self._files = files
+        self._clock = clock
+        self._deleter = deleter
+        self._on_blocked = on_blocked
+        self._blocked: dict[TopicPartition, FutureTimestamp] = {}
+        self._age_held_until_ms = clock.monotonic_ms()
+
+    @property
+    def blocked(self) -> Mapping[TopicPartition, FutureTimestamp]:
+        """What held back retention by time at the last check, by log."""
+        return dict(self._blocked)
+
+    def hold_age(self, for_ms: int) -> None:
+        """For so long, at least, nothing goes because of its age: the time is in doubt."""
+        until_ms = self._clock.monotonic_ms() + for_ms
+        self._age_held_until_ms = max(self._age_held_until_ms, until_ms)
+
+    def concerns(self, log: PartitionLog) -> bool:
+        """Whether a check of a log may take something away, or has something to take back."""
+        return log.config.is_deleted or has_hidden(log) or log.topic_partition in self._blocked
+
+    def discard_of(self, log: PartitionLog) -> Discard:
+        """Sees to the files of a log's segments as its settings say."""
+        return partial(self._deleter.discard, delay_ms=log.config.file_delete_delay_ms)
+
+    def check(self, topic_partition: TopicPartition) -> RetentionPlan | None:
+        """Takes away what is due; None where the log is being cleaned, or is paused.
+
+        Raises what `retain` does.
+        """
+        if not self._states.begin(topic_partition):
+            return None
+        try:
+            plan = retain(
+                self._store,
+                topic_partition,
+                files=self._files,
+                clock=self._clock,
+                discard=self.discard_of(self._store.log(topic_partition)),
+                goes_by_age=self._clock.monotonic_ms() >= self._age_held_until_ms,
+            )
+        finally:
+            self._states.end(topic_partition)
+        self._note(topic_partition, plan.blocked)
+        return plan
+
+    def delete_records(self, topic_partition: TopicPartition, offset: int) -> int:
+        """As the function of this name does; ends a round of cleaning and waits for that."""
+        with self._states.paused(topic_partition):
+            return delete_records(
+                self._store,
+                topic_partition,
+                offset,
+                discard=self.discard_of(self._store.log(topic_partition)),
+            )
+
+    def _note(self, topic_partition: TopicPartition, blocked: FutureTimestamp | None) -> None:
+        before = self._blocked.get(topic_partition)
+        if blocked is None:
+            self._blocked.pop(topic_partition, None)
+        else:
+            self._blocked[topic_partition] = blocked
+        if self._on_blocked is not None and _cause(before) != _cause(blocked):
+            self._on_blocked(topic_partition, blocked)
+
+
+def _cause(blocked: FutureTimestamp | None) -> tuple[int, int] | None:
+    return None if blocked is None else (blocked.base_offset, blocked.timestamp_ms)

@@ -1,0 +1,1 @@
+"""A data folder as a reader sees it that takes no lock."""
