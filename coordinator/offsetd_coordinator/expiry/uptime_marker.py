@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import attrs
+from offsetd_storage.disk.checksums import checksum
 from offsetd_storage.disk.files import read_start, replace_file
-from offsetd_storage.journal.journal_format import checksum
 
 if TYPE_CHECKING:
     from pathlib import Path

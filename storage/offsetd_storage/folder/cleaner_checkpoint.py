@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
+from offsetd_storage.disk.checksums import checksum
 from offsetd_storage.errors import (
     CorruptCheckpoint,
     StorageFull,
@@ -23,7 +24,6 @@ from offsetd_storage.errors import (
     words_of,
 )
 from offsetd_storage.folder.checkpoints import read_offset_checkpoint, write_offset_checkpoint
-from offsetd_storage.journal.journal_format import checksum
 from offsetd_storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

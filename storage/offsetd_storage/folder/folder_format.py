@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from offsetd_storage.disk.checksums import checksum
 from offsetd_storage.disk.files import read_start, replace_file
 from offsetd_storage.errors import FolderMismatch, NewerFormat
-from offsetd_storage.journal.journal_format import MARK_BYTES, checksum
 
 if TYPE_CHECKING:
     import random
@@ -24,6 +24,7 @@ FOLDER_FORMAT_VERSION: Final = 1
 PROPERTIES_NAME: Final = "offsetd.properties"
 CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"  # A broker's.
 FOLDER_ID_BYTES: Final = 16
+MARK_BYTES: Final = 8  # Each frame of the journal begins with the folder's mark.
 # This needs no backup: the logs themselves tell where they end.
 JOURNAL_REMEDY: Final = (
     "move offsetd.properties, offsetd-journal-* and offsetd-quarantine-* out of the folder, and"

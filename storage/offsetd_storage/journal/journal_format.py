@@ -27,8 +27,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import attrs
 import numpy as np
 
+from offsetd_storage.disk.checksums import checksum
 from offsetd_storage.errors import NewerFormat
-from offsetd_storage.kernels import padded_buffer, padded_copy
+from offsetd_storage.folder.folder_format import MARK_BYTES
+from offsetd_storage.kernels import padded_buffer
 from offsetd_storage.kernels.crc32c import crc32c
 from offsetd_storage.topic_partition import TopicPartition
 
@@ -48,7 +50,6 @@ HEADER_MAGIC: Final = b"offsetdJ"
 PREFIX: Final = struct.Struct(">8sII")
 HEADER: Final = struct.Struct(">IIIIQ16sQQQ")
 FRAME: Final = struct.Struct(">8sIIQQB7x")
-MARK_BYTES: Final = 8
 COUNT: Final = struct.Struct(">I")
 _TOPIC: Final = struct.Struct(">H")
 _PARTITION: Final = struct.Struct(">i")
@@ -150,11 +151,6 @@ class LogEnd(NamedTuple):
 def align(position: int) -> int:
     """The next position at which a frame may start."""
     return -(-position // ALIGNMENT) * ALIGNMENT
-
-
-def checksum(content: bytes) -> int:
-    """CRC32C of some bytes."""
-    return crc32c(padded_copy(content), 0, len(content))
 
 
 # Recovery points -----------------------------------------------------------------------------

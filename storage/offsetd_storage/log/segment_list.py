@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import attrs
 
+from offsetd_storage.disk.checksums import checksum
 from offsetd_storage.disk.files import read_start, replace_file
 from offsetd_storage.errors import NewerFormat, is_unreadable
-from offsetd_storage.journal.journal_format import checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from offsetd_storage.disk.checksums import checksum
 from offsetd_storage.disk.files import read_start, replace_file
 from offsetd_storage.errors import may_pass
 from offsetd_storage.journal.journal import JOURNAL_NAMES
-from offsetd_storage.journal.journal_format import checksum
 from offsetd_storage.recovery.swap_recovery import segment_file_names
 
 if TYPE_CHECKING:

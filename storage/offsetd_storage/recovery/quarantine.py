@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from offsetd_storage.batch.record_batch import batch_header
+from offsetd_storage.disk.checksums import checksum
 from offsetd_storage.disk.files import replace_file
 from offsetd_storage.errors import CorruptBatch, NewerFormat, is_unreadable, words_of
 from offsetd_storage.journal.journal_format import (
@@ -23,7 +24,6 @@ from offsetd_storage.journal.journal_format import (
     FILE_BYTES_MAX,
     PREFIX,
     RecoveryPoint,
-    checksum,
     decode_batches,
     decode_points,
     encode_batches,

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 from log_stores import FOLDER, P0, SMALL, commit, opened
+from offsetd_storage.disk.checksums import checksum
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import FolderMismatch, JournalDamaged
 from offsetd_storage.journal.journal import JOURNAL_NAMES
-from offsetd_storage.journal.journal_format import HEADER, HEADER_MAGIC, PREFIX, checksum
+from offsetd_storage.journal.journal_format import HEADER, HEADER_MAGIC, PREFIX
 from offsetd_storage.log.segment import segment_path
 from partition_logs import NOW_MS, batch_of
 

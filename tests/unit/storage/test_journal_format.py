@@ -5,17 +5,17 @@ from __future__ import annotations
 import attrs
 import numpy as np
 import pytest
+from offsetd_storage.disk.checksums import checksum
 from offsetd_storage.errors import NewerFormat
+from offsetd_storage.folder.folder_format import MARK_BYTES
 from offsetd_storage.journal.journal_format import (
     FORMAT_VERSION,
     FRAME,
-    MARK_BYTES,
     FrameKind,
     FramePayload,
     JournalHeader,
     RecoveryPoint,
     batch_entry_bytes,
-    checksum,
     decode_batches,
     decode_header,
     decode_points,

@@ -8,13 +8,14 @@ import attrs
 import pytest
 from journals import FOLDER, IDENTITY, PATHS, SIZES, A, B, Writer, followed
 from log_stores import seeded
+from offsetd_storage.disk.checksums import checksum
 from offsetd_storage.disk.simulated_faults import Fault, OperationKind
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import JournalDamaged, NewerFormat
 from offsetd_storage.folder.folder_format import FolderIdentity
 from offsetd_storage.journal.batches_frame import BatchesFrame
 from offsetd_storage.journal.journal import JOURNAL_NAMES, Journal
-from offsetd_storage.journal.journal_format import FORMAT_VERSION, checksum
+from offsetd_storage.journal.journal_format import FORMAT_VERSION
 from offsetd_storage.journal.journal_recovery import (
     RecoveredJournal,
     recover_journal,

@@ -6,9 +6,10 @@ import attrs
 import pytest
 from journals import A, B, point_at
 from log_stores import FOLDER
+from offsetd_storage.disk.checksums import checksum
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.errors import NewerFormat
-from offsetd_storage.journal.journal_format import checksum, encode_batches, encode_points
+from offsetd_storage.journal.journal_format import encode_batches, encode_points
 from offsetd_storage.recovery.quarantine import (
     Claim,
     Damage,
