@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 from offsetd_clients.cli.application import OFFSETD, Program, run
-from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.printing.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

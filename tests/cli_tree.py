@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer.main
 from offsetd_clients.cli.application import application
-from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.printing.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from io import StringIO
 
 import attrs
 import typer
-from offsetd_clients.cli.terminal import OutputFormat, Terminal
+from offsetd_clients.cli.printing.terminal import OutputFormat, Terminal
 from offsetd_coordinator.commands import log_commands
 from typer.testing import CliRunner
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from offsetd_clients.cli.application import run
-from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.printing.terminal import Terminal
 from offsetd_clients.migration.journal import Journal
 from offsetd_clients.migration.kafka.cluster import KafkaCluster
 from offsetd_clients.migration.plan_file import _Hashed
@@ -35,7 +35,9 @@ _STEPS: tuple[tuple[type, str], ...] = (
     (Target, "delete"),
 )
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["interop.killed_commands", "offsetd_clients.cli.migrate_kafka"])
+_context.set_forkserver_preload(
+    ["interop.killed_commands", "offsetd_clients.cli.migration.migrate_kafka"]
+)
 
 
 def killed_at(moment: int, address: str, *arguments: str) -> bool:

@@ -72,7 +72,7 @@ HOSTILE_MUTANTS = (
     ),
     Mutant(
         name="groups that cannot be listed are left out without a word",
-        file="clients/offsetd_clients/cli/groups.py",
+        file="clients/offsetd_clients/cli/groups/group_commands.py",
         replace="                on_unreachable=told_left_out(terminal),\n",
         by="",
         caught_by="tests/unit/clients/test_cli_group_choice.py",

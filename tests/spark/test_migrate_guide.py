@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from offsetd_clients import OffsetClient, TopicPartition
 from offsetd_clients.cli.application import run
-from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.printing.terminal import Terminal
 from offsetd_pipeline.jobs.application import JOBS
 from server_process import ServerProcess
 

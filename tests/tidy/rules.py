@@ -27,12 +27,12 @@ DISK_ALLOWED = {
     "coordinator/offsetd_coordinator/state/anonymous_memory.py": "maps memory, never a file",
     "storage/offsetd_storage/kernels/code_files.py": "machine code, which can be made again",
     "storage/offsetd_storage/kernels/linked.py": "looks at which Numba there is",
-    "clients/offsetd_clients/cli/terminal.py": "points standard output at the null device",
+    "clients/offsetd_clients/cli/printing/terminal.py": "points standard output at the null device",
     "coordinator/offsetd_coordinator/commands/serve.py": "reads the operator's settings",
     "clients/offsetd_clients/migration/files.py": "plans and journals of migrations",
     "clients/offsetd_clients/installation.py": "finds programs, and how offsetd was installed",
     "pipeline/offsetd_pipeline/files.py": "what jobs leave: reports, manifests",
-    "clients/offsetd_clients/cli/user_files.py": "files that a user names, read or written whole",
+    "clients/offsetd_clients/cli/arguments/user_files.py": "files that a user names",
 }
 DISK_MODULES = frozenset(
     ["fcntl", "fileinput", "glob", "mmap", "shelve", "shutil", "sqlite3", "tempfile"]

@@ -14,6 +14,8 @@ from offsetd_clients.admin_values import (
     UncleanablePartition,
 )
 from offsetd_clients.cli import audit
+from offsetd_clients.cli.arguments.options import DryRunOption, ReasonOption
+from offsetd_clients.cli.arguments.whole_numbers import INT32_MAX
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -21,10 +23,14 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.options import DryRunOption, ReasonOption
-from offsetd_clients.cli.server_lines import note_settings_problem, server_lines
-from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, EXIT_WRONG_USE, Row, Terminal
-from offsetd_clients.cli.whole_numbers import INT32_MAX
+from offsetd_clients.cli.printing.server_summary import note_settings_problem, server_lines
+from offsetd_clients.cli.printing.terminal import (
+    EXIT_FAILED,
+    EXIT_PARTLY,
+    EXIT_WRONG_USE,
+    Row,
+    Terminal,
+)
 from offsetd_clients.counts import counted
 
 CLEAN_TIMEOUT_S_DEFAULT = 600.0

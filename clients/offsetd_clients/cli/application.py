@@ -22,8 +22,13 @@ import typer.core
 import typer.main
 
 from offsetd_clients.cli.endings import OURS, exit_code
-from offsetd_clients.cli.terminal import OutputFormat, Terminal, printable, standard_terminal
-from offsetd_clients.cli.told_text import wrong_use_text
+from offsetd_clients.cli.printing.plain_text import wrong_use_text
+from offsetd_clients.cli.printing.terminal import (
+    OutputFormat,
+    Terminal,
+    printable,
+    standard_terminal,
+)
 
 EXTRA_OF_PACKAGE = {
     "offsetd_clients": "cli",
@@ -61,9 +66,9 @@ OFFSETD = Program(
         "admin": "offsetd_clients.cli.admin:register",
         "commit": "offsetd_clients.cli.offsets:register_commit",
         "fetch": "offsetd_clients.cli.offsets:register_fetch",
-        "groups": "offsetd_clients.cli.groups:register",
-        "migrate": "offsetd_clients.cli.migrate:register",
-        "watch": "offsetd_clients.cli.history:register_watch",
+        "groups": "offsetd_clients.cli.groups.group_commands:register",
+        "migrate": "offsetd_clients.cli.migration.migrate_commands:register",
+        "watch": "offsetd_clients.cli.groups.group_history:register_watch",
     },
     extra="server",
     entry_point_group="offsetd.commands",

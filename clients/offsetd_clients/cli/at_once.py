@@ -10,7 +10,7 @@ import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 
 from offsetd_clients.cli.endings import exit_code
-from offsetd_clients.cli.terminal import standard_terminal
+from offsetd_clients.cli.printing.terminal import standard_terminal
 
 # By name: `module:read`. `read(arguments)` returns what runs the command, given a terminal; or None
 # where the whole command line has to read them.

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from offsetd_clients.change_values import AuditEvent
+from offsetd_clients.cli.arguments.reset_targets import parse_time
+from offsetd_clients.cli.arguments.whole_numbers import INT64_MAX
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -15,9 +17,7 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.reset_targets import parse_time
-from offsetd_clients.cli.terminal import Row, Terminal
-from offsetd_clients.cli.whole_numbers import INT64_MAX
+from offsetd_clients.cli.printing.terminal import Row, Terminal
 
 COLUMNS = ("time", "method", "group", "topic", "reason", "peer", "request_id", "revision", "what")
 PAGE_SIZE_MAX = 1000

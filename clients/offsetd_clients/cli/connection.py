@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_WRONG_USE, Terminal, printable
-from offsetd_clients.cli.user_files import read_file
+from offsetd_clients.cli.arguments.user_files import read_file
+from offsetd_clients.cli.printing.terminal import EXIT_FAILED, EXIT_WRONG_USE, Terminal, printable
 from offsetd_clients.connection import (
     ADDRESS_DEFAULT,
     ADDRESS_VARIABLE,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from offsetd_clients.cli.connection import exit_code, explain
-from offsetd_clients.cli.terminal import EXIT_PARTLY, Terminal, named_id
+from offsetd_clients.cli.printing.terminal import EXIT_PARTLY, Terminal, named_id
 from offsetd_clients.errors import (
     GroupNotFound,
     GroupRefused,

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from offsetd_clients.cli.terminal import EXIT_WRONG_USE, Terminal
-from offsetd_clients.cli.told_text import error_words
+from offsetd_clients.cli.printing.plain_text import error_words
+from offsetd_clients.cli.printing.terminal import EXIT_WRONG_USE, Terminal
 
 _SHOWN_CHARACTERS = 40
 OURS = ("offsetd", "offsetd_storage", "offsetd_coordinator", "offsetd_clients", "offsetd_pipeline")

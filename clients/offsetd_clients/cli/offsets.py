@@ -6,6 +6,11 @@ from typing import Annotated
 
 import typer
 
+from offsetd_clients.cli.arguments.group_choice import GroupChoice, offsets_of_groups, with_groups
+from offsetd_clients.cli.arguments.options import GroupArgument
+from offsetd_clients.cli.arguments.time_spans import parse_duration
+from offsetd_clients.cli.arguments.topic_choice import ShownTopicsOption, TopicChoice
+from offsetd_clients.cli.arguments.whole_numbers import INT32_MAX, INT64_MAX, parse_whole_number
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -13,14 +18,9 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.durations import parse_duration
 from offsetd_clients.cli.each_group import each_group, report_failures
-from offsetd_clients.cli.group_choice import GroupChoice, offsets_of_groups, with_groups
-from offsetd_clients.cli.options import GroupArgument
-from offsetd_clients.cli.row_order import RowOrder, SortOption
-from offsetd_clients.cli.terminal import Row, Terminal, named_id
-from offsetd_clients.cli.topic_choice import ShownTopicsOption, TopicChoice
-from offsetd_clients.cli.whole_numbers import INT32_MAX, INT64_MAX, parse_whole_number
+from offsetd_clients.cli.printing.row_order import RowOrder, SortOption
+from offsetd_clients.cli.printing.terminal import Row, Terminal, named_id
 from offsetd_clients.values import CommittedOffset, OffsetToCommit, Revision, TopicPartition
 
 COMMIT_COLUMNS = ("group", "topic", "partition", "offset", "stored_offset", "revision")

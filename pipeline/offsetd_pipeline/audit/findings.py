@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from offsetd_clients.cli.durations import duration_text
+from offsetd_clients.cli.arguments.time_spans import duration_text
 
 from offsetd_pipeline.counts import counted
 from offsetd_pipeline.reports.formats import shown

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from offsetd_clients.cli.terminal import EXIT_PARTLY, Terminal
+from offsetd_clients.cli.printing.terminal import EXIT_PARTLY, Terminal
 
 from offsetd_pipeline.archive.reports import (
     archived_report,

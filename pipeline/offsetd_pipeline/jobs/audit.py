@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import attrs
 import typer
-from offsetd_clients.cli.terminal import EXIT_PARTLY, OutputFormat, Terminal, time_text
+from offsetd_clients.cli.printing.terminal import EXIT_PARTLY, OutputFormat, Terminal, time_text
 from offsetd_storage.disk.files import OsFiles
 from offsetd_storage.views.folder_view import read_folder
 

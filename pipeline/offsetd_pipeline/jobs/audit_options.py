@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final
 
 import typer
-from offsetd_clients.cli.durations import NEVER, duration_text, parse_duration
-from offsetd_clients.cli.option_groups import with_options
-from offsetd_clients.cli.reset_targets import parse_time
+from offsetd_clients.cli.arguments.option_groups import with_options
+from offsetd_clients.cli.arguments.reset_targets import parse_time
+from offsetd_clients.cli.arguments.time_spans import NEVER, duration_text, parse_duration
 
 from offsetd_pipeline.audit import AuditScope, ExpiryBase, Thresholds
 from offsetd_pipeline.read_options import OnDamage

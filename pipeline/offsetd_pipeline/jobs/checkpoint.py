@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Annotated
 
 import typer
-from offsetd_clients.cli.changed_offsets import summary
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -12,14 +11,15 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.dry_runs import (
+from offsetd_clients.cli.printing.change_summary import summary
+from offsetd_clients.cli.printing.dry_runs import (
     ExecuteOption,
     OnlyShowOption,
     check_dry_or_not,
     told_dry_run,
 )
-from offsetd_clients.cli.terminal import Row, Terminal
-from offsetd_clients.cli.told_text import error_words
+from offsetd_clients.cli.printing.plain_text import error_words
+from offsetd_clients.cli.printing.terminal import Row, Terminal
 from pyspark.errors import PySparkException
 
 from offsetd_pipeline.jobs.session import ConfOption, MasterOption, SparkOptions, job_session

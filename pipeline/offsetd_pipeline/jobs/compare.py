@@ -7,8 +7,8 @@ from typing import Annotated
 
 import attrs
 import typer
-from offsetd_clients.cli.option_groups import with_options
-from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_WRONG_USE, Row, Terminal
+from offsetd_clients.cli.arguments.option_groups import with_options
+from offsetd_clients.cli.printing.terminal import EXIT_FAILED, EXIT_WRONG_USE, Row, Terminal
 
 from offsetd_pipeline.comparison import (
     CompareOptions,

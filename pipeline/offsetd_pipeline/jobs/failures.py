@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from offsetd_clients import OffsetdError
-from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_WRONG_USE, Terminal
-from offsetd_clients.cli.told_text import error_words
+from offsetd_clients.cli.printing.plain_text import error_words
+from offsetd_clients.cli.printing.terminal import EXIT_FAILED, EXIT_WRONG_USE, Terminal
 from offsetd_clients.migration.values import MigrationError
 from offsetd_storage.errors import StorageError
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]

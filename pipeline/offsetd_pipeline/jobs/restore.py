@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 from offsetd_clients import OffsetClient
+from offsetd_clients.cli.arguments.options import NamedGroupsOption, ReasonOption, TopicsOption
+from offsetd_clients.cli.arguments.reset_targets import parse_time
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     AddressOption,
@@ -13,16 +15,14 @@ from offsetd_clients.cli.connection import (
     connected,
     explain,
 )
-from offsetd_clients.cli.dry_runs import (
+from offsetd_clients.cli.printing.dry_runs import (
     ExecuteOption,
     OnlyShowOption,
     check_dry_or_not,
     told_dry_run,
 )
-from offsetd_clients.cli.options import NamedGroupsOption, ReasonOption, TopicsOption
-from offsetd_clients.cli.reset_targets import parse_time
-from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal
-from offsetd_clients.cli.told_text import error_words
+from offsetd_clients.cli.printing.plain_text import error_words
+from offsetd_clients.cli.printing.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal
 from pyspark.sql import SparkSession
 
 from offsetd_pipeline.archive.manifests import ArchiveError

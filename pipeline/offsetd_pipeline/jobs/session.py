@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import attrs
 import typer
-from offsetd_clients.cli.terminal import EXIT_FAILED, ProgressReport, Terminal
+from offsetd_clients.cli.printing.terminal import EXIT_FAILED, ProgressReport, Terminal
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 

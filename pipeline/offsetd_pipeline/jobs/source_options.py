@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from offsetd_clients.cli.arguments.option_groups import with_options
 from offsetd_clients.cli.connection import TLS_PREFIX, TOKEN_VARIABLE, is_tls_wanted
-from offsetd_clients.cli.option_groups import with_options
 
 from offsetd_pipeline.counts import counted
 from offsetd_pipeline.jobs.session import ConfOption, MasterOption, PyFilesOption, SparkOptions

@@ -12,7 +12,7 @@ from google.rpc.status_pb2 import Status
 from grpc_health.v1 import health_pb2
 from offsetd.v1 import admin_service_pb2 as pb
 from offsetd_clients.cli.application import run
-from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.printing.terminal import Terminal
 
 SERVING = health_pb2.HealthCheckResponse(status="SERVING")
 NOT_SERVING = health_pb2.HealthCheckResponse(status="NOT_SERVING")

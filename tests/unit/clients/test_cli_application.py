@@ -13,7 +13,7 @@ import typer
 import typer.main
 from cli_tree import commands
 from offsetd_clients.cli.application import application
-from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.printing.terminal import Terminal
 
 # Of click, which typer may have within itself.
 WRONG_USE: Any = typer.BadParameter.__base__

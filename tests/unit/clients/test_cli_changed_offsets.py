@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from offsetd_clients.cli.changed_offsets import summary
+from offsetd_clients.cli.printing.change_summary import summary
 
 
 @pytest.mark.parametrize(

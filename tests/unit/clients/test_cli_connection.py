@@ -11,7 +11,7 @@ from fake_server import FakeServer
 from offsetd.v1 import group_service_pb2
 from offsetd_clients.cli.application import OFFSETD, run
 from offsetd_clients.cli.connection import telling_sleep
-from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.printing.terminal import Terminal
 
 Offsetd = Callable[..., tuple[int, str]]
 GROUPS = group_service_pb2.ListGroupsResponse()

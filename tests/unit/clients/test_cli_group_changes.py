@@ -1,4 +1,4 @@
-"""offsetd_clients.cli.group_changes: what is said of files, run in this process."""
+"""offsetd_clients.cli.groups.group_changes: what is said of files, run in this process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from cli_calls import Ended, offsetd_of
-from offsetd_clients.cli import group_changes
+from offsetd_clients.cli.groups import group_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

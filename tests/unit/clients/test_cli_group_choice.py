@@ -1,4 +1,4 @@
-"""offsetd_clients.cli.group_choice: every command that is about groups takes them alike."""
+"""cli.arguments.group_choice: every command that is about groups takes them alike."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from cli_calls import Ended, offsetd_of
 from cli_tree import commands
 from offsetd.v1 import group_service_pb2, offset_service_pb2
-from offsetd_clients.cli import group_choice
+from offsetd_clients.cli.arguments import group_choice
 
 # What these do makes sense for one group alone.
 OF_ONE_GROUP = ("commit", "groups clone", "groups import")

@@ -1,4 +1,4 @@
-"""offsetd_clients.cli.group_description, run in this process."""
+"""offsetd_clients.cli.groups.group_description, run in this process."""
 
 from collections.abc import Callable
 from typing import Any

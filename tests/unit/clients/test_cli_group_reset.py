@@ -1,4 +1,4 @@
-"""offsetd_clients.cli.group_reset, run in this process."""
+"""offsetd_clients.cli.groups.group_reset, run in this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from cli_calls import Ended, offsetd_of
 from offsetd.v1 import group_service_pb2, offset_service_pb2
 from offsetd_clients import OffsetChange, ResetOffsets, Revision, TopicPartition
-from offsetd_clients.cli import group_reset
+from offsetd_clients.cli.groups import group_reset
 
 if TYPE_CHECKING:
     from collections.abc import Callable

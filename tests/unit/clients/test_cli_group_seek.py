@@ -1,4 +1,4 @@
-"""offsetd_clients.cli.group_seek and offset_deletion, run in this process."""
+"""offsetd_clients.cli.groups.group_seek and offset_deletion, run in this process."""
 
 from __future__ import annotations
 

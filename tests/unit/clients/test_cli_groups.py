@@ -1,4 +1,4 @@
-"""offsetd_clients.cli.groups, run in this process."""
+"""offsetd_clients.cli.groups.group_commands, run in this process."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,11 +1,11 @@
-"""offsetd_clients.cli.kafka_options: which cluster is meant."""
+"""offsetd_clients.cli.migration.kafka_options: which cluster is meant."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
-from offsetd_clients.cli.kafka_options import KafkaChoice, parse_config, some_cluster
+from offsetd_clients.cli.migration.kafka_options import KafkaChoice, parse_config, some_cluster
 from offsetd_clients.migration.plan_file import Plan, PlanSummary
 from offsetd_clients.migration.selection import Selection
 from offsetd_clients.migration.values import MigrationError, SourceDescription

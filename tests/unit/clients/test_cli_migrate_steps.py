@@ -1,4 +1,4 @@
-"""offsetd_clients.cli.migrate_steps: what it prints is what docs/reference/migrate.md says."""
+"""cli.migration.migrate_steps: what it prints is what docs/reference/migrate.md says."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from migrations import FakeSource
-from offsetd_clients.cli import migrate_steps
-from offsetd_clients.cli.migrate_steps import DIFF_COLUMNS, OUTCOME_COLUMNS, PLAN_COLUMNS
-from offsetd_clients.cli.migrate_zookeeper_mirror import MIRROR_COLUMNS
-from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.migration import migrate_steps
+from offsetd_clients.cli.migration.migrate_steps import DIFF_COLUMNS, OUTCOME_COLUMNS, PLAN_COLUMNS
+from offsetd_clients.cli.migration.migrate_zookeeper_mirror import MIRROR_COLUMNS
+from offsetd_clients.cli.printing.terminal import Terminal
 from offsetd_clients.migration.differences import Difference, State
 from offsetd_clients.migration.outcomes import Outcome
 from offsetd_clients.migration.selection import Selection

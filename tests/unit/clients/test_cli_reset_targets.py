@@ -1,4 +1,4 @@
-"""offsetd_clients.cli.reset_targets: what `offsetd groups reset` makes of its arguments."""
+"""cli.arguments.reset_targets: what `offsetd groups reset` makes of its arguments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import typer
 from offsetd_clients import Bounds, TopicPartition
-from offsetd_clients.cli.reset_targets import (
+from offsetd_clients.cli.arguments.reset_targets import (
     parse_bound,
     parse_span,
     parse_time,

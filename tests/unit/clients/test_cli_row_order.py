@@ -1,8 +1,8 @@
-"""offsetd_clients.cli.row_order."""
+"""offsetd_clients.cli.printing.row_order."""
 
 import pytest
 import typer
-from offsetd_clients.cli.row_order import RowOrder
+from offsetd_clients.cli.printing.row_order import RowOrder
 
 COLUMNS = ("group", "current_offset", "lag")
 ROWS = [

@@ -1,9 +1,9 @@
-"""offsetd_clients.cli.table_layout: which columns fit, and what becomes of the others."""
+"""offsetd_clients.cli.printing.table_layout: which columns fit, and what becomes of the others."""
 
 from __future__ import annotations
 
 import pytest
-from offsetd_clients.cli.table_layout import Layout, fitting
+from offsetd_clients.cli.printing.table_layout import Layout, fitting
 
 HEADER = ("GROUP", "TOPIC", "PARTITION", "OFFSET", "HOST", "PROBLEM")
 ROWS = [

@@ -1,4 +1,4 @@
-"""offsetd_clients.cli.terminal, in the process: a stream that is no terminal."""
+"""offsetd_clients.cli.printing.terminal, in the process: a stream that is no terminal."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import attrs
 import pytest
-from offsetd_clients.cli.terminal import OutputFormat, Row, Terminal, printable
+from offsetd_clients.cli.printing.terminal import OutputFormat, Row, Terminal, printable
 
 COLUMNS = ("group", "offset", "commit_time", "topics", "metadata")
 ROWS: list[Row] = [

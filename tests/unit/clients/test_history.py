@@ -11,7 +11,7 @@ import pytest
 from offsetd.v1 import history_pb2, types_pb2
 from offsetd_clients import OffsetClient, RetryPolicy, TopicPartition
 from offsetd_clients.cli.application import run
-from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.printing.terminal import Terminal
 from offsetd_clients.errors import InvalidRequest, OverLimit
 from offsetd_clients.history_values import OffsetEvent
 from offsetd_clients.sync.watch import OffsetWatch

@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 import pytest
 from log_commands import offsetd_log
-from offsetd_clients.cli.terminal import OutputFormat
+from offsetd_clients.cli.printing.terminal import OutputFormat
 from offsetd_storage.batch.record_batch import Record, decode_batch, encode_batch
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.disk.files import OsFiles

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from log_commands import Outcome, offsetd_log
-from offsetd_clients.cli.terminal import OutputFormat
+from offsetd_clients.cli.printing.terminal import OutputFormat
 from offsetd_storage.batch.record_batch import Record, decode_batches, encode_batch
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.disk.disk_space import RESERVE_NAME

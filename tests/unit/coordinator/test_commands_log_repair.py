@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from log_commands import Outcome, offsetd_log
-from offsetd_clients.cli.terminal import OutputFormat
+from offsetd_clients.cli.printing.terminal import OutputFormat
 from offsetd_storage.batch.record_batch import Record, encode_batch
 from offsetd_storage.clock import SystemClock
 from offsetd_storage.configuration.log_config import COMPACT, LogConfig

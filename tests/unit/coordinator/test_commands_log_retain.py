@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 from log_commands import Outcome, offsetd_log
-from offsetd_clients.cli.terminal import OutputFormat
+from offsetd_clients.cli.printing.terminal import OutputFormat
 from offsetd_coordinator.configuration.config_record import (
     ConfigKey,
     encode_config_key,

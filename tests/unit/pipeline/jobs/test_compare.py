@@ -8,7 +8,7 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from offsetd_clients.cli.application import run
-from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.printing.terminal import Terminal
 from offsetd_pipeline.jobs.application import JOBS
 from offsetd_pipeline.offset_sources import opening
 

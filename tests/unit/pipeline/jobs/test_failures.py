@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from offsetd_clients.cli.application import run
-from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.printing.terminal import Terminal
 from offsetd_pipeline.jobs import archive, audit, restore
 from offsetd_pipeline.jobs.application import JOBS
 from pyspark.errors import PySparkException

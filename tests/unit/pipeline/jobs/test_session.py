@@ -7,7 +7,7 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 import pytest
-from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.printing.terminal import Terminal
 from offsetd_pipeline.jobs.session import SparkOptions, is_not_of_py4j, job_session
 from pyspark.sql import SparkSession
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offsetd_clients.cli.zookeeper_options import ZooKeeperChoice
+from offsetd_clients.cli.migration.zookeeper_options import ZooKeeperChoice
 from offsetd_clients.migration.zookeeper.connection import ZooKeeper
 
 

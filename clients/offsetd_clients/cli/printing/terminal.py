@@ -17,7 +17,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from offsetd_clients.cli.told_text import shortened
+from offsetd_clients.cli.printing.plain_text import shortened
 
 EXIT_FAILED = 1
 EXIT_WRONG_USE = 2
@@ -130,7 +130,7 @@ class Terminal:
         message = printable(shortened(text), keep="\n")
         self._flush_before_complaint()
         if _is_terminal(self._stderr):
-            from offsetd_clients.cli import drawing  # noqa: PLC0415
+            from offsetd_clients.cli.printing import drawing  # noqa: PLC0415
 
             drawing.print_error(self._stderr, _at_words(message, self._stderr, "error: "))
         else:
@@ -146,7 +146,7 @@ class Terminal:
         if not _is_terminal(self._stderr):
             yield lambda _done, _total, _what: None
             return
-        from offsetd_clients.cli import drawing  # noqa: PLC0415
+        from offsetd_clients.cli.printing import drawing  # noqa: PLC0415
 
         with drawing.progress_bar(self._stderr, printable(title)) as move:
 
@@ -207,7 +207,7 @@ class Terminal:
     def _table(
         self, columns: Sequence[str], rows: Sequence[Row], title: str, droppable: Sequence[str]
     ) -> None:
-        from offsetd_clients.cli import drawing  # noqa: PLC0415
+        from offsetd_clients.cli.printing import drawing  # noqa: PLC0415
 
         is_drawn = self.is_drawing
         is_cut = is_drawn and not self.is_wide

@@ -11,17 +11,17 @@ from typing import Annotated, Any
 import typer
 
 from offsetd_clients import OffsetdError
+from offsetd_clients.cli.arguments.time_spans import parse_retention
 from offsetd_clients.cli.connection import explain
-from offsetd_clients.cli.dry_runs import told_dry_run
-from offsetd_clients.cli.durations import parse_retention
-from offsetd_clients.cli.terminal import (
+from offsetd_clients.cli.printing.dry_runs import told_dry_run
+from offsetd_clients.cli.printing.plain_text import error_words
+from offsetd_clients.cli.printing.terminal import (
     EXIT_FAILED,
     EXIT_PARTLY,
     Row,
     Terminal,
     named_id,
 )
-from offsetd_clients.cli.told_text import error_words
 from offsetd_clients.counts import counted
 from offsetd_clients.migration.batch_sizes import MESSAGE_BYTES_DEFAULT, batch_bytes_most
 from offsetd_clients.migration.differences import Difference, State

@@ -18,7 +18,17 @@ from offsetd_clients import (
     Revision,
     UnknownMember,
 )
-from offsetd_clients.cli import group_changes, group_description, history
+from offsetd_clients.cli.arguments.group_choice import (
+    ExecuteForAllOption,
+    GroupChoice,
+    offsets_of_groups,
+    told_left_out,
+    with_groups,
+)
+from offsetd_clients.cli.arguments.options import DryRunOption, ReasonOption
+from offsetd_clients.cli.arguments.reset_targets import parse_topics
+from offsetd_clients.cli.arguments.time_spans import parse_retention, retention_text
+from offsetd_clients.cli.arguments.topic_choice import ShownTopicsOption, TopicChoice
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -26,21 +36,11 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.durations import parse_retention, retention_text
 from offsetd_clients.cli.each_group import each_group, report_failures
-from offsetd_clients.cli.group_choice import (
-    ExecuteForAllOption,
-    GroupChoice,
-    offsets_of_groups,
-    told_left_out,
-    with_groups,
-)
-from offsetd_clients.cli.offset_deletion import delete_offsets_of
-from offsetd_clients.cli.options import DryRunOption, ReasonOption
-from offsetd_clients.cli.reset_targets import parse_topics
-from offsetd_clients.cli.row_order import RowOrder, SortOption
-from offsetd_clients.cli.terminal import Row, Terminal, named_id
-from offsetd_clients.cli.topic_choice import ShownTopicsOption, TopicChoice
+from offsetd_clients.cli.groups import group_changes, group_description, group_history
+from offsetd_clients.cli.groups.offset_deletion import delete_offsets_of
+from offsetd_clients.cli.printing.row_order import RowOrder, SortOption
+from offsetd_clients.cli.printing.terminal import Row, Terminal, named_id
 from offsetd_clients.values import Retention
 
 LIST_COLUMNS = ("group", "type", "state", "protocol_type", "retention")
@@ -75,7 +75,7 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
     _register_update(groups, terminal)
     _register_remove_members(groups, terminal)
     group_changes.register(groups, terminal)
-    history.register_groups(groups, terminal)
+    group_history.register_groups(groups, terminal)
     app.add_typer(groups, name="groups")
 
 

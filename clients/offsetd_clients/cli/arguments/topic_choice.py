@@ -7,7 +7,7 @@ import attrs
 import typer
 
 from offsetd_clients import TopicPartition
-from offsetd_clients.cli.reset_targets import parse_topics
+from offsetd_clients.cli.arguments.reset_targets import parse_topics
 
 Value = TypeVar("Value")
 

@@ -21,7 +21,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from offsetd_clients.cli.table_layout import ABSENT, GAP, Layout, fitting, is_empty
+from offsetd_clients.cli.printing.table_layout import ABSENT, GAP, Layout, fitting, is_empty
 
 __all__ = ["ABSENT", "DrawnTable", "aligned", "drawn_table", "print_error", "progress_bar"]
 

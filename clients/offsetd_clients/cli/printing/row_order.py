@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 import attrs
 import typer
 
-from offsetd_clients.cli.terminal import Row
+from offsetd_clients.cli.printing.terminal import Row
 
 SortOption = Annotated[
     list[str] | None,

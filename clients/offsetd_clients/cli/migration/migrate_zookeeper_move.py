@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from offsetd_clients.cli import migrate_steps as steps
-from offsetd_clients.cli import migrate_zookeeper_mirror
+from offsetd_clients.cli.arguments.options import ReasonOption
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -14,14 +13,15 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.migrate_zookeeper_mirror import (
+from offsetd_clients.cli.migration import migrate_steps as steps
+from offsetd_clients.cli.migration import migrate_zookeeper_mirror
+from offsetd_clients.cli.migration.migrate_zookeeper_mirror import (
     AbsentOption,
     DeletionsOption,
     DisagreementOption,
 )
-from offsetd_clients.cli.options import ReasonOption
-from offsetd_clients.cli.terminal import Terminal
-from offsetd_clients.cli.zookeeper_options import ZooKeeperChoice, with_zookeeper
+from offsetd_clients.cli.migration.zookeeper_options import ZooKeeperChoice, with_zookeeper
+from offsetd_clients.cli.printing.terminal import Terminal
 from offsetd_clients.migration.target import Target
 from offsetd_clients.migration.zookeeper.cutover import Cutover, CutoverOptions
 from offsetd_clients.migration.zookeeper.moves import DISAGREEMENT_MAX_DEFAULT

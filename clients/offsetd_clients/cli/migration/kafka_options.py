@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import attrs
 import typer
 
-from offsetd_clients.cli.option_groups import with_options
-from offsetd_clients.cli.user_files import read_file
+from offsetd_clients.cli.arguments.option_groups import with_options
+from offsetd_clients.cli.arguments.user_files import read_file
 from offsetd_clients.migration.kafka.cluster import TIMEOUT_S_DEFAULT, KafkaCluster
 from offsetd_clients.migration.kafka.cluster_source import CLUSTER_KIND
 from offsetd_clients.migration.plan_file import Plan

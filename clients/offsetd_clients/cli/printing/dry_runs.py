@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from offsetd_clients.cli.terminal import Terminal
-from offsetd_clients.cli.user_files import STANDARD_INPUT
+from offsetd_clients.cli.arguments.user_files import STANDARD_INPUT
+from offsetd_clients.cli.printing.terminal import Terminal
 from offsetd_clients.installation import program_words
 
 EXECUTE = "--execute"

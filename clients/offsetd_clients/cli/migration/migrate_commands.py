@@ -6,7 +6,7 @@ from typing import Any
 import typer
 
 from offsetd_clients.cli.endings import OURS
-from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.printing.terminal import Terminal
 
 
 def register(app: typer.Typer, terminal: Terminal) -> None:
@@ -28,13 +28,15 @@ def register(app: typer.Typer, terminal: Terminal) -> None:
 
 
 def _zookeeper() -> Callable[[typer.Typer, Terminal], None]:
-    from offsetd_clients.cli import migrate_zookeeper  # noqa: PLC0415  # the extra may be missing
+    # The extra may be missing.
+    from offsetd_clients.cli.migration import migrate_zookeeper  # noqa: PLC0415
 
     return migrate_zookeeper.register
 
 
 def _kafka() -> Callable[[typer.Typer, Terminal], None]:
-    from offsetd_clients.cli import migrate_kafka  # noqa: PLC0415  # the extra may be missing
+    # The extra may be missing.
+    from offsetd_clients.cli.migration import migrate_kafka  # noqa: PLC0415
 
     return migrate_kafka.register
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from offsetd_clients.cli.terminal import Terminal, named_id
+from offsetd_clients.cli.printing.terminal import Terminal, named_id
 from offsetd_clients.migration.values import MigrationError
 from offsetd_clients.migration.zookeeper.mirror import Mirror
 from offsetd_clients.migration.zookeeper.mirror_events import MirrorEvent, MirrorEventKind

@@ -9,8 +9,8 @@ import attrs
 import typer
 from kazoo.client import KazooClient
 
-from offsetd_clients.cli.migrate_steps import holder
-from offsetd_clients.cli.option_groups import with_options
+from offsetd_clients.cli.arguments.option_groups import with_options
+from offsetd_clients.cli.migration.migrate_steps import holder
 from offsetd_clients.migration.plan_file import Plan
 from offsetd_clients.migration.values import MigrationError
 from offsetd_clients.migration.zookeeper.connection import (

@@ -9,7 +9,7 @@ import attrs
 import typer
 
 from offsetd_clients import OffsetClient
-from offsetd_clients.cli import migrate_steps as steps
+from offsetd_clients.cli.arguments.options import ReasonOption
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -17,10 +17,10 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.kafka_options import KafkaChoice, some_cluster, with_kafka
-from offsetd_clients.cli.migrate_selection import with_selection
-from offsetd_clients.cli.options import ReasonOption
-from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.migration import migrate_steps as steps
+from offsetd_clients.cli.migration.kafka_options import KafkaChoice, some_cluster, with_kafka
+from offsetd_clients.cli.migration.migrate_selection import with_selection
+from offsetd_clients.cli.printing.terminal import Terminal
 from offsetd_clients.counts import counted
 from offsetd_clients.migration.differences import State
 from offsetd_clients.migration.journal import Journal, Step

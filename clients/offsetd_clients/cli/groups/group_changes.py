@@ -13,8 +13,14 @@ from offsetd_clients.change_values import (
     ImportedGroup,
     OffsetFormat,
 )
-from offsetd_clients.cli import group_reset, group_seek, offset_deletion
-from offsetd_clients.cli.changed_offsets import summary
+from offsetd_clients.cli.arguments.group_choice import GroupChoice, with_any_groups
+from offsetd_clients.cli.arguments.options import (
+    DryRunOption,
+    ReasonOption,
+    ReplaceFileOption,
+    TopicsOption,
+)
+from offsetd_clients.cli.arguments.user_files import check_absent, read_file, write_file
 from offsetd_clients.cli.completion import complete_group_id
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
@@ -24,15 +30,10 @@ from offsetd_clients.cli.connection import (
     connected,
     explain,
 )
-from offsetd_clients.cli.group_choice import GroupChoice, with_any_groups
-from offsetd_clients.cli.group_reset import CHANGE_COLUMNS, CHANGE_DROPPABLE, change_row
-from offsetd_clients.cli.options import (
-    DryRunOption,
-    ReasonOption,
-    ReplaceFileOption,
-    TopicsOption,
-)
-from offsetd_clients.cli.terminal import (
+from offsetd_clients.cli.groups import group_reset, group_seek, offset_deletion
+from offsetd_clients.cli.groups.group_reset import CHANGE_COLUMNS, CHANGE_DROPPABLE, change_row
+from offsetd_clients.cli.printing.change_summary import summary
+from offsetd_clients.cli.printing.terminal import (
     EXIT_FAILED,
     EXIT_PARTLY,
     EXIT_WRONG_USE,
@@ -41,7 +42,6 @@ from offsetd_clients.cli.terminal import (
     Terminal,
     named_id,
 )
-from offsetd_clients.cli.user_files import check_absent, read_file, write_file
 
 FILE_TIMEOUT_S_DEFAULT = 600.0
 CLONE_COLUMNS = ("source", "target", "offsets", "kept_offsets", "revision")

@@ -9,7 +9,7 @@ import attrs
 import typer
 from kazoo.client import KazooClient, KazooState
 
-from offsetd_clients.cli import migrate_steps as steps
+from offsetd_clients.cli.arguments.option_groups import with_options
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -17,14 +17,14 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.mirror_telling import (
+from offsetd_clients.cli.migration import migrate_steps as steps
+from offsetd_clients.cli.migration.mirror_reports import (
     EventLines,
     checked_metrics_address,
     metrics_served,
 )
-from offsetd_clients.cli.option_groups import with_options
-from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal, named_id
-from offsetd_clients.cli.zookeeper_options import Session, ZooKeeperChoice, with_zookeeper
+from offsetd_clients.cli.migration.zookeeper_options import Session, ZooKeeperChoice, with_zookeeper
+from offsetd_clients.cli.printing.terminal import EXIT_FAILED, EXIT_PARTLY, Row, Terminal, named_id
 from offsetd_clients.counts import counted
 from offsetd_clients.migration.journal import Journal
 from offsetd_clients.migration.plan_file import Plan

@@ -16,6 +16,9 @@ from offsetd_clients import (
     RetryPolicy,
     TopicPartition,
 )
+from offsetd_clients.cli.arguments.group_choice import GroupChoice, offsets_of_groups, with_groups
+from offsetd_clients.cli.arguments.time_spans import retention_text
+from offsetd_clients.cli.arguments.topic_choice import ShownTopicsOption, TopicChoice
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -23,12 +26,9 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.durations import retention_text
 from offsetd_clients.cli.each_group import each_group, report_failures
-from offsetd_clients.cli.group_choice import GroupChoice, offsets_of_groups, with_groups
-from offsetd_clients.cli.row_order import RowOrder, SortOption
-from offsetd_clients.cli.terminal import EXIT_PARTLY, OutputFormat, Row, Terminal, named_id
-from offsetd_clients.cli.topic_choice import ShownTopicsOption, TopicChoice
+from offsetd_clients.cli.printing.row_order import RowOrder, SortOption
+from offsetd_clients.cli.printing.terminal import EXIT_PARTLY, OutputFormat, Row, Terminal, named_id
 
 # Those of kafka-consumer-groups --describe.
 OFFSET_COLUMNS = (

@@ -9,10 +9,10 @@ from pathlib import Path
 import typer
 
 from offsetd_clients import Bounds, TopicPartition
-from offsetd_clients.cli.durations import parse_duration
-from offsetd_clients.cli.told_text import error_words
-from offsetd_clients.cli.user_files import read_file
-from offsetd_clients.cli.whole_numbers import INT32_MAX, INT64_MAX, parse_whole_number
+from offsetd_clients.cli.arguments.time_spans import parse_duration
+from offsetd_clients.cli.arguments.user_files import read_file
+from offsetd_clients.cli.arguments.whole_numbers import INT32_MAX, INT64_MAX, parse_whole_number
+from offsetd_clients.cli.printing.plain_text import error_words
 from offsetd_clients.counts import counted
 
 _ISO_DURATION = re.compile(

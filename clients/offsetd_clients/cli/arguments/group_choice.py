@@ -8,10 +8,10 @@ import attrs
 import typer
 
 from offsetd_clients import CommittedOffset, OffsetClient, TopicPartition
-from offsetd_clients.cli.dry_runs import check_dry_or_not, told_dry_run
-from offsetd_clients.cli.option_groups import with_options
-from offsetd_clients.cli.options import AnyGroupsArgument, NamedGroupsOption
-from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.arguments.option_groups import with_options
+from offsetd_clients.cli.arguments.options import AnyGroupsArgument, NamedGroupsOption
+from offsetd_clients.cli.printing.dry_runs import check_dry_or_not, told_dry_run
+from offsetd_clients.cli.printing.terminal import Terminal
 
 # A fetch asks for the offsets of this many groups at once.
 FETCHED_GROUPS_MAX = 1000

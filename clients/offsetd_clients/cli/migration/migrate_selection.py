@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from offsetd_clients.cli.option_groups import with_options
-from offsetd_clients.cli.told_text import error_words
-from offsetd_clients.cli.user_files import read_file
+from offsetd_clients.cli.arguments.option_groups import with_options
+from offsetd_clients.cli.arguments.user_files import read_file
+from offsetd_clients.cli.printing.plain_text import error_words
 from offsetd_clients.migration.selection import BadSelection, Selection, parse_renames
 
 

@@ -9,7 +9,16 @@ from typing import Annotated
 
 import typer
 
-from offsetd_clients.cli.changed_offsets import summary
+from offsetd_clients.cli.arguments.group_choice import (
+    GroupChoice,
+    told_left_out,
+    with_any_groups,
+    with_groups,
+)
+from offsetd_clients.cli.arguments.options import ReasonOption, TopicsOption
+from offsetd_clients.cli.arguments.reset_targets import parse_time
+from offsetd_clients.cli.arguments.topic_choice import ShownTopicsOption, TopicChoice
+from offsetd_clients.cli.arguments.whole_numbers import INT64_MAX
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -17,17 +26,10 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.dry_runs import OnlyShowOption, check_dry_or_not, told_dry_run
 from offsetd_clients.cli.each_group import each_group, report_failures
-from offsetd_clients.cli.group_choice import (
-    GroupChoice,
-    told_left_out,
-    with_any_groups,
-    with_groups,
-)
-from offsetd_clients.cli.options import ReasonOption, TopicsOption
-from offsetd_clients.cli.reset_targets import parse_time
-from offsetd_clients.cli.terminal import (
+from offsetd_clients.cli.printing.change_summary import summary
+from offsetd_clients.cli.printing.dry_runs import OnlyShowOption, check_dry_or_not, told_dry_run
+from offsetd_clients.cli.printing.terminal import (
     OutputFormat,
     Row,
     Terminal,
@@ -35,8 +37,6 @@ from offsetd_clients.cli.terminal import (
     printable,
     time_text,
 )
-from offsetd_clients.cli.topic_choice import ShownTopicsOption, TopicChoice
-from offsetd_clients.cli.whole_numbers import INT64_MAX
 from offsetd_clients.errors import GroupNotFound, OffsetdError
 from offsetd_clients.history_values import OffsetEvent, RestoredOffset
 from offsetd_clients.sync.watch import OffsetWatch

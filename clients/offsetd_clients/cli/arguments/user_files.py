@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from offsetd_clients.cli.terminal import Terminal
+from offsetd_clients.cli.printing.terminal import Terminal
 
 STANDARD_INPUT = "-"
 

@@ -7,6 +7,9 @@ from typing import Annotated
 import typer
 
 from offsetd_clients import DeletedOffsets, OffsetClient, TopicPartition
+from offsetd_clients.cli.arguments.group_choice import ExecuteForAllOption, GroupChoice, with_groups
+from offsetd_clients.cli.arguments.options import DryRunOption, ReasonOption
+from offsetd_clients.cli.arguments.reset_targets import parse_topics, read_partitions_file
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -15,10 +18,7 @@ from offsetd_clients.cli.connection import (
     connected,
 )
 from offsetd_clients.cli.each_group import each_group, report_failures
-from offsetd_clients.cli.group_choice import ExecuteForAllOption, GroupChoice, with_groups
-from offsetd_clients.cli.options import DryRunOption, ReasonOption
-from offsetd_clients.cli.reset_targets import parse_topics, read_partitions_file
-from offsetd_clients.cli.terminal import Row, Terminal
+from offsetd_clients.cli.printing.terminal import Row, Terminal
 
 COLUMNS = ("group", "topic", "partition", "revision")
 

@@ -8,6 +8,10 @@ import attrs
 import typer
 
 from offsetd_clients import OffsetClient, ResetTo, TopicPartition
+from offsetd_clients.cli.arguments.group_choice import GroupChoice, with_groups
+from offsetd_clients.cli.arguments.options import ReasonOption
+from offsetd_clients.cli.arguments.reset_targets import parse_seek_time, read_seek_file
+from offsetd_clients.cli.arguments.topic_choice import TopicChoice
 from offsetd_clients.cli.completion import complete_group_id
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
@@ -16,25 +20,21 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.dry_runs import (
-    ExecuteOption,
-    OnlyShowOption,
-    check_dry_or_not,
-    told_dry_run,
-)
 from offsetd_clients.cli.each_group import report_failures
-from offsetd_clients.cli.group_choice import GroupChoice, with_groups
-from offsetd_clients.cli.group_reset import (
+from offsetd_clients.cli.groups.group_reset import (
     BoundsOption,
     ForceOption,
     Plan,
     carry_out,
     print_changes,
 )
-from offsetd_clients.cli.options import ReasonOption
-from offsetd_clients.cli.reset_targets import parse_seek_time, read_seek_file
-from offsetd_clients.cli.terminal import EXIT_FAILED, Terminal, named_id
-from offsetd_clients.cli.topic_choice import TopicChoice
+from offsetd_clients.cli.printing.dry_runs import (
+    ExecuteOption,
+    OnlyShowOption,
+    check_dry_or_not,
+    told_dry_run,
+)
+from offsetd_clients.cli.printing.terminal import EXIT_FAILED, Terminal, named_id
 
 if TYPE_CHECKING:
     from offsetd_clients.change_messages import ResetTarget

@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
-from offsetd_clients.cli import migrate_steps as steps
-from offsetd_clients.cli import migrate_zookeeper_move
+from offsetd_clients.cli.arguments.option_groups import with_options
+from offsetd_clients.cli.arguments.options import ReasonOption, ReplaceFileOption
+from offsetd_clients.cli.arguments.user_files import check_absent, write_file
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -19,17 +20,16 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.migrate_selection import with_selection
-from offsetd_clients.cli.option_groups import with_options
-from offsetd_clients.cli.options import ReasonOption, ReplaceFileOption
-from offsetd_clients.cli.terminal import EXIT_FAILED, EXIT_PARTLY, Terminal, named_id
-from offsetd_clients.cli.user_files import check_absent, write_file
-from offsetd_clients.cli.zookeeper_options import (
+from offsetd_clients.cli.migration import migrate_steps as steps
+from offsetd_clients.cli.migration import migrate_zookeeper_move
+from offsetd_clients.cli.migration.migrate_selection import with_selection
+from offsetd_clients.cli.migration.zookeeper_options import (
     LayoutChoice,
     ZooKeeperChoice,
     with_layout,
     with_zookeeper,
 )
+from offsetd_clients.cli.printing.terminal import EXIT_FAILED, EXIT_PARTLY, Terminal, named_id
 from offsetd_clients.migration.differences import State
 from offsetd_clients.migration.outcomes import GroupOutcome
 from offsetd_clients.migration.plan_file import Plan

@@ -25,7 +25,16 @@ from offsetd_clients import (
     TopicPartition,
 )
 from offsetd_clients.change_messages import ResetTarget
-from offsetd_clients.cli.changed_offsets import summary
+from offsetd_clients.cli.arguments.group_choice import GroupChoice, offsets_of_groups, with_groups
+from offsetd_clients.cli.arguments.options import ReasonOption
+from offsetd_clients.cli.arguments.reset_targets import (
+    parse_bound,
+    parse_span,
+    parse_time,
+    parse_topics,
+    read_csv,
+)
+from offsetd_clients.cli.arguments.whole_numbers import INT64_MAX
 from offsetd_clients.cli.connection import (
     ADDRESS_DEFAULT,
     TIMEOUT_S_DEFAULT,
@@ -33,24 +42,15 @@ from offsetd_clients.cli.connection import (
     TimeoutOption,
     connected,
 )
-from offsetd_clients.cli.dry_runs import (
+from offsetd_clients.cli.each_group import each_group, report_failures
+from offsetd_clients.cli.printing.change_summary import summary
+from offsetd_clients.cli.printing.dry_runs import (
     ExecuteOption,
     OnlyShowOption,
     check_dry_or_not,
     told_dry_run,
 )
-from offsetd_clients.cli.each_group import each_group, report_failures
-from offsetd_clients.cli.group_choice import GroupChoice, offsets_of_groups, with_groups
-from offsetd_clients.cli.options import ReasonOption
-from offsetd_clients.cli.reset_targets import (
-    parse_bound,
-    parse_span,
-    parse_time,
-    parse_topics,
-    read_csv,
-)
-from offsetd_clients.cli.terminal import EXIT_WRONG_USE, OutputFormat, Row, Terminal
-from offsetd_clients.cli.whole_numbers import INT64_MAX
+from offsetd_clients.cli.printing.terminal import EXIT_WRONG_USE, OutputFormat, Row, Terminal
 from offsetd_clients.counts import counted
 
 CHANGE_COLUMNS = ("group", "topic", "partition", "offset", "new_offset", "revision")

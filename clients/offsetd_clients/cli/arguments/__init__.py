@@ -1,0 +1,1 @@
+"""What commands read from their options and arguments."""

@@ -1,0 +1,1 @@
+"""The commands `offsetd groups` and `offsetd watch`."""

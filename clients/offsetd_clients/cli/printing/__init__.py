@@ -1,0 +1,1 @@
+"""What commands print with: tables, lines, and their order."""
