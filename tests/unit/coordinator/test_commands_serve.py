@@ -28,7 +28,7 @@ def warm_kernels(terminal, **later):
     print(gc.isenabled())
     raise OSError("no kernels")
 
-kernels.warm_kernels = warm_kernels
+kernel_commands.warm_kernels = warm_kernels
 try:
     serve._run(load_settings(), None)
 except OSError as error:
@@ -52,7 +52,7 @@ def warm_kernels(terminal, **later):
     threads = len(os.listdir("/proc/self/task"))
     raise SystemExit(f"{os.environ[sys.argv[1]]} {threads} {'numpy' in sys.modules}")
 
-kernels.warm_kernels = warm_kernels
+kernel_commands.warm_kernels = warm_kernels
 serve._serve(None, None, [], {})
 """
 LOADED_BY_A_START = """
@@ -66,7 +66,7 @@ def warm_kernels(terminal, **later):
     import rich.console
     raise SystemExit(" ".join(loaded))
 
-kernels.warm_kernels = warm_kernels
+kernel_commands.warm_kernels = warm_kernels
 serve._serve(None, None, [], {})
 """
 USED_GRPC = """
