@@ -1,1 +1,1 @@
-"""The coordinator: a gRPC service over pure shards, one a partition of the offsets log."""
+"""The coordinator: a gRPC service over pure shards, one for each partition of the offsets log."""

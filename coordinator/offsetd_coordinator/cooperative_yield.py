@@ -1,12 +1,12 @@
-"""How much is done in one turn of the event loop: what one caller asks for must not hold up others.
+"""Limits of work in one turn of the event loop, so that one caller does not hold up the others.
 
-The rule for all work that grows with a group: at most `SLICE_ROWS` of its offsets, or
-`SLICE_BLOCKS` blocks of the table, are dealt with in a turn; then `next_turn` lets the others in.
-What Python does with each offset goes by `service.turns`. What takes longer runs on a thread, in
-kernels that do not hold the interpreter's lock, or slice by slice.
+The rule for all work that grows with a group: one turn handles at most `SLICE_ROWS` of its offsets,
+or `SLICE_BLOCKS` blocks of the table; then `next_turn` lets others run. Python loops over offsets
+use `counted_turns`. Longer work runs on a thread, in kernels that release the interpreter's lock,
+or slice by slice.
 
-A turn ends with a rest. A commit needs about five passes of the event loop and a flush, so one pass
-between two turns would have it wait for five turns.
+A turn ends with a pause. A commit needs about five passes of the event loop and a flush; with only
+one pass between two turns, it would wait for five turns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Long work on the event loop, in turns: what one caller asks for must not hold up the others."""
+"""Counters that split long loops into turns of the event loop, so that others run in between."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Why the coordinator refuses. Each error knows its public reason and whether retrying can help.
+"""The coordinator's errors. Each has a public reason and says whether a retry can help.
 
-`reason` is the name in `offsetd.v1.ErrorReason` without its prefix; `service.statuses` turns an
-error into a gRPC status. What a message says of this one case is given as a variable, never
-written into its text: so programs get all that people read. Names of groups and topics may be
-given as UTF-8 bytes, as everywhere inside.
+`reason` is the name in `offsetd.v1.ErrorReason` without its prefix; `calls.statuses` turns an
+error into a gRPC status. Details of one case are variables of the message, never part of its text,
+so that programs get everything that people read. Names of groups and topics may be given as UTF-8
+bytes, as everywhere inside.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is counted, in plain numbers, so that to count costs a call next to nothing.
+"""Counters of calls, streams, watchers and expiry: plain numbers, so that counting costs little.
 
 The event loop's thread writes them. Other threads may read them at any time, one by one.
 """

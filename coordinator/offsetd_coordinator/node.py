@@ -1,4 +1,4 @@
-"""What this process is to its clients: who it is, and whether it loads, serves or drains."""
+"""The node: the identity of this process and its state (loading, serving or draining)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What administrators make of a group's offsets: resets, and offsets that are put in from outside.
+"""Changes of a group's offsets by administrators: resets, and offsets written as given.
 
-Pure: what is stored goes in, what is to be written comes out, or why not. Names are UTF-8 bytes.
+Pure: the stored offsets go in; what to write, or an error, comes out. Names are UTF-8 bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The values that shards decide on, and what they answer with.
+"""The requests that shards decide on, and their replies.
 
-They are checked: `service.validation` (or the wire kernel) has refused what is out of bounds.
-Names of groups and topics, metadata and request ids are UTF-8 bytes.
+Requests are checked already: `messages.validation` or the wire kernel has refused values out of
+bounds. Names of groups and topics, metadata and request ids are UTF-8 bytes.
 """
 
 from __future__ import annotations

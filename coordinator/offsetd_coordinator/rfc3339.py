@@ -1,4 +1,4 @@
-"""Times for people to read."""
+"""Wall-clock times as RFC 3339 text."""
 
 from __future__ import annotations
 

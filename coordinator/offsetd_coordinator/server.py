@@ -1,8 +1,8 @@
 """The server's life: open the port, open and load the log, serve, drain, close.
 
-The port is open at once: while the log loads, calls are told to come again and health says
-NOT_SERVING. A stop drains: what was taken is answered, everything is flushed and the log is closed
-cleanly. A disk that fails ends the process without that.
+The port opens at once. While the log loads, calls are told to retry and health says NOT_SERVING.
+A stop drains: accepted calls are answered, everything is flushed and the log is closed cleanly.
+If the disk fails, the process ends without draining.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Changes that administrators make: recorded, durable, and then applied.
+"""Changes that administrators make: audited, made durable, and then applied.
 
-The order is: the record of the audit log, the record of the settings, one flush for both, what the
-change does, the answer. Nothing acts by a setting that a crash could take back.
+The order is: write the audit record, write the settings' records, flush both at once, apply the
+change, answer. So no setting takes effect that a crash could take back.
 """
 
 from __future__ import annotations

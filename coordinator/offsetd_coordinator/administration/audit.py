@@ -1,7 +1,7 @@
-"""What administrators did: records of the topic `__offsetd_audit`, JSON, one for each change.
+"""The audit log: one JSON record in the topic `__offsetd_audit` for each administrative change.
 
-A record is durable before its change is made, and says what was asked for in full, so that the
-same request, told by its id, can be answered again by doing the same again.
+A record is durable before its change is made, and holds the whole request. A retry with the same
+request id can therefore do the same again and give the same answer.
 """
 
 from __future__ import annotations

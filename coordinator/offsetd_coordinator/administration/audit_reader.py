@@ -1,4 +1,4 @@
-"""Reads the audit log backwards, a stretch at a time, for who asks what was done."""
+"""Pages of audit events for queries, read backwards from the end of the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The topics of the server's own beside `__consumer_offsets`: loaded at a start, and applied."""
+"""The server's own topics, other than `__consumer_offsets`: loading and applying their settings."""
 
 from __future__ import annotations
 

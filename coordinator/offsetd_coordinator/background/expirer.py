@@ -1,8 +1,8 @@
-"""Expires offsets and groups, now and then: a task of the event loop that never holds it for long.
+"""The background task that expires offsets and groups without holding up the event loop.
 
-A check goes through the shards one by one, each a slice at a time. A slice is found, recorded in
-the audit log and written without anything in between; the next one is looked for once it is
-durable, and after a rest, so that calls go on.
+A check goes through the shards one by one, a slice at a time. Finding a slice, recording it in the
+audit log and writing it happen without interruption. The next slice follows once this one is
+durable and the task has paused, so that calls go on.
 """
 
 from __future__ import annotations

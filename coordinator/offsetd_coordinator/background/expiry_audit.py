@@ -1,4 +1,4 @@
-"""What the audit log says of what expired: one event for each group of a slice."""
+"""Audit events about expiry: one event for each group in a slice of expired offsets."""
 
 from __future__ import annotations
 

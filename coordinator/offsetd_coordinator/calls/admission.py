@@ -1,4 +1,4 @@
-"""How much a server takes on at one time: requests, and answers that are not read yet."""
+"""Admission: a bound on the bytes of unanswered requests and unread answers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What answers take of the server's memory, from when they are built until clients take them.
+"""The memory budget of answers, counted from when they are built until clients have read them.
 
-A call that reads much asks for room before it reads. Without room it waits, and whose connection
-holds least goes first: so a client that reads its answers is not kept waiting for long by one that
-does not. The connections that hold most are told to `connection_guard`, which closes them.
+A call that reads much reserves room before it reads. Without room it waits; the call whose
+connection holds least goes first. So a client that reads its answers does not wait long for one
+that does not. `connection_guard` closes the connections that hold most.
 
 For the event loop's thread.
 """

@@ -1,7 +1,8 @@
-"""Calls whose message has not come yet: known, counted, and ended when it does not come in time.
+"""Calls whose message has not arrived yet: they are counted, and ended when it is late.
 
-So unary methods are registered as if their requests were streamed, and read their message here.
-gRPC's own way calls a handler only when the message is there, and keeps the others to itself.
+Unary methods are registered as if their requests were streamed, and read their message here.
+With gRPC's own unary methods a handler runs only once the message is there, so the server would
+not know of the calls before.
 """
 
 from __future__ import annotations

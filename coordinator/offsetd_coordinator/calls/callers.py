@@ -1,4 +1,4 @@
-"""Who makes the call that is being answered."""
+"""The connection and peer of the call that is being answered."""
 
 from __future__ import annotations
 

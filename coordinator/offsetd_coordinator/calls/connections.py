@@ -1,6 +1,6 @@
-"""What each connection holds of the server's memory, as far as the calls know.
+"""What each connection holds of the server's memory, as counted by its calls.
 
-The event loop's thread counts; the guard's thread reads the counts.
+The event loop's thread counts; the connection guard's thread reads the counts.
 """
 
 from __future__ import annotations

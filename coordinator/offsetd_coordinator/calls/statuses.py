@@ -1,9 +1,9 @@
-"""Errors to gRPC statuses: the one place that knows how a refusal looks on the wire.
+"""Conversion of errors to gRPC statuses: the only place that knows how an error looks on the wire.
 
 Every status carries `google.rpc.ErrorInfo` with the public reason, the domain `offsetd` and every
-variable of its message, and where they fit `BadRequest`, `RetryInfo`, `QuotaFailure` and
-`PreconditionFailure`. A status travels in HTTP/2 trailers, of which clients take 8 KiB: long names
-are cut and conflicts left out from the end until it fits.
+variable of its message. Where they apply it also carries `BadRequest`, `RetryInfo`,
+`QuotaFailure` and `PreconditionFailure`. A status travels in HTTP/2 trailers, and clients accept
+only 8 KiB of these: long names are cut and the last conflicts are dropped until it fits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls with a stream on one side: as `calls.unary`, but piece by piece."""
+"""The life of a call that streams requests or answers; for single messages see `unary_calls`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What every call goes through: its deadline, the admission, and errors that become statuses.
+"""The life of a unary call: its deadline, admission, and the conversion of errors to statuses.
 
 Methods are registered as generic handlers on raw bytes. grpc's registered methods would be matched
-a little faster, but each adds a waiter that every arriving call has to re-arm.
+a little faster, but each adds a waiter that has to be re-armed for every call that arrives.
 """
 
 from __future__ import annotations

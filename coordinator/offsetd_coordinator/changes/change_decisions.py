@@ -1,4 +1,4 @@
-"""What a shard makes of an administrator's change of offsets."""
+"""A shard's decisions on changes of offsets: resets, clones, imports and restores."""
 
 from __future__ import annotations
 

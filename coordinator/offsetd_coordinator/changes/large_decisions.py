@@ -1,7 +1,7 @@
-"""What is written of a large change of a group, and answered: all by rows, on a thread.
+"""Decisions on changes of large groups, made on rows and on a thread.
 
-Pure: what the group has goes in, slices of what is to be written come out, or why not. The rules
-are those of `change_decisions` and `deletion`, which decide on small groups at once.
+Pure: the group's offsets go in; slices to be written, or an error, come out. The rules are those of
+`change_decisions` and `offset_deletion`, which decide on small groups at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Changes of a large group, and its partitions, as answers list them: made of rows."""
+"""The changes and partitions of a large group as answers list them, made from rows."""
 
 from __future__ import annotations
 

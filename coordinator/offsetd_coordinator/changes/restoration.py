@@ -1,6 +1,6 @@
-"""A group's offsets become again what they were: what has changed is written, what came is deleted.
+"""Restores of a group's offsets to an earlier state: changed offsets are written, new ones deleted.
 
-Pure: what is stored and what was comes in, batches come out.
+Pure: the stored offsets and the earlier ones go in, batches come out.
 """
 
 from __future__ import annotations

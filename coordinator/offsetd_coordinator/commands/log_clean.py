@@ -1,4 +1,4 @@
-"""`offsetd log clean`: compacts the log in a folder that no server has open, or says what for."""
+"""`offsetd log clean`: compacts the logs of a folder that no server has open, or previews that."""
 
 import random
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
-"""`offsetd log`: its commands and their options. What they do is imported when they are called.
+"""`offsetd log`: the subcommands and their options. Each imports its implementation when called.
 
-`describe`, `dump` and `verify` look at a data folder without a server, and change nothing; beside a
-running server only what lies below the recovery points is looked at. `clean`, `retain`, `repair`
-and `recreate` change a folder that no server has open. A broker's folder is as good as one of ours.
+`describe`, `dump` and `verify` read a data folder without a server and change nothing. Beside a
+running server they read only below the recovery points. `clean`, `retain`, `repair` and `recreate`
+change a folder that no server has open. All accept a Kafka broker's folder as well as offsetd's.
 """
 
 from pathlib import Path

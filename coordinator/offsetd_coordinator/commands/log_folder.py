@@ -1,4 +1,4 @@
-"""What the commands of `offsetd log` ask alike: which folder, which partitions of it."""
+"""Folder and partition selection, shared by the commands of `offsetd log`."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

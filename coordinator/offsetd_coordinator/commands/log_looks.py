@@ -1,4 +1,4 @@
-"""`offsetd log describe|dump|verify`: what they print. Nothing is changed."""
+"""`offsetd log describe|dump|verify`: the read-only commands and what they print."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""`offsetd log recreate`: partitions begin anew, empty, whatever they hold, damaged or not."""
+"""`offsetd log recreate`: replaces partitions, damaged or not, by empty ones."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`offsetd log repair`: damaged partitions are served again, with all that is whole of them."""
+"""`offsetd log repair`: keeps all valid batches of damaged partitions, so that they serve again."""
 
 import random
 from collections.abc import Collection, Iterable, Iterator, Sequence

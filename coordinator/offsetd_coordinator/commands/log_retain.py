@@ -1,4 +1,4 @@
-"""`offsetd log retain`: takes away what is due by age and size, in a folder that no server has."""
+"""`offsetd log retain`: deletes segments due by age or size, in a folder without a server."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

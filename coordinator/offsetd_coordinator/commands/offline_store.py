@@ -1,4 +1,4 @@
-"""What the commands of `offsetd log` that change a folder do alike: settings, locking, recovery."""
+"""Settings, locking and recovery, shared by the `offsetd log` commands that change a folder."""
 
 import os
 import random

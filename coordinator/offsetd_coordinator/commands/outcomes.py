@@ -1,4 +1,4 @@
-"""What the commands that go over partitions print of them, as it comes."""
+"""Output of commands that process one partition after the other."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""What a command is given to print with. The command line hands in its own."""
+"""The output interface that commands print with. The command line passes its implementation in."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager

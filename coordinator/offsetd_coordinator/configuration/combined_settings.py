@@ -1,4 +1,4 @@
-"""What settings have to be together: each keeps to its own bounds, and has to fit the others."""
+"""Checks between settings: values that are valid one by one but do not fit together."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Records of `__offsetd_config`: one dynamic setting each. The layout is ours, not Kafka's.
+"""Records of `__offsetd_config`: one dynamic setting each. The layout is offsetd's, not Kafka's.
 
-A key is an int16 version, an int8 scope, the topic (empty for the server) and the setting's name;
-a value an int16 version and the text that an operator wrote. A tombstone takes the setting back.
+A key is an int16 version, an int8 scope, the topic (empty for the server) and the setting's name.
+A value is an int16 version and the text that an operator wrote. A tombstone removes the setting.
 """
 
 from __future__ import annotations

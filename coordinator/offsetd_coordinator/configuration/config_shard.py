@@ -1,8 +1,8 @@
-"""The dynamic settings as a pure state: it decides, and it replays, as `shard` does for offsets.
+"""The dynamic settings as a pure state that decides and replays, as `shard` does for offsets.
 
-What it holds are the texts that operators wrote. What they mean is asked of `TopicConfigs`; texts
-that do not fit what this server was started with, or that it does not know, are kept and named
-with the reason, and everything else counts.
+It holds the texts that operators wrote; `TopicConfigs` says what they mean. A text that is unknown,
+or does not fit the settings the server was started with, is kept and named with the reason; all
+others take effect.
 """
 
 from __future__ import annotations

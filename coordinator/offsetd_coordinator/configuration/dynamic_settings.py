@@ -1,6 +1,6 @@
-"""The coordinator's own settings that may be changed while the server runs, by what they concern.
+"""The coordinator's settings that may change while the server runs, grouped by subject.
 
-They are the server's, beside those of `offsetd_storage.configuration.server_config`.
+The storage's are in `offsetd_storage.configuration.server_config`.
 """
 
 from __future__ import annotations

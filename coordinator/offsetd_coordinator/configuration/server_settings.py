@@ -1,8 +1,8 @@
-"""Every setting of the server that is not the storage's, each declared once.
+"""All server settings except the storage's, each declared once.
 
-Kafka's name is used wherever Kafka has one. Beside those declared here there are the storage's: of
-the server (`log.retention.hours`, `log.cleaner.threads`), and of a topic (`segment.ms`), which in
-a file, the environment and `--set` mean `__consumer_offsets`.
+Kafka's name is used wherever Kafka has one. The storage declares its own: those of the server
+(`log.retention.hours`, `log.cleaner.threads`) and those of a topic (`segment.ms`). In a file, the
+environment and `--set`, a topic's setting means `__consumer_offsets`.
 """
 
 from __future__ import annotations

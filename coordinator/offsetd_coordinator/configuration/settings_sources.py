@@ -1,7 +1,7 @@
-"""Where the server's settings come from, the nearest first.
+"""The sources of the server's settings, the one with the highest priority first.
 
 `--set NAME=VALUE`, the environment (`OFFSETD_SEGMENT_MS` for `segment.ms`), the TOML file, the
-default. A name that does not exist is an error.
+default. An unknown name is an error.
 """
 
 from __future__ import annotations

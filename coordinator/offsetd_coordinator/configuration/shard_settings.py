@@ -1,4 +1,4 @@
-"""What the settings say to each shard."""
+"""The configuration of a shard, made from the server's settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What watchers may cost: settings that may be changed while the server runs."""
+"""Limits of watchers: settings that may be changed while the server runs."""
 
 from __future__ import annotations
 

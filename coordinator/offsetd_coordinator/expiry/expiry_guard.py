@@ -1,6 +1,7 @@
-"""What holds expiry back although offsets are old: a long stop, a clock that jumped, a full disk.
+"""Reasons that suspend expiry: a long stop, a clock that jumped, a full disk.
 
-Pure: it is told the time. Offsets do not come back, so in doubt nothing expires.
+Pure: the caller passes the time in. Expired offsets cannot be recovered, so in doubt nothing
+expires.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""When offsets and groups expire: the rules, pure. Kafka's are those of KIP-211, as coded.
+"""The rules of expiry for offsets and groups, pure. Kafka's rules are those of KIP-211, as coded.
 
-An offset expires when it was not committed for as long as its retention, and, where the group has
-a protocol, the group was empty for as long. Kafka 4.1.1 takes the time at which such a group
-became empty alone, so that a commit of a second ago goes; that is `ExpiryBase.KAFKA`.
+An offset expires once it has not been committed for its retention and, if its group has a protocol,
+the group has been empty for that long. Kafka 4.1.1 counts only from when such a group became
+empty, so that an offset committed a second ago can expire; that is `ExpiryBase.KAFKA`.
 """
 
 from __future__ import annotations

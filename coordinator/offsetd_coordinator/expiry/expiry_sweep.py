@@ -1,8 +1,8 @@
-"""One look at all groups of a shard, a slice at a time, for what has expired. Changes nothing.
+"""A sweep: one search of all groups of a shard for expired offsets, in slices. Changes nothing.
 
-A slice names keys that get tombstones: offsets that have expired, and, behind the last of them,
-the records of groups of which nothing is left. They are to be written and replayed before the
-next slice is asked for, or not at all; between slices anything may be done to the shard.
+A slice names the keys that get tombstones: expired offsets, then the records of groups that have
+nothing left. The caller writes and replays a slice before it asks for the next one, or drops it.
+Between slices the shard may change.
 """
 
 from __future__ import annotations

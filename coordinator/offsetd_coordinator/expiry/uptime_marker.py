@@ -1,7 +1,7 @@
-"""`offsetd.last-up`: when the server last ran, so that a long stop can be told from a short one.
+"""`offsetd.last-up`: when the server last ran, which tells a long stop from a short one.
 
-Times of files do not say it: to copy a folder renews them. Records do not either where nobody
-commits. Lines `name=value`, the last of which is a checksum of those before it.
+File times cannot say this, because copying a folder renews them. Records cannot either if nobody
+commits. The file has lines `name=value`; the last one is a checksum of those before it.
 """
 
 from __future__ import annotations

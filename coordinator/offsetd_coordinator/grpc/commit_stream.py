@@ -1,9 +1,9 @@
-"""StreamCommits: the fast road. What comes together is submitted and answered together.
+"""StreamCommits, the fast way to commit: commits that arrive together are answered together.
 
-One flush round's results leave in one message. A task reads and submits, the call's own coroutine
-writes. What is unanswered is bounded, over all calls in bytes and within one in commits: beyond,
-the stream is not read, and HTTP/2's flow control holds the client back. Refused it is not: commits
-sent again later would change their order.
+The results of one flush leave in one message. One task reads and submits; the call's own coroutine
+writes. Unanswered work is bounded in bytes over all calls and in commits within one call. Beyond
+that the stream is not read, and HTTP/2's flow control holds the client back. Such commits are not
+refused, because sending them again later would change their order.
 """
 
 from __future__ import annotations

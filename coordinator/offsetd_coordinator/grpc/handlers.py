@@ -1,4 +1,4 @@
-"""The services as gRPC sees them: names, methods, handlers."""
+"""The gRPC services: their names, methods and handlers."""
 
 from __future__ import annotations
 

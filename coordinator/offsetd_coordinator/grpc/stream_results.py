@@ -1,6 +1,6 @@
-"""What became of a stream's commits, as the bytes of a StreamCommitsResponse.
+"""Encoding of commit results as the bytes of a StreamCommitsResponse.
 
-Responses may be joined: what is repeated in protobuf goes on in the bytes that follow.
+Encoded responses may be concatenated: protobuf then appends the repeated fields.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What was committed before: history, restores, and watchers."""
+"""Earlier offsets and changes: history, restores, and watchers."""

@@ -1,4 +1,4 @@
-"""Why history and watchers are refused."""
+"""Errors of history queries and watchers."""
 
 from __future__ import annotations
 

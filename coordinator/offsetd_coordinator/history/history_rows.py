@@ -1,6 +1,6 @@
-"""What a group had committed before some log offset, as rows. For a thread beside the loop.
+"""The rows of a group as of an earlier log offset. For a thread beside the event loop.
 
-All is read in slices: neither a kernel's call nor a list of Python's is as large as the group.
+Everything is read in slices: no kernel call and no Python list grows with the group.
 """
 
 from __future__ import annotations

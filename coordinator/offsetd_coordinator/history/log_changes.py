@@ -1,8 +1,8 @@
-"""What happened to offsets, read from a log partition's files. For a thread beside the loop.
+"""Changes of offsets, read from a log partition's files. For a thread beside the event loop.
 
-Cleaning takes records away while others read. So every reader asks afterwards whether what it read
-was whole (`PartitionLog.gapless_from`), and says so where it was not. Only what is durable is read:
-callers give the log's durable end.
+Cleaning removes records while they are read. So every reader checks afterwards whether it saw all
+records (`PartitionLog.gapless_from`), and reports where it did not. Callers pass the log's durable
+end, so that only durable records are read.
 """
 
 from __future__ import annotations

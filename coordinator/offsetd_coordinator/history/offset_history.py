@@ -1,6 +1,6 @@
-"""What was committed at some time in the past, as far as the log has kept it; for the event loop.
+"""A group's offsets at an earlier time, as far as the log still has them; for the event loop.
 
-The log's files are read by threads, a few at a time, up to what is durable.
+A few threads read the log's files, up to the durable end.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Watchers: events of a log's partitions, from a position on, as they become durable.
+"""Watchers: the changes of log partitions from a position on, as they become durable.
 
-A watcher reads the log's bytes by its own positions, up to what is durable, so it misses nothing
-and gets nothing twice, and however slow it is, it holds no more than one stretch. What watchers of
-the same place read is read once. Nobody who commits waits for any of it.
+A watcher reads the log by positions of its own, up to the durable end. So it misses nothing, gets
+nothing twice, and holds at most one stretch of the log however slow it is. Watchers at the same
+place share one read. Commits never wait for watchers.
 """
 
 from __future__ import annotations

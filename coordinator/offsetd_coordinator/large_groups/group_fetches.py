@@ -1,4 +1,4 @@
-"""Fetches that are too large to be answered at once."""
+"""Fetches that are too large to be answered in one turn of the event loop."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Reads a group as it stood at one moment, however large it is, and lets others work meanwhile.
+"""Reads of a group of any size as of one moment, while others go on working.
 
-A small group is read at once. A large one is read slice by slice, and others may change it between
-two slices. So the log is asked afterwards what changed: each change has a record, and the last
-record of a partition says what the partition had at the end. The rows that were read and these
-records together are the group as it stood at the log offset where the reading ended.
+A small group is read at once. A large one is read slice by slice, and may change between two
+slices. So the changes are read from the log afterwards: each has a record, and the last record of
+a partition gives its final offset. The rows read and these records together are the group as of the
+log offset at which the reading ended.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Changes of large groups, in turns: no call holds the event loop for long, however large a group.
+"""Changes of large groups in turns, so that none holds the event loop for long.
 
-A change goes like this. The group is held (`group_holds`). It is read slice by slice, and what is
-to be written is decided on a thread (`large_decisions`). Then slice by slice is encoded, appended
-and replayed, each in a turn of its own. Others write to other groups meanwhile. One change at a
-time, as each takes memory.
+First the group is held (`group_holds`). Then it is read slice by slice, and a thread decides what
+to write (`large_decisions`). Then each slice is encoded, appended and replayed in a turn of its
+own. Meanwhile others may write to other groups. Changes run one at a time, as each takes memory.
 
-A caller that is gone ends a change, unless it is being written already: then it goes on to its end,
-also while the server drains. Only a crash, or a full disk, leaves a part.
+If the caller goes away, its change is dropped unless writing has begun. A change that is being
+written runs to its end, even while the server drains. Only a crash or a full disk leaves a part.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Classic groups that live: who is a member, in which generation, and who waits for what."""
+"""Classic groups with members: membership, generations, rebalances and waiting calls."""

@@ -1,6 +1,6 @@
-"""One classic group: its members, generation and protocol, and the states it may be in.
+"""One classic group: its members, generation, protocol and state.
 
-Rules: Kafka's ClassicGroup. What moves a group from state to state is in `rebalance`.
+Rules: Kafka's ClassicGroup. The transitions between states are in `rebalance`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Deadlines that are moved far more often than they come: a heap that is told late."""
+"""A heap of deadlines that are moved far more often than they expire; moves reach the heap late."""
 
 from __future__ import annotations
 

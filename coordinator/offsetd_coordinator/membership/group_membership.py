@@ -1,7 +1,8 @@
-"""The groups of one shard that have members: what members ask, and what time brings.
+"""The groups of one shard that have members: members' requests and expired deadlines.
 
-Pure: no clock, no futures, no writing. A call or a deadline changes a group and yields a `Step`;
-where that brings a record, it has to be written and settled before anything else is asked.
+Pure: no clock, no futures, no writing. A call or a deadline changes a group and yields a `Step`.
+A step's record has to be written and settled before the next request.
+
 Rules: Kafka's GroupMetadataManager, as far as it deals with classic groups.
 """
 

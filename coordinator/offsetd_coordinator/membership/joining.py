@@ -1,4 +1,4 @@
-"""The ways into a group: new members, promised ids, those who come back, and static ones.
+"""The ways to join a group: new members, promised ids, returning members and static members.
 
 Rules: Kafka's GroupMetadataManager.
 """

@@ -1,4 +1,4 @@
-"""What members ask of a group, and what it answers."""
+"""The requests of group members and the answers to them."""
 
 from __future__ import annotations
 

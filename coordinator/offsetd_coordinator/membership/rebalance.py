@@ -1,4 +1,4 @@
-"""How a group gets from one generation to the next: the phases of a rebalance, and their ends.
+"""Rebalances: the phases that lead a group from one generation to the next.
 
 Rules: Kafka's GroupMetadataManager, as far as it deals with classic groups.
 """

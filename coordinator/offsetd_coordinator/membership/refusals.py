@@ -1,4 +1,4 @@
-"""Why a group refuses a member. Each is Kafka's error of the same name."""
+"""The errors that a group answers to its members. Each is Kafka's error of the same name."""
 
 from __future__ import annotations
 

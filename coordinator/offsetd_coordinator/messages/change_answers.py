@@ -1,4 +1,4 @@
-"""Answers that list as many changes as there are: encoded some at a time."""
+"""Answers that list any number of changes, encoded in turns."""
 
 from __future__ import annotations
 

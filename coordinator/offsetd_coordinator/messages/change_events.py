@@ -1,4 +1,4 @@
-"""What the audit log keeps of changes of groups; `docs/formats/audit.md` describes it."""
+"""Audit events for changes of groups; `docs/formats/audit.md` describes them."""
 
 from __future__ import annotations
 

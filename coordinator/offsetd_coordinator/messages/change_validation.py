@@ -1,4 +1,4 @@
-"""Resets and clones: messages to checked values."""
+"""Validation of resets and clones: messages to checked values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of cleaning and retention, as the contract's messages."""
+"""Cleaning and retention figures as protobuf messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checked commits from the bytes of requests: the kernel reads what is plain, protobuf the rest."""
+"""Checked commits from a request's bytes: a kernel reads plain ones, protobuf all others."""
 
 from __future__ import annotations
 

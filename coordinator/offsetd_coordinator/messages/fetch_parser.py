@@ -1,4 +1,4 @@
-"""Checked fetches from the bytes of requests: a kernel reads what is plain, protobuf the rest."""
+"""Checked fetches from a request's bytes: a kernel reads plain ones, protobuf all others."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How often the fields of a request may repeat. More is refused before protobuf reads it.
+"""Limits of repeated fields in a request, checked before protobuf reads it.
 
-What repeats without a bound here is read and dealt with in turns.
+Repeated fields without a limit here are read and processed in turns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages about leases and retention to checked values: the rules of their fields."""
+"""Validation of messages about leases and retention: the rules of their fields."""
 
 from __future__ import annotations
 

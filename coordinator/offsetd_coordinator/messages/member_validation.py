@@ -1,7 +1,7 @@
-"""Messages of members to checked values: the rules of their fields, and nothing else.
+"""Validation of members' messages: only the rules of their fields.
 
-What is stored has to fit Kafka's schemas: a text's UTF-8 form fits an int16 length. Instance ids
-have Kafka's letters, too.
+Stored values have to fit Kafka's schemas: a text's UTF-8 form fits an int16 length. Instance ids
+also have to use Kafka's letters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pages of long answers: their sizes, and the tokens that lead from one to the next."""
+"""Pages of long answers: page sizes, and the tokens for the next page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Positions of records in the log, as the contract's revisions."""
+"""Revisions in messages: the positions of records in the log."""
 
 from __future__ import annotations
 

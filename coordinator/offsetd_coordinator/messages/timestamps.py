@@ -1,4 +1,4 @@
-"""Times of the log as the contract's timestamps, and what callers send as times."""
+"""Conversions between the log's times and protobuf's timestamps and durations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics and partitions as administrative calls name them."""
+"""Topics and partitions named in administrative requests."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Messages to checked values. Every rule of a request's fields is here, and nowhere else.
+"""Validation of requests: messages to checked values. The rules of shared fields are only here.
 
-Lengths that Kafka counts in UTF-16 units are counted so: topics (249) and metadata. What is stored
-has to fit Kafka's schemas: a name's UTF-8 form fits an int16 length.
+Where Kafka counts lengths in UTF-16 units, so does this module: topics (249) and metadata. Stored
+values have to fit Kafka's schemas: a name's UTF-8 form fits an int16 length.
 """
 
 from __future__ import annotations

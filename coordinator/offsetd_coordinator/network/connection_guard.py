@@ -1,10 +1,10 @@
-"""Closes connections that make the server hold memory, and those that keep others out.
+"""The connection guard closes connections that take too much memory or keep other clients out.
 
-gRPC's core bounds what one call may send and how many calls a connection has, but not their sum: a
-message that was begun, and headers that never end, are its own, and no call knows of them. So a
-thread compares what each socket has received with what calls have taken of it. It also knows which
-answers are not read, and who has no call. When the sum is too large, the connections that hold most
-are closed; when there are too many connections, those that have been without a call for longest.
+gRPC's core limits what one call may send and how many calls a connection has, but not the sum. It
+keeps unfinished messages and endless headers to itself; no call knows of them. So a thread compares
+what each socket has received with what calls have taken from it. It also knows whose answers are
+unread and which connections have no call. If the sum is too large, it closes the connections that
+hold most. If there are too many connections, it closes those without a call for longest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What connections may do and hold: as the settings say it to gRPC's core, and to the guard."""
+"""Connection limits from the settings, for gRPC's core and for the connection guard."""
 
 from __future__ import annotations
 

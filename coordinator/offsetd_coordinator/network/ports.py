@@ -1,4 +1,4 @@
-"""Addresses that the server is to listen on: whether they are free, and which one could be used."""
+"""Listening addresses: checks whether a port is free, and finds a free one."""
 
 from __future__ import annotations
 

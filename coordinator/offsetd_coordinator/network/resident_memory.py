@@ -1,4 +1,4 @@
-"""What this process has of the machine's memory."""
+"""The resident memory of this process."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The TCP connections that a process has accepted, as the kernel knows them.
+"""The TCP connections that the process has accepted, as the operating system's kernel knows them.
 
-The calls here keep the interpreter's lock: each takes a microsecond, and to let go of the lock for
-each would have a thread wait for it hundreds of times while the event loop is busy.
+The system calls here keep the interpreter's lock: each takes a microsecond. If each released the
+lock, the thread would wait for it hundreds of times while the event loop is busy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether the cleaner does its work, as health and the server's log tell it."""
+"""The cleaner's health, for the health service and the server's log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the cleaner and retention have to tell: in a log of its own as Kafka's, and the server's."""
+"""The log of cleaning and retention: its own file as in Kafka, and lines in the server's log."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What one round of cleaning did, in the lines that Kafka's log cleaner writes. Pure.
+"""The report of one cleaning round, in the lines that Kafka's log cleaner writes. Pure.
 
-The lines have the layout of Kafka 4.1.1's `log-cleaner.log`, so that what reads that reads this.
-Times are UTC. Where Kafka would print NaN or Infinity, as of an empty log, there is a plain number.
+The lines have the layout of Kafka 4.1.1's `log-cleaner.log`, so that tools for that file can read
+these. Times are UTC. Where Kafka would print NaN or Infinity, for example for an empty log, there
+is a plain number.
 """
 
 from __future__ import annotations

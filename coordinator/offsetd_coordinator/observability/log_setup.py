@@ -1,4 +1,4 @@
-"""How the server's log looks: lines for people on a terminal, else JSON lines. To stderr."""
+"""Set-up of the server's log on stderr: readable lines on a terminal, else JSON lines."""
 
 from __future__ import annotations
 

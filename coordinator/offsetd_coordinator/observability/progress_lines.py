@@ -1,4 +1,4 @@
-"""What a server says of its start while that goes on."""
+"""Progress lines that the server prints while it starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server lets others see beside its answers: metrics, the cleaner's reports, its health."""
+"""Reporting of one server: its metrics, the cleaner's reports, and its health."""
 
 from __future__ import annotations
 

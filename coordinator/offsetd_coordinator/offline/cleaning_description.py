@@ -1,4 +1,4 @@
-"""How far a log of a folder is clean, and what holds it back, without a server."""
+"""How much of a folder's log is clean, and what blocks cleaning, without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings as a data folder has them: those that were changed while a server ran lie in its log."""
+"""Settings that were changed while a server ran, read from its data folder."""
 
 from __future__ import annotations
 

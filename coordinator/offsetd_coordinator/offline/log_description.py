@@ -1,4 +1,4 @@
-"""What is in a partition's log, by the headers of its batches."""
+"""The contents of a partition's log, from the headers of its batches."""
 
 import attrs
 from offsetd_storage.disk.files import Files

@@ -1,10 +1,10 @@
-"""Prints a partition's log as Kafka's `DumpLogSegments --deep-iteration` (4.1.1) does.
+"""Dumps of a partition's log in the format of Kafka's `DumpLogSegments --deep-iteration` (4.1.1).
 
-With `decode_offsets` keys and values are shown as `--offsets-decoder` shows them. The lines are
-Kafka's, character for character, but for three things: why a key or value does not decode is said
-in our words; where Kafka's tool gives up with a stack trace (a record without a key, records that
-do not follow the format, bytes that are no batch), a line says so and the dump goes on as far as
-it can; and nothing is said of gaps between offsets, which compaction leaves everywhere.
+With `decode_offsets`, keys and values are shown as `--offsets-decoder` shows them. The lines are
+Kafka's, character for character, with three exceptions. The reason why a key or value does not
+decode is in offsetd's words. Where Kafka's tool gives up with a stack trace (a record without a
+key, records that do not follow the format, bytes that are no batch), a line says so and the dump
+goes on as far as it can. Gaps between offsets are not reported: compaction leaves them everywhere.
 """
 
 from collections.abc import Iterator

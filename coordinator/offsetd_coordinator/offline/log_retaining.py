@@ -1,4 +1,4 @@
-"""`log retain` without its printing: what becomes of each partition."""
+"""`log retain` without its printing: applies or previews retention partition by partition."""
 
 from __future__ import annotations
 

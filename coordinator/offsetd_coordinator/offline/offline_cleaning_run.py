@@ -1,4 +1,4 @@
-"""`log clean` without its printing: settings, and what becomes of each partition."""
+"""`log clean` without its printing: reads the settings, then cleans or previews each partition."""
 
 from __future__ import annotations
 

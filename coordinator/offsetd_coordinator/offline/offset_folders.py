@@ -1,7 +1,7 @@
-"""What copied `__consumer_offsets` folders hold, as plain values: for who moves offsets elsewhere.
+"""Groups and offsets in copied `__consumer_offsets` folders, as plain values, for migrations.
 
-The folders may be a broker's or ours; nothing is locked or changed. Clients find `read_groups`
-by the entry point `offsetd.offset_folders`, since they may not import this package.
+The folders may be a broker's or offsetd's; nothing is locked or changed. Clients may not import
+this package, so they find `read_groups` by the entry point `offsetd.offset_folders`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What becomes of each partition that a command goes over: one that fails holds up no other."""
+"""Outcomes of a command for each partition: a failure of one does not stop the others."""
 
 from __future__ import annotations
 

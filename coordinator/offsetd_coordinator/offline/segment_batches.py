@@ -1,4 +1,4 @@
-"""Walks the batches of a segment file by their lengths, for what is not on the fast road."""
+"""A walk over the batches of a segment file by their lengths, where speed does not matter."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,4 +1,4 @@
-"""Why the store takes no batch, as callers are told. Nothing has changed then."""
+"""Errors for callers when the store takes no batch. Nothing has changed then."""
 
 from __future__ import annotations
 

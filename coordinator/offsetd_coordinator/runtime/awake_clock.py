@@ -1,4 +1,4 @@
-"""A clock that stands still while the event loop does not run: nobody could be heard meanwhile."""
+"""A clock that stands still while the event loop is paused, because no member can be heard then."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What holds against too many commits: how many each group makes, and how many it may.
+"""Guards against too many commits: the groups that commit most, and a rate limit for each group.
 
-Both are kept in memory, of a bounded size, and cost a commit the same whatever there is.
+Both use memory of a bounded size, and a commit's cost does not depend on the number of groups.
 """
 
 from __future__ import annotations

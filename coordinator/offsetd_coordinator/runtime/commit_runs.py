@@ -1,4 +1,4 @@
-"""Commits of one message of a stream, submitted by runs: those of a log partition at once."""
+"""Submission of a stream message's commits in runs: those of one log partition at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runtime asks of the disk before it writes."""
+"""Disk room as the runtime sees it: whether it may write, and what to do on a full disk."""
 
 from __future__ import annotations
 

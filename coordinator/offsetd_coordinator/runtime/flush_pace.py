@@ -1,9 +1,9 @@
-"""How long a flush waits for more commits: soon is answered soon, seldom is cheap.
+"""The pace of flushes: how long a flush waits for more commits.
 
-A flush costs about a quarter of a millisecond of processor time, whatever it covers: two threads
-take turns. So while commits keep coming, flushes keep a distance. It is longer as long as calls or
-messages keep coming one by one and the event loop has no time to spare: then callers wait for the
-processor, of which each flush takes some, and not for the flush.
+A flush costs about a quarter of a millisecond of processor time, whatever it covers, because two
+threads take turns. So while commits keep coming, flushes keep a minimum distance. The distance is
+longer while calls or messages keep coming one by one and the event loop has no time to spare:
+callers then wait for the processor, which each flush also uses, and not for the flush.
 """
 
 from __future__ import annotations

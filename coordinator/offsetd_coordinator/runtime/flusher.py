@@ -1,10 +1,10 @@
-"""Group commit: a thread that makes what was appended durable, one fsync for all who wait.
+"""Group commit: a thread that makes appended commits durable, with one fsync for all that wait.
 
 Tickets count appended commits: ticket 7 is durable once a flush that began after the seventh
-append has returned. The loop's thread raises `appended`; the flusher's thread flushes while
-something is pending and reports how far it came, once a flush. Where the journal fills, it asks for
-the recovery points to be moved, so that the journal can be reused. The commit of a caller who is
-alone is flushed by the loop's thread itself, where that takes no longer than to hand it over.
+append has returned. The loop's thread raises `appended`. The flusher's thread flushes while
+something is pending, and reports its progress after each flush. When the journal fills, it asks for
+the recovery points to move, so that the journal can be reused. If only one caller is waiting, the
+loop's thread flushes that commit itself where this takes no longer than the hand-over.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Members' calls that wait: futures by token, one timer for all deadlines, answers once durable.
+"""Waiting calls of group members: futures by token, one timer for all deadlines, durable answers.
 
-What members ask changes the groups of a shard at once, by `Membership`; here it is written, timed
-and answered.
+`Membership` changes the groups of a shard at once; this module writes the records, runs the timer
+and answers the calls.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The one writer: decides, appends and replays on the event loop's thread, answers once durable.
 
-Each call of `submit` or of a read comes with a ticket: the count of appends that have to be
-durable before its answer may leave. A refusal or a read rests on what its shard has replayed,
-which may not be flushed yet, so it carries the ticket of its shard's newest append.
+Every answer of `submit` or of a read has a ticket: the count of appends that must be durable before
+the answer may leave. A refusal or a read depends on what its shard has replayed, which may not be
+flushed yet. So it has the ticket of its shard's newest append.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why a server ends by itself, as its log, its callers and its operator are told."""
+"""The reasons why a server stops by itself, in words for its log, its callers and its operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fills the shards of a node from their logs, before it serves."""
+"""Loading of a node's shards from their logs, before it serves."""
 
 from __future__ import annotations
 

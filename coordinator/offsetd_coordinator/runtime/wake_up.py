@@ -1,4 +1,4 @@
-"""One thread sleeps until another wakes it."""
+"""A wake-up signal: one thread sleeps until another wakes it."""
 
 from __future__ import annotations
 

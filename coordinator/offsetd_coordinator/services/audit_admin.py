@@ -1,4 +1,4 @@
-"""ListAuditEvents: what administrators did, page by page."""
+"""AdminService.ListAuditEvents: the audit log, page by page."""
 
 from __future__ import annotations
 

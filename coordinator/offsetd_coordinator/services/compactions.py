@@ -1,4 +1,4 @@
-"""Rounds that operators ask for: joined by retries, and looked at beforehand without a change."""
+"""Compactions that operators request: a retry joins the same rounds; a preview changes nothing."""
 
 from __future__ import annotations
 

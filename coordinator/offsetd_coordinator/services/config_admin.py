@@ -1,4 +1,4 @@
-"""AdminService, the part of the settings: what they are, and changes while the server runs."""
+"""AdminService's settings methods: reading settings, and changing them while the server runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers leave when what they rest on is durable."""
+"""Answers that leave once the state that they depend on is durable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GroupService: groups listed, described and deleted."""
+"""GroupService's methods that list, describe and delete groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GroupService, the part of leases and of what is set for a group."""
+"""GroupService's methods for leases and for the settings of a group."""
 
 from __future__ import annotations
 

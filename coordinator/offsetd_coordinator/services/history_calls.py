@@ -1,4 +1,4 @@
-"""History and restores, from a request's bytes to those of its answer."""
+"""Methods for history and restores, from the request's bytes to the answer's."""
 
 from __future__ import annotations
 

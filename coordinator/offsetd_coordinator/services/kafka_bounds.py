@@ -1,4 +1,4 @@
-"""The offsets that partitions of a Kafka cluster have. Needs the extra `kafka`."""
+"""The first and last offsets of partitions, asked of a Kafka cluster. Needs the extra `kafka`."""
 
 from __future__ import annotations
 

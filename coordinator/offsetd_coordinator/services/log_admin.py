@@ -1,4 +1,4 @@
-"""AdminService, the part of the log: what lies in it, what is cleaned, and what goes."""
+"""AdminService's log methods: describing partitions, cleaning them, and deleting records."""
 
 from __future__ import annotations
 

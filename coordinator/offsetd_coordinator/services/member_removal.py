@@ -1,4 +1,4 @@
-"""RemoveMembers: an operator removes members of a group, and that is recorded."""
+"""RemoveMembers: an operator removes members of a group, with an audit record."""
 
 from __future__ import annotations
 

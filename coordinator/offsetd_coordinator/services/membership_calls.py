@@ -1,4 +1,4 @@
-"""GroupService, the part of members: join, sync, heartbeat, leave."""
+"""GroupService's member methods: join, sync, heartbeat, leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resets and clones: an administrator moves offsets, and the audit log keeps how."""
+"""Resets and clones of offsets by administrators, with audit records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetService: commits, fetches and deletions."""
+"""OffsetService's methods that commit, fetch and delete offsets."""
 
 from __future__ import annotations
 

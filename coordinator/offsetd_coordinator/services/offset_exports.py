@@ -1,4 +1,4 @@
-"""ExportOffsets: the offsets of groups as a file, piece by piece."""
+"""ExportOffsets: the offsets of groups as a file, sent piece by piece."""
 
 from __future__ import annotations
 

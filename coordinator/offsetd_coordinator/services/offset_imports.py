@@ -1,4 +1,4 @@
-"""ImportOffsets: a file is read to its end, and then each of its groups is written."""
+"""ImportOffsets: the file is read to its end, then its groups are written one by one."""
 
 from __future__ import annotations
 

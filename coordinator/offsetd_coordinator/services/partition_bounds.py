@@ -1,4 +1,4 @@
-"""What the partitions of the source have, as far as a Kafka cluster tells it."""
+"""Bounds of source partitions, as far as a configured Kafka cluster knows them."""
 
 from __future__ import annotations
 

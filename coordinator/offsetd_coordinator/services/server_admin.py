@@ -1,4 +1,4 @@
-"""AdminService, the part of the server: what it is, and who serves a group."""
+"""AdminService's server methods: describing the server, and finding the owner of a group."""
 
 from __future__ import annotations
 

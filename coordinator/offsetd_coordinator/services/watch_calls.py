@@ -1,4 +1,4 @@
-"""WatchOffsets: what a watcher reads is sent as fast as the client takes it, and no faster."""
+"""WatchOffsets: changes are sent as fast as the client reads them, and no faster."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One partition of the offsets topic: it decides, and it replays."""
+"""One partition of the offsets topic, which decides on requests and replays its log."""

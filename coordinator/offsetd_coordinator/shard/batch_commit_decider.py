@@ -1,4 +1,4 @@
-"""Decides on the runs of a message, each by the state of its shard, and replays them."""
+"""Decisions on a message's runs of commits, each by the state of its shard, and their replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides on a commit to one log partition."""
+"""Decisions on single commits to one log partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changes the settings of a group, and its lease: what is to be written, or why not."""
+"""Decisions on changes of a group's settings and its lease."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Groups that are held while a large change of them goes on, turn by turn.
+"""Holds on groups while a large change of them goes on in turns.
 
-Whoever wants to write to such a group is refused, and may come again: what the change was decided
-on stays as it is. Readers see the group as it was before, until the change begins to be written;
-then they are refused, too, so that nobody sees a part of it.
+A write to a held group is refused and may be retried, so the state that the change was decided on
+stays as it is. Readers see the group as it was before, until the first slice is written. From then
+on reads are refused, too, so that nobody sees part of the change.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Leases: who may write to a group that has no members, and who no longer.
+"""Leases: which writer may write to a group that has no members.
 
-Only the epoch fences: it is the log offset of the record by which the lease was acquired, so that
-a later one is always larger, and a commit is taken with the newest epoch alone. The ttl only says
-when somebody else may acquire without force, and until when commits without an epoch are refused;
-it runs by a clock that is never set and leaves out the server's pauses, and is kept in memory
-beside what the log says: a lease that nobody has renewed since the shard was loaded runs from then
-on, once more for its whole ttl.
+Only the epoch fences. It is the log offset of the record that acquired the lease, so a later lease
+has a larger epoch, and only commits with the newest epoch are accepted. The ttl decides only two
+things: when another writer may acquire without force, and until when commits without an epoch are
+refused. It runs by a clock that is never set and leaves out the server's pauses. It is kept in
+memory, not in the log: a lease that was not renewed since its shard was loaded runs from then on
+for its whole ttl once more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The records that the members of a group bring, as batches."""
+"""Batches with the group records that members' requests cause."""
 
 from __future__ import annotations
 

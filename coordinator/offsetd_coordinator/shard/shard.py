@@ -1,8 +1,8 @@
-"""One partition of the offsets topic as a pure state: it decides, and it replays.
+"""One partition of the offsets topic as a pure state that decides and replays.
 
-`decide` changes nothing and yields a record batch; replaying that batch is the only change, by
-the same code at run time as at load, so that live state equals a replay of the log. Only the end
-offsets that clients report are kept beside it, in memory.
+`decide` changes nothing and yields a record batch. Replaying that batch is the only change, and
+uses the same code at run time as at load, so the live state equals a replay of the log. The only
+exception is the end offsets that clients report, which are kept in memory alone.
 """
 
 from __future__ import annotations

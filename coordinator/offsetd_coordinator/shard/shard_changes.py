@@ -1,4 +1,4 @@
-"""What one shard makes of changes of offsets that are no commits: at once, or in slices."""
+"""A shard's changes of offsets other than commits: decided at once, or in slices."""
 
 from __future__ import annotations
 

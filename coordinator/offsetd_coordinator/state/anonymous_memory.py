@@ -1,8 +1,7 @@
 """Arrays over anonymous memory, for tables that grow.
 
-A page counts only once it is touched, so room that is kept ahead is free; and it goes back to the
-system as soon as the array is dropped, which memory from `malloc` does not always. No file is
-involved.
+A page takes memory only once it is touched, so spare room is free. The memory returns to the system
+as soon as the array is dropped, which `malloc` does not always do. No file is involved.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Changes of groups' settings that were made lately, by request id: a retry is answered.
+"""Recent changes of groups' settings by request id, so that a retry gets the first answer.
 
-The record of a change carries a header of ours: the kind of request, one byte, and its id.
+The record of a change has a header of offsetd's own: the kind of request (one byte) and its id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who may commit, and why a commit comes to nothing."""
+"""Authorisation of commits, and how kernel verdicts become errors."""
 
 from __future__ import annotations
 

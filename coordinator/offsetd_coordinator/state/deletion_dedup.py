@@ -1,7 +1,7 @@
-"""Deletions that were done lately, by request id: a retry is answered, and not done again.
+"""Recent deletions by request id, so that a retry is answered and not done again.
 
-A deletion may be several batches; it counts as done when its last one is replayed. What is kept of
-one is what its answer says: a count, or partitions, packed by topic.
+A deletion may be several batches; it is done when its last batch is replayed. For each deletion its
+answer is kept: a count, or the partitions packed by topic.
 """
 
 from __future__ import annotations

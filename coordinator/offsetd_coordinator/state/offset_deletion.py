@@ -1,4 +1,4 @@
-"""What deletions take away: the keys that get tombstones, or why not.
+"""Decisions on deletions: the keys that get tombstones, or an error.
 
 Rules: Kafka's OffsetMetadataManager and GroupMetadataManager. Names are UTF-8 bytes.
 """

@@ -1,4 +1,4 @@
-"""Offsets of one group as they stood at one moment: rows that stay when the table changes."""
+"""Offsets of one group as of one moment: rows that stay when the table changes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The stored offsets of a shard: arrays, and the kernels that work on them.
 
-This class owns the arrays and makes room in them; what they mean is in `kernels.columns`, and what
-is done to them, record by record, in `kernels`.
+This class owns the arrays and grows them. `kernels.columns` says what they contain; the other
+kernels read and change them record by record.
 """
 
 from __future__ import annotations

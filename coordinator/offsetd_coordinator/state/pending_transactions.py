@@ -1,8 +1,7 @@
-"""Offsets that transactions have committed, until the transaction's end is in the log.
+"""Offsets committed by transactions whose end is not in the log yet.
 
-They are short-lived: most are merged or dropped before anybody asks for them. So batches of
-nothing but offsets are kept as they are, and only read when somebody does ask. Rules: Kafka's
-OffsetMetadataManager.
+Most are merged or dropped before anybody asks for them. So batches that hold only offsets are kept
+as bytes, and decoded only when somebody asks. Rules: Kafka's OffsetMetadataManager.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Batches of offsets that an administrator writes: one where they fit, else as many as it takes."""
+"""Batches of offsets that an administrator writes: one if they fit, else several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a small log that is read record by record, and never fails for one of them."""
+"""The state of a small log that is read record by record; a bad record never stops the reading."""
 
 from __future__ import annotations
 

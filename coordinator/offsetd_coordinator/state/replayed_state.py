@@ -1,8 +1,8 @@
-"""What a shard knows: exactly what the records of its log say, replayed one by one.
+"""The state of a shard: the result of replaying its log's records, one by one.
 
-Committed offsets are replayed by a kernel, which stops at anything else: group records,
-transactions, compressed batches, bytes that do not decode. That is dealt with here, in Python, and
-then the kernel goes on.
+A kernel replays committed offsets and stops at anything else: group records, transactions,
+compressed batches, bytes that do not decode. Python code here handles these, then the kernel
+continues.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Batches of tombstones: as many as it takes, written by kernels."""
+"""Batches of tombstones, as many as needed, written by kernels."""
 
 from __future__ import annotations
 

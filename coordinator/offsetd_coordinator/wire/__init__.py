@@ -1,1 +1,1 @@
-"""Commits and fetches between protobuf's bytes and the packed table, by kernels."""
+"""Conversion of commits and fetches between protobuf's bytes and the packed table, by kernels."""

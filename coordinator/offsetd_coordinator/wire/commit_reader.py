@@ -1,4 +1,4 @@
-"""The fast road into the server: commits read from a request's bytes by a kernel."""
+"""Commits read from a request's bytes by a kernel: the server's fast path."""
 
 from __future__ import annotations
 

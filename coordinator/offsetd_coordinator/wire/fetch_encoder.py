@@ -1,4 +1,4 @@
-"""The answer to a fetch, its bytes written by kernels, group by group."""
+"""The answer to a fetch, encoded by kernels group by group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The groups that a fetch asks for, read from a request's bytes by a kernel."""
+"""The groups that a fetch asks for, read from the request's bytes by a kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole numbers of any size as protobuf writes them: seven bits a byte, the lowest first."""
+"""Protobuf varints of any size: seven bits a byte, the lowest first."""
 
 from __future__ import annotations
 

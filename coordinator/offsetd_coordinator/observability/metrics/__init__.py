@@ -1,1 +1,1 @@
-"""What the server counts, and how Prometheus gets it."""
+"""The server's metrics and the endpoint that Prometheus reads."""

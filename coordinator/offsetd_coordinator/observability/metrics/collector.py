@@ -1,8 +1,8 @@
-"""What is scraped: read from the program's own counters when somebody asks.
+"""The metrics collector, which reads the server's own counters at each scrape.
 
 Scrapes run on threads of their own. They read plain numbers, one by one, and take no lock that
-the event loop needs. After each family they let the loop go on: it must not wait for the text of
-all of them.
+the event loop needs. After each family they let the event loop run, so that it does not wait for
+the whole text.
 """
 
 from __future__ import annotations

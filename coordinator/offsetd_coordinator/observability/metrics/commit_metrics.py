@@ -1,4 +1,4 @@
-"""What guards against too many commits show: who makes them, and what became of them."""
+"""Metrics of the commit guards: the groups that commit most, and commits that were not written."""
 
 from __future__ import annotations
 

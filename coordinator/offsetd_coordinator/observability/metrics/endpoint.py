@@ -1,4 +1,4 @@
-"""The HTTP port that Prometheus reads: GET /metrics, on threads of its own."""
+"""The HTTP endpoint for Prometheus: GET /metrics, on threads of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is scraped of expiry."""
+"""Metrics of expiry."""
 
 from __future__ import annotations
 

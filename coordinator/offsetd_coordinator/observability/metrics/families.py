@@ -1,4 +1,4 @@
-"""Values as metric families: one line for each metric, where it is made."""
+"""Constructors of metric families: each metric is declared in one line."""
 
 from __future__ import annotations
 

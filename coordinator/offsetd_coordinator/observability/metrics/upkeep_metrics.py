@@ -1,4 +1,4 @@
-"""The cleaner, retention and the other background tasks, as they are scraped."""
+"""Metrics of the cleaner, retention and the other background tasks."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Checks a data folder from end to end, trusts nothing and changes nothing."""
+"""Verification of a data folder from end to end, which trusts nothing and changes nothing."""

@@ -1,4 +1,4 @@
-"""What a verification says."""
+"""Findings of a verification."""
 
 import attrs
 

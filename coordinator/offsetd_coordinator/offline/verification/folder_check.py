@@ -1,4 +1,4 @@
-"""Checks what a data folder holds beside its logs: checkpoints, the journal, quarantine files."""
+"""Checks of a data folder's other files: checkpoints, the journal, quarantine files."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final

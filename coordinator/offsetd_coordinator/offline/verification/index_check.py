@@ -1,8 +1,8 @@
-"""Checks the index files of a segment against its log.
+"""Checks of a segment's index files against its log.
 
-An index is right if every lookup finds its way: an offset's entry names the start of a batch that
-does not begin behind it, a time's entry the largest timestamp so far and a batch that has it. So
-indexes of Kafka's cleaner pass, which has entries elsewhere than an append would put them.
+An index is right if every lookup works. An offset's entry names the start of a batch that does not
+begin after the offset. A time's entry names the largest timestamp so far and a batch that has it.
+So indexes written by Kafka's cleaner pass, although their entries are not where appends put them.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""Checks a partition's log: its segments, batches and records, indexes and leader epochs.
+"""Checks of a partition's log: its segments, batches, records, indexes and leader epochs.
 
-A checksum that holds says that the bytes are those that were written; a record that does not
-decode behind one was written so.
+A valid checksum proves that the bytes are as they were written. A record in such a batch that does
+not decode was therefore written that way.
 """
 
 from collections.abc import Generator, Iterator

@@ -1,4 +1,4 @@
-"""Compares the segments of a log with those that it had: what is missing leaves no bad batch."""
+"""Checks for missing segments, which leave no bad batch behind."""
 
 from collections.abc import Iterator, Mapping
 

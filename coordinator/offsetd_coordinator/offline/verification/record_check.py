@@ -1,4 +1,4 @@
-"""Checks what the records of a batch say: that keys and values decode, and belong here."""
+"""Checks of the records in a batch: keys and values decode, and belong into this partition."""
 
 from collections.abc import Iterator
 

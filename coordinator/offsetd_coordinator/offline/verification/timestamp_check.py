@@ -1,4 +1,4 @@
-"""Names the batches whose timestamps hold back retention: those too far in the future."""
+"""Checks for timestamps too far in the future, which hold back retention."""
 
 from __future__ import annotations
 
