@@ -54,9 +54,6 @@ def generic_handlers(
     )
     offsets = OffsetService(node, parser)
     history = HistoryService(node)
-    watch = WatchService(
-        node, admission, figures, request_bytes_max=settings.socket_request_max_bytes
-    )
     servers = settings.kafka_bootstrap_servers
     kafka = KafkaBounds(servers) if servers else None
     offset_admin = OffsetAdmin(node, kafka)
