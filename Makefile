@@ -1,19 +1,27 @@
 # Everything a fresh clone needs: a POSIX shell, make and Python 3.11 or newer.
 #
-#   make serve    set up, then run the server on ./offsetd-data; with other options:
-#                 make serve ARGS='--listen 127.0.0.1:7172 --set metrics.address='
-#   make test     set up, then run the tests
-#   make bounds   the tests of the kernels, with every load and store checked
-#   make check    lint, types, import contracts, house rules, generated code up to date
-#   make protos   generate the code of protos/ again
-#   make sync     make the client for threads again, from that for asyncio
-#   make bench    the benchmarks, as ratios within one run
-#   make bench-peers    the same work by Redis, etcd, ZooKeeper, PostgreSQL, Kafka and offsetd
-#   make nightly  the tests at their long settings, and every planted bug
-#   make wheel    dist/offsetd-….whl, to install elsewhere: pip install 'dist/offsetd-….whl[server]'
+#   make serve        set up, then run the server on ./offsetd-data; ARGS= has its options:
+#                     make serve ARGS='--listen 127.0.0.1:7172 --set metrics.address='
+#   make test         set up, then run the tests that need only Python and take little time;
+#                     ARGS= goes to pytest, and what it names runs whole: make test ARGS=tests/sim
+#   make test-rest    the tests that `make test` leaves out; ARGS= goes to pytest
+#   make test-all     all tests; ARGS= goes to pytest
+#   make nightly      all tests at their long settings, and every planted bug; ARGS= goes to pytest
+#   make bounds       the tests of the kernels, with every load and store checked; ARGS= goes to pytest
+#   make check        lint, types, import contracts, house rules, generated code up to date
+#   make protos       generate the code of protos/ again
+#   make protos-check fail if the code of protos/ is not what they generate
+#   make sync         generate the client for threads again, from the client for asyncio
+#   make sync-check   fail if the client for threads is not what that generates
+#   make bench        the benchmarks, as ratios within one run: make bench ARGS='load clean --rounds 5'
+#   make bench-peers  the same work by Redis, etcd, ZooKeeper, PostgreSQL, Kafka and offsetd:
+#                     make bench-peers ARGS='--works targets'
+#   make wheel        dist/offsetd-….whl, to install elsewhere: pip install 'dist/offsetd-….whl[server]'
+#   make clean        remove what `make` set up
+#   make help         this list
 
 .POSIX:
-.PHONY: serve test bounds check protos protos-check sync sync-check bench bench-peers nightly wheel clean help
+.PHONY: serve test test-rest test-all bounds check protos protos-check sync sync-check bench bench-peers nightly wheel clean help
 
 VENV = .venv
 BIN = $(VENV)/bin
@@ -23,33 +31,23 @@ CONSTRAINTS = .ci/constraints.txt
 PACKAGES = storage coordinator clients pipeline benchmarks/peers
 PYTEST = $(BIN)/python -m pytest
 # One worker a core; a file stays with one worker, so that what its tests share is made once. The
-# files are begun in the order of tests/slow_files.py, not by how many tests they have.
+# files begin in the order that tests/conftest.py gives them, not by how many tests they have.
 PARALLEL = -n auto --dist loadfile --no-loadscope-reorder
-KERNEL_TESTS = tests/unit/storage/test_scan.py tests/unit/storage/test_segment_scan.py \
-	tests/unit/storage/test_byte_order.py tests/unit/storage/test_crc32c.py \
-	tests/unit/storage/test_encode.py tests/unit/storage/test_decode.py \
-	tests/unit/storage/test_record_batch.py tests/unit/coordinator/test_offset_table.py \
-	tests/unit/coordinator/test_shard.py tests/unit/coordinator/test_commit_wire.py \
-	tests/unit/coordinator/test_commit_runs.py \
-	tests/unit/coordinator/test_fetch_answer.py tests/unit/coordinator/test_fetch_parser.py \
-	tests/unit/coordinator/test_commit_rules.py tests/property/test_unchanged_commits.py \
-	tests/unit/coordinator/test_deletion.py tests/unit/coordinator/test_tombstones.py \
-	tests/unit/coordinator/test_replayed_state.py tests/property/test_shard_replay.py \
-	tests/unit/coordinator/test_expiry_sweep.py tests/unit/coordinator/test_put_batches.py \
-	tests/unit/coordinator/test_keyed_hash.py tests/unit/coordinator/test_slots.py \
-	tests/unit/storage/test_utf8.py tests/unit/coordinator/test_plain_records.py \
-	tests/unit/storage/cleaner/test_keep.py tests/unit/storage/cleaner/test_offset_map.py \
-	tests/unit/storage/cleaner/test_clean.py tests/property/test_cleaned_records.py \
-	tests/unit/pipeline/test_segments.py tests/property/test_folder_tables.py
 
 serve: $(VENV)/.server
 	@exec $(BIN)/offsetd serve $(ARGS)
 
 test: $(VENV)/.test
+	$(PYTEST) $(PARALLEL) --part=short $(ARGS)
+
+test-rest: $(VENV)/.test
+	$(PYTEST) $(PARALLEL) --part=rest $(ARGS)
+
+test-all: $(VENV)/.test
 	$(PYTEST) $(PARALLEL) $(ARGS)
 
 bounds: $(VENV)/.test
-	NUMBA_BOUNDSCHECK=1 $(PYTEST) $(PARALLEL) -q $(KERNEL_TESTS)
+	NUMBA_BOUNDSCHECK=1 $(PYTEST) $(PARALLEL) -q -m kernel $(ARGS)
 
 check: $(VENV)/.check protos-check sync-check
 	$(BIN)/ruff check .

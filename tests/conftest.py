@@ -1,14 +1,17 @@
-"""What all tests share: profiles of Hypothesis, their order, kernels warm before the first test."""
+"""What all tests share: Hypothesis profiles, parts, order, kernels warm before the first test."""
 
 from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
+import parts
 import pytest
-from slow_files import SLOW_FILES
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Chosen with HYPOTHESIS_PROFILE, the long one also by the nightly run. A failure prints how to run
 # the same example again. Only the nightly run draws other examples each time.
@@ -28,11 +31,50 @@ _USUAL_PROFILE = "nightly" if os.environ.get("OFFSETD_NIGHTLY") else "default"
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", _USUAL_PROFILE))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slow files come first; workers of xdist keep that where they may not reorder."""
-    folder = Path(__file__).parent
-    places = {folder / name: place for place, name in enumerate(SLOW_FILES)}
-    items.sort(key=lambda item: places.get(item.path, len(places)))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--part", choices=parts.PARTS, default=parts.ALL, help="which part of the tests to run"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Named files and folders are run whole. Workers of xdist get what is decided here."""
+    is_worker = hasattr(config, "workerinput")
+    if not is_worker and config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        config.option.part = parts.ALL
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The short part does not even import what it leaves out."""
+    return (config.option.part == parts.SHORT and parts.is_rest_path(collection_path)) or None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose the part. Long files come first, the longest first: so no worker is left with one.
+
+    Workers of xdist keep this order where they may not reorder.
+    """
+    if config.option.part != parts.ALL:
+        wants_rest = config.option.part == parts.REST
+        left_out = [item for item in items if parts.is_rest(item) != wants_rest]
+        items[:] = [item for item in items if parts.is_rest(item) == wants_rest]
+        config.hook.pytest_deselected(items=left_out)
+    items.sort(key=minutes_of_its_file, reverse=True)
+
+
+def minutes_of_its_file(item: pytest.Item) -> float:
+    """What the marker `long` says, or 0."""
+    long = item.get_closest_marker("long")
+    return 0 if long is None else long.kwargs["minutes"]
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """What was left out, and how to run it."""
+    if config.option.part == parts.SHORT:
+        terminalreporter.section("left out of `make test`")
+        terminalreporter.write_line("\n".join(parts.summary_lines()))
 
 
 @pytest.hookimpl(trylast=True)

@@ -22,6 +22,8 @@ from server_process import ServerProcess
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.long(minutes=1)
+
 ROOT = Path(__file__).parents[2]
 SOURCES = [ROOT / "protos", ROOT / "clients"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

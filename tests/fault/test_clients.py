@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.long(minutes=1)
+
 WAIT_S = 120
 WHERE = TopicPartition("orders", 0)
 KINDS = [OffsetClient, AsyncOffsetClient]

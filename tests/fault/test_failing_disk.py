@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.long(minutes=2)
+
 NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
 POWER_CUTS = int(os.environ.get("OFFSETD_TEST_POWER_CUTS", "50" if NIGHTLY else "5"))
 WAIT_SECONDS = 60

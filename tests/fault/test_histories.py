@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from history_checker import Call
 
+pytestmark = pytest.mark.long(minutes=4)
+
 NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
 RUNS = int(os.environ.get("OFFSETD_TEST_HISTORIES", "60" if NIGHTLY else "10"))
 SECONDS = float(os.environ.get("OFFSETD_TEST_HISTORY_SECONDS", "20"))

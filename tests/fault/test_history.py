@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from offsetd_clients.history_values import OffsetEvent
 
+pytestmark = pytest.mark.long(minutes=1)
+
 WAIT_SECONDS = 60
 MILLISECOND = timedelta(milliseconds=1)  # What the times of commits are counted in.
 SETTINGS: dict[str, object] = {"offsets.topic.num.partitions": 3, "request.id.window.ms": 0}

@@ -13,12 +13,15 @@ import time
 from typing import TYPE_CHECKING
 
 import grpc
+import pytest
 from chance import seed_of
 from commit_history import History, Writers
 from server_process import ServerProcess, Stubs
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.long(minutes=1)
 
 NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
 KILLS = int(os.environ.get("OFFSETD_TEST_KILLS", "300" if NIGHTLY else "30"))

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.long(minutes=2)
+
 NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
 OFFSETS = 1_000_000 if NIGHTLY else 200_000
 HOLD_SECONDS_MAX = 0.1

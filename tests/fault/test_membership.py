@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.long(minutes=1)
+
 WAIT_S = 60
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 300,

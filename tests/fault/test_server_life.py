@@ -24,6 +24,8 @@ from raw_http2 import ACK, SETTINGS, RawConnection, frame
 from refusals import status_of
 from server_process import ServerProcess, Stubs, poll
 
+pytestmark = pytest.mark.long(minutes=3)
+
 SERVICES = (
     "",
     "offsetd.v1.OffsetService",

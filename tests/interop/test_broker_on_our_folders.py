@@ -15,7 +15,7 @@ from interop.kafka_runtime import Runtime
 from interop.served_folder import OFFSETD, ServedFolder
 from interop.workload import Offsets, Workload, fetch_all
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long(minutes=1)]
 
 # Small, so that a log has several segments, and indexes have entries.
 SETTINGS = ("offsets.topic.segment.bytes=1048576", "index.interval.bytes=1024")

@@ -26,7 +26,7 @@ from offsetd_clients import (
 from offsetd_clients.assignors import Subscription, range_assignor
 from offsetd_clients.errors import IllegalGeneration, RebalanceInProgress
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long(minutes=1)]
 
 COMMAND = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 SETTINGS = (

@@ -15,6 +15,8 @@ from offsetd_clients import OffsetClient, OffsetFormat, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.long(minutes=1)
+
 COLOUR = re.compile(r"\x1b\[[0-9;]*[34][0-7]m")
 WHERE = TopicPartition("orders", 0)
 

@@ -17,6 +17,8 @@ from interop.served_groups import serving_groups
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.long(minutes=1)
+
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from interop.served_folder import ServedFolder
 
+pytestmark = pytest.mark.long(minutes=8)
+
 ROOT: Final = Path(__file__).parents[2]
 GOLDEN: Final = ROOT / "tests" / "golden" / "kafka-4.1.1" / "data"
 NOWHERE: Final = "127.0.0.1:1"

@@ -33,7 +33,7 @@ from offsetd_storage.batch.record_batch import RecordBatch, decode_batches
 from offsetd_storage.cleaner.cleaning_round import CleanReport
 from offsetd_storage.log.segment import segment_path
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long(minutes=1)]
 
 OF_EACH_SHAPE = 5
 DUMPED_AT_ONCE = 1500  # A command line has an end.

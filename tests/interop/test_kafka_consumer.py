@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from interop.kafka_broker import KafkaBroker
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long(minutes=1)]
 
 WORKER = Path(__file__).with_name("kafka_consumer_worker.py")
 

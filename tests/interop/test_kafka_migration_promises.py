@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from interop.kafka_broker import KafkaBroker
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long(minutes=1)]
 
 promised = promised_by("docs/guides/migration-from-kafka.md")
 

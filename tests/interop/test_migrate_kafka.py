@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from interop.kafka_broker import KafkaBroker
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long(minutes=1)]
 
 MOMENTS_MAX = 100
 NUMBERS = count(1)

@@ -17,6 +17,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.long(minutes=3)
+
 ROOT: Final = Path(__file__).parents[2]
 PACKAGE: Final = "six==1.17.0"  # A small one: what matters is what pip leaves.
 

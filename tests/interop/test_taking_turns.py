@@ -20,7 +20,7 @@ from offsetd_storage.folder.cleaner_checkpoint import (
     read_first_dirty,
 )
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long(minutes=2)]
 
 ORDERS_0 = TopicPartition("orders", 0)
 SMALL_BYTES = 1_000_000

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from interop.served_folder import ServedFolder
 
+pytestmark = pytest.mark.long(minutes=1)
+
 GOLDEN = Path(__file__).parents[1] / "golden" / "cli"
 COLUMNS = 200
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from kazoo.client import KazooClient
 
-pytestmark = pytest.mark.zookeeper
+pytestmark = [pytest.mark.zookeeper, pytest.mark.long(minutes=2)]
 
 _COMMAND = "from offsetd_clients.cli.main import main; main()"
 _SESSION = ("--session-timeout", "2")

@@ -54,6 +54,8 @@ from mutants.planted_swaps import SWAP_MUTANTS
 from mutants.planted_table import TABLE_MUTANTS
 from mutants.planted_upkeep import UPKEEP_MUTANTS
 
+pytestmark = pytest.mark.long(minutes=30)
+
 MUTANTS = (
     *STORE_MUTANTS,
     *CLEANER_MUTANTS,

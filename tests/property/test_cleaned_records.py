@@ -19,6 +19,8 @@ from offsetd_storage.cleaner.transactions import CleanedTransactions, read_produ
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from partition_logs import FOLDER, GOLDEN, GOLDEN_PARTITIONS, NOW_MS
 
+pytestmark = pytest.mark.kernel
+
 
 @attrs.frozen(kw_only=True)
 class Memory:

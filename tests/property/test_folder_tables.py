@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from offsetd_storage.batch.record_batch import Record, RecordBatch
 
+pytestmark = pytest.mark.kernel
+
 LOGS = 40
 BATCHES = 120
 

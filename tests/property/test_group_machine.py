@@ -12,6 +12,7 @@ import os
 from random import Random
 
 import attrs
+import pytest
 from classic_groups import DrawnClient
 from group_nodes import DELAY_MS, RETENTION_MS, SESSION_MS, GroupNode
 from hypothesis import settings
@@ -34,6 +35,8 @@ from offsetd_coordinator.requests import (
     UpdateGroup,
 )
 from sim.crash_explorer import crashed
+
+pytestmark = pytest.mark.long(minutes=1)
 
 NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
 GROUPS = ["members", "lease", "both", "plain"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import attrs
+import pytest
 from expiries import batches_of, slices
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from offsetd_coordinator.expiry.expiry_sweep import SliceLimits
     from offsetd_coordinator.requests import Request
     from shard_steps import Step
+
+pytestmark = pytest.mark.kernel
 
 
 class Log:

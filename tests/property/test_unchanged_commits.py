@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from offsetd_coordinator.requests import CommitReply, DeleteGroup, DeleteOffsets
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offsetd_coordinator.requests import Request
+
+pytestmark = pytest.mark.kernel
 
 WINDOW_MS = 100
 GROUPS = ["g", "h"]

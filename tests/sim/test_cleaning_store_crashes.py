@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import attrs
+import pytest
 from cleaned_logs import offsets_of, record_batch, replayed
 from log_stores import FOLDER, P0, P1, P2, SMALL, SMALL_LOG, log_bytes, opened, runs_of, seeded
 from offsetd_storage.cleaner.cleaning_plan import LogToClean, log_to_clean
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.simulated_faults import Operation
     from offsetd_storage.log_store import LogStore
     from offsetd_storage.topic_partition import TopicPartition
+
+pytestmark = pytest.mark.long(minutes=1)
 
 RETENTION_MS = 100
 CONFIG = attrs.evolve(

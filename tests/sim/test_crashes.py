@@ -15,6 +15,8 @@ from sim.crash_explorer import SETTINGS, SMALLEST_JOURNALS, Explorer, Run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.long(minutes=1)
+
 NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
 STATES = int(os.environ.get("OFFSETD_TEST_CRASH_STATES", "20000" if NIGHTLY else "5000"))
 

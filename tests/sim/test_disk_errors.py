@@ -21,6 +21,8 @@ from offsetd_storage.log.segment_list import SEGMENT_LIST_NAME
 from offsetd_storage.recovery.clean_shutdown_marker import CLOSED_MARK_NAME
 from sim.crash_explorer import Run
 
+pytestmark = pytest.mark.long(minutes=1)
+
 NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
 MAY_BE_LATE = (
     RECOVERY_POINT_CHECKPOINT,

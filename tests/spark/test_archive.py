@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from cli_calls import Ended
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long(minutes=1)
+
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "spark-archive.md"
 NOW = datetime.now(UTC)
 NOW_MS = round(NOW.timestamp() * 1000)

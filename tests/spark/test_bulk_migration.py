@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from cli_calls import Ended
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long(minutes=3)
+
 GROUPS, PARTITIONS = 120, 50
 SECONDS_MAX = 240.0
 RATE = 1000.0

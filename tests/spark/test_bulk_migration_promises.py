@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from offsetd_clients import OffsetClient, TopicPartition
 from promised import promised_by
 from server_process import ServerProcess
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from cli_calls import Ended
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.long(minutes=1)
 
 promised = promised_by("docs/guides/spark-migrate.md")
 

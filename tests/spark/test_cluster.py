@@ -19,6 +19,8 @@ from spark.standalone_cluster import WORKERS, Cluster, running_cluster, zipped_w
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.long(minutes=1)
+
 DRIVER = Path(__file__).with_name("cluster_driver.py")
 RUN_S_MAX = 900  # Executors compile their kernels first.
 

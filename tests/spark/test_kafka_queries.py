@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 DRIVER = Path(__file__).parent / "kafka_query_driver.py"
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long(minutes=1)]
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from cli_calls import Ended
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long(minutes=1)
+
 of_archives = promised_by("docs/guides/spark-archive.md")
 of_queries = promised_by("docs/guides/spark-kafka.md")
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.long(minutes=1)
+
 LATER = datetime(2026, 11, 20, 21, 6, 30)  # noqa: DTZ001  As Spark gives times.
 LATER_SQL = "TIMESTAMP '2026-11-20 21:06:30'"
 

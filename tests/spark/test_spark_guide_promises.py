@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.long(minutes=1)
+
 promised = promised_by("docs/guides/spark.md")
 
 SCHEMA = "group string, topic string, partition int, offset long"

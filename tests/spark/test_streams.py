@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.long(minutes=3)
+
 SETTINGS = {
     "offsets.topic.num.partitions": 3,
     "log.flush.offset.checkpoint.interval.ms": 50,

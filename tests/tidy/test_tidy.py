@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from slow_files import SLOW_FILES
 from tidy import rules
 from tidy.tracked import PACKAGES, ROOT, TRACKED, text_of
 
@@ -31,11 +30,6 @@ def test_there_are_sources_to_judge() -> None:
     assert "storage/offsetd_storage/disk/files.py" in SOURCES
     assert "tests/tidy/test_tidy.py" in PYTHON
     assert any(name.endswith(".proto") for name in TRACKED)
-
-
-def test_what_is_begun_first_is_there() -> None:
-    assert {f"tests/{name}" for name in SLOW_FILES} <= set(PYTHON)
-    assert len(set(SLOW_FILES)) == len(SLOW_FILES)
 
 
 def test_functions_files_and_lines_are_short() -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long(minutes=1)
+
 OFFSETD = Path(sys.executable).parent / "offsetd"
 
 

@@ -34,6 +34,8 @@ from shards import (
 if TYPE_CHECKING:
     from offsetd_coordinator.shard.shard import Shard
 
+pytestmark = pytest.mark.kernel
+
 WINDOW_MS = 60_000
 STORED = (
     entry("t", 0, 5, leader_epoch=3, metadata=b"host-7"),

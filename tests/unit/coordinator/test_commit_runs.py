@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Int64s
     from offsetd_coordinator.requests import CommittedOffset
 
+pytestmark = pytest.mark.kernel
+
 CommitOffsetsRequest = offset_service_pb2.CommitOffsetsRequest
 StreamCommitsResponse = offset_service_pb2.StreamCommitsResponse
 

@@ -19,6 +19,8 @@ from offsetd_coordinator.wire.commit_reader import COMMITS_AT_ONCE, CommitReader
 if TYPE_CHECKING:
     from offsetd_coordinator.requests import CommitOffsets
 
+pytestmark = pytest.mark.kernel
+
 METADATA_UNITS_MAX = 20
 OFFSETS_MAX = 5000
 LARGEST = 2**63 - 1

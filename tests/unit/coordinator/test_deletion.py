@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from offsetd_coordinator.requests import Decision
     from offsetd_storage.offsets_topic.schemas.keys import RecordKey
 
+pytestmark = pytest.mark.kernel
+
 TRANSACTIONAL: dict[str, Any] = {"producer_id": 5, "is_transactional": True}
 SUBSCRIBED_TO_ORDERS = bytes.fromhex("0000 00000001 0006") + b"orders" + bytes.fromhex("ffffffff")
 CONSUMER_EPOCH = bytes.fromhex("0000 00000001 00")

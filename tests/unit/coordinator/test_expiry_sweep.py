@@ -32,6 +32,8 @@ from shards import ask as asked
 if TYPE_CHECKING:
     from offsetd_coordinator.shard.shard import Shard
 
+pytestmark = pytest.mark.kernel
+
 DUE_MS = NOW_MS + RETENTION_MS
 UNREADABLE = b"\0\x63"
 SHORT_RETENTION = GroupSettings(retention_ms=5).encode()

@@ -15,6 +15,8 @@ from offsetd_coordinator.wire.fetch_encoder import FetchAnswer, GroupEncoder
 from offsetd_coordinator.wire.group_selections import PARTITIONS_MAX, GroupSelection
 from shards import commit, entry
 
+pytestmark = pytest.mark.kernel
+
 LARGEST = 2**63 - 1
 LOG_PARTITION = 300
 

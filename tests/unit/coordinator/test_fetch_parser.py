@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.wire.group_selections import GroupSelection
 
+pytestmark = pytest.mark.kernel
+
 FetchOffsetsRequest = offset_service_pb2.FetchOffsetsRequest
 TopicPartition = types_pb2.TopicPartition
 

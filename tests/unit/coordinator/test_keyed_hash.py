@@ -18,6 +18,8 @@ from offsetd_storage.kernels.registry import kernel
 if TYPE_CHECKING:
     import numpy as np
 
+pytestmark = pytest.mark.kernel
+
 SEED, SEED_2 = 0x243F6A8885A308D3, -0x6C8E9CF570932BD6
 MASK = (1 << 64) - 1
 

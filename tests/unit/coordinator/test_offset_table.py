@@ -14,6 +14,8 @@ from offsetd_storage.kernels import padded_copy
 from offsetd_storage.offsets_topic.placement import partition_of
 from shards import COLLIDING_SEEDS, commit, entry, offset_key
 
+pytestmark = pytest.mark.kernel
+
 Key = tuple[bytes, bytes, int]
 
 

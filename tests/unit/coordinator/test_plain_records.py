@@ -12,6 +12,8 @@ from offsetd_storage.offsets_topic.placement import partition_of
 from offsetd_storage.offsets_topic.schemas.keys import GroupKey, OffsetKey, encode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 
+pytestmark = pytest.mark.kernel
+
 NOW_MS = 1_700_000_000_000
 PARTITIONS = 50
 GROUPS = ("billing", "", "grüppe", "🚀", "polygenelubricants", "x" * 300)

@@ -26,6 +26,8 @@ from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, decode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from shards import COLLIDING_SEEDS, NOW_MS, offset_key
 
+pytestmark = pytest.mark.kernel
+
 GROUP = "группа"
 BYTES_MAX = 1 << 16
 

@@ -27,6 +27,8 @@ from shards import (
     state_of,
 )
 
+pytestmark = pytest.mark.kernel
+
 TRANSACTIONAL: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0, "is_transactional": True}
 OTHER_TRANSACTION: dict[str, Any] = TRANSACTIONAL | {"producer_id": 6}
 UNREADABLE = b"\0\x09"  # A value of version 9.

@@ -43,6 +43,8 @@ from shards import (
 if TYPE_CHECKING:
     from offsetd_coordinator.shard.shard import Shard
 
+pytestmark = pytest.mark.kernel
+
 # The value of type 5, ConsumerGroupMemberMetadata: a member subscribed to nothing.
 CONSUMER_MEMBER = bytes.fromhex("0000 00 00 01 01 01 00 00000000 00 00")
 CONSUMER_EPOCH = bytes.fromhex("0000 00000001 00")

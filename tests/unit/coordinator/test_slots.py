@@ -17,6 +17,8 @@ from offsetd_coordinator.kernels.table.slots import (
 )
 from offsetd_storage.kernels.registry import kernel
 
+pytestmark = pytest.mark.kernel
+
 
 @kernel("void(int64[::1], int64, int64)")
 def add(slots: np.ndarray, tag: int, row: int) -> None:

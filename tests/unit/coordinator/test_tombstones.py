@@ -10,6 +10,8 @@ from offsetd_storage.batch.record_batch import Record, decode_batch, encode_batc
 from offsetd_storage.kernels import padded_buffer, padded_copy
 from shards import NOW_MS, group_key, offset_key
 
+pytestmark = pytest.mark.kernel
+
 KEYS = [
     *(offset_key("g", "t" * size, size) for size in range(200)),
     group_key("g"),

@@ -18,6 +18,8 @@ from offsetd_storage.disk.files import OsFiles
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.kernel
+
 
 def batch(offset: int, *, count: int = 2, size: int = 20, codec: int = 0) -> bytes:
     records = [

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from offsetd_storage.kernels import PADDING_BYTES, byte_order, padded_buffer, padded_copy
 from offsetd_storage.kernels.registry import kernel
 
+pytestmark = pytest.mark.kernel
+
 LOADS = ">b", ">B", ">h", ">H", ">i", ">I", ">q"
 STORES = ">b", ">h", ">i", ">q"
 

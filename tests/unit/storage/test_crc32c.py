@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 from offsetd_storage.kernels import crc32c, padded_copy
 from offsetd_storage.kernels.registry import kernel
 
+pytestmark = pytest.mark.kernel
+
 
 @kernel("int64(uint8[::1], int64, int64)")
 def checksum_by_tables(buffer, start, end):

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from offsetd_storage.kernels import decode, padded_copy
 from offsetd_storage.kernels.registry import kernel
 
+pytestmark = pytest.mark.kernel
+
 
 @kernel("void(uint8[::1], int64, int64, int64[::1])")
 def load_header(buffer, position, end, row):

@@ -8,6 +8,8 @@ from offsetd_storage.batch.record_batch import Record, decode_batch, encode_batc
 from offsetd_storage.kernels import encode, padded_copy
 from offsetd_storage.kernels.registry import kernel
 
+pytestmark = pytest.mark.kernel
+
 int16s = st.integers(-(2**15), 2**15 - 1)
 int32s = st.integers(-(2**31), 2**31 - 1)
 offsets = st.integers(0, 2**62)

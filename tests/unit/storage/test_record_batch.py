@@ -20,6 +20,8 @@ from offsetd_storage.batch.record_batch import (
 )
 from offsetd_storage.errors import CorruptBatch
 
+pytestmark = pytest.mark.kernel
+
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.1.1"
 LOGS = sorted((GOLDEN / "data").glob("*/*.log"))
 NAMES = [log.parent.name for log in LOGS]

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from offsetd_storage.batch.record_batch import BATCH_HEADER, Record, computed_crc, encode_batch
 from offsetd_storage.kernels import padded_copy, scan
 
+pytestmark = pytest.mark.kernel
+
 
 def batch(base_offset: int, *, last_offset: int | None = None, **fields) -> bytes:
     record = Record(key=b"key", value=b"value", offset=base_offset, timestamp_ms=1000)

@@ -18,6 +18,8 @@ from offsetd_storage.log.segment_scan import (
     scan_segment,
 )
 
+pytestmark = pytest.mark.kernel
+
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-4.1.1" / "data"
 LOGS = sorted(GOLDEN.glob("*/*.log"))
 

@@ -9,6 +9,8 @@ from offsetd_storage.kernels import padded_copy
 from offsetd_storage.kernels.utf8 import java_hash, utf16_length
 from offsetd_storage.offsets_topic import placement
 
+pytestmark = pytest.mark.kernel
+
 
 def length(encoded: bytes) -> int:
     return utf16_length(padded_copy(b"x" + encoded), 1, len(encoded))

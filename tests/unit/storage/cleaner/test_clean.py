@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from offsetd_storage.disk.files import Files
     from offsetd_storage.log.partition_log import PartitionLog
 
+pytestmark = pytest.mark.kernel
+
 RETENTION_MS = 1000
 CONFIG = attrs.evolve(CONFIG, delete_retention_ms=RETENTION_MS)
 WORDS = ["aab", "abc", "ca", "b"]  # The last one is active; its offset is 8.

@@ -33,6 +33,8 @@ from offsetd_storage.timestamp_type import TimestampType
 if TYPE_CHECKING:
     import numpy as np
 
+pytestmark = pytest.mark.kernel
+
 TRANSACTIONAL = {
     "producer_id": 5,
     "producer_epoch": 0,

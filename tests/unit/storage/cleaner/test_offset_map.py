@@ -12,6 +12,8 @@ from offsetd_storage.batch.compression import Compression
 from offsetd_storage.cleaner.offset_map import OffsetMap
 from offsetd_storage.errors import CorruptBatch, OldMessageFormat
 
+pytestmark = pytest.mark.kernel
+
 TRANSACTIONAL = {"producer_id": 5, "producer_epoch": 0, "is_transactional": True}
 
 
