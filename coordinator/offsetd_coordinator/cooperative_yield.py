@@ -23,5 +23,5 @@ REST_SECONDS: Final = 0.001
 
 
 async def next_turn() -> None:
-    """Lets others work: all that are ready, and all that these wake within the rest."""
+    """Lets other tasks run: all that are ready, and all that these wake during the pause."""
     await asyncio.sleep(REST_SECONDS)

@@ -17,20 +17,20 @@ ITEMS_PER_TURN: Final = 400
 
 
 class Turns:
-    """Counts what one call does, and lets the others in between."""
+    """Counts the items that one call handles, and lets other tasks run in between."""
 
     def __init__(self) -> None:
         self._items = 0
 
     async def spend(self, items: int) -> None:
-        """Notes that so many items were dealt with."""
+        """Notes that this many items were handled."""
         self._items += items
         if self._items >= ITEMS_PER_TURN:
             self._items = 0
             await next_turn()
 
     async def each(self, items: Iterable[Item]) -> AsyncIterator[Item]:
-        """The items, one by one, as many in a turn as there may be."""
+        """Yields the items one by one, at most the allowed number in each turn."""
         for item in items:
             yield item
             await self.spend(1)

@@ -40,7 +40,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ApplyFailed(Exception):
-    """A defect: settings that were checked, and are stored, were refused by what runs with them."""
+    """A defect: settings that were checked and stored could not be applied."""
 
 
 class Administration:
@@ -62,7 +62,7 @@ class Administration:
         preview: Callable[[TopicPartition, bool], CleanReport | None],
         doubt: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`doubt` says why what was set may not be what counts, if so."""
+        """`doubt` says why the settings in force may not be those that were set, or None."""
         self.clock = clock
         self.preview = preview
         self._runtime = runtime
@@ -76,24 +76,24 @@ class Administration:
 
     @property
     def settings_doubt(self) -> str | None:
-        """Why nothing may expire, be cleaned or taken away by the settings that count, if so."""
+        """Why the settings in force must not expire, clean or delete anything; None if they may."""
         return self._doubt()
 
     async def applied(self) -> AppliedConfigs:
         """The settings, durable and in force. Raises StorageUnavailable."""
         applied = self._shard.applied
-        with contextlib.suppress(ApplyFailed):  # It has told whoever asked for the change.
+        with contextlib.suppress(ApplyFailed):  # The change's caller got this error.
             await self._until_applied()
         return applied
 
     async def update_config(self, request: UpdateConfig, event: AuditEvent) -> ConfigDecision:
-        """Changes settings, or not; returns when what it says is durable and in force.
+        """Decides on a change of settings; returns once its reply is durable and in force.
 
         A caller that no longer waits changes nothing about that. Raises the refusal, and what
         `Runtime.append` does.
         """
         damage = self._runtime.store.quarantined.get(CONFIG_PARTITION)
-        if damage is not None:  # Also for what would write nothing.
+        if damage is not None:  # Also for an update that would write nothing.
             raise quarantined_own_log(CONFIG_PARTITION, damage)
         decision = self._shard.decide(request, self.clock.now_ms())
         if decision.batch is not None and decision.configs is not None:
@@ -118,7 +118,7 @@ class Administration:
         return known
 
     def note_events(self, events: Sequence[AuditEvent]) -> None:
-        """Appends events without a request; what they tell of is written right behind them.
+        """Appends events that no request caused; the caller writes their changes right after them.
 
         Raises what `Runtime.append` does.
         """
@@ -150,7 +150,7 @@ class Administration:
         return await self._runtime.large_changes.submit(request, before_write=record, room=room)
 
     def find(self, method: str, request_id: str) -> RecordedEvent | None:
-        """What was recorded of an earlier try of a request; not durable yet, perhaps."""
+        """The event recorded by an earlier try of a request; it may not be durable yet."""
         return self._audit.find(method, request_id, self.clock.now_ms())
 
     def _append_event(self, event: AuditEvent) -> RecordedEvent:

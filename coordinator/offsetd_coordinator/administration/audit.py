@@ -113,7 +113,7 @@ class AuditLog(RecordLog):
         return encode_batch(records, base_offset=self.offset_next, leader_epoch=self.leader_epoch)
 
     def pass_over(self, batch: bytes) -> None:
-        """Replays a batch of events without a request id: nothing of them is to be known."""
+        """Replays a batch of events without a request id: they are not kept for retries."""
         self._note_end(batch_header(batch))
 
     def _replay_batch(self, batch: RecordBatch) -> None:

@@ -21,7 +21,7 @@ _CHUNK_BYTES: Final = 1 << 16
 
 
 class AuditFilter(NamedTuple):
-    """Which events are wanted; empty or None: any. Times are the records', in milliseconds."""
+    """A filter of events; empty or None matches any. Times are the records', in milliseconds."""
 
     methods: frozenset[str] = frozenset()
     group_id: str = ""
@@ -29,7 +29,7 @@ class AuditFilter(NamedTuple):
     end_ms: int | None = None
 
     def takes(self, event: AuditEvent) -> bool:
-        """Whether it is one of them."""
+        """Whether the filter accepts this event."""
         return (
             (not self.methods or event.method in self.methods)
             and (not self.group_id or event.what.get("group") == self.group_id)
@@ -39,7 +39,7 @@ class AuditFilter(NamedTuple):
 
 
 class AuditPage(NamedTuple):
-    """Events, the newest first, and where the next page ends (exclusive); None: there is none."""
+    """Events, the newest first, and the offset where the next page ends (exclusive), or None."""
 
     events: list[RecordedEvent]
     offset_limit: int | None
@@ -50,7 +50,7 @@ def read_page(
 ) -> AuditPage:
     """The newest events below `offset_limit`, at most `events_max`; blocks. For any thread.
 
-    It may have fewer, as so many records are read at most. What cannot be understood is passed
+    A page may have fewer, as the number of records read is bounded. Undecodable records are passed
     over. Raises CorruptBatch.
     """
     events: list[RecordedEvent] = []

@@ -45,13 +45,13 @@ _CHUNK_BYTES: Final = 512 * 1024
 
 
 def own_topic_specs(configs: TopicConfigs) -> tuple[TopicSpec, ...]:
-    """The topics as a store is told of them: each has one partition."""
+    """The specifications of these topics for the store: each has one partition."""
     return tuple(
         TopicSpec(
             topic=topic,
             partitions=1,
             log=configs.log_config(topic),
-            # Without the settings, offsets would expire that were to stay.
+            # Without the settings, offsets would expire that the operator wanted to keep.
             is_removable=topic != CONFIG_TOPIC,
         )
         for topic in (AUDIT_TOPIC, CONFIG_TOPIC)
@@ -60,12 +60,12 @@ def own_topic_specs(configs: TopicConfigs) -> tuple[TopicSpec, ...]:
 
 @attrs.frozen(kw_only=True)
 class OwnTopics:
-    """What is in them. `damage` is that of the settings, if their log is quarantined."""
+    """The state of these topics. `damage` is set if the settings' log is quarantined."""
 
     shard: ConfigShard
     audit: AuditLog
     damage: Damage | None = None
-    accepts_defaults: bool = False  # The operator's word: where settings are lost, defaults count.
+    accepts_defaults: bool = False  # The operator allows defaults for lost settings.
 
     @classmethod
     def load(
@@ -92,7 +92,7 @@ class OwnTopics:
             shard.end_load(offset_next=log.offset_next, leader_epoch=log.leader_epoch)
         log = store.logs.get(AUDIT_PARTITION)
         if log is not None:
-            # What no retry asks for any more is not read.
+            # Older events are not read: no retry asks for them any more.
             since = log.offset_for_timestamp(now_ms - request_id_window_ms)
             if since is not None:
                 for buffer, end in log.read_chunks(_CHUNK_BYTES, offset=since):
@@ -111,14 +111,14 @@ class OwnTopics:
 
     @property
     def doubt(self) -> str | None:
-        """Why what was set may not be what counts, so that nothing may go by it; or None."""
+        """Why the settings in force may not be those that were set, so nothing may rely on them."""
         return None if self.accepts_defaults else self._what_is_lost()
 
     def _what_is_lost(self) -> str | None:
         return self.shard.doubt if self.damage is None else f"their log is damaged: {self.damage}"
 
     def log_doubt(self) -> None:
-        """Tells of a start what holds back expiry, cleaning and retention."""
+        """Logs, at a start, what holds back expiry, cleaning and retention."""
         lost = self._what_is_lost()
         if lost is None:
             return
@@ -134,7 +134,7 @@ class OwnTopics:
     def administration(
         self, node: Node, runtime: Runtime, upkeep: Upkeep, *, clock: Clock
     ) -> Administration:
-        """What changes the settings of a store that is open, and of what runs beside it."""
+        """The administration of an open store and of the tasks that run beside it."""
         store = runtime.store
 
         def configure_runtime(configs: TopicConfigs) -> None:
@@ -144,7 +144,7 @@ class OwnTopics:
 
         def apply(configs: TopicConfigs, doubt: str | None) -> None:
             for topic_partition in apply_log_configs(store, configs):
-                # What goes on by the settings of before ends: from the answer on it does nothing.
+                # Work under the old settings ends first: after the answer it does nothing.
                 upkeep.cleaner.abort(topic_partition)
             upkeep.configure(upkeep_config(configs, doubt))
             configure_runtime(configs)
@@ -181,7 +181,7 @@ def _warn_of_problems(shard: ConfigShard) -> None:
 
 
 def apply_log_configs(store: LogStore, configs: TopicConfigs) -> list[TopicPartition]:
-    """From now on the store's logs go by these settings; returns those for which they are new."""
+    """Applies these settings to the store's logs; returns the logs whose settings changed."""
     by_topic = {each.topic: configs.log_config(each.topic) for each in store.logs}
     changed = [each for each, log in store.logs.items() if log.config != by_topic[each.topic]]
     for topic_partition in changed:
@@ -190,7 +190,7 @@ def apply_log_configs(store: LogStore, configs: TopicConfigs) -> list[TopicParti
 
 
 def upkeep_config(configs: TopicConfigs, doubt: str | None = None) -> UpkeepConfig:
-    """What the settings say to what runs beside the appends; with a `doubt` of them, less goes."""
+    """The settings of background tasks; a `doubt` about them stops cleaning and retention."""
     return UpkeepConfig(
         held=None if doubt is None else f"not all settings can be read: {doubt}",
         cleaner=configs.cleaner,

@@ -62,7 +62,7 @@ _WARNING_LINES_MAX: Final = 20
 def grace_of_folder_ms(
     store: LogStore, files: Files, folder: Path, *, now_ms: int, grace_ms: int
 ) -> int:
-    """For how long nothing is to expire now, before anything is written to the folder.
+    """For how long nothing may expire now; read before anything is written to the folder.
 
     Blocks. Raises OSError.
     """
@@ -75,7 +75,7 @@ def grace_of_folder_ms(
 
 
 def begin_where_left(clock: SteadyClock, store: LogStore, files: Files, folder: Path) -> None:
-    """Time goes on from where it was when the folder was served last, if the clock is behind.
+    """If the clock is behind the time of the folder's last server, time continues from there.
 
     Blocks. Raises OSError.
     """
@@ -85,7 +85,7 @@ def begin_where_left(clock: SteadyClock, store: LogStore, files: Files, folder: 
 
 
 class Expirer:
-    """Of one node. For the event loop's thread."""
+    """The expirer of one node. For the event loop's thread."""
 
     def __init__(
         self,
@@ -105,14 +105,14 @@ class Expirer:
         self._folder = folder
         self.clock = clock
         started_ms = clock.monotonic_ms()
-        # By the server's time: if the wall clock is behind it, that clock was set meanwhile, and
-        # the first look says so.
+        # By the server's time: if the wall clock is behind it, somebody set that clock, and the
+        # first look reports it.
         self._guard = ExpiryGuard(
             now_ms=clock.now_ms(), monotonic_ms=started_ms, grace_left_ms=grace_left_ms
         )
         self._checked_ms = started_ms
         self._noted_up_ms: int | None = None
-        self._warned: dict[bytes, None] = {}  # By the check before.
+        self._warned: dict[bytes, None] = {}  # Found by the previous check.
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -120,7 +120,7 @@ class Expirer:
         self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Ends what goes on, between two slices, and notes that the server was up until now."""
+        """Ends a running check between two slices, and notes that the server was up until now."""
         if self._running is None:
             return
         self._running.cancel()
@@ -139,7 +139,7 @@ class Expirer:
             await asyncio.sleep(look_ms / 1000)
 
     async def look(self) -> int:
-        """Looks at the clocks, and checks all groups if it is time; when to look again, in ms."""
+        """Looks at the clocks, and checks all groups if it is time. Returns ms to the next look."""
         self._observe()
         self._note_held(self.held())
         now_ms = self.clock.monotonic_ms()
@@ -153,7 +153,7 @@ class Expirer:
 
     @property
     def _config(self) -> ExpiryConfig:
-        return self._runtime.expiry_config  # As it is in force: it may change between any two.
+        return self._runtime.expiry_config  # In force now: it may change between two uses.
 
     # What holds back -------------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class Expirer:
 
     @property
     def _low_since_ms(self) -> int | None:
-        """Since when commits are refused for want of room, by the wall clock."""
+        """Since when commits are refused because the disk is low, by the wall clock."""
         upkeep = self._runtime.upkeep
         return None if upkeep is None else upkeep.disk.status.low_since_ms
 
@@ -194,7 +194,7 @@ class Expirer:
         figures.held_until_ms = None if held is None else held.end_ms(self.clock.now_ms())
 
     def _observe(self) -> bool:
-        """Whether the clocks go as they should."""
+        """Checks the clocks, and acts on a jump of the wall clock; False if it jumped."""
         period_ms = self._config.check_interval_ms
         monotonic_ms = self.clock.monotonic_ms()
         if self._low_since_ms is not None:
@@ -222,7 +222,7 @@ class Expirer:
         return False
 
     def _hold_retention(self, monotonic_ms: int) -> None:
-        """Segments are not deleted by their age either while the time is in doubt."""
+        """Stops retention by age, too, while the time is in doubt."""
         held = self._guard.held(monotonic_ms=monotonic_ms, grace_ms=self._config.grace_ms)
         upkeep = self._runtime.upkeep
         if upkeep is None or held is None or held.hold not in TIME_IN_DOUBT:
@@ -231,7 +231,7 @@ class Expirer:
         upkeep.retention.hold_age(max(held.remaining_ms or 0, check_ms))
 
     async def _note_up(self) -> None:
-        """Durably, so that the next start knows how long the stop was."""
+        """Notes durably that the server is up: the next start then knows how long the stop was."""
         now_ms = self.clock.now_ms()
         self._noted_up_ms = self.clock.monotonic_ms()
         left_ms = self._guard.grace_left_ms(
@@ -245,7 +245,7 @@ class Expirer:
                 LastUp(up_ms=now_ms, grace_until_ms=now_ms + left_ms),
             )
         except OSError as error:
-            # The next start takes this for a longer stop, which holds back more.
+            # The next start assumes a longer stop, which only holds back more.
             _log.warning("it is not noted that the server is up", error=str(error))
 
     # A check ---------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ class Expirer:
         self._figures.check_seconds = (self.clock.monotonic_ms() - begun_ms) / 1000
 
     async def _sweep(self, partition: int, shard: Shard, warnings: _Warnings) -> bool:
-        """Goes through one shard; False if something holds back by now, or is set otherwise.
+        """Sweeps one shard; False if expiry is held back by now, or a setting changed.
 
         Raises CoordinatorError.
         """
@@ -288,7 +288,7 @@ class Expirer:
                 ticket = self._take_slice(partition, sweep, warnings)
             except LogPartitionQuarantined:
                 if self._runtime.damage(partition) is None:
-                    raise  # It is the audit log: what is not recorded does not expire.
+                    raise  # The audit log failed: without a record nothing expires.
                 return True
             if ticket is not None and (waiting := self._runtime.durable(ticket)) is not None:
                 await waiting
@@ -297,10 +297,10 @@ class Expirer:
         return True
 
     def _take_slice(self, partition: int, sweep: ShardSweep, warnings: _Warnings) -> int | None:
-        """Finds a slice, records it and writes it; the ticket, if there was anything to write.
+        """Finds, records and writes a slice. Returns the ticket if there was anything to write.
 
-        Nothing may come in between: what was found has expired now. While commits are refused for
-        want of room, that is what had expired before.
+        Nothing may run in between: these offsets are expired as of now. While commits are refused
+        because the disk is low, only offsets that had expired before that are taken.
         """
         now_ms = self.clock.age_now_ms()
         low_since_ms = self._low_since_ms
@@ -327,7 +327,7 @@ class Expirer:
 
 
 class _Warnings:
-    """Groups of which offsets expire before long: counted, and logged the first time."""
+    """Groups whose offsets expire soon: they are counted, and logged the first time."""
 
     def __init__(self, before: dict[bytes, None]) -> None:
         self.count = 0

@@ -20,7 +20,7 @@ _TOPIC_UNITS_MAX: Final = 249
 
 
 def expired_event(expired: ExpiredGroup, now_ms: int) -> AuditEvent:
-    """What went of a group, and by which rule. Of many topics the largest are named."""
+    """What expired of a group, and by which rule. Of many topics it names the largest."""
     topics = sorted(expired.topics, key=lambda each: (-each[1], each[0]))
     rule = expired.rule
     what: dict[str, Any] = {

@@ -12,26 +12,26 @@ from offsetd_coordinator.errors import TooManyBytesInFlight
 
 
 class Admission:
-    """Requests that are taken and not yet answered, over all connections, bounded in bytes.
+    """A bound, in bytes, on the requests of all connections that are not answered yet.
 
-    Answers count with them, and take half of it at most.
+    Answers count as well, and take at most half of the bound.
 
-    A request is taken when nothing else is in flight, however large it is: what may be sent at
-    all is for another limit to say. For the event loop's thread.
+    If nothing else is in flight, a request of any size is taken: another limit bounds the size of
+    one request. For the event loop's thread.
     """
 
     def __init__(self, bytes_max: int, *, receive_ms_max: int = RECEIVE_MS_MAX_DEFAULT) -> None:
         self.bytes_max = bytes_max
         self.bytes_taken = 0
         self.requests = 0
-        # Requests always have the other half: who reads no answers does not stop commits.
+        # Requests always have the other half: clients that read no answers cannot stop commits.
         self.answers = AnswerBudget(bytes_max // 2, self._take_waiting)
         self.connections = Connections(self.answers)
         self.begun = BegunCalls(receive_ms_max)
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def take(self, size: int) -> None:
-        """Counts a request in. Raises TooManyBytesInFlight if it is one too many."""
+        """Counts a request in. Raises TooManyBytesInFlight if it exceeds the bound."""
         if not self._has_room(size):
             raise TooManyBytesInFlight(
                 "{bytes_taken} bytes of requests wait for an answer, and {size_bytes} more would "
@@ -43,7 +43,7 @@ class Admission:
         self._count_in(size)
 
     async def take_in_turn(self, size: int) -> None:
-        """Counts a request in as soon as it is none too many, and after those that wait already."""
+        """Waits until the request fits the bound, behind earlier waiters, and counts it in."""
         if not self._waiting and self._has_room(size):
             self._count_in(size)
             return
@@ -70,7 +70,7 @@ class Admission:
     def _has_room(self, size: int) -> bool:
         if not self.bytes_taken:
             return True
-        # An answer that is alone may be larger than all together may be.
+        # A single answer may exceed the bound of all.
         held = min(self.answers.bytes_held, self.answers.bytes_max)
         return self.bytes_taken + held + size <= self.bytes_max
 
@@ -82,7 +82,7 @@ class Admission:
         while self._waiting and self._has_room(self._waiting[0][0]):
             size, turn = self._waiting[0]
             if turn.cancelled():
-                return  # It goes, and looks at the next, in its own turn.
+                return  # It runs, and wakes the next waiter, in its own turn.
             self._waiting.popleft()
             self._count_in(size)
             turn.set_result(None)

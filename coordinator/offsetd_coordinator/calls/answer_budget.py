@@ -32,7 +32,7 @@ _SMALL_BYTES: Final = 1024
 
 
 class AnswerBudget:
-    """The answers of all calls, bounded in bytes; one that is alone may be larger."""
+    """A bound, in bytes, on the answers of all calls; a single answer may exceed it."""
 
     def __init__(self, bytes_max: int, on_room: Callable[[], None] = lambda: None) -> None:
         self.bytes_max = bytes_max
@@ -46,11 +46,11 @@ class AnswerBudget:
         return len(self._waiting)
 
     def has_room(self, size: int, own: int = 0) -> bool:
-        """Whether `size` bytes more fit for whoever has `own` bytes already."""
+        """Whether `size` more bytes fit for a call that holds `own` bytes already."""
         return self.bytes_held <= own or self.bytes_held + size <= self.bytes_max
 
     async def room(self, answer: Answer, size: int) -> None:
-        """Returns once so many bytes are counted in. Raises TooManyBytesInFlight."""
+        """Waits until this many bytes are counted in. Raises TooManyBytesInFlight."""
         if self.has_room(size) and not self._waiting:
             answer.count(size)
             return
@@ -70,7 +70,7 @@ class AnswerBudget:
             raise
 
     def give_back(self, size: int) -> None:
-        """Counts bytes out; who waits may have them."""
+        """Counts bytes out, so that waiting calls may have them."""
         self.bytes_held -= size
         assert self.bytes_held >= 0, "more is given back than was held"
         while self._waiting:
@@ -85,7 +85,7 @@ class AnswerBudget:
         self._on_room()
 
     def refusal(self, size: int) -> TooManyBytesInFlight:
-        """For an answer that there is no room for."""
+        """The error for an answer that has no room."""
         return TooManyBytesInFlight(
             "{bytes_taken} bytes of answers are under way, and one of {size_bytes} more would"
             " exceed {bytes_max}",
@@ -96,7 +96,7 @@ class AnswerBudget:
 
 
 class Answer:
-    """What one call holds of the budget."""
+    """One call's share of the budget."""
 
     __slots__ = ("_budget", "_is_sent", "bytes_held", "connection")
 
@@ -107,7 +107,7 @@ class Answer:
         self._is_sent = False
 
     def count(self, size: int) -> None:
-        """Counts so many bytes more, or less, whether there is room or not."""
+        """Counts this many bytes more, or fewer, whether there is room or not."""
         self.bytes_held += size
         self.connection.answer_bytes += size
         if size < 0:
@@ -116,9 +116,9 @@ class Answer:
             self._budget.bytes_held += size
 
     async def reserve(self, size: int) -> None:
-        """Counts what is about to be built. Raises TooManyBytesInFlight.
+        """Reserves room for an answer to be built. Raises TooManyBytesInFlight.
 
-        Who holds nothing waits for room; who holds some would keep it from others meanwhile.
+        Only a call that holds nothing waits: one that holds some would keep it from others.
         """
         if not self.bytes_held:
             await self._budget.room(self, size)
@@ -128,7 +128,7 @@ class Answer:
             raise self._budget.refusal(size)
 
     def send(self, size: int) -> None:
-        """The answer is built and on its way, until `end`. Raises TooManyBytesInFlight."""
+        """Counts the built answer until `end`. Raises TooManyBytesInFlight."""
         more = COPIES * size - self.bytes_held
         if more > 0 and not self._budget.has_room(more, self.bytes_held):
             raise self._budget.refusal(size)
@@ -153,13 +153,13 @@ _CURRENT: Final[ContextVar[Answer | None]] = ContextVar("answer", default=None)
 
 
 async def reserve(size: int) -> None:
-    """Counts what the call that is being answered is about to build.
+    """Reserves room for what the current call is about to build.
 
     Raises TooManyBytesInFlight.
     """
     connection = callers.connection()
     if connection is None:
-        return  # The call comes from inside.
+        return  # The server itself makes this call.
     answer = _CURRENT.get()
     if answer is None:
         answer = Answer(connection.answers, connection)
@@ -180,7 +180,7 @@ async def reserve_for_change(offsets: int) -> None:
 
 @contextlib.asynccontextmanager
 async def room_for_change(offsets: int) -> AsyncIterator[None]:
-    """Counts the same within, for a change that may outlive its call.
+    """A context that counts the same for a change that may outlive its call.
 
     Nothing more is counted where its call has counted something already.
     """
@@ -197,14 +197,14 @@ async def room_for_change(offsets: int) -> AsyncIterator[None]:
 
 
 def let_go() -> None:
-    """What this call has reserved is not needed any more."""
+    """Gives back what this call has reserved."""
     answer = _CURRENT.get()
     if answer is not None:
         answer.end()
 
 
 def sent(connection: Connection, size: int) -> Answer | None:
-    """The answer of this call is built; who has it counts it until `end`.
+    """Counts the built answer of this call; the caller ends that with `end`.
 
     None: it is so small that its call costs more. Raises TooManyBytesInFlight.
     """
@@ -218,9 +218,9 @@ def sent(connection: Connection, size: int) -> Answer | None:
 
 
 def hold_small(connection: Connection, size: int) -> Callable[[], None]:
-    """As `hold` for a message that is mostly small: then it counts as unread, but has no bytes.
+    """As `hold`, for messages that are mostly small: a small one counts as unread, with no bytes.
 
-    A stream has one such message at a time. Returns what ends it.
+    A stream has one such message at a time. Returns a callback that ends the count.
     """
     if size >= _SMALL_BYTES:
         return hold(connection, size).end

@@ -24,7 +24,7 @@ _LOOKS: Final = 4  # In the time that a message may take.
 
 
 class BegunCalls:
-    """Of all connections. For the event loop's thread."""
+    """The calls of all connections that wait for their message. For the event loop's thread."""
 
     def __init__(self, receive_ms_max: int = RECEIVE_MS_MAX_DEFAULT) -> None:
         self._receive_ms_max = receive_ms_max

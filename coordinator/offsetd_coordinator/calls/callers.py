@@ -12,16 +12,16 @@ _CONNECTION: Final[ContextVar[Connection | None]] = ContextVar("connection", def
 
 
 def note_connection(connection: Connection) -> None:
-    """Keeps whose this call is, and of this one alone: each is answered in a task of its own."""
+    """Notes the connection of this call only: each call is answered in a task of its own."""
     _CONNECTION.set(connection)
 
 
 def connection() -> Connection | None:
-    """None where the call came from inside."""
+    """The connection of the current call; None where the server itself makes the call."""
     return _CONNECTION.get()
 
 
 def peer() -> str:
-    """As gRPC names it, like `ipv4:127.0.0.1:50522`; empty where the call came from inside."""
+    """The peer as gRPC names it, like `ipv4:127.0.0.1:50522`; empty for the server's own calls."""
     known = _CONNECTION.get()
     return "" if known is None else known.peer

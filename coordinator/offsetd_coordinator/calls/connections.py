@@ -24,7 +24,7 @@ REASONS: Final = {
 }
 """Why connections are closed, by the metric's label."""
 
-# Of frames' headers, and of windows that the client opens for the answer.
+# Bytes of frame headers, and of the window updates that the client sends for the answer.
 _FRAMES_BYTES: Final = 128
 _METADATA_SAMPLE: Final = 16
 _ANSWER_BYTES_PER_WINDOW_BYTE: Final = 256
@@ -71,7 +71,7 @@ class Connection:
 
     def note_message(self, context: Context, size: int) -> None:
         """A call's message has come whole."""
-        # A connection's calls bring much the same metadata. To look at all of them costs too much.
+        # Calls of one connection have much the same metadata. Checking each costs too much.
         if not self.messages % _METADATA_SAMPLE:
             metadata = context.invocation_metadata() or ()
             self.metadata_bytes = sum(len(name) + len(value) for name, value in metadata)
@@ -79,7 +79,7 @@ class Connection:
         self.taken_bytes += size + self.metadata_bytes + _FRAMES_BYTES
 
     def note_stream(self, context: Context) -> None:
-        """A stream has begun: its metadata have come, and with its messages come no more."""
+        """A stream has begun: its metadata have arrived; its messages bring no more metadata."""
         self.note_message(context, 0)
 
     def note_streamed(self, size: int) -> None:
@@ -93,11 +93,11 @@ class Connection:
             self.idle_seconds = time.monotonic()
 
     def hold_answer(self, size: int) -> None:
-        """An answer is on its way out."""
+        """Counts an answer that is being sent."""
         if not self.unread_answers:
             self.unread_seconds = time.monotonic()
         self.unread_answers += 1
-        # The client opens its window again as it reads: 13 bytes for some KiB.
+        # The client sends window updates as it reads: 13 bytes for some KiB.
         self.taken_bytes += size // _ANSWER_BYTES_PER_WINDOW_BYTE
 
     def let_go_answer(self) -> None:
@@ -116,7 +116,7 @@ class Connections:
         self._by_peer: dict[str, Connection] = {}
 
     def open_call(self, context: Context) -> Connection:
-        """A call has begun, until its `end_call`; whose it is."""
+        """Notes that a call has begun, until its `end_call`. Returns its connection."""
         peer = context.peer()
         connection = self._by_peer.get(peer)
         if connection is None:
@@ -133,7 +133,7 @@ class Connections:
         return list(self._by_peer.values())
 
     def forget(self, peer: str) -> None:
-        """Drops what is known of a connection that is gone. For any thread."""
+        """Drops the counts of a closed connection. For any thread."""
         connection = self._by_peer.get(peer)
         if connection is not None and not connection.calls and not connection.unread_answers:
             self._by_peer.pop(peer, None)

@@ -36,7 +36,7 @@ STATUS_KEY: Final = "grpc-status-details-bin"
 # In base64, and beside the plain message, a status of this size stays below 8 KiB.
 STATUS_BYTES_MAX: Final = 4096
 _TOKEN_BYTES_MAX: Final = 2000
-_TEXT_BYTES_MAX: Final = 400  # A text stands in a status up to five times.
+_TEXT_BYTES_MAX: Final = 400  # A status repeats a text up to five times.
 _LIST_BYTES_MAX: Final = 2400
 
 _INVALID = Code.INVALID_ARGUMENT
@@ -134,7 +134,7 @@ def status_of(error: CoordinatorError) -> Status:
     if isinstance(error, Listing):
         variables[error.list_name] = _json_that_fits(error.listed)
     if isinstance(error, WatchRefused):
-        # Whole, or not at all.
+        # A detail is added whole or not at all.
         tokens = error.tokens.items()
         variables |= {name: each for name, each in tokens if len(each) <= _TOKEN_BYTES_MAX}
     details += _further_details(error, message)
@@ -143,12 +143,12 @@ def status_of(error: CoordinatorError) -> Status:
 
 
 def internal_status() -> Status:
-    """The status of a call that met a defect of ours. What it was stands in the server's log."""
+    """The status of a call that met a defect of the server. The server's log has the details."""
     return status_of(CoordinatorError("the server met a defect; its log says which"))
 
 
 def _further_details(error: CoordinatorError, message: str) -> list[Message]:
-    """The details that follow from the code and the reason, and when to come again."""
+    """The details that follow from the code and the reason, and the retry delay."""
     code, reason = CODE_BY_REASON[error.reason], error.reason
     details: list[Message] = []
     if code in (_PRECONDITION, Code.ABORTED):
@@ -174,7 +174,7 @@ def _further_details(error: CoordinatorError, message: str) -> list[Message]:
 
 
 def _conflict(conflict: Conflict) -> dict[str, object]:
-    """As a JSON value; what is not stored has no offset and no revision."""
+    """A conflict as a JSON value; without a stored offset it has no offset and no revision."""
     entry: dict[str, object] = {"topic": conflict.topic.decode(), "partition": conflict.partition}
     if conflict.offset is not None:
         entry |= {"offset": conflict.offset, "revision": conflict.revision}
@@ -182,7 +182,7 @@ def _conflict(conflict: Conflict) -> dict[str, object]:
 
 
 def _json_that_fits(entries: Iterable[Mapping[str, object]]) -> str:
-    """The first entries, as a JSON array."""
+    """The first entries that fit, as a JSON array."""
     texts: list[str] = []
     size = 2
     for entry in entries:
@@ -195,7 +195,7 @@ def _json_that_fits(entries: Iterable[Mapping[str, object]]) -> str:
 
 
 def _cut(text: str) -> str:
-    """A long name would make the status too large for a client to take."""
+    """Cuts a long text, which would make the status too large for clients."""
     encoded = text.encode()
     if len(encoded) <= _TEXT_BYTES_MAX:
         return text

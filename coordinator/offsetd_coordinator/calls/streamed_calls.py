@@ -38,7 +38,7 @@ def answering(
     load_ended: unary_calls.LoadEnded,
     request_bytes_max: int,
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
-    """A handler that sends what `answer` yields, each piece when the one before has left."""
+    """A handler that sends what `answer` yields, each piece once the previous one was sent."""
 
     async def call(message: bytes, context: unary_calls.Context) -> None:
         async def run() -> None:
@@ -72,10 +72,10 @@ def asking(
     load_ended: unary_calls.LoadEnded,
     request_bytes_max: int,
 ) -> grpc.RpcMethodHandler[bytes, bytes]:
-    """A handler that hands `answer` the messages as they come, and sends what it returns.
+    """A handler that passes arriving messages to `answer`, and sends what it returns.
 
-    A message counts as taken until the next one is asked for; what is kept of it is for `answer`
-    to bound.
+    A message counts as taken until the next one is asked for; `answer` has to bound what it
+    keeps.
     """
 
     async def call(_: object, context: unary_calls.Context) -> bytes:
@@ -116,7 +116,7 @@ async def run_call(
 ) -> None:
     """Runs a call to its end after `Node.load_ended`, gives it its status, and counts it.
 
-    `connection` has it as open until then.
+    The call counts as open at `connection` until then.
     """
     begun_seconds = time.perf_counter()
     status: Status | None = None

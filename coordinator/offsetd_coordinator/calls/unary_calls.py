@@ -100,9 +100,9 @@ def unary(
 
 
 class _AsyncHandler:
-    """What gRPC soon finds to be async. It asks twice of each call.
+    """A handler that gRPC quickly recognises as async. It checks twice for each call.
 
-    First it asks whether a handler is an awaitable: what this says it is, but nobody awaits it.
+    Its first check is whether the handler is awaitable. This one says so, but nobody awaits it.
     """
 
     def __init__(self, call: Callable[[Any, Context], Awaitable[bytes]]) -> None:
@@ -116,14 +116,14 @@ class _AsyncHandler:
 
 
 def check_deadline(context: Context) -> None:
-    """Raises DeadlineSpent if nobody waits for the answer any more."""
+    """Raises DeadlineSpent if the call's deadline has passed."""
     remaining = context.time_remaining()
     if remaining is not None and remaining <= 0:
         raise DeadlineSpent("the deadline had passed when the call arrived: nothing was done")
 
 
 def check_size(size: int, bytes_max: int) -> None:
-    """Raises RequestTooLarge for a message that gRPC still takes, and the server does not."""
+    """Raises RequestTooLarge for a message that gRPC accepts and the server's limit does not."""
     if size > bytes_max:
         raise RequestTooLarge(
             "the message has {size_bytes} bytes, more than {bytes_max}",

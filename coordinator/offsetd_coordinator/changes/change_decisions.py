@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 
 class Usage(NamedTuple):
-    """Who else may write to a group: itself with its members, where its records do not tell all,
-    and what raises LeaseHeld while somebody holds its lease.
+    """Other writers of a group: the live group with its members, where its records do not tell all,
+    and a check that raises LeaseHeld while somebody holds its lease.
     """
 
     live: ClassicGroup | None
@@ -116,7 +116,7 @@ def decide_restoration(
 def check_change(
     state: ReplayedState, request: OffsetsChange | RestoreOffsets, encoder: Encoder, usage: Usage
 ) -> Decision | None:
-    """What the request was answered before, within the window.
+    """The reply that an earlier try of the request got within the window.
 
     Raises GroupIdNotFound, GroupExists, NonEmptyGroup, LeaseHeld, RecordUndecodable.
     """
@@ -132,7 +132,7 @@ def check_change(
 
 
 def _request_id(request: OffsetsChange | RestoreOffsets) -> bytes:
-    """What the batches carry, if there are to be any."""
+    """The request id that the batches carry, if any are written."""
     return b"" if request.validate_only else known_id(request.call, request.request_id)
 
 
@@ -146,7 +146,7 @@ def _check_presence(request: OffsetsChange, *, exists: bool) -> None:
 
 
 def _check_expected(state: ReplayedState, request: PutOffsets, rows: PutRows) -> None:
-    """Whether what is stored is what the request expects. Raises OffsetConflict."""
+    """Compares the stored offsets with the request's expectations. Raises OffsetConflict."""
     place = rows.names, rows.group_size, rows.keys
     stored = state.offsets.revisions_at(*place)
     puts = request.offsets
@@ -180,7 +180,7 @@ def _check_expected(state: ReplayedState, request: PutOffsets, rows: PutRows) ->
 def _check_unused(
     state: ReplayedState, request: OffsetsChange | RestoreOffsets, usage: Usage
 ) -> None:
-    """Whether nobody else writes to the group, unless that is to be overruled."""
+    """Checks that nobody else writes to the group, unless the request overrules that."""
     if request.is_forced:
         return
     group_id, live = request.group_id, usage.live

@@ -70,24 +70,24 @@ ReplyOf = Callable[[int | None, "Int64s"], "Reply"]
 
 
 class LargeChange(Protocol):
-    """What is to be written, slice by slice, and what is answered."""
+    """The slices of a large change to be written, and its reply."""
 
     @property
     def slice_count(self) -> int:
         """How many slices there are."""
 
     def batches(self, place: int, encoder: Encoder) -> Batches:
-        """The batches of a slice, from the encoder's base offset on; each with its last offset.
+        """The batches of a slice, from the encoder's base offset on, each with its last offset.
 
         Raises InvalidCommitSize where a record is too large for any.
         """
 
     def reply(self, last_offset: int | None) -> Reply:
-        """The answer, when the last record written is this; None: nothing is."""
+        """The answer, given the offset of the last record written; None: nothing was written."""
 
 
 def check_size(count: int, group_id: bytes, bytes_max: int) -> None:
-    """Raises InvalidCommitSize for so many offsets as no batch of that size can have."""
+    """Raises InvalidCommitSize for more offsets than a batch of that size can have."""
     if count * (_RECORD_BYTES_MIN + len(group_id)) > bytes_max:
         raise InvalidCommitSize(
             "partitions",
@@ -99,9 +99,9 @@ def check_size(count: int, group_id: bytes, bytes_max: int) -> None:
 
 @attrs.define
 class Puts:
-    """Offsets and tombstones to be written; the first record of the last batch tells the request.
+    """Offsets and tombstones to be written; the first record of the last batch has the request id.
 
-    What fits one batch is one, so that it is all there or not at all.
+    If everything fits one batch, it is one, so that all of it is written or nothing.
     """
 
     parts: list[PutRows]
@@ -113,12 +113,12 @@ class Puts:
 
     @classmethod
     def of_one_batch(cls, rows: PutRows, reply_of: ReplyOf) -> Puts:
-        """Of rows that fit."""
+        """Made of rows that fit one batch."""
         return cls([rows], np.full(len(rows.columns), -1, np.int64), reply_of, True)
 
     @classmethod
     def of_slices(cls, parts: Sequence[PutRows], reply_of: ReplyOf) -> Puts:
-        """Of rows that are written one part behind the other."""
+        """Made of rows that are written one part after the other."""
         slices = [
             part._replace(columns=part.columns[first : first + SLICE_ROWS], request_id_size=0)
             for part in parts
@@ -147,9 +147,9 @@ class Puts:
 
 @attrs.frozen
 class Tombstones:
-    """The tombstones of a deletion, of which the last batch carries the request's id.
+    """The tombstones of a deletion; the last batch carries the request's id.
 
-    What fits one batch is one. `bytes_max` is how large that may be.
+    If all fit one batch, it is one. `bytes_max` is the limit of its size.
     """
 
     keys: Bytes
@@ -218,7 +218,7 @@ def restoration(
     encoder: Encoder,
     request_id: bytes,
 ) -> Puts:
-    """What makes the group's offsets those of `then`, which is sorted, as `stored` is."""
+    """A change that makes the group's offsets those of `then`; `then` and `stored` are sorted."""
     places = then.places_in(stored)
     differs = np.empty(len(then), np.uint8)
     find_differing(then.texts, then.rows, stored.texts, stored.rows, places, differs)
@@ -231,7 +231,7 @@ def restoration(
     puts.rows[:, columns.PUT_COMMIT_TIMESTAMP] = -1
     gone = stored.take(np.flatnonzero(stored.places_in(then) < 0))
     group_id = request.group_id
-    # A request is known by the first record of its last batch, if that is a commit.
+    # Deduplication reads the request id from the first record of the last batch, if a commit.
     commits = rows_to_put(puts, group_id, request_id if len(puts) else b"")
     keys = row_keys(gone, group_id)
     put_part = _Part(puts, _before(puts, stored), puts.rows[:, columns.COMMIT_OFFSET])
@@ -273,7 +273,7 @@ def reset(request: ResetOffsets, stored: OffsetRows, encoder: Encoder, request_i
 
 
 def deletion(request: DeleteOffsets, stored: OffsetRows, bytes_max: int) -> Tombstones:
-    """What is there of the request's partitions and topics."""
+    """Deletes the stored offsets of the request's partitions and topics."""
     rows = chosen_rows(stored, set(request.partitions), set(request.topics))
     keys = row_keys(rows, request.group_id)
     reply = DeleteOffsetsReply(None, RowPartitions(rows))
@@ -283,13 +283,13 @@ def deletion(request: DeleteOffsets, stored: OffsetRows, bytes_max: int) -> Tomb
 def group_deletion(
     request: DeleteGroup, stored: OffsetRows, record_keys: list[bytes], bytes_max: int
 ) -> Tombstones:
-    """All offsets of a group, and its own records last."""
+    """Deletes all offsets of a group, then the group's own records."""
     keys = joined_keys(*row_keys(stored, request.group_id), record_keys)
     return Tombstones.of(keys, request.request_id, DeleteGroupReply(None, len(stored)), bytes_max)
 
 
 def row_keys(rows: OffsetRows, group_id: bytes) -> tuple[Bytes, Int64s]:
-    """The records' keys, one behind the other, and where each ends."""
+    """The records' keys, concatenated, and where each ends."""
     size = int(rows.rows[:, columns.TOPIC_SIZE].sum())
     size += len(rows) * (OFFSET_KEY_FIXED_BYTES + len(group_id))
     keys, ends = padded_buffer(size), np.empty(len(rows), np.int64)
@@ -439,7 +439,7 @@ class _Part(NamedTuple):
 def _restored_reply(first: _Part, second: _Part) -> ReplyOf:
     """What is written, sorted together."""
     rows = OffsetRows.joined([first.rows, second.rows])
-    # The order does not look at these columns: they keep what else is said of each.
+    # Sorting ignores these columns: they keep the other values of each row.
     rows.rows[:, columns.COMMIT_OFFSET] = np.concatenate((first.after, second.after))
     rows.rows[:, columns.PUT_COMMIT_TIMESTAMP] = np.concatenate((first.before, second.before))
     rows.rows[:, columns.PUT_EXPIRE_TIMESTAMP] = np.arange(len(rows))

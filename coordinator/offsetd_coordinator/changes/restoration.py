@@ -83,7 +83,7 @@ def _differing(
     stored: CommittedColumns,
     places: Mapping[Partition, int],
 ) -> list[CommittedOffset]:
-    """What stands no longer as it was then."""
+    """The partitions that differ from then."""
     return [
         change
         for partition, change in then.items()
@@ -96,7 +96,7 @@ def _differing(
 
 
 def _offsets(stored: CommittedColumns, places: Iterable[int | None]) -> list[int | None]:
-    """What is stored at these places; None where nothing is, or it cannot be read."""
+    """The offsets stored at these places; None where there is none, or it cannot be read."""
     return [
         None if place is None or not stored.are_decodable[place] else stored.offsets[place]
         for place in places
@@ -104,7 +104,7 @@ def _offsets(stored: CommittedColumns, places: Iterable[int | None]) -> list[int
 
 
 def _puts(then: Sequence[CommittedOffset], now_ms: int) -> PutColumns:
-    """They are committed now, and live as long from now on as they were to live then."""
+    """The offsets to write: committed now, with the lifetime that they had then."""
     return PutColumns(
         [change.topic for change in then],
         [change.partition for change in then],
@@ -123,7 +123,7 @@ def _puts(then: Sequence[CommittedOffset], now_ms: int) -> PutColumns:
 def _tombstone_keys(
     state: ReplayedState, group_id: bytes, deleted: Sequence[Partition]
 ) -> tuple[Bytes, Int64s]:
-    """The keys of these offsets, and behind them those that name them otherwise."""
+    """The keys of these offsets, then the keys that name the same offsets in an older form."""
     entries = state.offsets.locate(group_id, deleted)
     others = state.other_keys(group_id, set(deleted)) if deleted else []
     return joined_keys(*state.offsets.keys_of(group_id, entries), others)

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 KERNEL_PACKAGES = ("offsetd_storage.kernels", "offsetd_coordinator.kernels")
 
-# A start does not wait for these. The cleaner's are loaded by its first round, in its thread.
+# A start does not wait for these. The cleaner's first round loads its kernels, in its thread.
 CLEANER_KERNELS: Final = frozenset(
     f"offsetd_storage.kernels.{name}"
     for name in ("bitmap", "key_offsets", "producers", "record_retention", "segment_rewrite")
 )
-# These are loaded as soon as the server serves. A commit, a fetch, and a start after any end of the
-# server before, usually need none of them; who needs one before it is loaded, loads it.
+# These are loaded as soon as the server serves. A commit, a fetch and a start usually need none of
+# them. Code that needs one earlier loads it then.
 LATER_KERNELS: Final = frozenset(
     {
         "offsetd_storage.kernels.decode",
@@ -70,17 +70,17 @@ def _group() -> None:
 
 
 def link_kernels() -> None:
-    """Has the server's kernels without Numba, if they were kept so; before they are imported."""
+    """Links the kernels without Numba, if a cache has them; call it before they are imported."""
     from offsetd_storage.kernels import registry  # noqa: PLC0415
 
     registry.link(*KERNEL_PACKAGES)
 
 
 def warm_kernels(terminal: Terminal, *, later: Collection[str] = ()) -> int:
-    """Make every kernel ready to run, where they are not linked; says so if it has to compile any.
+    """Make every kernel that is not linked ready to run; tell the user if one has to be compiled.
 
-    Of the modules `later` only if it has to be compiled. Returns how many had to be. The next
-    process can link them.
+    Kernels of the modules `later` are only loaded if they have to be compiled. Returns how many
+    were compiled. The next process can link them.
     """
     from offsetd_storage.kernels import registry  # noqa: PLC0415
 
@@ -92,7 +92,7 @@ def warm_kernels(terminal: Terminal, *, later: Collection[str] = ()) -> int:
     else:
         total = len(registry.registered_kernels())
         terminal.note(f"compiling {total} kernels for this machine, once: a minute or two")
-        gc.enable()  # Of what a compiler leaves, a start that collects nothing would keep all.
+        gc.enable()  # Without a collection, the start would keep all garbage of the compiler.
         with terminal.progress("kernels") as report:
             compiled = registry.warm(_by_short_name(report))
     registry.keep_linked(*KERNEL_PACKAGES)
@@ -100,9 +100,9 @@ def warm_kernels(terminal: Terminal, *, later: Collection[str] = ()) -> int:
 
 
 async def load_later_kernels(serving: asyncio.Event) -> None:
-    """Load all but the cleaner's when `serving` is set: in a thread, one now and then.
+    """Load all kernels but the cleaner's once `serving` is set: in a thread, with pauses.
 
-    One takes some milliseconds of the interpreter's time, which a call may have to wait for.
+    Each takes some milliseconds of the interpreter's time, and a call may have to wait for it.
     """
     from offsetd_storage.kernels import registry  # noqa: PLC0415
 

@@ -57,7 +57,7 @@ def clean(
     rolls: bool,
     is_dry: bool,
 ) -> None:
-    """Cleans partitions of a topic; dry, it says what would be left."""
+    """Cleans partitions of a topic; a dry run says what would be left."""
     with failures_told(terminal):
         settings = offline_settings(terminal, topic, assignments)
         tools = _tools(terminal, settings)
@@ -142,7 +142,7 @@ def _conclude(
     *,
     is_dry: bool,
 ) -> None:
-    """Sums up to stderr; fails where not all could be cleaned."""
+    """Prints a summary to stderr; fails if some partitions could not be cleaned."""
     reports = [each.done for each in outcomes if each.done is not None]
     if reports:
         before = sum(each.bytes_read for each in reports)

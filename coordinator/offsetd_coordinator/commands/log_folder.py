@@ -18,7 +18,7 @@ from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION, CON
 
 @contextmanager
 def failures_told(terminal: Terminal) -> Iterator[None]:
-    """A folder that cannot be read is one clear line."""
+    """Turns errors about a folder that cannot be read into one clear line."""
     try:
         yield
     except StorageError as error:
@@ -30,7 +30,7 @@ def failures_told(terminal: Terminal) -> Iterator[None]:
 def selected(
     terminal: Terminal, folder: Path, topic: str, partitions: Sequence[int] | None
 ) -> tuple[FolderView, list[LogView]]:
-    """The logs that were asked for; fails if one of them is not there."""
+    """The selected logs; fails if one of them is missing."""
     view = read_folder(OsFiles(), folder)
     by_partition = {
         log.topic_partition.partition: log
@@ -48,9 +48,9 @@ def selected(
 def looked_at(
     terminal: Terminal, folder: Path, topic: str | None, partitions: Sequence[int] | None
 ) -> tuple[FolderView, list[LogView]]:
-    """The same for a command that takes no lock; says so where not all can be looked at.
+    """The selected logs, for a command that takes no lock; notes what cannot be read meanwhile.
 
-    Without a topic and partitions: all that a server would open.
+    Without a topic and partitions: all logs that a server would open.
     """
     view, logs = selected(terminal, folder, topic or OFFSETS_TOPIC, partitions)
     if topic is None and not partitions:
@@ -70,4 +70,4 @@ def log_starts(view: FolderView) -> dict[TopicPartition, int]:
     try:
         return read_offset_checkpoint(OsFiles(), view.folder / LOG_START_CHECKPOINT)
     except CorruptCheckpoint:
-        return {}  # `verify` tells.
+        return {}  # `verify` reports it.

@@ -75,7 +75,7 @@ def describe(
     *,
     cleaning: bool,
 ) -> None:
-    """A row for each partition."""
+    """Prints a row for each partition."""
     with failures_told(terminal):
         view, logs = looked_at(terminal, folder, topic, partitions)
         if cleaning:
@@ -95,7 +95,7 @@ def dump(
     *,
     decode_offsets: bool,
 ) -> None:
-    """The lines of Kafka's DumpLogSegments."""
+    """Prints the lines of Kafka's DumpLogSegments."""
     with failures_told(terminal):
         _, logs = looked_at(terminal, folder, topic, partitions)
         dumps = (dump_log(OsFiles(), log, decode_offsets=decode_offsets) for log in logs)
@@ -105,7 +105,7 @@ def dump(
 def verify(
     terminal: Terminal, folder: Path, topic: str | None, partitions: Sequence[int] | None
 ) -> None:
-    """A row for everything that is wrong."""
+    """Prints a row for each finding."""
     with failures_told(terminal):
         _verify(terminal, *looked_at(terminal, folder, topic, partitions))
 
@@ -182,9 +182,9 @@ def _cleaning_descriptions(
 def _configs(
     files: OsFiles, view: FolderView, *, tell: Callable[[str], object] = lambda _: None
 ) -> TopicConfigs:
-    """The settings of a server without any of its own, and those that are in the folder.
+    """Default settings, changed by the dynamic settings in the folder.
 
-    Where these cannot be read, `tell` is told that defaults count.
+    If these cannot be read, `tell` is called to say that defaults apply.
     """
     configs = Settings().configs
     try:
@@ -232,7 +232,7 @@ def _findings(
     verifiers: dict[TopicPartition, LogVerifier],
     report: ProgressReport,
 ) -> Iterator[Finding]:
-    """Everything that is wrong; fills `verifiers` on its way."""
+    """All findings; adds the verifiers it makes to `verifiers`."""
     files = OsFiles()
     future_of = _future_of(files, view)
     for done, log in enumerate(logs):
@@ -270,7 +270,7 @@ def _has_damage(verified: tuple[LogVerifier, Iterable[Finding]]) -> bool:
 
 
 def _future_of(files: OsFiles, view: FolderView) -> Callable[[LogView], FutureTimestamps | None]:
-    """What to say of a log's timestamps; nothing where the log is not retained by age."""
+    """The check of a log's timestamps; None where the log is not retained by age."""
     configs, now_ms = _configs(files, view), SystemClock().now_ms()
 
     def future(log: LogView) -> FutureTimestamps | None:

@@ -31,9 +31,9 @@ def recreate(
     *,
     is_dry: bool,
 ) -> None:
-    """Has partitions begin anew; dry, it says what would be lost.
+    """Replaces partitions by empty ones; a dry run says what would be lost.
 
-    Whether it is told to is for the caller to check.
+    The caller checks that the user asked for it.
     """
     with failures_told(terminal):
         if topic == OFFSETS_TOPIC and not partitions:
@@ -66,7 +66,7 @@ def recreate(
 
 
 def checked(terminal: Terminal, topic: str, partition: int) -> TopicPartition:
-    """A partition by its name; fails where it can be none."""
+    """A partition by topic and number; fails for an impossible one."""
     try:
         return TopicPartition.checked(topic, partition)
     except ValueError as error:
@@ -74,7 +74,7 @@ def checked(terminal: Terminal, topic: str, partition: int) -> TopicPartition:
 
 
 def _refuse_unknown(terminal: Terminal, view: FolderView, asked: Sequence[TopicPartition]) -> None:
-    """A partition may be missing, but it must be known: with a slip of the pen none is made."""
+    """A partition's folder may be missing, but it must be known, so that a typo creates none."""
     known = known_partitions(view)
     for each in asked:
         if each not in known:
@@ -99,7 +99,7 @@ def known_partitions(view: FolderView) -> set[TopicPartition]:
 
 
 def _bytes_of(folder: Path) -> int:
-    """Of the segments in a folder that may be missing, or damaged."""
+    """The bytes of the segments in a folder, which may be missing or damaged."""
     files = OsFiles()
     if not files.exists(folder):
         return 0

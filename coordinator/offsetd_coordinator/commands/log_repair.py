@@ -37,7 +37,7 @@ def repair(
     *,
     is_dry: bool,
 ) -> None:
-    """Has damaged partitions repaired; dry, it says what would be left out."""
+    """Repairs damaged partitions; a dry run says what would be left out."""
     with failures_told(terminal):
         view = read_folder(OsFiles(), folder)
         if read_properties(OsFiles(), folder) is None:
@@ -107,7 +107,7 @@ def _rows(found: Repair) -> Iterator[dict[str, object]]:
 
 
 def _groups(bad: BadBytes) -> list[str]:
-    """Whose records the bytes have, as far as they can be read; damage may have hit a name."""
+    """The groups whose records can be read in these bytes; damage may have changed a name."""
     return sorted(set(_named(_batches(bad.content))))
 
 

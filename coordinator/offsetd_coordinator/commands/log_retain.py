@@ -55,7 +55,7 @@ def retain(
     *,
     is_dry: bool,
 ) -> None:
-    """Takes away what is due of a topic's partitions; dry, it says what would go."""
+    """Deletes the due segments of a topic's partitions; a dry run says what would go."""
     with failures_told(terminal):
         settings = offline_settings(terminal, topic, assignments)
         view, logs = (looked_at if is_dry else selected)(terminal, folder, topic, partitions)
@@ -90,7 +90,7 @@ def _retain(
 
 
 def _row(retained: Retained) -> Mapping[str, object] | None:
-    """None where nothing is due, and nothing is blocked."""
+    """The row of a partition; None if nothing is due and nothing is blocked."""
     plan = retained.plan
     if not plan.deletions and plan.blocked is None:
         return None
@@ -102,7 +102,7 @@ def _row(retained: Retained) -> Mapping[str, object] | None:
         "bytes_before": retained.size_bytes,
         "bytes_after": retained.size_bytes - plan.freed_bytes,
         "segments_before": retained.segments,
-        # Where all go, a new one is begun.
+        # If all segments go, a new one is created.
         "segments_after": max(1, retained.segments - len(plan.deletions)),
         "start_before": retained.start_offset,
         "start_after": plan.log_start_offset,
@@ -114,7 +114,7 @@ def _row(retained: Retained) -> Mapping[str, object] | None:
 def _conclude(
     terminal: Terminal, outcomes: Sequence[PartitionOutcome[Retained]], *, is_dry: bool
 ) -> None:
-    """Sums up to stderr; fails where not all partitions could be looked at."""
+    """Prints a summary to stderr; fails if some partitions could not be checked."""
     done = [each.done for each in outcomes if each.done is not None]
     if done:
         freed = sum(each.plan.freed_bytes for each in done)

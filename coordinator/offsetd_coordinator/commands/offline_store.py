@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def offline_settings(
     terminal: Terminal, topic: str, assignments: Sequence[str]
 ) -> CleaningSettings:
-    """What `--set` and the environment say, for one topic."""
+    """The settings of `--set` and the environment, for one topic."""
     try:
         return read_cleaning_settings(assignments, os.environ, topic=topic)
     except (SettingsError, InvalidSetting) as error:
@@ -46,7 +46,7 @@ def offline_settings(
 def configs_looked_at(
     terminal: Terminal, view: FolderView, settings: CleaningSettings
 ) -> TopicConfigs:
-    """How the topic's logs behave, by the folder, too; nothing is changed."""
+    """The topic's settings, with those stored in the folder; nothing is changed."""
     try:
         return settings.with_changes(configs_of_folder(OsFiles(), view, settings.configs))
     except DamageFound as found:
@@ -63,10 +63,10 @@ def configured_logs(
     partitions: Sequence[TopicPartition],
     report: ProgressReport,
 ) -> "Iterator[OpenLogs]":
-    """The open logs of `partitions`, which behave as they would in a server.
+    """Opens the logs of `partitions`, with the settings that a server would use.
 
-    Those of a broker's folder, and of topics that are not the server's, are opened as guests:
-    nothing of ours is left beside them.
+    Logs of a broker's folder, and of topics that are not the server's, are opened as guests:
+    no file of offsetd is left beside them.
     """
     is_ours = read_properties(OsFiles(), view.folder) is not None
     if not is_ours or settings.topic not in settings.topics_of_store:
@@ -92,7 +92,7 @@ def _opened_guests(
     config: LogConfig,
     report: ProgressReport,
 ) -> Iterator[GuestLogs]:
-    """Locks the folder and recovers these logs; closes them, or after a failure leaves them."""
+    """Locks the folder, recovers and yields these logs, and closes them unless something failed."""
     guests = GuestLogs.open(
         OsFiles(),
         view.folder,
@@ -120,7 +120,7 @@ def opened_store(
     begin_anew: Collection[TopicPartition] = (),
     repaired: Collection[TopicPartition] = (),
 ) -> Iterator[LogStore]:
-    """Locks and recovers the folder; closes it, or after a failure leaves it as a crash would."""
+    """Locks and recovers the folder; closes it, but after a failure leaves it as after a crash."""
     try:
         raise_descriptor_limit(view.offsets_partitions, 0)
     except StartFailed as error:

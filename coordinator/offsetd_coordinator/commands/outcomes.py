@@ -20,7 +20,7 @@ def printed(
     report: ProgressReport,
     row_of: Callable[[_DoneT], Mapping[str, object] | None],
 ) -> list[_Outcome[_DoneT]]:
-    """All outcomes, one for each log; in a row what was done, if it makes one, or the problem."""
+    """Prints a row for each log: what was done (unless there is no row for it), or the problem."""
     all_of_them: list[_Outcome[_DoneT]] = []
 
     def rows() -> Iterator[Mapping[str, object]]:
@@ -36,13 +36,13 @@ def printed(
     pending = rows()
     droppable = [column for column in columns if column.startswith("segments_")]
     terminal.rows(columns, pending, droppable=droppable)
-    for _ in pending:  # Whoever read the rows may have gone; the work is done all the same.
+    for _ in pending:  # The reader of the rows may have gone; the work is done all the same.
         pass
     return all_of_them
 
 
 def fail_for_problems(terminal: Terminal, outcomes: Sequence[_Outcome[_DoneT]], what: str) -> None:
-    """Ends the command where there is a problem: `what`, and which partitions."""
+    """Fails the command if there were problems: prints `what`, and which partitions."""
     problems = [each for each in outcomes if each.problem is not None]
     if problems:
         names = ", ".join(each.topic_partition.folder_name for each in problems)

@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
     from offsetd_coordinator.server import Server
 
-_log = logging.getLogger(__name__)  # structlog is loaded by `log_setup`, which its log ends in.
+_log = logging.getLogger(__name__)  # `log_setup` loads structlog.
 
 _CONFIG: Final = "--config"
 _SET: Final = "--set"
 _DATA_DIR: Final = "--data-dir"
 _LISTEN: Final = "--listen"
-# Options that are a setting each, which they win over.
+# Options for one setting each; they override the setting.
 _SETTINGS: Final = {_DATA_DIR: "data.dir", _LISTEN: "listen.address"}
-# gRPC has threads of its own for its sockets, which hand what has come to the one that waits for
-# calls. Without them that one reads itself, and a call takes a third fewer switches of threads.
+# gRPC reads its sockets in threads of its own, which pass the bytes to the thread that waits for
+# calls. Without them that thread reads itself, and a call takes a third fewer thread switches.
 GRPC_READS_ITSELF: Final = ("GRPC_EXPERIMENTS", "-event_engine_listener")
-# The algebra in NumPy, which is not used here, has a thread for each core. They turn idly while the
-# server starts, a tenth of all that it needs of the processor until then.
+# NumPy's linear algebra, unused here, has a thread for each core. These spin while the server
+# starts: a tenth of the start's processor time.
 ALGEBRA_IS_ALONE: Final = ("OPENBLAS_NUM_THREADS", "1")
 
 
@@ -98,10 +98,10 @@ def register(app: "typer.Typer", terminal: Terminal) -> None:
 
 
 def read_plain(arguments: Sequence[str]) -> Callable[[Terminal], None] | None:
-    """What serves by `arguments`, if these are but settings; None: only typer reads them.
+    """A function that serves by `arguments` if they are only settings; None: typer must parse them.
 
-    Of options the full names, each with its value, as nearly every start has them. Whatever else
-    there may be is not judged here.
+    It accepts options by their full names with a value, as in nearly every start. It leaves all
+    else to typer.
     """
     config: Path | None = None
     assignments: list[str] = []
@@ -133,17 +133,17 @@ def _serve(
 ) -> None:
     for name, value in (GRPC_READS_ITSELF, ALGEBRA_IS_ALONE):
         os.environ.setdefault(name, value)  # Read when the library is first used.
-    link_kernels()  # Before anything imports one.
+    link_kernels()  # Before any module imports a kernel.
     options = {
         option: (_SETTINGS[option], value) for option, value in given.items() if value is not None
     }
     settings = _read_settings(terminal, config, assignments, options)
-    _check_ports(settings, terminal)  # Before minutes may go by with compiling.
+    _check_ports(settings, terminal)  # Compiling may take minutes, so check first.
     _run(settings, terminal, accepts_defaults=accepts_defaults)
 
 
 def _check_ports(settings: Settings, terminal: Terminal) -> None:
-    """Fails if a port is taken that the server cannot do without, and says what to type."""
+    """Fails if a port that the server needs is taken, and prints a command that would work."""
     wanted = {"listen.address": settings.listen_address}
     if "metrics.address" in settings.said and settings.metrics_address:
         wanted["metrics.address"] = settings.metrics_address
@@ -159,7 +159,7 @@ def _check_ports(settings: Settings, terminal: Terminal) -> None:
 
 
 def _called_as(words: Sequence[str]) -> str:
-    """The command that serves with the options `words`; make's, if make has called this one."""
+    """The command line that serves with the options `words`; a `make` command if make called it."""
     options = shlex.join(words)
     return f"make serve ARGS='{options}'" if "MAKELEVEL" in os.environ else f"add {options}"
 
@@ -208,7 +208,7 @@ def _read_settings(
 
 def _run(settings: Settings, terminal: Terminal, *, accepts_defaults: bool = False) -> None:
     with _nothing_collected():
-        # Loaded only now: the other uses of this command need none of it.
+        # Imported only here: other uses of this command do not need it.
         import uvloop  # noqa: PLC0415
         from offsetd_storage.clock import SystemClock  # noqa: PLC0415
         from offsetd_storage.disk.files import OsFiles  # noqa: PLC0415
@@ -248,7 +248,7 @@ def _run(settings: Settings, terminal: Terminal, *, accepts_defaults: bool = Fal
         except Exception:  # noqa: BLE001  Nothing above this prints it.
             _log.exception("the server ends for a defect")
         loading.cancel()
-        # From here, not by returning: that would cancel the calls that are being refused.
+        # Exit here. Returning would cancel the calls that are being refused.
         _exit_now(code)
 
     uvloop.run(run())
@@ -256,9 +256,9 @@ def _run(settings: Settings, terminal: Terminal, *, accepts_defaults: bool = Fal
 
 @contextlib.contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """No garbage is looked for within, nor ever among what was made within.
+    """A context without garbage collection; its objects are never collected later either.
 
-    That is modules and kernels, which stay: collections took a sixth of a start.
+    They are modules and kernels, which stay anyway. Collections took a sixth of a start.
     """
     gc.disable()
     try:
@@ -284,7 +284,7 @@ def _stop_on_signals(server: "Server") -> None:
 
 
 def _exit_now(code: int) -> NoReturn:
-    """Ends the process without waiting for threads, one of which may hang in the disk."""
+    """Ends the process without waiting for threads, as one of them may hang in disk access."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -8,7 +8,7 @@ from typing import Final, NoReturn, Protocol
 WRONG_USE: Final = 2
 PARTLY_DONE: Final = 3
 
-# Called with how much is done, how much there is (0: not known), and what is being done.
+# Arguments: the amount done, the total (0: not known), and a description of the work.
 ProgressReport = Callable[[int, int, str], None]
 
 
@@ -25,7 +25,7 @@ class Terminal(Protocol):
     ) -> None:
         """Prints rows in the format that the user chose with `-o table|json|jsonl|csv`.
 
-        A terminal that is too narrow for a table does without columns of `droppable`.
+        On a terminal too narrow for the table, columns in `droppable` are left out.
         """
 
     def lines(self, lines: Iterable[str]) -> None:

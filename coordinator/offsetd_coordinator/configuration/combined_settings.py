@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from offsetd_coordinator.configuration.server_settings import Settings
 
 _STORE_DEFAULTS: Final = LogStoreConfig()
-# Of the largest commit: less would refuse plain ones, and more fits no frame of the journal.
+# Bounds of the largest commit: less would refuse plain commits; more fits no journal frame.
 _MESSAGE_BYTES_LEAST: Final = 1024
 _MESSAGE_BYTES_MOST: Final = FRAME_BYTES_MAX - 4096
 
 
 def misfit(settings: Settings) -> str | None:
-    """One line about settings that do not fit each other; None if all do.
+    """One line about settings that do not fit together; None if all do.
 
-    How many partitions a folder has is known only when it is opened: where no setting says it,
-    the journal is checked for one, and the store refuses what is too small for the others.
+    The number of partitions is known only once the folder is open. If no setting gives it, the
+    journal is checked for one partition, and the store refuses one that is too small for all.
     """
     message_bytes_max = settings.log.message_bytes_max
     if not _MESSAGE_BYTES_LEAST <= message_bytes_max <= _MESSAGE_BYTES_MOST:
@@ -53,7 +53,7 @@ def misfit(settings: Settings) -> str | None:
 
 
 def journal_bytes_needed(settings: Settings) -> int:
-    """The least size of a journal's file that takes the largest batch."""
+    """The smallest size of a journal file that can hold the largest batch."""
     partitions = settings.offsets_topic_num_partitions or 1
     offsets = (TopicPartition(OFFSETS_TOPIC, partition) for partition in range(partitions))
     points = [RecoveryPoint.of_held(each) for each in (*offsets, CONFIG_PARTITION, AUDIT_PARTITION)]

@@ -26,7 +26,7 @@ class ConfigKey(NamedTuple):
 
 
 class UnknownConfigVersion(UndecodableRecord):
-    """A key or a value of a newer version: kept, not used."""
+    """A key or a value of a newer version: it is kept, but not used."""
 
 
 def encode_config_key(key: ConfigKey) -> bytes:

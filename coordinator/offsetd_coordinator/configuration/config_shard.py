@@ -39,7 +39,7 @@ REQUEST_ID_HEADER: Final = HEADER_NAME.decode()
 
 @attrs.frozen(kw_only=True)
 class UpdateConfig:
-    """Sets and takes back settings of a topic, or (None) of the server: all or none."""
+    """Sets and unsets settings of a topic, or (None) of the server: all of them or none."""
 
     topic: str | None
     changes: Mapping[str, str] = attrs.field(factory=dict)
@@ -55,10 +55,10 @@ class ConfigReply(NamedTuple):
 
 
 class ConfigDecision(NamedTuple):
-    """What is made of an update; until `replay` nothing has changed.
+    """The decision on an update; nothing changes until `replay`.
 
     Exactly one of `reply` and `refusal` is set. `batch` has to be appended, and replayed, before
-    the reply may leave; None if nothing is to be written. `configs` is what counts then.
+    the reply may leave; None if nothing is to be written. `configs` are the settings after that.
     """
 
     reply: ConfigReply | None
@@ -69,7 +69,7 @@ class ConfigDecision(NamedTuple):
 
 @attrs.frozen(kw_only=True)
 class AppliedConfigs:
-    """What the texts come to; `problems` names those that are kept and not used, and why."""
+    """The settings that the texts give; `problems` names the unused texts and the reasons."""
 
     texts: Mapping[ConfigKey, str]
     configs: TopicConfigs
@@ -79,7 +79,7 @@ class AppliedConfigs:
 class ConfigShard(RecordLog):
     """The settings of `__offsetd_config`.
 
-    `started_with` is what counts where no setting is dynamic.
+    `started_with` are the settings that apply where no dynamic setting replaces them.
     """
 
     def __init__(self, started_with: TopicConfigs, *, request_id_window_ms: int) -> None:
@@ -98,19 +98,19 @@ class ConfigShard(RecordLog):
 
     @property
     def applied(self) -> AppliedConfigs:
-        """What counts now."""
+        """The settings in force now."""
         if self._applied is None:
             self._applied = applied_configs(self._started_with, self._texts)
         return self._applied
 
     @property
     def doubt(self) -> str | None:
-        """Why what counts now may not be what was set, so that nothing may go by it; or None."""
+        """Why the settings in force may not be those that were set, so nothing may rely on them."""
         unreadable = self.unknown_records + self.undecodable_records
         if unreadable:
             return f"{unreadable} of the settings' records cannot be read"
         problems = self.applied.problems
-        if not problems:  # Each fetch asks.
+        if not problems:  # Cached, because each fetch asks.
             return None
         for key, problem in sorted(problems.items(), key=str):
             if key.name not in SETTINGS_THAT_KEEP_RECORDS:
@@ -134,7 +134,7 @@ class ConfigShard(RecordLog):
         return ConfigDecision(ConfigReply(records[-1].offset), None, configs, batch)
 
     def _changed(self, request: UpdateConfig) -> TopicConfigs:
-        """What is kept and not used can be taken back, although it may not be known."""
+        """The texts after the update. An unused text may be unset even if its name is unknown."""
         applied = self.applied
         removals = [
             name
@@ -146,7 +146,7 @@ class ConfigShard(RecordLog):
     def _records(
         self, request: UpdateConfig, after: Mapping[str, str], now_ms: int
     ) -> list[Record]:
-        """Those of the settings that differ, or were not used, from what is stored."""
+        """Records for the settings that differ from the stored ones, or were not used."""
         topic, problems = request.topic, self.applied.problems
         before = {key.name: text for key, text in self._texts.items() if key.topic == topic}
         changed: list[tuple[str, bytes | None]] = [
@@ -173,7 +173,7 @@ class ConfigShard(RecordLog):
         ]
 
     def replay(self, batches: bytes) -> None:
-        """As with every such log; what counts is found out when it is asked for."""
+        """As `RecordLog.replay`; the settings in force are computed when asked for."""
         super().replay(batches)
         self._applied = None
 

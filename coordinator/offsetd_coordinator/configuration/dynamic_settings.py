@@ -24,7 +24,7 @@ _MINUTE_MS: Final = 60_000
 
 @attrs.frozen(kw_only=True)
 class ExpiryConfig:
-    """When offsets that nobody commits any more go, and what holds that back."""
+    """Settings of expiry: when unused offsets expire, and what suspends that."""
 
     retention_minutes: int = whole(
         10_080,
@@ -98,7 +98,7 @@ class ExpiryConfig:
 
     @property
     def terms(self) -> ExpiryTerms:
-        """What it says to the rules."""
+        """The terms of the expiry rules."""
         never = self.retention_minutes < 0
         return ExpiryTerms(
             retention_ms=None if never else self.retention_minutes * _MINUTE_MS,
@@ -112,7 +112,7 @@ class ExpiryConfig:
         return plain_rule(self.terms)
 
     def hold(self, is_from_elsewhere: bool) -> Hold | None:
-        """Why nothing expires until a setting is changed, if so.
+        """The reason why nothing expires until a setting is changed; None if there is none.
 
         `is_from_elsewhere`: the folder had logs of another server when offsetd took it over.
         """
@@ -125,7 +125,7 @@ class ExpiryConfig:
 
 @attrs.frozen(kw_only=True)
 class CommitGuardConfig:
-    """How many commits groups may make, and of which groups is told how many they make."""
+    """Commit rate limits of groups, and whether metrics show the groups that commit most."""
 
     rate_max: int = whole(
         0,
@@ -163,7 +163,7 @@ DYNAMIC_CLASSES: Final[tuple[type[attrs.AttrsInstance], ...]] = (
     CommitGuardConfig,
     WatchConfig,
 )
-# No record is deleted because of the values of these.
+# The values of these never cause a record to be deleted.
 SETTINGS_THAT_KEEP_RECORDS: Final[frozenset[str]] = frozenset(
     setting.name
     for each in (CommitGuardConfig, WatchConfig, BackgroundConfig)

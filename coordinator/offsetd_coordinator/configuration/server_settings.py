@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """The values the server runs with. Raises InvalidSetting where some do not fit each other."""
+    """The values that the server runs with. Raises InvalidSetting if some do not fit together."""
 
     # Where it lives.
     data_dir: str = text(
@@ -394,9 +394,9 @@ class Settings:
         " work.",
     )
 
-    # What was said of all settings, also of the storage's, by canonical name.
+    # All settings as given, the storage's too, by canonical name.
     said: Mapping[str, str] = attrs.field(factory=dict)
-    # What each topic and the server have as long as nobody changes it while it runs.
+    # The settings of each topic and the server until they are changed at run time.
     configs: TopicConfigs = attrs.field(init=False)
 
     @configs.default
@@ -409,37 +409,37 @@ class Settings:
 
     @property
     def address_told(self) -> str:
-        """HOST:PORT that clients are to use."""
+        """HOST:PORT that clients have to use."""
         return self.advertised_address or self.listen_address
 
     @property
     def log(self) -> LogConfig:
-        """How the logs of `__consumer_offsets` behave."""
+        """The settings of the logs of `__consumer_offsets`."""
         return self.configs.log_config(OFFSETS_TOPIC)
 
     @property
     def log_defaults(self) -> LogConfig:
-        """How the logs of a topic behave that has no settings of its own."""
+        """The settings of the logs of a topic without settings of its own."""
         return self.configs.log_config("")
 
     @property
     def cleaner(self) -> server_config.CleanerConfig:
-        """The threads that compact."""
+        """Settings of the cleaner's threads."""
         return self.configs.cleaner
 
     @property
     def retention(self) -> server_config.RetentionConfig:
-        """How much all topics keep, and who looks."""
+        """Settings of retention for all topics."""
         return self.configs.retention
 
     @property
     def background(self) -> server_config.BackgroundConfig:
-        """The periodic tasks."""
+        """Settings of periodic tasks."""
         return self.configs.background
 
     @property
     def disk(self) -> server_config.DiskConfig:
-        """What is kept free."""
+        """Settings of disk space to be kept free."""
         return self.configs.disk
 
 

@@ -22,7 +22,7 @@ _AUDIT_RETENTION_MS: Final = 90 * 86_400_000
 
 
 def brought_settings(*, offsets_segment_bytes: int) -> dict[str, Mapping[str, str]]:
-    """The settings that topics bring themselves, as text, by topic."""
+    """The default settings that topics define themselves, as text, by topic."""
     return {
         OFFSETS_TOPIC: {"cleanup.policy": "compact", "segment.bytes": str(offsets_segment_bytes)},
         CONFIG_TOPIC: {"cleanup.policy": "compact"},
@@ -31,11 +31,11 @@ def brought_settings(*, offsets_segment_bytes: int) -> dict[str, Mapping[str, st
 
 
 def topic_floors(*, request_id_window_ms: int, history_ms: int = 0) -> tuple[Floor, ...]:
-    """What topics' settings count as at least: of the offsets' topic, and of the settings'."""
+    """Lower limits of topics' settings, for the offsets' topic and the settings' topic."""
     window = Floor(
         topic=CONFIG_TOPIC,
         name="min.compaction.lag.ms",
-        # What is as old as the window is still in it, and as old as the lag is cleaned.
+        # A record as old as the window is still in it; a record as old as the lag is cleaned.
         least=request_id_window_ms + 1,
         setting="request.id.window.ms",
         reason="More than request.id.window.ms: a request id is found in its record.",
@@ -52,7 +52,7 @@ def topic_floors(*, request_id_window_ms: int, history_ms: int = 0) -> tuple[Flo
 
 
 def topic_rules(*, message_bytes_max: int) -> tuple[TopicRule, ...]:
-    """What topics' settings have to be. Shards write batches of up to `message_bytes_max`."""
+    """Rules for topics' settings. Shards write batches of up to `message_bytes_max`."""
 
     def keeps_all_keys(log: LogConfig) -> bool:
         return not log.is_deleted

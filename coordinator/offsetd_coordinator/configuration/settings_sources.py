@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _ENVIRONMENT_PREFIX: Final = "OFFSETD_"
-# Names with our prefix that are not settings: what clients and test runs read, and what Kubernetes
-# puts into every pod beside a service that is called `offsetd`.
+# Names with offsetd's prefix that are not settings: those that clients and test runs read, and
+# those that Kubernetes sets in every pod if a service is called `offsetd`.
 _ENVIRONMENT_NOT_OURS: Final = re.compile(
     r"ADDRESS|ZOOKEEPER(_AUTH)?|REQUIRE|NIGHTLY|TEST_.*|SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?"
 )
 
 
 class SettingsError(ValueError):
-    """A setting that does not exist, or a value that is not allowed; says which and why."""
+    """An unknown setting or a value that is not allowed; the message says which and why."""
 
 
 class _Said(NamedTuple):
@@ -49,7 +49,7 @@ def load_settings(
 ) -> Settings:
     """The settings from their sources: `assignments` (`NAME=VALUE`) over `environment` over `toml`.
 
-    Over all of them `options`, by how the user writes them: the setting's name, and its value.
+    `options` override all: the option as the user writes it, the setting's name, and its value.
     Raises SettingsError for an unknown name, a value that is not allowed, values that do not fit
     each other, or text that is not TOML.
     """
@@ -68,7 +68,7 @@ def load_settings(
         settings = Settings(**values, said=said)
     except InvalidSetting as error:
         raise SettingsError(str(error)) from error
-    # Loaded only now: it imports the store, and to list the settings needs none of it.
+    # Imported here, as it imports the store, which listing the settings does not need.
     from offsetd_coordinator.configuration.combined_settings import misfit  # noqa: PLC0415
 
     if (why := misfit(settings)) is not None:
@@ -100,7 +100,7 @@ def _from_toml(document: str, file_name: str) -> Iterator[_Said]:
 
 
 def _flatten(table: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
-    """TOML reads a dotted name as tables inside tables; this puts the names together again."""
+    """TOML reads a dotted name as nested tables; this joins the names again."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _flatten(value, f"{prefix}{key}.")

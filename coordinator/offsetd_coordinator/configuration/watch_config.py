@@ -9,7 +9,7 @@ from offsetd_storage.configuration.settings import milliseconds, whole
 
 @attrs.frozen(kw_only=True)
 class WatchConfig:
-    """A call goes by what is set when it begins."""
+    """A call uses the settings in force when it begins."""
 
     watchers_max: int = whole(
         100,
