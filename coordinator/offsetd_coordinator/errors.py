@@ -20,7 +20,7 @@ CONFLICTS_MAX = 100
 
 
 class CoordinatorError(Exception):
-    """Root of the coordinator's errors. `retriable`: the same call may succeed later.
+    """Base class of the coordinator's errors. `retriable`: the same call may succeed later.
 
     `CoordinatorError("there is no group {group!r}", group=b"g")` reads "there is no group 'g'",
     and its `variables` are {"group": "g"}.
@@ -35,7 +35,7 @@ class CoordinatorError(Exception):
         self.variables: Mapping[str, str] = texts
 
     def without_traces(self) -> Self:
-        """Itself, to be kept: without what was called, and held by that, when it was raised."""
+        """This error without its tracebacks, which would keep the frames' objects alive."""
         self.__cause__ = self.__context__ = None
         return self.with_traceback(None)
 
@@ -88,7 +88,7 @@ class InvalidMetadata(InvalidField):
 
 
 class InvalidPrecondition(InvalidField):
-    """A precondition that can never be judged, as a negative expected revision."""
+    """A precondition that cannot be checked, such as a negative expected revision."""
 
     reason = "INVALID_PRECONDITION"
 
@@ -106,7 +106,7 @@ class InvalidRequest(InvalidField):
 
 
 class InvalidPageToken(InvalidField):
-    """A page token that this server did not make, or made for another question."""
+    """A page token that this server did not make, or made for another request."""
 
     reason = "INVALID_PAGE_TOKEN"
 
@@ -130,15 +130,15 @@ class InvalidLease(InvalidField):
 
 
 class InvalidRetention(InvalidField):
-    """A time that is too short, or that there is no place for in what is written."""
+    """A retention that is too short, or that the record's format cannot hold."""
 
     reason = "INVALID_RETENTION"
 
 
 class Listing:
-    """What a refusal lists beside its message: JSON objects, as many of the first as fit.
+    """A list that an error carries with its message: JSON objects, the first ones that fit.
 
-    They go under the name `list_name`.
+    Its name is `list_name`.
     """
 
     list_name: ClassVar[str] = "partitions"
@@ -146,7 +146,7 @@ class Listing:
 
 
 class InvalidImport(Listing, InvalidField):
-    """Lines of a file that cannot be imported: `line` and `problem`."""
+    """Some lines of a file cannot be imported; each is listed as `line` and `problem`."""
 
     reason = "INVALID_IMPORT"
     list_name = "lines"
@@ -169,7 +169,7 @@ class GroupIdNotFound(CoordinatorError):
 
 
 class NonEmptyGroup(CoordinatorError):
-    """The group has members, and what is asked needs it empty."""
+    """The group has members, and the request needs an empty group."""
 
     reason = "NON_EMPTY_GROUP"
 
@@ -183,14 +183,14 @@ class UnknownMemberId(CoordinatorError):
 class EpochFenced(CoordinatorError):
     """The epoch is not that of the group's newest lease.
 
-    The variables `holder`, `holder_epoch` and `expire_time` say who holds that, or are empty.
+    The variables `holder`, `holder_epoch` and `expire_time` describe that lease, or are empty.
     """
 
     reason = "EPOCH_FENCED"
 
 
 class LeaseHeld(CoordinatorError):
-    """Somebody holds the group's lease; the variables say who, as for EpochFenced."""
+    """A writer holds the group's lease; the variables describe it, as for EpochFenced."""
 
     reason = "LEASE_HELD"
 
@@ -202,13 +202,13 @@ class GroupSubscribedToTopic(CoordinatorError):
 
 
 class GroupExists(CoordinatorError):
-    """The group is to be made, and there is one."""
+    """The request creates a group that exists already."""
 
     reason = "GROUP_EXISTS"
 
 
 class PartitionsRefused(Listing, CoordinatorError):
-    """Some partitions do not allow what is asked: `topic`, `partition`, and what is known."""
+    """Some partitions do not allow the request: lists `topic`, `partition`, and what is known."""
 
     def __init__(
         self, message: str, listed: tuple[Mapping[str, object], ...] = (), **variables: object
@@ -218,7 +218,7 @@ class PartitionsRefused(Listing, CoordinatorError):
 
 
 class OffsetBoundsUnknown(PartitionsRefused):
-    """Nobody has said what offsets some partitions have."""
+    """The first and last offsets of some partitions are not known."""
 
     reason = "OFFSET_BOUNDS_UNKNOWN"
 
@@ -230,14 +230,14 @@ class OffsetNotCommitted(PartitionsRefused):
 
 
 class PolicyViolation(CoordinatorError):
-    """The topic's `cleanup.policy` does not allow what is asked."""
+    """The topic's `cleanup.policy` does not allow the request."""
 
     reason = "POLICY_VIOLATION"
 
 
 @attrs.frozen(kw_only=True)
 class Conflict:
-    """What is stored where a commit expected something else.
+    """The stored offset of a partition, where a commit expected another.
 
     `offset` and `revision` are None if nothing is stored.
     """
@@ -249,7 +249,7 @@ class Conflict:
 
 
 class CommitConflict(CoordinatorError):
-    """A commit lost against what is stored.
+    """A commit's condition does not hold for the stored offsets.
 
     `conflicts` are the first `CONFLICTS_MAX`, in the request's order; `total` counts all, and is
     the message's variable `conflict_count`.
@@ -270,7 +270,7 @@ class OffsetConflict(CommitConflict):
 
 
 class OffsetNotMonotonic(CommitConflict):
-    """A monotonic commit would go back."""
+    """A monotonic commit would move an offset back."""
 
     reason = "OFFSET_NOT_MONOTONIC"
 
@@ -290,7 +290,7 @@ class CoordinatorNotAvailable(CoordinatorError):
 
 
 class UnstableOffsetCommit(CoordinatorError):
-    """A transaction has offsets pending for what is asked."""
+    """A transaction has pending offsets for the requested partitions."""
 
     reason = "UNSTABLE_OFFSET_COMMIT"
     retriable = True
@@ -304,7 +304,7 @@ class NotCoordinator(CoordinatorError):
 
 
 class StorageUnavailable(CoordinatorError):
-    """The disk failed: whether the write happened is not known, and the process is going down."""
+    """The disk failed. Whether the write happened is not known, and the process is going down."""
 
     reason = "STORAGE_FAILED"
     retriable = True
@@ -317,13 +317,13 @@ class RequestTooLarge(CoordinatorError):
 
 
 class ResponseTooLarge(CoordinatorError):
-    """The answer would be larger than the server makes at once."""
+    """The answer would exceed the server's limit."""
 
     reason = "RESPONSE_TOO_LARGE"
 
 
 class TooManyBytesInFlight(CoordinatorError):
-    """The server has its fill of unanswered requests."""
+    """The unanswered requests of the server have reached their limit in bytes."""
 
     reason = "TOO_MANY_BYTES_IN_FLIGHT"
     retriable = True
@@ -354,7 +354,7 @@ class LogPartitionQuarantined(CoordinatorError):
 
 
 class RecordUndecodable(CoordinatorError):
-    """What is stored there cannot be read, until it is written again."""
+    """The stored record cannot be read, until it is written again."""
 
     reason = "RECORD_UNDECODABLE"
 
@@ -367,9 +367,9 @@ class KafkaUnavailable(CoordinatorError):
 
 
 class OffsetOutOfRange(PartitionsRefused):
-    """The log ends below the offset that is asked for, or partitions have not what is to be theirs.
+    """An offset is beyond the end of the log, or outside the range of its partition.
 
-    Of partitions: `offset`, and `earliest` and `latest` where they are known.
+    For partitions it lists `offset`, and `earliest` and `latest` where they are known.
     """
 
     reason = "OFFSET_OUT_OF_RANGE"
@@ -389,5 +389,5 @@ def _texts(variables: Mapping[str, object]) -> dict[str, str]:
 
 
 def _filled(message: str, texts: Mapping[str, str]) -> str:
-    """The message with its variables. Without any it is left as it is, whatever it holds."""
+    """The message with its variables filled in. Without variables the message stays as it is."""
     return message.format(**texts) if texts else message

@@ -21,7 +21,7 @@ CANCELLED: Final = CODES.index("CANCELLED")
 
 
 class MethodFigures:
-    """The calls of one method that have ended."""
+    """Counts of the ended calls of one method."""
 
     __slots__ = ("codes", "durations")
 
@@ -36,7 +36,7 @@ class MethodFigures:
 
 
 class StreamFigures:
-    """What came in over StreamCommits. A message lasts from its arrival to its last result."""
+    """Counts of StreamCommits. A message's duration is from its arrival to its last result."""
 
     __slots__ = ("message_durations", "open_streams", "result_codes")
 
@@ -47,7 +47,7 @@ class StreamFigures:
 
 
 class WatchFigures:
-    """Calls of WatchOffsets: how many watch, and how many were cut off as they did not read."""
+    """Counts of WatchOffsets: calls now, and calls ended because the client did not read."""
 
     __slots__ = ("cut_off", "watchers")
 
@@ -57,7 +57,7 @@ class WatchFigures:
 
 
 class CallFigures:
-    """All methods' figures, the streams', the watchers', and those of the event loop."""
+    """The figures of all methods, streams and watchers, and of the event loop."""
 
     def __init__(self) -> None:
         self.methods: dict[str, MethodFigures] = {}

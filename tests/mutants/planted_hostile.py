@@ -66,7 +66,7 @@ HOSTILE_MUTANTS = (
     Mutant(
         name="settings are taken back while their log is damaged",
         file=f"{_COORDINATOR}/administration/administration.py",
-        replace="        if damage is not None:  # Also for what would write nothing.\n",
+        replace="        if damage is not None:  # Also for an update that would write nothing.\n",
         by="        if False:\n",
         caught_by="tests/fault/test_rotten_settings.py",
     ),

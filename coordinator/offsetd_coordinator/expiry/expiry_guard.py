@@ -21,13 +21,13 @@ CLOCK_JUMP_MS: Final = 60_000
 class Hold(enum.Enum):
     """Why nothing expires."""
 
-    SETTINGS_UNREADABLE = "settings_unreadable"  # So it is not known what is to stay.
-    AUDIT_DAMAGED = "audit_damaged"  # What expires has to be recorded.
+    SETTINGS_UNREADABLE = "settings_unreadable"  # So it is not known which offsets should stay.
+    AUDIT_DAMAGED = "audit_damaged"  # Expiry has to be recorded.
     DISABLED = "disabled"  # offsets.expiry.enable
-    FOREIGN_FOLDER = "foreign_folder"  # Not ours from the start, and nobody has allowed it.
+    FOREIGN_FOLDER = "foreign_folder"  # Another server's folder; expiry is not allowed yet.
     LONG_STOP = "long_stop"
     CLOCK_JUMP = "clock_jump"
-    LOW_DISK = "low_disk"  # It was until a moment ago, and commits were refused.
+    LOW_DISK = "low_disk"  # The disk was low until a moment ago, and commits were refused.
 
 
 TIME_IN_DOUBT: Final = frozenset({Hold.LONG_STOP, Hold.CLOCK_JUMP})
@@ -36,7 +36,7 @@ TIME_IN_DOUBT: Final = frozenset({Hold.LONG_STOP, Hold.CLOCK_JUMP})
 
 @attrs.frozen(kw_only=True)
 class Held:
-    """A reason, and how long it holds on; None: until somebody changes a setting."""
+    """A reason, and for how long it holds; None: until a setting is changed."""
 
     hold: Hold
     remaining_ms: int | None = None
@@ -49,11 +49,10 @@ class Held:
 def grace_at_start_ms(
     *, now_ms: int, newest_record_ms: int | None, last_up: LastUp | None, grace_ms: int
 ) -> int:
-    """How long nothing expires after a start, if it is now.
+    """For how long nothing expires after a start at this time.
 
-    The server was up when it last said so, or wrote a record, or (`None`, `None`) never: then
-    there is nothing that could expire. A stop that seems to end before it began is one of unknown
-    length.
+    The server was last up at its last note or record. If there is neither (`None`, `None`), there
+    is nothing that could expire. A stop that seems to end before it began has an unknown length.
     """
     seen_ms = newest_record_ms if last_up is None else max(last_up.up_ms, newest_record_ms or 0)
     if seen_ms is None:
@@ -63,12 +62,12 @@ def grace_at_start_ms(
         return grace_ms
     if last_up is None:
         return 0
-    # A grace that was not over goes on: a second restart does not end it.
+    # An unfinished grace period continues: a second restart does not end it.
     return min(max(last_up.grace_until_ms - now_ms, 0), grace_ms)
 
 
 class ExpiryGuard:
-    """The clocks of one run of the server, as they were seen last."""
+    """The clocks of one run of the server, as last seen."""
 
     def __init__(self, *, now_ms: int, monotonic_ms: int, grace_left_ms: int) -> None:
         self._now_ms = now_ms
@@ -79,16 +78,16 @@ class ExpiryGuard:
         self._low_disk_until_ms = monotonic_ms
 
     def note_disk_low(self, *, monotonic_ms: int, period_ms: int) -> None:
-        """Commits are refused for want of room.
+        """Notes that commits are refused because the disk is low.
 
-        What was not committed for that has a check period to be, once there is room again.
+        Once there is room again, clients get one check period to commit before anything expires.
         """
         self._low_disk_until_ms = monotonic_ms + period_ms
 
     def observe(self, *, now_ms: int, monotonic_ms: int, period_ms: int) -> int | None:
-        """Looks at the clocks; a jump of the wall clock since the last look, in ms, if one was.
+        """Compares the clocks. Returns the wall clock's jump since the last look in ms, or None.
 
-        It holds expiry for one check period.
+        A jump holds expiry for one check period.
         """
         jump_ms = (now_ms - self._now_ms) - (monotonic_ms - self._monotonic_ms)
         self._now_ms, self._monotonic_ms = now_ms, monotonic_ms
@@ -98,12 +97,12 @@ class ExpiryGuard:
         return jump_ms
 
     def grace_left_ms(self, *, monotonic_ms: int, grace_ms: int) -> int:
-        """What is left of the grace after the start; a shorter `expiry.grace.ms` ends it sooner."""
+        """The rest of the start's grace period; a shorter `expiry.grace.ms` ends it sooner."""
         until_ms = self._started_ms + min(self._grace_left_ms, grace_ms)
         return max(until_ms - monotonic_ms, 0)
 
     def held(self, *, monotonic_ms: int, grace_ms: int, is_disk_low: bool = False) -> Held | None:
-        """What holds back now, if anything. While the disk is low deletions go on."""
+        """The reason why nothing expires now, or None. A low disk is no reason: deletions go on."""
         if (left_ms := self.grace_left_ms(monotonic_ms=monotonic_ms, grace_ms=grace_ms)) > 0:
             return Held(hold=Hold.LONG_STOP, remaining_ms=left_ms)
         if monotonic_ms < self._jump_until_ms:

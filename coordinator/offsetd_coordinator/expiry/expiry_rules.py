@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 class ExpiryBase(enum.Enum):
-    """What retention counts from, in an empty group that has a protocol."""
+    """The time from which retention counts, in an empty group that has a protocol."""
 
     LATEST = "latest"  # The commit, or when the group became empty, whichever is later.
-    KAFKA = "kafka"  # When the group became empty, also for later commits.
+    KAFKA = "kafka"  # The time when the group became empty, even for later commits.
 
 
 @attrs.frozen(kw_only=True)
 class ExpiryTerms:
-    """What the server's settings say. `retention_ms` None: offsets stay for ever."""
+    """The terms from the server's settings. `retention_ms` None: offsets never expire."""
 
     retention_ms: int | None
     base: ExpiryBase = ExpiryBase.LATEST
@@ -44,9 +44,9 @@ class ExpiryTerms:
 
 @attrs.frozen(kw_only=True)
 class ExpiringGroup:
-    """A group, as far as expiry asks. `became_empty_ms` None: not known.
+    """What expiry needs to know of a group. `became_empty_ms` None: not known.
 
-    `is_subscribed` says of a topic whether a member reads it, as far as that can be read.
+    `is_subscribed` says whether a member reads a topic, as far as subscriptions can be read.
     """
 
     type: GroupType = GroupType.CLASSIC
@@ -106,12 +106,12 @@ def rule_of(group: ExpiringGroup, terms: ExpiryTerms) -> GroupRule:
 
 
 def _expires_in_state(group: ExpiringGroup) -> bool:
-    """Whether a group in this state loses offsets that nobody uses."""
+    """Whether unused offsets of a group in this state may expire."""
     if group.state in (GroupState.UNSPECIFIED, GroupState.DEAD):
         return False
     if group.type is GroupType.CONSUMER or group.state is GroupState.EMPTY:
         return True
-    # Of members of another protocol nobody knows what they read, and during a rebalance of none.
+    # The topics of members are unknown during a rebalance, and always with other protocols.
     return group.state is GroupState.STABLE and group.protocol_type in ("", CONSUMER_PROTOCOL_TYPE)
 
 
@@ -126,9 +126,9 @@ _PLAIN: Final = ExpiringGroup()
 def expires_at_ms(
     rule: GroupRule, *, commit_timestamp_ms: int, expire_timestamp_ms: int
 ) -> int | None:
-    """From when on an offset is expired, as long as nothing changes; None: it stays.
+    """The time at which an offset expires if nothing changes; None: never.
 
-    It is expired at this very millisecond: Kafka's `>=`. What members read is not asked here.
+    It is expired at exactly this millisecond: Kafka's `>=`. Subscriptions are not checked here.
     """
     if rule.holds_all:
         return None
@@ -138,7 +138,7 @@ def expires_at_ms(
         return None
     base_ms = max(commit_timestamp_ms, rule.empty_ms)
     if rule.base == BASE_REPLACED:
-        # As Kafka: what has no time is as old as can be.
+        # As in Kafka: an offset without a time is as old as possible.
         base_ms = commit_timestamp_ms if rule.empty_ms == NO_TIME else rule.empty_ms
         base_ms = max(base_ms, 0)
     return None if base_ms <= NO_TIME or base_ms >= TIME_MAX else base_ms + rule.retention_ms

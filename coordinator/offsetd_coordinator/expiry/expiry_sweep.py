@@ -43,7 +43,7 @@ _NO_COMMIT: Final = -(1 << 62)
 
 @attrs.frozen(kw_only=True)
 class SliceLimits:
-    """How much one slice looks at, so that a commit waits for it no longer than for the disk."""
+    """Limits of one slice, so that a commit waits for it no longer than for the disk."""
 
     rows: int = 8192
     """Stored offsets of the table that are walked."""
@@ -57,7 +57,7 @@ class SliceLimits:
 
 
 class ExpiredGroup(NamedTuple):
-    """What a slice takes of one group. `topics` are those of the offsets, with how many of each."""
+    """The expired part of a group in a slice. `topics` maps topics to their number of offsets."""
 
     group_id: bytes
     offset_count: int
@@ -67,7 +67,7 @@ class ExpiredGroup(NamedTuple):
 
 
 class WarnedGroup(NamedTuple):
-    """A group of which offsets expire before long, the first of them at `first_ms`."""
+    """A group whose offsets expire soon, the first of them at `first_ms`."""
 
     group_id: bytes
     offset_count: int
@@ -75,7 +75,7 @@ class WarnedGroup(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Keys of tombstones, one behind the other up to their `ends`, and what is to be said."""
+    """Concatenated keys of tombstones with their `ends`, and what to report about them."""
 
     keys: Bytes
     ends: Int64s
@@ -108,7 +108,7 @@ def rule_of_records(
 
 
 class ShardRules:
-    """The rules for the groups of a shard, as things are when one is asked for."""
+    """The rules for the groups of a shard, as of the moment when they are asked for."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class ShardRules:
         self._plain = plain_rule(terms)
 
     def rule(self, group_id: bytes) -> GroupRule:
-        """The rule for one group; it need not be there."""
+        """The rule for one group, which need not exist."""
         records = self.state.known_group_records(group_id)
         live_state = self._live_state(group_id)
         if records is None and live_state is None:
@@ -138,7 +138,7 @@ class ShardRules:
         )
 
     def sweep(self, limits: SliceLimits = SliceLimits()) -> ShardSweep:
-        """A look at all groups, for what has expired."""
+        """A sweep over all groups of the shard."""
         return ShardSweep(self, limits)
 
 
@@ -154,19 +154,19 @@ class ShardSweep:
         self._cursor = np.zeros(1, np.int64)
         self._is_seen = np.zeros(0, np.uint8)
         self._found = np.empty(limits.groups, np.int64)
-        self._entries = np.empty(limits.rows // 4, np.int64)  # Of a group that is not large.
-        self._waiting: list[bytes] = []  # Groups that were found, and are not judged yet.
+        self._entries = np.empty(limits.rows // 4, np.int64)  # For groups that are not large.
+        self._waiting: list[bytes] = []  # Groups that were found and not checked yet.
         self._large: _LargeGroup | None = None
-        self._recorded = state.recorded_group_ids()  # For those that have no offset at all.
-        # The kernel passes by what is younger than any group's retention, as soon as all are known.
+        self._recorded = state.recorded_group_ids()  # For groups without any offset.
+        # Once all retentions are known, the kernel skips offsets younger than the shortest of them.
         self._retention_least_ms = terms.retention_ms
         self._retentions_left = len(self._recorded)
         if terms.base is ExpiryBase.KAFKA and self._recorded:
-            self._retention_least_ms = 0  # A commit's age says nothing of an empty group.
+            self._retention_least_ms = 0  # In an empty group, the age of a commit does not decide.
             self._retentions_left = 0
 
     def next_slice(self, now_ms: int) -> Slice:
-        """What is next. Perhaps there is nothing to write."""
+        """The next slice, which may be empty."""
         slice_ = _SliceMaking(self._state, self._limits)
         judged = 0
         while not slice_.is_full and judged < self._limits.groups:
@@ -174,7 +174,7 @@ class ShardSweep:
                 judged += self._limits.groups // 4
                 self._note_retentions()
             elif self._large is not None:
-                judged += self._limits.groups  # Its share of rows is work enough.
+                judged += self._limits.groups  # A share of rows is enough work for one slice.
                 self._judge_large(self._large, slice_, now_ms)
             elif self._waiting:
                 judged += 1
@@ -191,7 +191,7 @@ class ShardSweep:
         return slice_.made()
 
     def _note_retentions(self) -> None:
-        """Looks at some of the groups with records for a retention of their own."""
+        """Checks some of the groups with records for a retention of their own."""
         stop = max(self._retentions_left - self._limits.records, 0)
         for group_id in self._recorded[stop : self._retentions_left]:
             records = self._state.known_group_records(group_id)
@@ -231,7 +231,7 @@ class ShardSweep:
         arrays = self._state.offsets.arrays
         count = list_entries(arrays, padded_copy(group_id), len(group_id), entries)
         if count == 0:
-            return  # It was there when it was found.
+            return  # The group existed when it was found.
         rule = self._rules.rule(group_id)
         if rule.holds_all:
             return
@@ -246,7 +246,7 @@ class ShardSweep:
             slice_.warned.append(judged.warned)
 
     def _judge_large(self, large: _LargeGroup, slice_: _SliceMaking, now_ms: int) -> None:
-        """A share of the table, of one group that has so many offsets."""
+        """Checks the next share of the table for one large group."""
         offsets = self._state.offsets
         group_id = large.group_id
         rule = self._rules.rule(group_id)
@@ -268,12 +268,12 @@ class ShardSweep:
             self._large = large._replace(block_next=int(cursor[0]))
 
     def _judge_recorded(self, group_id: bytes, slice_: _SliceMaking) -> None:
-        """A group that has records; it may go at once if it has no offset, as in Kafka."""
+        """Checks a group with records; without any offset it may expire at once, as in Kafka."""
         state = self._state
         records = state.known_group_records(group_id)
         if records is None or state.offsets.count(group_id):
             return
-        # What somebody has set of a group stays; so do left-overs, which are no group.
+        # A group's own settings stay; so do left-over records, which are no group.
         if records.group_type is None or records.settings is not None:
             return
         rule = self._rules.rule(group_id)
@@ -282,7 +282,7 @@ class ShardSweep:
 
 
 class _LargeGroup(NamedTuple):
-    """A group with so many offsets that all blocks of the table are walked for it."""
+    """A group so large that the sweep walks all blocks of the table for it."""
 
     group_id: bytes
     block_next: int = 0
@@ -290,14 +290,14 @@ class _LargeGroup(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    """What became of some offsets of a group; `has_more` where some are left for another slice."""
+    """The result for some offsets of a group; `has_more`: some are left for another slice."""
 
     has_more: bool
     warned: WarnedGroup | None
 
 
 class _SliceMaking:
-    """A slice, as it is gathered."""
+    """A slice that is being gathered."""
 
     def __init__(self, state: ReplayedState, limits: SliceLimits) -> None:
         self._state = state
@@ -317,7 +317,7 @@ class _SliceMaking:
         )
 
     def made(self) -> Slice:
-        """What was gathered; nothing may have changed since. Offsets' keys stand first."""
+        """The gathered slice; the table must not have changed since. Keys of offsets come first."""
         arrays = self._state.offsets.arrays
         entries = np.concatenate(self._entries) if self._entries else np.empty(0, np.int64)
         topics, ends = np.empty_like(entries), np.empty_like(entries)
@@ -348,7 +348,7 @@ class _SliceMaking:
         warning_ms: int,
         now_ms: int,
     ) -> _Judged:
-        """Takes what has expired of these entries of a group, which has `count` in all."""
+        """Adds the expired ones of these entries of a group that has `count` offsets in all."""
         due = np.empty(entries.size, np.int64)
         numbers = np.array((rule.retention_ms, rule.empty_ms, rule.base, warning_ms), np.int64)
         judge_entries(self._state.offsets.arrays, entries, numbers, now_ms, due, self._judged)
@@ -359,7 +359,7 @@ class _SliceMaking:
         due = self._without_used(group_id, due[:due_count], rule)
         if not due.size:
             return _Judged(has_more=False, warned=warned)
-        # A group of no more than one slice takes is not divided.
+        # A group that fits one slice is not divided.
         taken = due[: self._limits.offsets]
         is_gone = (
             taken.size == count and rule.may_go and not self._state.pending.partitions(group_id)
@@ -368,7 +368,7 @@ class _SliceMaking:
         return _Judged(has_more=taken.size < due.size, warned=warned)
 
     def _without_used(self, group_id: bytes, due: Int64s, rule: GroupRule) -> Int64s:
-        """Those whose topic no member reads, and for which no transaction is open."""
+        """The entries whose topic no member reads, and for which no transaction is open."""
         offsets = self._state.offsets
         pending = self._state.pending.partitions(group_id)
         if not due.size or (rule.is_subscribed is None and not pending):
@@ -382,7 +382,7 @@ class _SliceMaking:
         return due[~np.array(stays, np.bool_)]
 
     def add(self, group_id: bytes, entries: Int64s, rule: GroupRule, *, is_gone: bool) -> None:
-        """Tombstones for these entries of a group, and for its records, if it is gone then."""
+        """Adds tombstones for these entries, and for the group's records if that empties it."""
         self._entries.append(entries)
         self._other_keys += self._keys_beside(group_id, entries, is_gone=is_gone)
         self._offset_count += entries.size

@@ -30,7 +30,7 @@ _UNNOTED_MS_MAX: Final = 86_400_000
 
 @attrs.frozen(kw_only=True)
 class LastUp:
-    """When the server was up, and until when nothing was to expire, both by the server's time."""
+    """When the server was last up, and when its grace period ends, both by the server's time."""
 
     up_ms: int
     grace_until_ms: int
@@ -40,9 +40,9 @@ UNREADABLE: Final = LastUp(up_ms=0, grace_until_ms=2**63 - 1)
 
 
 def read_last_up(files: Files, folder: Path) -> LastUp | None:
-    """None if there is none; then only records tell. Raises OSError.
+    """The file's contents; None if there is no file: then only records tell. Raises OSError.
 
-    What a file that cannot be read said of a grace is not known: that lasts as long as it may.
+    If the file cannot be read, the grace period lasts as long as it may.
     """
     path = folder / LAST_UP_NAME
     if not files.exists(path):
@@ -69,10 +69,10 @@ def write_last_up(files: Files, folder: Path, last_up: LastUp) -> None:
 
 
 def recorded_ms(newest_record_ms: int | None, last_up: LastUp | None) -> int | None:
-    """The time that a server of this folder had got to; None if that is not known.
+    """The time at which a server of this folder was last up; None if that is not known.
 
-    The file says it, but for what was recorded since. A record that is later by more than a day
-    was not stamped by that server, or by a wrong clock: it does not count.
+    It is the time in the file, or that of a later record. A record more than a day later does not
+    count: another server or a wrong clock stamped it.
     """
     if last_up is None:
         return None

@@ -41,17 +41,17 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _END_OF_STREAM: object = grpc.aio.EOF
-# Of a message of results, but for the last ones that go in: at most 512, of some 4 KiB if they are
-# refusals. gRPC's clients take 4 MiB unless told.
+# The size at which a message of results is full. The last ones added may exceed it: at most 512,
+# of some 4 KiB if they are refusals. gRPC's clients accept 4 MiB by default.
 _RESULTS_PER_MESSAGE_MAX = 1024
 _RESULT_BYTES_PER_MESSAGE_MAX = 1024 * 1024
-# What commits cost, in the terms of `Turns`: several together, each, and one alone.
+# The cost of commits in units of `Turns`: for each of several together, and for one alone.
 _ITEMS_PER_COMMIT = 2
 _ITEMS_ALONE = 16
 
 
 class _Taken:
-    """A message that is counted in, until its reader and all of its results have let go of it."""
+    """A message that counts towards admission until it is read and all its results are sent."""
 
     def __init__(
         self, admission: Admission, size: int, figures: StreamFigures, begun_seconds: float
@@ -73,7 +73,7 @@ class _Taken:
 
 
 class _Unanswered(NamedTuple):
-    """Commits whose results may not leave yet, and the message that they came in."""
+    """Commits whose results may not leave yet, and their message."""
 
     ticket: int
     results: StreamResults
@@ -128,7 +128,7 @@ class CommitStream:
         unanswered_max: int,
         request_bytes_max: int,
     ) -> None:
-        self.code = CANCELLED  # With which the call ended, once `run` has returned.
+        self.code = CANCELLED  # The code with which the call ended; set when `run` returns.
         self.connection = admission.connections.open_call(context)
         self.connection.note_stream(context)
         self._figures = figures
@@ -144,11 +144,11 @@ class CommitStream:
         self._encoder = ResultEncoder()
         self._taken: asyncio.Future[None] | None = None  # The writer waits for a commit.
         self._room: asyncio.Future[None] | None = None  # The reader waits for answers.
-        self._ended = False  # Nothing more is read.
+        self._ended = False  # Reading has ended.
         self._status: Status | None = None  # The call's end, if it is not OK.
 
     async def run(self) -> None:
-        """Answers what is read, until the client has no more or the server stops."""
+        """Answers commits until the client sends no more or the server stops."""
         try:
             unary_calls.check_deadline(self._context)
             await self._node.load_ended(self._context.time_remaining())
@@ -163,7 +163,7 @@ class CommitStream:
         except CoordinatorError as error:
             self._status = statuses.status_of(error)
         finally:
-            # Abandoned or not: what was appended stays committed, and nothing is kept of the call.
+            # Even if the call was abandoned, appended commits stay; nothing of the call is kept.
             forget()
             reader.cancel()
             _let_go(self._unanswered)
@@ -217,7 +217,7 @@ class CommitStream:
             taken.let_go()
 
     def _submit(self, read: ReadCommits | SequencedOutcome, taken: _Taken) -> int:
-        """Decides on commits; how many. A refusal is a result; a failed server ends the call."""
+        """Decides on commits; returns how many. Refusals are results; failures end the call."""
         runtime = self._node.serving()
         if isinstance(read, ReadCommits):
             submitted = runtime.commit_runs.submit(read)
@@ -280,7 +280,7 @@ class CommitStream:
 def submitted_alone(
     runtime: Runtime, encoder: ResultEncoder, sequence: int, commit: CommitOffsets | InvalidField
 ) -> tuple[int, StreamResults]:
-    """The ticket and the result of a commit that came by itself."""
+    """The ticket and the result of a single commit."""
     ticket, log_partition = 0, 0
     try:
         if isinstance(commit, InvalidField):

@@ -188,10 +188,10 @@ def method_name(function_name: str) -> str:
 
 
 class GenericOnly:
-    """A server to register generated services at, without their registered methods.
+    """A stand-in server for generated services that registers only their generic handlers.
 
-    grpc.aio waits for calls of each registered method with a future of its own, and re-arms all
-    of them for every call that arrives.
+    For each registered method, grpc.aio waits with a future of its own, and re-arms all of them
+    whenever a call arrives.
     """
 
     def __init__(self, server: grpc.aio.Server) -> None:
@@ -207,7 +207,7 @@ class GenericOnly:
 
 def add_reflection(server: grpc.aio.Server) -> None:
     """Lets clients such as grpcurl ask what the services look like."""
-    # Half of all modules, and so only where it is on.
+    # It loads half of all modules, so import it only where reflection is on.
     from grpc_health.v1 import health_pb2  # noqa: PLC0415
     from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc  # noqa: PLC0415
 

@@ -33,14 +33,14 @@ class StreamResults(NamedTuple):
 
 
 class ResultEncoder:
-    """For one thread."""
+    """Encodes results; for one thread."""
 
     def __init__(self) -> None:
         self._out = np.empty(COMMITS_AT_ONCE * RESULT_BYTES_MAX, np.uint8)
         self._answer = np.empty((1, ANSWER_COLUMNS), np.int64)
 
     def encode(self, submitted: SubmittedCommits) -> StreamResults:
-        """In the order of the commits."""
+        """The results' bytes, in the order of the commits."""
         answers, refusals = submitted.answers, submitted.refusals
         if not refusals:
             return StreamResults(self._committed(answers, 0, len(answers)), len(answers))
@@ -60,7 +60,7 @@ class ResultEncoder:
     def encode_one(
         self, sequence: int, log_partition: int, outcome: CommitReply | CoordinatorError
     ) -> StreamResults:
-        """Of one commit."""
+        """The bytes of one commit's result."""
         if not isinstance(outcome, CommitReply):
             return refused_result(sequence, outcome)
         bits = sequence - (1 << 64) if sequence >> 63 else sequence
@@ -72,7 +72,7 @@ class ResultEncoder:
 
 
 def refused_result(sequence: int, refusal: CoordinatorError) -> StreamResults:
-    """That of one commit that was refused."""
+    """The bytes of the result of one refused commit."""
     status = statuses.status_of(refusal)
     result = offset_service_pb2.CommitResult(sequence=sequence, error=status)
     response = offset_service_pb2.StreamCommitsResponse(results=[result])

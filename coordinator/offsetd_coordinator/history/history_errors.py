@@ -6,7 +6,7 @@ from offsetd_coordinator.errors import CoordinatorError
 
 
 class WatchRefused(CoordinatorError):
-    """A refusal that says where a watcher may go on; `tokens` has that by name, whole."""
+    """An error with tokens from which a watcher may continue; `tokens` has them whole, by name."""
 
     def __init__(
         self, message: str, *, tokens: dict[str, str] | None = None, **variables: object
@@ -16,7 +16,7 @@ class WatchRefused(CoordinatorError):
 
 
 class HistoryCompacted(WatchRefused):
-    """What is asked for may have been cleaned away."""
+    """The requested part of the log may have been cleaned away."""
 
     reason = "COMPACTED"
 
@@ -43,13 +43,13 @@ class HistoryCompacted(WatchRefused):
 
 
 class WatcherTooSlow(WatchRefused):
-    """What was sent to a watcher was not read in time."""
+    """The watcher's client did not read in time."""
 
     reason = "WATCHER_TOO_SLOW"
 
 
 class TooManyWatchers(CoordinatorError):
-    """As many watch as may."""
+    """The number of watchers has reached its limit."""
 
     reason = "TOO_MANY_WATCHERS"
     retriable = True

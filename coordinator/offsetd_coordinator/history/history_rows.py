@@ -38,10 +38,10 @@ _IS_DELETED: Final = columns.ROW_END_OFFSET  # 1 or 0, as `copy_changes` tells i
 
 
 def rows_before(log: PartitionLog, limit: int, end: int, group_id: bytes) -> OffsetRows:
-    """What a group had committed before log offset `limit` was written, sorted; be it readable
-    or not.
+    """What a group had committed before log offset `limit` was written, sorted. Unreadable
+    offsets are included.
 
-    Raises HistoryCompacted where that cannot be told for sure, CorruptBatch, OSError.
+    Raises HistoryCompacted if that is not certain, CorruptBatch, OSError.
     """
     for _ in range(TRIES_MAX):
         segments = log.segments
@@ -50,10 +50,10 @@ def rows_before(log: PartitionLog, limit: int, end: int, group_id: bytes) -> Off
             offsets = part.rows[:, columns.ROW_REVISION]
             before.take(part.take(np.flatnonzero(offsets < limit)))
             later = part.take(np.flatnonzero(offsets >= limit))
-            # The first one behind the limit counts.
+            # The first batch after the limit counts.
             later.rows[:, columns.ROW_REVISION] *= -1
             after.take(later)
-        # What is read while segments are exchanged may be of none of their states.
+        # A read during an exchange of segments may mix their states.
         if log.segments[: len(segments)] == segments:
             break
     else:
@@ -71,7 +71,7 @@ def _check_whole(log: PartitionLog, limit: int, last: OffsetRows, after: OffsetR
     oldest = max(gapless_from, superseders_end)
     if limit < gapless_from:
         raise compacted(oldest)
-    # What is gone has a later record of its partition below `superseders_end`.
+    # Each removed record has a later record of its partition below `superseders_end`.
     doubtful = after.take(np.flatnonzero(-after.rows[:, columns.ROW_REVISION] < superseders_end))
     places = doubtful.places_in(last)
     is_known = places >= 0
@@ -81,7 +81,7 @@ def _check_whole(log: PartitionLog, limit: int, last: OffsetRows, after: OffsetR
 
 
 class _Newest:
-    """Of each partition the newest of the rows that were taken, be it a deletion."""
+    """The newest row of each partition, which may be a deletion."""
 
     def __init__(self) -> None:
         self._parts: list[OffsetRows] = []
@@ -103,7 +103,7 @@ class _Newest:
 
 
 def _changes(log: PartitionLog, end: int, group_id: bytes) -> Iterator[OffsetRows]:
-    """A group's changes up to a batch's `end`, in order, some at a time."""
+    """Yields a group's changes up to `end`, the end of a batch, in order, some at a time."""
     found = np.empty((SLICE_ROWS, CHANGE_COLUMNS), np.int64)
     group = padded_copy(group_id)
     for buffer, size in log.read_chunks(_CHUNK_BYTES, offset=0, offset_limit=end):
@@ -117,7 +117,7 @@ def _changes(log: PartitionLog, end: int, group_id: bytes) -> Iterator[OffsetRow
 
 def _rows_of(buffer: Bytes, found: Int64s, group_id: bytes) -> OffsetRows:
     kinds = found[:, found_columns.KIND]
-    if (kinds > UNREADABLE).any():  # Kafka's old keys, and compressed batches: by Python.
+    if (kinds > UNREADABLE).any():  # Python reads Kafka's old keys and compressed batches.
         changes = (each for row in found.tolist() for each in changes_of_row(buffer, row))
         rows = OffsetRows.of_changes(each for each in changes if each.group_id == group_id)
         rows.rows[:, _IS_DELETED] = rows.rows[:, columns.PUT_IS_TOMBSTONE]

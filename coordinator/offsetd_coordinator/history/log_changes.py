@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 1 << 18
 _ROWS: Final = 256
-# After so many rows: a thread that runs Python gives the interpreter to the event loop seldom.
+# Pause after this many rows: a thread in Python code seldom releases the interpreter's lock.
 _REST_SECONDS: Final = 0.0005
 TRIES_MAX: Final = 8
 
@@ -51,7 +51,7 @@ Partition = tuple[bytes, int]
 class Change(NamedTuple):
     """One record about an offset. `kind` is COMMITTED, DELETED or UNREADABLE.
 
-    What follows the kind is set where it is COMMITTED; -1 is none.
+    The fields after the kind are set only if it is COMMITTED; -1 means none.
     """
 
     log_offset: int
@@ -75,9 +75,9 @@ def changes(
     *,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[Change]:
-    """Changes of a group, or of all, from log offset `start` up to a batch's `end`, in order.
+    """Changes of one group or all groups, in order, from log offset `start` to a batch's `end`.
 
-    What is missing is passed over. Raises CorruptBatch, OSError.
+    Missing records are skipped. Raises CorruptBatch, OSError.
     """
     rows = np.empty((_ROWS, CHANGE_COLUMNS), np.int64)
     group = padded_copy(group_id or b"")
@@ -85,13 +85,13 @@ def changes(
     for buffer, size in log.read_chunks(chunk_bytes, offset=start, offset_limit=end):
         cursor = np.zeros(CURSOR_SLOTS, np.int64)
         for change in _of_batches(buffer, size, group, group_size, cursor, rows):
-            # The first batch may begin below; a key of another form may be another group's.
+            # The first batch may begin below `start`; a key of an old form may be another group's.
             if start <= change.log_offset and group_id in (None, change.group_id):
                 yield change
 
 
 class Stretch(NamedTuple):
-    """The changes of a stretch of a log, and where what follows it begins."""
+    """The changes of a stretch of a log, and the offset after it."""
 
     changes: tuple[Change, ...]
     offset_next: int
@@ -100,7 +100,7 @@ class Stretch(NamedTuple):
 def next_stretch(
     log: PartitionLog, start: int, end: int, group_id: bytes | None, *, chunk_bytes: int
 ) -> Stretch:
-    """Changes from `start` on: as many as lie in about `chunk_bytes` of the log.
+    """The changes in about `chunk_bytes` of the log, from `start` on.
 
     Raises HistoryCompacted if one may be missing, CorruptBatch, OSError.
     """
@@ -139,7 +139,7 @@ def _of_batches(
 
 
 def changes_of_row(buffer: Bytes, row: list[int]) -> Iterator[Change]:
-    """The changes that a row of the kernel's tells of."""
+    """The changes in a row that the kernel wrote."""
     kind = row[columns.KIND]
     if kind <= UNREADABLE:
         yield _change(buffer, row)
@@ -178,7 +178,7 @@ def _change(buffer: Bytes, row: list[int]) -> Change:
 
 
 def _of_other_key(buffer: Bytes, row: list[int]) -> Iterator[Change]:
-    """A key of another form, as brokers before Kafka 0.9 wrote them; or none of an offset."""
+    """The change of a key in the form of brokers before Kafka 0.9; nothing for other keys."""
     key_at, key_size = row[columns.GROUP_START], row[columns.GROUP_SIZE]
     value_at, value_size = row[columns.TOPIC_START], row[columns.TOPIC_SIZE]
     yield from _of_record(
@@ -222,7 +222,7 @@ def _of_record(offset: int, time_ms: int, key: bytes, value: bytes | None) -> It
 
 
 def _of_compressed(raw: bytes) -> Iterator[Change]:
-    """Of a batch that a broker compressed; one that cannot be read says nothing."""
+    """Changes of a compressed batch (only brokers write them); none if it cannot be read."""
     try:
         records = decode_batch(raw, check_crc=False).records
     except (CorruptBatch, ValueError):
@@ -238,7 +238,7 @@ def whole_changes(
     group_id: bytes,
     take: Callable[[Iterator[Change]], list[Change]] = list,
 ) -> tuple[int, list[Change]]:
-    """From where on all changes are there, and what `take` takes of a group's from `start` on.
+    """The offset from which all changes are there, and the group's changes that `take` selects.
 
     None: as old as there are, with all that follow. They come one by one, up to `end`.
 
@@ -257,10 +257,10 @@ def whole_changes(
 
 
 def end_of(log: PartitionLog, time_ms: int, end: int) -> int:
-    """Where the first record lies that was written later than this, or `end`.
+    """The offset of the first record written after this time, or `end`.
 
-    Clocks go back: then a later record may have an earlier time. Raises HistoryCompacted if a
-    record that is gone may have been there.
+    A clock may go back, so a later record may have an earlier time. Raises HistoryCompacted if
+    the record may have been cleaned away.
     """
     found = log.offset_for_timestamp(time_ms + 1)
     if found is None or found >= end:
@@ -272,7 +272,7 @@ def end_of(log: PartitionLog, time_ms: int, end: int) -> int:
 
 
 def end_of_batch(log: PartitionLog, offset: int, end: int) -> int:
-    """Where the batch ends that `offset` lies in: what was written at once was never there in part.
+    """The end of the batch that contains `offset`: a batch is never visible in part.
 
     Raises CorruptBatch, OSError.
     """
@@ -283,7 +283,7 @@ def end_of_batch(log: PartitionLog, offset: int, end: int) -> int:
 
 
 def time_at(log: PartitionLog, offset: int, end: int) -> int | None:
-    """When the first batch from `offset` on was written; None: there is none.
+    """The time of the first batch from `offset` on; None if there is none.
 
     Raises CorruptBatch, OSError.
     """
@@ -293,7 +293,7 @@ def time_at(log: PartitionLog, offset: int, end: int) -> int | None:
 
 
 def compacted(oldest: int, oldest_time: str | None = None) -> HistoryCompacted:
-    """The refusal of what may have been cleaned away below `oldest`, and before `oldest_time`."""
+    """The error for requests below offset `oldest` or before `oldest_time`."""
     return HistoryCompacted(
         "what is asked for may be cleaned away", oldest_revision=oldest, oldest_time=oldest_time
     )

@@ -44,10 +44,10 @@ _readers: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]]
 async def state_at(
     runtime: Runtime, group_id: bytes, *, time_ms: int = -1, revision: int = -1
 ) -> tuple[int, OffsetRows]:
-    """What a group had committed at a time, or else behind the batch of a log offset, sorted; and
-    before which log offset that was.
+    """A group's offsets at a time, or after the batch of a log offset, sorted, with the log offset
+    up to which they were read.
 
-    Raises HistoryCompacted where that is not known any more, RecordUndecodable.
+    Raises HistoryCompacted if the log no longer has them, RecordUndecodable.
     """
     log, end = durable_log(runtime, runtime.partition_of(group_id))
 
@@ -72,7 +72,7 @@ async def state_at(
 
 
 def with_time(error: HistoryCompacted, log: PartitionLog, end: int) -> HistoryCompacted:
-    """The same refusal, which names the oldest time that can be reached as well.
+    """The same error, with the oldest time that can be reached.
 
     Raises CorruptBatch, OSError.
     """
@@ -81,7 +81,7 @@ def with_time(error: HistoryCompacted, log: PartitionLog, end: int) -> HistoryCo
 
 
 def durable_log(runtime: Runtime, partition: int) -> tuple[PartitionLog, int]:
-    """The log of a partition, and up to where it is durable.
+    """The log of a partition, and its durable end.
 
     Raises LogPartitionQuarantined, StorageUnavailable.
     """
@@ -99,9 +99,9 @@ def durable_log(runtime: Runtime, partition: int) -> tuple[PartitionLog, int]:
 async def reading(
     read: Callable[Arguments, Answer], *arguments: Arguments.args, **named: Arguments.kwargs
 ) -> Answer:
-    """Calls `read` on a thread, once there is one. Raises what it does, but for the disk's errors.
+    """Calls `read` on a thread, once one is free. Raises what `read` does, except disk errors.
 
-    Those become CoordinatorNotAvailable and RecordUndecodable.
+    Disk errors become CoordinatorNotAvailable and RecordUndecodable.
     """
     readers = _readers.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(_READERS_MAX))
     async with readers:

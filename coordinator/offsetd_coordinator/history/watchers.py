@@ -33,22 +33,22 @@ if TYPE_CHECKING:
     from offsetd_coordinator.runtime.runtime import Runtime
 
 STRETCH_BYTES: Final = 1 << 16
-_STRETCHES_MAX: Final = 64  # Some 100 bytes of log make a change of half a KiB.
-_WAKE_SECONDS: Final = 0.005  # Flushes within it wake watchers once.
+_STRETCHES_MAX: Final = 64  # About 100 bytes of log become a change of half a KiB.
+_WAKE_SECONDS: Final = 0.005  # Several flushes in this time wake watchers once.
 _TOKEN_VERSION: Final = 1
 _DIGEST_BYTES: Final = 8
 
 
 @attrs.frozen(kw_only=True)
 class Filter:
-    """What is watched; what is empty lets all through. Groups: named, or with the prefix."""
+    """A filter of changes; empty fields match all. Groups match by name or by prefix."""
 
     group_ids: frozenset[bytes] = frozenset()
     prefix: bytes = b""
     topics: frozenset[bytes] = frozenset()
 
     def takes(self, change: Change) -> bool:
-        """Whether a change is watched."""
+        """Whether the filter accepts a change."""
         if self.topics and change.topic not in self.topics:
             return False
         if change.group_id in self.group_ids:
@@ -59,7 +59,7 @@ class Filter:
 
     @property
     def only_group_id(self) -> bytes | None:
-        """The one group that is watched, if it is one."""
+        """The only watched group, if there is exactly one."""
         if len(self.group_ids) == 1 and not self.prefix:
             return next(iter(self.group_ids))
         return None
@@ -114,14 +114,14 @@ class Watchers:
         return len(self._watchers)
 
     def add(self, watcher: Watcher, watchers_max: int) -> None:
-        """Lets a watcher be woken from now on. Raises TooManyWatchers."""
+        """Registers a watcher, to be woken from now on. Raises TooManyWatchers."""
         if len(self._watchers) >= watchers_max:
             raise TooManyWatchers("{watchers_max} calls watch already", watchers_max=watchers_max)
         self._watchers.add(watcher)
         self.runtime.on_durable = self._wake_soon
 
     def remove(self, watcher: Watcher) -> None:
-        """It watches no longer."""
+        """Removes a watcher."""
         self._watchers.discard(watcher)
         if not self._watchers:
             self.runtime.on_durable = None
@@ -140,7 +140,7 @@ class Watchers:
     async def stretch(
         self, partition: int, position: int, end: int, group_id: bytes | None
     ) -> Stretch:
-        """What follows a position. Raises HistoryCompacted, and what `durable_log` does."""
+        """The stretch after a position. Raises HistoryCompacted, and what `durable_log` does."""
         log, _ = durable_log(self.runtime, partition)
         key = (partition, position, end, group_id)
         task = self._stretches.get(key)
@@ -156,7 +156,7 @@ class Watchers:
         except Exception:
             self._stretches.pop(key, None)
             raise
-        # It may have been read a while ago: what is there does not change, but is it still?
+        # The cached stretch does not change, but cleaning may have removed its records since.
         oldest = log.gapless_from
         if position < oldest:
             raise HistoryCompacted("the log has been cleaned", oldest_revision=oldest)
@@ -165,7 +165,7 @@ class Watchers:
 
 @attrs.define(eq=False)
 class Watcher:
-    """One call: what it watches, where it is, and where it ends (`until`), if it does."""
+    """One call: its filter, its positions, and its end (`until`), if it has one."""
 
     watchers: Watchers
     filter: Filter
@@ -179,9 +179,9 @@ class Watcher:
         self._digest = self.filter.digest(self.watchers.folder_id)
 
     def begin(self, token: str, *, from_oldest: bool, until_token: str = "") -> None:
-        """Sets the positions: those of a token, or the oldest ones, or the logs' ends.
+        """Sets the start positions: those of a token, or the oldest ones, or the logs' ends.
 
-        With `until_token` what is read ends there. Raises InvalidRequest, HistoryCompacted,
+        With `until_token` the reading ends there. Raises InvalidRequest, HistoryCompacted,
         OffsetOutOfRange, LogPartitionQuarantined, StorageUnavailable.
         """
         runtime = self.watchers.runtime
@@ -199,11 +199,11 @@ class Watcher:
             try:
                 log, end = durable_log(runtime, partition)
             except LogPartitionQuarantined:
-                # A call that ends has sent all there is to be sent.
+                # A call with an end has to send everything up to it.
                 if len(partitions) == 1 or until.get(partition, 0) > known.get(partition, 0):
                     raise
                 self.unreachable.append(partition)
-                if partition in known:  # It may be mended.
+                if partition in known:  # It may be repaired.
                     self.positions[partition] = known[partition]
                 continue
             position = known.get(partition, log.gapless_from if from_oldest else end)
@@ -224,15 +224,15 @@ class Watcher:
 
     @property
     def token(self) -> str:
-        """Where it is."""
+        """The token of the current positions."""
         return encode_token(self.positions, self._digest)
 
     def wake(self) -> None:
-        """There may be something to be read, or the watcher is to end."""
+        """Wakes the watcher: there may be something to read, or it has to end."""
         self._woken.set()
 
     async def wait(self, seconds: float) -> bool:
-        """Whether it was woken, within this time."""
+        """Waits to be woken for at most this time; whether it was woken."""
         try:
             await asyncio.wait_for(self._woken.wait(), seconds)
         except TimeoutError:
@@ -241,7 +241,7 @@ class Watcher:
         return True
 
     async def read(self, partition: int) -> tuple[list[Change], int]:
-        """The next changes that are watched, and the position behind them and those that are not.
+        """The next watched changes, and the position after them and any unwatched ones.
 
         Raises HistoryCompacted with the oldest token, LogPartitionQuarantined, StorageUnavailable.
         """
@@ -271,7 +271,7 @@ class Watcher:
         )
 
     def _oldest_token(self) -> str:
-        """From where on nothing is missing: where it is, or behind what is gone."""
+        """A token from which nothing is missing: the current position, or the end of the gap."""
         positions = dict(self.positions)
         for partition in positions.keys() - set(self.unreachable):
             log, _ = durable_log(self.watchers.runtime, partition)
@@ -280,12 +280,12 @@ class Watcher:
 
     @property
     def reachable(self) -> list[int]:
-        """The log partitions that are read."""
+        """The log partitions that can be read."""
         return [each for each in self.positions if each not in self.unreachable]
 
 
 def _retrieved(task: asyncio.Task[Stretch]) -> None:
-    """A failure that nobody waits for any more is no defect."""
+    """Retrieves a failure that nobody waits for, so that it is not logged as a defect."""
     if not task.cancelled():
         task.exception()
 
