@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def is_large(runtime: Runtime, selection: GroupSelection) -> bool:
-    """Whether a group is to be read slice by slice. Raises LogPartitionQuarantined,
+    """Whether a group has to be read slice by slice. Raises LogPartitionQuarantined,
     StorageUnavailable.
     """
     return offsets_at_most(runtime, selection) > SLICE_ROWS
 
 
 def offsets_at_most(runtime: Runtime, selection: GroupSelection) -> int:
-    """How many offsets may have to be read. Raises as `is_large` does."""
+    """The largest number of offsets that may have to be read. Raises as `is_large` does."""
     if selection.partitions is not None:
         return len(selection.partitions)
     _, shard = runtime.shard_of(selection.group_id)
@@ -30,7 +30,7 @@ def offsets_at_most(runtime: Runtime, selection: GroupSelection) -> int:
 
 
 async def add_large(runtime: Runtime, answer: FetchAnswer, selection: GroupSelection) -> None:
-    """Adds the offsets that are asked for, as durable as they are.
+    """Adds the requested offsets of a large group, once they are durable.
 
     Raises as `Shard.fetch_into` and `group_reading.read_group` do.
     """

@@ -37,7 +37,7 @@ _EDGE_COLUMNS: Final = 3
 
 
 class GroupPage(NamedTuple):
-    """Some of a group's offsets, sorted; `last` is the partition after which more may follow."""
+    """A page of a group's offsets, sorted; after the partition `last` there may be more."""
 
     rows: OffsetRows
     last: Partition | None
@@ -76,7 +76,7 @@ async def read_page(
 async def read_partitions(
     runtime: Runtime, group_id: bytes, names: Bytes, keys: Int64s
 ) -> OffsetRows:
-    """The offsets of these partitions, sorted: a topic's span in `names` and a number each.
+    """The offsets of these partitions, sorted; each is a topic's span in `names` and a number.
 
     Raises as `read_group` does.
     """
@@ -94,7 +94,7 @@ def _only(rows: OffsetRows, asked: OffsetRows) -> OffsetRows:
 
 
 def _between(rows: OffsetRows, after: Partition | None, last: Partition | None) -> OffsetRows:
-    """Those of sorted rows behind one partition, and up to another one."""
+    """The sorted rows after one partition, up to another one (inclusive)."""
     first, end = 0, len(rows)
     if after is not None:
         first = _first_where(rows, lambda each: each > after)
@@ -104,7 +104,7 @@ def _between(rows: OffsetRows, after: Partition | None, last: Partition | None) 
 
 
 def _first_where(rows: OffsetRows, holds: Callable[[Partition], bool]) -> int:
-    """The first row of which this holds, as of all that follow."""
+    """The first row for which the condition holds; it also holds for all later rows."""
     low, high = 0, len(rows)
     while low < high:
         middle = (low + high) // 2
@@ -116,7 +116,7 @@ def _first_where(rows: OffsetRows, holds: Callable[[Partition], bool]) -> int:
 
 
 class _Walk:
-    """All entries of a group, a slice at a time: each is listed when it is asked for."""
+    """A walk over all entries of a group, a slice at a time; entries are listed on demand."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class _Walk:
         self.set_edges(after, before)
 
     def set_edges(self, after: Partition | None, before: Partition | None) -> None:
-        """Only what lies between these partitions is listed."""
+        """Limits the walk to the entries between these partitions."""
         names = bytearray(self._group_id)
         edges = np.full((2, _EDGE_COLUMNS), -1, np.int64)
         for at, edge in enumerate((after, before)):
@@ -146,7 +146,7 @@ class _Walk:
         self._names, self._edges = padded_copy(names), edges
 
     def take_slice(self) -> bool:
-        """Reads the next slice; whether that was the last."""
+        """Reads the next slice; returns whether it was the last."""
         walk, found = self._walk, self._found
         arrays, group_size = self._offsets.arrays, len(self._group_id)
         walk_group(arrays, self._names, group_size, self._edges, SLICE_BLOCKS, walk, found)
@@ -156,11 +156,11 @@ class _Walk:
         return bool(walk[columns.WALK_BLOCK] < 0)
 
     def take_all(self) -> OffsetRows:
-        """All of a small group at once."""
+        """Reads all of a small group at once."""
         return OffsetRows.of_entries(self._offsets, self._offsets.entries_of(self._group_id))
 
     async def rest(self) -> None:
-        """Lets others work."""
+        """Lets other tasks run."""
         await next_turn()
 
 
@@ -190,7 +190,7 @@ class _Least(_Walk):
 
 
 class _Named(_Walk):
-    """The entries of partitions that are named."""
+    """A walk over the entries of named partitions."""
 
     def __init__(self, offsets: OffsetTable, group_id: bytes, names: Bytes, keys: Int64s) -> None:
         super().__init__(offsets, group_id)
@@ -241,9 +241,9 @@ async def _until_durable(runtime: Runtime, ticket: int) -> None:
 async def _settled(
     runtime: Runtime, group_id: bytes, parts: list[OffsetRows], start: int, end: int
 ) -> OffsetRows:
-    """The rows as of log offset `end`, by what was changed from `start` on.
+    """The rows as of log offset `end`: the rows read, updated by the changes from `start` on.
 
-    Raises HistoryCompacted if that is not known any more.
+    Raises HistoryCompacted if the log no longer has these changes.
     """
     if start == end:
         return await asyncio.to_thread(_sorted, parts)

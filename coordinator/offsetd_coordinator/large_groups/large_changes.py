@@ -41,7 +41,7 @@ _SLICES_AHEAD_MAX: Final = 8
 
 
 class LargeChanges:
-    """Of one runtime, on its thread."""
+    """The large changes of one runtime, on its thread."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -55,7 +55,7 @@ class LargeChanges:
         before_write: BeforeWrite | None = None,
         room: Room = lambda _: nullcontext(),
     ) -> Outcome:
-        """As `Runtime.submit`; at once where the change is small. Raises what `room` does."""
+        """As `Runtime.submit`; a small change runs at once. Raises what `room` does."""
         if not isinstance(request, _LARGE_REQUESTS) or not self._is_large(request):
             return self._runtime.submit(request, before_write=before_write)
         change = _Change(self._runtime, request, before_write)
@@ -70,7 +70,7 @@ class LargeChanges:
             raise
 
     async def until_ended(self) -> None:
-        """Returns when all changes have ended that go on now."""
+        """Waits until all running changes have ended."""
         for change in tuple(self._changes):
             await change.ended.wait()
 
@@ -98,7 +98,7 @@ class LargeChanges:
 
 
 class _Change:
-    """One change. `is_writing`: a part of it is written."""
+    """One change. `is_writing`: part of it is written."""
 
     def __init__(
         self, runtime: Runtime, request: LargeRequest, before_write: BeforeWrite | None
@@ -111,7 +111,7 @@ class _Change:
 
     @property
     def offset_count(self) -> int:
-        """Of what is read, and of what is to be written."""
+        """The number of offsets to read and to write."""
         request = self._request
         _, shard = self._runtime.shard_of(request.group_id)
         count = shard.offsets.count(request.group_id)
@@ -143,7 +143,7 @@ class _Change:
                 shard.holds.end(group_id)
 
     async def _decided(self, shard: Shard) -> LargeChange | Decision:
-        """What is to be written, or what was answered before. Raises the refusal."""
+        """The change to write, or the reply of an earlier try. Raises the refusal."""
         now = self._runtime.moment()
         answered = shard.changes.check_large(self._request, now)
         if answered is not None:
@@ -153,9 +153,9 @@ class _Change:
         return await asyncio.to_thread(decide, stored)
 
     async def _write(self, partition: int, shard: Shard, change: LargeChange) -> Outcome:
-        """Writes all slices, each in a turn of its own. Raises as `Runtime.submit` does.
+        """Writes all slices, each in its own turn. Raises as `Runtime.submit` does.
 
-        If the disk is full on the way, what is written stays: the outcome says so.
+        If the disk gets full, the slices written so far stay: the outcome says so.
         """
         runtime, now_ms = self._runtime, self._runtime.moment().wall_ms
         if runtime.disk.is_low:
@@ -180,7 +180,7 @@ class _Change:
         return tickets[-1], change.reply(last_offset)
 
     async def _rest(self, tickets: list[int]) -> None:
-        """Lets others work, and the flushes come after."""
+        """Lets other tasks run, and the flushes catch up."""
         await next_turn()
         if len(tickets) > _SLICES_AHEAD_MAX:
             waiting = self._runtime.durable(tickets[-_SLICES_AHEAD_MAX])

@@ -54,7 +54,7 @@ LEGAL_BEFORE: Final[Mapping[GroupState, frozenset[GroupState]]] = {
 
 @attrs.define(kw_only=True, eq=False)
 class Member:
-    """A member. The tokens are those of its calls that wait, None if none does."""
+    """A member. The tokens identify its waiting calls; None: no such call."""
 
     member_id: str
     instance_id: str | None
@@ -86,7 +86,7 @@ class Member:
 
     @classmethod
     def of_record(cls, record: MemberRecord, protocol: str) -> Member:
-        """A member as it was written: with what it said under the protocol chosen."""
+        """A member as recorded: with its metadata under the chosen protocol."""
         rebalance_timeout_ms = record.rebalance_timeout_ms
         return cls(
             member_id=record.member_id,
@@ -102,11 +102,11 @@ class Member:
         )
 
     def subscription(self, protocol: str) -> bytes:
-        """What it says under a protocol; nothing under one that it does not speak."""
+        """Its metadata under a protocol; empty if it does not support that."""
         return next((said for name, said in self.protocols if name == protocol), b"")
 
     def record(self, protocol: str, assignment: bytes) -> MemberRecord:
-        """Itself, to be written."""
+        """The member's part of the group's record."""
         return MemberRecord(
             member_id=self.member_id,
             group_instance_id=self.instance_id,
@@ -120,7 +120,7 @@ class Member:
 
     @property
     def needs_no_heartbeat(self) -> bool:
-        """Whether a wait of its own is its proof of life. A new member's is not for ever."""
+        """Whether a waiting call proves that it is alive. A new member's call does not."""
         return not self.is_new and not (self.join_token is None and self.sync_token is None)
 
 
@@ -141,15 +141,15 @@ class ClassicGroup:
         self.promised_ids: set[str] = set()
         # Members of this generation that have not asked for their assignment yet.
         self.unsynced_ids: set[str] = set()
-        # Whether a member came since the initial delay began or was extended.
+        # Whether a member joined since the initial delay began or was extended.
         self.has_newcomers = False
         # What is left of the time that the initial delay may be extended; None: there is no delay.
         self.initial_left_ms: int | None = None
-        # Whether the log has what a restart needs to know.
+        # Whether the log has all that a restart needs.
         self.is_recorded = True
         self._instances: dict[str, str] = {}
         self._speakers: Counter[str] = Counter()
-        self._topics_read: TopicsRead | None = None  # None: not looked at since something changed.
+        self._topics_read: TopicsRead | None = None  # None: not computed since the last change.
         self._waiting_joins = 0
 
     @classmethod
@@ -196,14 +196,14 @@ class ClassicGroup:
     # Members.
 
     def add(self, member: Member) -> None:
-        """A member comes in; the first one leads until others decide."""
+        """Adds a member; the first one leads until another leader is elected."""
         if not self.leader_id:
             self.leader_id = member.member_id
         self._put(member)
         self.promised_ids.discard(member.member_id)
 
     def remove(self, member_id: str) -> Member | None:
-        """Takes a member, or a promised id, out of everything. Its calls are the caller's."""
+        """Removes a member or a promised id. The caller answers the member's calls."""
         member = self.members.get(member_id)
         if member is not None:
             self._take(member)
@@ -214,9 +214,9 @@ class ClassicGroup:
         return member
 
     def replace(self, old: Member, new: Member) -> None:
-        """A static member takes the place of the one with its instance id, also as a leader.
+        """A static member replaces the one with its instance id, also as leader.
 
-        And among the members: their order decides who leads next, and is in the group's record.
+        It keeps that member's position: the order decides the next leader, and is in the record.
         """
         is_leader = self.leader_id == old.member_id
         order = list(self.members)
@@ -249,12 +249,12 @@ class ClassicGroup:
         return token
 
     def static_member(self, instance_id: str) -> Member | None:
-        """Who has an instance id."""
+        """The member with an instance id."""
         member_id = self._instances.get(instance_id)
         return None if member_id is None else self.members[member_id]
 
     def find(self, identity: MemberIdentity) -> Member:
-        """The member that asks. Raises UnknownMemberId, FencedInstanceId."""
+        """The member that makes the request. Raises UnknownMemberId, FencedInstanceId."""
         member_id, _, instance_id = identity
         if instance_id is not None:
             static = self.static_member(instance_id)
@@ -287,7 +287,7 @@ class ClassicGroup:
     # Protocols.
 
     def supports(self, protocol_type: str, protocols: Iterable[tuple[str, bytes]]) -> bool:
-        """Whether all members could agree with one that says this."""
+        """Whether all members share a protocol with one that offers these."""
         if self.state is EMPTY:
             return bool(protocol_type) and any(True for _ in protocols)
         return protocol_type == self.protocol_type and any(
@@ -295,17 +295,17 @@ class ClassicGroup:
         )
 
     def selected_protocol(self) -> str:
-        """What most members prefer of what all of them speak; needs a member."""
+        """The protocol that most members prefer among those all support; needs a member."""
         everybody = len(self.members)
         spoken = {name for name, speakers in self._speakers.items() if speakers == everybody}
         votes = Counter(
             next(name for name, _ in member.protocols if name in spoken)
             for member in self.members.values()
         )
-        return max(votes, key=votes.__getitem__)  # Of equals the one first voted for.
+        return max(votes, key=votes.__getitem__)  # On a tie, the first one that got a vote.
 
     def begin_generation(self, wall_ms: int) -> None:
-        """All who are to be in the next generation have joined."""
+        """Begins the next generation, whose members have all joined."""
         self.generation += 1
         self.unsynced_ids.clear()
         self.is_recorded = False
@@ -318,7 +318,7 @@ class ClassicGroup:
             self.enter(EMPTY, wall_ms)
 
     def elect_leader(self) -> bool:
-        """Leaves the lead to one that has joined; False if there is none."""
+        """Makes a member that has joined the leader; False if there is none."""
         leader = self.members.get(self.leader_id)
         if leader is not None and leader.join_token is None:
             joined = (each for each in self.members.values() if each.join_token is not None)
@@ -327,7 +327,7 @@ class ClassicGroup:
                 self.leader_id = leader.member_id
         return leader is not None
 
-    # What it is asked about.
+    # Queries.
 
     is_readable = True
     group_type = GroupType.CLASSIC
@@ -339,7 +339,7 @@ class ClassicGroup:
 
     @property
     def is_ahead_of_record(self) -> bool:
-        """Whether the group is something else than its record says, or may be so soon."""
+        """Whether the group differs from its record, or may soon."""
         return self.state is not EMPTY or not self.is_recorded
 
     @property
@@ -349,23 +349,23 @@ class ClassicGroup:
 
     @property
     def have_all_joined(self) -> bool:
-        """Whether nobody is waited for any more."""
+        """Whether all members have joined."""
         return self._waiting_joins == len(self.members) and not self.promised_ids
 
     @property
     def is_forgettable(self) -> bool:
-        """Whether its record says all that there is."""
+        """Whether its record holds everything, so that the group may be dropped from memory."""
         return (
             self.state is EMPTY and self.is_recorded and not self.members and not self.promised_ids
         )
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that a member may take to join again."""
+        """The longest time that a member may take to join again."""
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
     def joined(self, member: Member, *, skips_assignment: bool = False) -> Joined:
-        """This generation, as a member is told; the leader learns who is in it."""
+        """The answer to a member's join; the leader also gets the list of members."""
         members: tuple[JoinedMember, ...] = ()
         if member.member_id == self.leader_id:
             members = tuple(
@@ -401,7 +401,7 @@ class ClassicGroup:
                 "group {group!r} waits for its leader's assignment", group=self.group_id
             )
         if identity.member_id in self.unsynced_ids:
-            # It may know the number from a generation that a crash has undone.
+            # Its generation may be one that a crash has undone.
             raise RebalanceInProgress(
                 "member {member_id!r} of group {group!r} has not asked for its assignment yet",
                 group=self.group_id,
@@ -409,11 +409,11 @@ class ClassicGroup:
             )
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads the topic, as far as can be told."""
+        """Whether a member reads the topic, as far as that is known."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE or not self.members:
             return False
         if not self.protocol:
-            return True  # As Kafka: who may read anything reads this.
+            return True  # As in Kafka: unknown subscriptions count as reading every topic.
         if self._topics_read is None:
             self._topics_read = TopicsRead.of(
                 member.subscription(self.protocol) for member in self.members.values()
@@ -425,7 +425,7 @@ class ClassicGroup:
         return GroupListing(self.group_id, GroupType.CLASSIC, self.state, self.protocol_type)
 
     def describe(self, offset_count: int) -> Group:
-        """The group in full. As in Kafka, only a stable one says what its members read."""
+        """The group in full. As in Kafka, only a stable one shows its members' subscriptions."""
         return Group(
             group_id=self.group_id,
             type=GroupType.CLASSIC,

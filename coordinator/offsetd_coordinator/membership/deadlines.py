@@ -14,10 +14,10 @@ _STALE_ENTRIES_MIN = 64
 
 
 class Deadlines(Generic[Key]):
-    """One deadline a key. To move one to a later time costs two lookups.
+    """One deadline for each key. Moving one to a later time costs two lookups.
 
-    The heap holds a time at or before each key's deadline; when that comes, the key is put back
-    if it was moved meanwhile.
+    The heap holds a time at or before each key's deadline. When that time comes and the deadline
+    was moved, the key is put back.
     """
 
     def __init__(self) -> None:
@@ -73,11 +73,11 @@ class Deadlines(Generic[Key]):
     def _push(self, key: Key, due_ms: int) -> None:
         self._pushes += 1
         self._queued[key] = due_ms
-        # The count keeps keys, which may not compare, out of comparisons.
+        # The count decides ties, as keys may not be comparable.
         heapq.heappush(self._heap, (due_ms, self._pushes, key))
 
     def _build_anew(self) -> None:
-        """Forgets what was cancelled."""
+        """Rebuilds the heap without cancelled deadlines."""
         self._queued = dict(self._due)
         self._heap = [
             (due_ms, number, key) for number, (key, due_ms) in enumerate(self._due.items())

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 class Membership:
     """Groups by id: those with members, or with ids promised to some that are to join.
 
-    An empty group is what its records say, and is made from them when a member comes. `records`
+    An empty group is not kept here: it is made from its records when a member joins. `records`
     gives a group's records as replayed, None if it has none; `random_id` text that nobody can
     guess; `check_lease` raises LeaseHeld while a writer that is no member holds a group's lease.
     """
@@ -75,20 +75,20 @@ class Membership:
         self._check_lease = check_lease
         self._rebalances = Rebalances(config)
         self._joining = Joining(self._rebalances, random_id)
-        # Of a leader's sync, until the record with them is settled.
+        # Assignments of a leader's sync, until their record is settled.
         self._assignments: dict[bytes, Mapping[str, bytes]] = {}
         self._refusal_of_all: Callable[[], CoordinatorError] | None = None
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `expire` is to be called, by the monotonic clock; it may be somewhat early."""
+        """When to call `expire`, by the monotonic clock; it may be somewhat early."""
         return self._rebalances.deadlines.next_ms
 
     def restore(self, groups: Iterable[GroupRecords], now: Moment) -> list[Step]:
         """Takes on groups that have members by their records; each member's session begins.
 
-        One that is larger than it may be by now rebalances. Of a KIP-848 group nobody can give a
-        sign of life here: all its members go when the sessions end.
+        A group larger than the present limit rebalances. Members of a KIP-848 group cannot send
+        heartbeats here: all are removed when their sessions end.
         """
         steps = []
         for records in groups:
@@ -143,7 +143,7 @@ class Membership:
             raise rebalances(group)
 
     def leave(self, request: LeaveGroup, token: Token, now: Moment) -> Step:
-        """Members leave, or are removed. Each is told for itself."""
+        """Members leave, or are removed. Each gets its own result."""
         step = Step(group_id=request.group_id)
         try:
             group = self._group_or_nobody(request.group_id)
@@ -161,12 +161,12 @@ class Membership:
         return step
 
     def live(self, group_id: bytes) -> ClassicGroup | None:
-        """A group of which there is more to tell than its records do; None: they tell all."""
+        """A group that differs from its records; None: the records say everything."""
         group = self.groups.get(group_id)
         return group if group is not None and group.is_ahead_of_record else None
 
     def has_promised(self, group_id: bytes) -> bool:
-        """Whether a group has promised ids to members that are to join with them."""
+        """Whether a group has promised ids to members that have not joined with them yet."""
         group = self.groups.get(group_id)
         return group is not None and bool(group.promised_ids)
 
@@ -175,7 +175,7 @@ class Membership:
         return list(self._group_or_nobody(group_id).members.values())
 
     def named(self, group_id: bytes, member_id: str, instance_id: str | None) -> Member:
-        """A member as `LeaveGroup` names it.
+        """The member that `LeaveGroup` names.
 
         Raises UnknownMemberId, FencedInstanceId, and as `members` does.
         """
@@ -194,7 +194,7 @@ class Membership:
                 self._rebalances.expect_sign(group, member, now)
 
     def expire(self, now: Moment) -> Iterator[Step]:
-        """What follows from the deadlines that have come; each step to be settled at once."""
+        """Yields the steps of expired deadlines; the caller settles each at once."""
         for group_id, timer, member_id in self._rebalances.deadlines.expired(now.monotonic_ms):
             if timer is Timer.CONSUMER_SESSIONS:
                 ended = self._consumer_member_ids(group_id)
@@ -221,7 +221,7 @@ class Membership:
     def settle(
         self, step: Step, refusal: Callable[[], CoordinatorError] | None, now: Moment
     ) -> Step:
-        """What follows when a step's record is written, or, with a refusal, could not be."""
+        """The next step, once a step's record is written or (with a refusal) could not be."""
         assert step.record is not None, "there was something to write"
         then = Step(group_id=step.group_id)
         group = self.groups[step.group_id]
@@ -247,7 +247,7 @@ class Membership:
         return then
 
     def retry_consumer_ends(self, group_id: bytes, now: Moment) -> None:
-        """The end of a KIP-848 group's members could not be written: once more, later."""
+        """Schedules another try to remove a KIP-848 group's members, as the record was refused."""
         self._rebalances.end_consumer_sessions_in(group_id, RECORD_RETRY_MS, now)
 
     def forget(self, group_id: bytes) -> None:
@@ -258,7 +258,7 @@ class Membership:
             del self.groups[group_id]
 
     def close(self, refusal: Callable[[], CoordinatorError], now: Moment) -> Iterator[Step]:
-        """From now on everybody is refused, also those who wait. The records stay."""
+        """Refuses all calls from now on, also waiting ones. The records stay."""
         self._refusal_of_all = refusal
         for group_id, group in list(self.groups.items()):
             step = Step(group_id=group_id)
@@ -291,7 +291,7 @@ class Membership:
         member.sync_token = token
         if member.member_id == group.leader_id:
             self._assignments[group.group_id] = request.assignments
-            # The time at which it is stable, if this is written.
+            # The time at which the group becomes stable, if this is written.
             step.record = attrs.evolve(
                 group.record(request.assignments), current_state_timestamp_ms=now.wall_ms
             )
@@ -299,7 +299,7 @@ class Membership:
     def _leave(
         self, group: ClassicGroup, member_id: str, instance_id: str | None, step: Step
     ) -> LeftMember:
-        """Takes one member out, without what follows for the group."""
+        """Removes one member, without the rebalance that may follow."""
         if member_id in group.promised_ids:
             group.remove(member_id)
             self._rebalances.expect_no_sign(group, member_id)
@@ -365,7 +365,7 @@ class Membership:
         return group
 
     def _group_or_nobody(self, group_id: bytes) -> ClassicGroup:
-        """A group, or one that nobody is in. Raises RecordUndecodable."""
+        """A group, or an empty one. Raises RecordUndecodable."""
         self._refuse_all()
         group = self.groups.get(group_id)
         if group is None:
@@ -394,12 +394,12 @@ class Membership:
 
 def _named(group: ClassicGroup, member_id: str, instance_id: str | None) -> Member:
     if not member_id and instance_id is not None:
-        # Whoever names a static member so need not know its id.
+        # A request that names a static member by instance id need not know its member id.
         static = group.static_member(instance_id)
         member_id = "" if static is None else static.member_id
     return group.find(MemberIdentity(member_id, instance_id=instance_id))
 
 
 def fresh_member_name() -> str:
-    """What Kafka ends member ids with."""
+    """The suffix of member ids, as in Kafka."""
     return str(uuid4())

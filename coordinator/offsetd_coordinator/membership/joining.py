@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Joining:
-    """Lets members in."""
+    """Handles joins."""
 
     def __init__(self, rebalances: Rebalances, random_id: Callable[[], str]) -> None:
         self._rebalances = rebalances
@@ -47,7 +47,7 @@ class Joining:
     def join(
         self, group: ClassicGroup, request: JoinGroup, token: Token, step: Step, now: Moment
     ) -> None:
-        """Lets a member in, or raises why not.
+        """Adds a member, or raises the reason why not.
 
         Raises UnknownMemberId, FencedInstanceId, MemberIdRequired, InconsistentGroupProtocol,
         InvalidSessionTimeout, GroupMaxSizeReached.
@@ -76,7 +76,7 @@ class Joining:
         refusal: Callable[[], CoordinatorError] | None,
         now: Moment,
     ) -> None:
-        """A static member's new id is written, and it is in the generation; or nothing is."""
+        """Ends a static member's replacement: its new id was written, or the write was refused."""
         old, new = self._replaced.pop(group.group_id)
         token = group.take_join(new)
         if refusal is None:
@@ -102,11 +102,11 @@ class Joining:
             )
 
     def _check_size(self, group: ClassicGroup, request: JoinGroup, step: Step, now: Moment) -> None:
-        """Raises GroupMaxSizeReached; then one that has not joined in time is out of the group."""
+        """Raises GroupMaxSizeReached; a member that has not joined in time is then removed."""
         member = group.members.get(request.member_id)
         size_max = self._rebalances.config.size_max
         if group.state is PREPARING:
-            # Those who have joined count: others may never come back.
+            # Only joined members count: others may never come back.
             is_in = member is not None and member.join_token is not None
             has_room = group.waiting_joins < size_max
         else:
@@ -158,7 +158,7 @@ class Joining:
         if not group.members:
             group.protocol_type = request.protocol_type
         group.add(Member.of_join(member_id, request, token))
-        # It has no id to send heartbeats with yet. Its client may be gone without our knowing.
+        # It has no id to send heartbeats with yet, so its client may be gone unnoticed.
         self._rebalances.expect_within(group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS, now)
         self._rebalances.prepare_or_complete(group, step, now)
 
@@ -176,7 +176,7 @@ class Joining:
         if says_the_same and (
             group.state is COMPLETING or (group.state is STABLE and not is_leader)
         ):
-            # The answer to its last join may have been lost; a leader asks for a rebalance so.
+            # The answer to its last join may be lost; a leader requests a rebalance this way.
             step.answer(token, group.joined(member))
             return
         earlier = group.update(member, request, token)

@@ -22,14 +22,14 @@ GENERATION_NONE = -1
 
 
 class Moment(NamedTuple):
-    """Now: by the wall clock for what is written down, by the monotonic one for waiting."""
+    """The present time: by the wall clock for records, by the monotonic clock for waiting."""
 
     wall_ms: int
     monotonic_ms: int
 
 
 class MemberIdentity(NamedTuple):
-    """Who a call comes from: as all of these are told by the group."""
+    """The identity with which a member makes a call."""
 
     member_id: str = ""
     generation: int = GENERATION_NONE
@@ -40,7 +40,7 @@ class MemberIdentity(NamedTuple):
 class JoinGroup:
     """A member wants to be in the next generation. `member_id` is empty at first.
 
-    `protocols` are names with what the member says under each, the preferred one first.
+    `protocols` are names with the member's metadata for each, the preferred one first.
     """
 
     group_id: bytes
@@ -56,7 +56,7 @@ class JoinGroup:
 
 @attrs.frozen(kw_only=True)
 class SyncGroup:
-    """A member asks for its assignment; the leader brings those of all members, by their ids.
+    """A member asks for its assignment; the leader sends all assignments, by member id.
 
     Where `protocol_type` or `protocol` is given, it has to be the group's.
     """
@@ -77,7 +77,7 @@ class LeaveGroup:
 
 
 class JoinedMember(NamedTuple):
-    """A member, as the leader is told of it."""
+    """A member in the answer to the leader's join."""
 
     member_id: str
     instance_id: str | None
@@ -100,7 +100,7 @@ class Joined(NamedTuple):
 
 
 class Synced(NamedTuple):
-    """The generation is settled, and this is the member's part."""
+    """The generation is settled; this is the member's assignment."""
 
     protocol_type: str
     protocol: str
@@ -108,7 +108,7 @@ class Synced(NamedTuple):
 
 
 class LeftMember(NamedTuple):
-    """A member of a LeaveGroup, as it was named; `refusal` is None if it has left."""
+    """A member as the LeaveGroup named it; `refusal` is None if it has left."""
 
     member_id: str
     instance_id: str | None
@@ -116,13 +116,13 @@ class LeftMember(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What became of each member of a LeaveGroup, in its order."""
+    """The result for each member of a LeaveGroup, in its order."""
 
     members: tuple[LeftMember, ...]
 
 
 class Answer(NamedTuple):
-    """What a waiting call gets."""
+    """The answer to a waiting call."""
 
     token: Token
     outcome: Outcome
@@ -130,7 +130,7 @@ class Answer(NamedTuple):
 
 @attrs.define(kw_only=True, eq=False)
 class Step:
-    """What follows from one call or one deadline.
+    """The consequences of one call or one deadline.
 
     Where there is a `record`, it has to be written next, before anything else is asked of the
     group: `Membership.settle` then says what follows from that. The answers may leave when what
@@ -144,6 +144,6 @@ class Step:
     """Members of a KIP-848 group who are to be taken out of its records. No `record` then."""
 
     def answer(self, token: Token | None, outcome: Outcome) -> None:
-        """Answers a call; None: nobody waits."""
+        """Adds the answer to a call; a token of None means that no call waits."""
         if token is not None:
             self.answers.append(Answer(token, outcome))

@@ -47,12 +47,12 @@ class MembershipConfig:
 
 
 class Timer(enum.Enum):
-    """What a deadline of a group ends."""
+    """The kinds of a group's deadlines."""
 
-    SESSION = enum.auto()  # A member's, or the time to come back with a promised id.
+    SESSION = enum.auto()  # A member's session, or the time to join with a promised id.
     JOIN = enum.auto()  # The wait for members to join.
     SYNC = enum.auto()  # The wait for members to ask for their assignment.
-    CONSUMER_SESSIONS = enum.auto()  # Those of all members of a KIP-848 group.
+    CONSUMER_SESSIONS = enum.auto()  # The sessions of all members of a KIP-848 group.
     RECORD = enum.auto()  # The wait before a refused record is tried again.
 
 
@@ -67,13 +67,13 @@ class Rebalances:
         self.deadlines: Deadlines[TimerKey] = Deadlines()
 
     def expect_sign(self, group: ClassicGroup, member: Member, now: Moment) -> None:
-        """The member has given a sign of life: its session begins anew."""
+        """The member is alive: its session restarts."""
         self.expect_within(group, member.member_id, member.session_timeout_ms, now)
 
     def expect_within(
         self, group: ClassicGroup, member_id: str, timeout_ms: int, now: Moment
     ) -> None:
-        """The next sign of a member, or of who was promised the id, has to come in this time."""
+        """The next request with this member id (perhaps a promised one) has to come in time."""
         key = (group.group_id, Timer.SESSION, member_id)
         self.deadlines.set(key, now.monotonic_ms + timeout_ms)
 
@@ -82,7 +82,7 @@ class Rebalances:
         self.deadlines.cancel((group.group_id, Timer.SESSION, member_id))
 
     def remove(self, group: ClassicGroup, member: Member, step: Step) -> None:
-        """A member goes; its waiting calls are told that it is not known any more."""
+        """Removes a member; its waiting calls get UnknownMemberId."""
         join_token, sync_token = group.take_join(member), member.sync_token
         member.sync_token = None
         group.remove(member.member_id)
@@ -98,14 +98,14 @@ class Rebalances:
             )
 
     def prepare_or_complete(self, group: ClassicGroup, step: Step, now: Moment) -> None:
-        """Something changed: a rebalance begins, or the one that waits may be complete."""
+        """After a change, begins a rebalance, or completes the waiting one if possible."""
         if group.state in (STABLE, COMPLETING, EMPTY):
             self.prepare(group, step, now)
         else:
             self.complete_if_all_joined(group, step, now)
 
     def prepare(self, group: ClassicGroup, step: Step, now: Moment) -> None:
-        """All members have to join again; the first generation waits for some to come."""
+        """All members have to join again; the first generation waits for more members."""
         if group.state is COMPLETING:
             self.refuse_syncs(group, step, now, lambda: rebalances(group))
         self._cancel(group, Timer.SYNC)
@@ -122,7 +122,7 @@ class Rebalances:
             self._set(group, Timer.JOIN, now, group.rebalance_timeout_ms)
 
     def complete_if_all_joined(self, group: ClassicGroup, step: Step, now: Moment) -> None:
-        """The last one to be waited for has joined, or is gone. An initial delay goes on."""
+        """Ends the wait if no member is waited for any more. An initial delay goes on."""
         if group.state is PREPARING and group.state_before is not EMPTY and group.have_all_joined:
             self.complete_join(group, step, now)
 
@@ -168,7 +168,7 @@ class Rebalances:
             self._cancel(group, Timer.SYNC)
 
     def end_sync_wait(self, group: ClassicGroup, step: Step, now: Moment) -> None:
-        """The time to sync is over: who has not asked is removed, and the others rebalance."""
+        """The time to sync is over: removes members that have not synced; the others rebalance."""
         if group.state not in (COMPLETING, STABLE) or not group.unsynced_ids:
             return
         for member_id in list(group.unsynced_ids):
@@ -182,7 +182,7 @@ class Rebalances:
             if member.sync_token is not None:
                 step.answer(member.sync_token, synced(group, member))
                 member.sync_token = None
-                # The session may have ended while it waited, unheeded.
+                # Its session may have ended while its call waited.
                 self.expect_sign(group, member, now)
 
     def refuse_syncs(
@@ -192,7 +192,7 @@ class Rebalances:
         now: Moment,
         refusal: Callable[[], CoordinatorError],
     ) -> None:
-        """Nobody gets an assignment of this generation. Each gets a refusal of its own."""
+        """No member gets an assignment of this generation; each gets a refusal of its own."""
         for member in group.members.values():
             member.assignment = b""
             if member.sync_token is not None:
@@ -206,7 +206,7 @@ class Rebalances:
         self.deadlines.set(key, now.monotonic_ms + delay_ms)
 
     def retry_record_later(self, group: ClassicGroup, now: Moment) -> None:
-        """What an empty group has to say could not be written."""
+        """Schedules another try to write an empty group's record, which was refused."""
         self._set(group, Timer.RECORD, now, RECORD_RETRY_MS)
 
     def die(
@@ -216,7 +216,7 @@ class Rebalances:
         now: Moment,
         refusal: Callable[[], CoordinatorError],
     ) -> None:
-        """Nothing more is done for the group here; who waits is told why."""
+        """Ends the group here; waiting calls get the reason."""
         group.enter(DEAD, now.wall_ms)
         self.forget(group)
         for member in group.members.values():
@@ -239,7 +239,7 @@ class Rebalances:
 
 
 def synced(group: ClassicGroup, member: Member) -> Synced:
-    """A member's part of the generation."""
+    """The answer to a member's sync."""
     return Synced(
         protocol_type=group.protocol_type,
         protocol=group.protocol,
@@ -248,5 +248,5 @@ def synced(group: ClassicGroup, member: Member) -> Synced:
 
 
 def rebalances(group: ClassicGroup) -> RebalanceInProgress:
-    """Why a member has to join again."""
+    """The error that tells a member to join again."""
     return RebalanceInProgress("group {group!r} rebalances: join again", group=group.group_id)
