@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CHANGES_MAX: Final = 1000
 """How many offsets a record lists at most."""
-_NAMES_BYTES_MAX: Final = 64 * 1024  # Escaped, they may be six times as long.
+_NAMES_BYTES_MAX: Final = 64 * 1024  # Escaped text may be six times as long.
 
 
 def group_event(
@@ -68,7 +68,7 @@ def told_changes(
     reply: OffsetsChangedReply | RestoredReply,
     request_id: str,
 ) -> Collection[OffsetChange]:
-    """Those of a reply; of the first time, as far as they were listed, where it is repeated."""
+    """The changes of a reply; for a repeated one, those that the first try's audit event listed."""
     if not reply.is_repeated:
         return reply.changes
     known = administration.find(request.call, request_id)
@@ -79,7 +79,7 @@ def told_changes(
     is_large = what["offset_count"] > SLICE_ROWS  # Others' records may lie between its own.
     if isinstance(request, RestoreOffsets) or reply.last_offset is None or is_large:
         return listed
-    # What is put is written in its order, and nothing behind it.
+    # Offsets are written in their order, and nothing after them.
     first_revision = reply.last_offset - what["offset_count"] + 1
     return [
         change._replace(revision=revision) for revision, change in enumerate(listed, first_revision)
@@ -87,7 +87,7 @@ def told_changes(
 
 
 def _recorded_changes(what: Mapping[str, Any]) -> tuple[OffsetChange, ...]:
-    """What `listed_changes` listed; nothing where that is not what it says."""
+    """The changes that `listed_changes` wrote; none if the event has another form."""
     try:
         return tuple(
             OffsetChange(topic.encode(), int(partition), before, after)

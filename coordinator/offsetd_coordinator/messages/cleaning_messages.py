@@ -25,7 +25,7 @@ assert set(_STATES) == set(CleaningState), "every state has its name in the cont
 
 
 def log_cleaning(status: LogCleaningStatus, *, now_ms: int) -> admin_service_pb2.LogCleaning:
-    """How far the cleaner is with a log."""
+    """The state of a log's cleaning."""
     message = admin_service_pb2.LogCleaning(
         state=_STATES[status.state],
         first_dirty_offset=status.first_dirty,

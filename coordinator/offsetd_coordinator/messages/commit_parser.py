@@ -36,7 +36,7 @@ def check_commit_count(count: int) -> None:
 
 
 class CommitParser:
-    """For the event loop's thread. A commit that breaks a rule is refused by the validation."""
+    """For the event loop's thread. The validation refuses commits that break a rule."""
 
     def __init__(self, *, metadata_units_max: int, message_bytes_max: int) -> None:
         self._metadata_units_max = metadata_units_max
@@ -54,9 +54,9 @@ class CommitParser:
         return self._check(message)
 
     def open_stream(self, message: bytes) -> StreamMessage:
-        """A StreamCommitsRequest, to be read bit by bit, whatever else is read meanwhile.
+        """Opens a StreamCommitsRequest, to be read in parts while other messages are read, too.
 
-        Raises InvalidRequest if the message as a whole is none.
+        Raises InvalidRequest if the bytes are not such a message.
         """
         count, names = self._reader.count_stream(message)
         check_commit_count(count)
@@ -75,7 +75,7 @@ class CommitParser:
     def outcome(
         self, commit: bytes | offset_service_pb2.CommitOffsetsRequest
     ) -> CommitOffsets | InvalidField:
-        """A commit that the kernel left alone, as protobuf and the validation have it."""
+        """A commit that is not plain, read by protobuf and checked by the validation."""
         try:
             return self._check(commit)
         except InvalidField as refusal:
@@ -95,7 +95,7 @@ class CommitParser:
 
 @attrs.define
 class StreamMessage:
-    """What is left of a StreamCommitsRequest. Of one that is not plain, protobuf has it all."""
+    """The unread rest of a StreamCommitsRequest. Protobuf parses all of one that is not plain."""
 
     _parser: CommitParser
     _message: bytes
@@ -105,12 +105,12 @@ class StreamMessage:
 
     @property
     def is_read(self) -> bool:
-        """Whether there is no more."""
+        """Whether all commits have been read."""
         size = len(self._others) if self._names is None else len(self._message)
         return self._position >= size
 
     def read(self, commits_max: int) -> ReadCommits | SequencedOutcome:
-        """Several of the next commits together, or one that is to be submitted by itself."""
+        """The next commits: several together, or one that has to be submitted alone."""
         if self._names is None:
             other = self._others[self._position]
             self._position += 1

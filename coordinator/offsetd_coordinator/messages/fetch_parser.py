@@ -21,7 +21,7 @@ ITEMS_PER_GROUP: Final = 10
 
 
 class FetchParser:
-    """For the event loop's thread. A fetch that breaks a rule is refused by the validation."""
+    """For the event loop's thread. The validation refuses fetches that break a rule."""
 
     def __init__(self) -> None:
         self._reader = SelectionReader()
@@ -44,7 +44,7 @@ class FetchParser:
 async def checked_selections(
     request: offset_service_pb2.FetchOffsetsRequest, turns: Turns
 ) -> list[GroupSelection]:
-    """The groups that a request asks for, as protobuf and the validation have them."""
+    """The requested groups, read by protobuf and checked by the validation."""
     selections: dict[bytes, GroupSelection] = {}
     for index, selection in enumerate(request.groups):
         field = f"groups[{index}]"

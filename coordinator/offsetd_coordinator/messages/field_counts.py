@@ -54,8 +54,8 @@ _VARINT_BYTES_MAX: Final = 10
 
 
 class Unreadable(Exception):
-    """A message that does not follow protobuf's encoding, or has what none of ours has: groups,
-    or thousands of unknown fields.
+    """A message that does not follow protobuf's encoding, or has what no message of offsetd has:
+    groups, or thousands of unknown fields.
     """
 
 

@@ -28,7 +28,7 @@ class TtlBounds:
 
     @property
     def ttl_ms_default(self) -> int:
-        """That of a lease for which none is asked."""
+        """The ttl of a lease whose request has none."""
         return min(max(TTL_MS_DEFAULT, self.ttl_ms_min), self.ttl_ms_max)
 
 
@@ -100,7 +100,7 @@ def _retention(retention: types_pb2.Retention) -> tuple[int | None, bool]:
 
 
 def retention_of(commit: offset_service_pb2.CommitOffsetsRequest) -> int:
-    """How long a commit's offsets are to be kept; -1: as the group says."""
+    """The retention of a commit's offsets; -1: the group's."""
     if not commit.HasField("retention"):
         return -1
     return retention_ms(commit.retention, "retention")

@@ -99,7 +99,7 @@ async def leave_group(request: group_service_pb2.LeaveGroupRequest, turns: Turns
 async def members_to_remove(
     request: group_service_pb2.RemoveMembersRequest, turns: Turns
 ) -> tuple[tuple[str, str | None], ...] | None:
-    """Whom an operator names, as in `LeaveGroup`; None: all. Raises as `join_group` does."""
+    """The members that an operator names, as in `LeaveGroup`; None: all. Raises as `join_group`."""
     validation.check_reason(request.reason)
     validation.read_request_id(request.request_id)
     if not request.all:
@@ -126,7 +126,7 @@ def _named_members(
 def member_identity(
     request: group_service_pb2.SyncGroupRequest | group_service_pb2.HeartbeatRequest,
 ) -> MemberIdentity:
-    """Who asks. Raises InvalidMemberId, InvalidInstanceId."""
+    """The identity of the calling member. Raises InvalidMemberId, InvalidInstanceId."""
     return MemberIdentity(
         _member_id(request.member_id, "member_id"),
         request.generation_id,
@@ -135,7 +135,7 @@ def member_identity(
 
 
 def commits_as(request: offset_service_pb2.CommitOffsetsRequest) -> MemberIdentity | None:
-    """The member that a commit comes from, None for one from outside. Raises as above."""
+    """The member that commits; None for a commit without a member. Raises as `member_identity`."""
     generation = GENERATION_NONE
     if request.HasField("generation_id"):
         generation = request.generation_id

@@ -17,14 +17,14 @@ _NOT_OURS: Final = "not one that this server made"
 
 
 def read_page_size(size: int, *, default: int, most: int) -> int:
-    """How many there are to be on a page. Raises InvalidRequest."""
+    """The requested size of a page. Raises InvalidRequest."""
     if size < 0:
         raise InvalidRequest("page_size", "{value} is below 0", value=size)
     return min(size or default, most)
 
 
 def page_token(question: Message, position: bytes) -> str:
-    """A token for what follows `position`, good for the question it was made for alone.
+    """A token for the page after `position`, valid only for the same question.
 
     `question` is the request without its page.
     """
@@ -45,7 +45,7 @@ def read_page_token(question: Message, token: str) -> bytes | None:
 
 
 def not_ours() -> InvalidPageToken:
-    """For a position that cannot be one."""
+    """The error for a position that is impossible."""
     return InvalidPageToken("page_token", _NOT_OURS)
 
 

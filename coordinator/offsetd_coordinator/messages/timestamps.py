@@ -18,17 +18,17 @@ _NANOS: Final = 1_000_000_000
 
 
 def set_time(message: Timestamp, timestamp_ms: int) -> None:
-    """Sets `message`, unless the time is negative, which means none.
+    """Sets `message`, unless the time is negative, which means that there is none.
 
-    A time that no Timestamp can hold (clients of old brokers asked for endless retention so)
-    becomes the last one that it can.
+    A time later than a Timestamp can hold becomes the last possible one. Clients of old brokers
+    asked for endless retention with such times.
     """
     if timestamp_ms >= 0:
         message.FromMilliseconds(min(timestamp_ms, TIMESTAMP_MS_MAX))
 
 
 def set_duration(message: Duration, duration_ms: int) -> None:
-    """Sets `message`; what is longer than a Duration can be becomes the longest."""
+    """Sets `message`; a time longer than a Duration can hold becomes the longest."""
     message.FromMilliseconds(min(duration_ms, _DURATION_MS_MAX))
 
 

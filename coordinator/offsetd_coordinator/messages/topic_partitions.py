@@ -36,7 +36,7 @@ def named_topic(store: LogStore, topic: str) -> str:
 async def named_partitions(
     store: LogStore, topic: str, partitions: Sequence[int]
 ) -> list[TopicPartition]:
-    """Partitions of a topic, in the order named; all of them where none is named.
+    """Partitions of a topic, in the order named; all of them if none is named.
 
     Raises InvalidPartition for one that is not there, or named twice.
     """

@@ -59,7 +59,7 @@ AnyRequest = TypeVar("AnyRequest", bound=Message)
 
 
 class NamesPartition(Protocol):
-    """A message that names a partition, whatever else it says."""
+    """Any message that names a partition."""
 
     @property
     def topic(self) -> str:
@@ -73,7 +73,8 @@ class NamesPartition(Protocol):
 def parse(message_class: type[AnyRequest], message: bytes) -> AnyRequest:
     """A message from its bytes.
 
-    Raises InvalidRequest if they are none, or text is not UTF-8, or a field repeats too often.
+    Raises InvalidRequest for bytes that are no message, text that is not UTF-8, or a field that
+    repeats too often.
     """
     try:
         if len(message) > BYTES_PARSED_AT_ONCE:
@@ -97,7 +98,7 @@ async def parse_in_turns(
         async for number, end in turns.each(field_counts.encoded_fields(message)):
             counts.note(number)
             if end - parsed_end > BYTES_PARSED_AT_ONCE:
-                # Parts of a message, one behind the other, are merged as if they came together.
+                # Protobuf merges concatenated parts of a message as if they came together.
                 parsed.MergeFromString(message[parsed_end:end])
                 parsed_end = end
         parsed.MergeFromString(message[parsed_end:])
@@ -151,7 +152,7 @@ def commit_offsets(
 
 
 def offsets_fitting(message_bytes_max: int) -> int:
-    """More offsets than these fit no record batch of that size; fewer may not either."""
+    """An upper bound of the offsets that fit a record batch of that size."""
     return max(0, message_bytes_max - BATCH_BYTES_MIN) // RECORD_BYTES_MIN
 
 
@@ -187,7 +188,7 @@ def delete_group(request: group_service_pb2.DeleteGroupRequest) -> DeleteGroup:
 def topic_partitions(
     partitions: Iterable[NamesPartition], field: str
 ) -> Iterator[tuple[bytes, int]]:
-    """Partitions that are named, one by one, as each is found good and not named before."""
+    """Yields the named partitions one by one, once each is checked, also for repetition."""
     seen: set[tuple[bytes, int]] = set()
     for index, named in enumerate(partitions):
         checked = (
@@ -216,7 +217,7 @@ def written_group_id(group_id: str) -> bytes:
 
 
 def read_request_id(request_id: str) -> bytes:
-    """A request's name, which may be empty. Raises InvalidRequestId."""
+    """A request id, which may be empty. Raises InvalidRequestId."""
     encoded = request_id.encode()
     if len(encoded) > REQUEST_ID_BYTES_MAX:
         raise InvalidRequestId(
@@ -334,5 +335,5 @@ def lease_epoch(epoch: int) -> int:
 
 
 def utf16_units(text: str) -> int:
-    """How long Kafka takes a text to be."""
+    """The length of a text as Kafka counts it."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2

@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _TICK_SECONDS: Final = 0.025
-# A look takes a microsecond for each descriptor; it may take this part of the time.
+# A look takes a microsecond for each descriptor; looks may take this share of the time.
 _LOOK_SECONDS_MIN: Final = 0.2
 _LOOK_SECONDS_MAX: Final = 1.0
 _PAUSE_FOR_EACH_LOOK: Final = 50
-# Between two looks memory may grow so much.
+# Memory may grow by this much between two looks.
 _GROWTH_BYTES: Final = 4 << 20
 # A connection with less is never closed for what it has begun.
 BEGUN_BYTES_MIN: Final = 64 << 10
-# Of gRPC's core and ours, for a call whose message has not come.
+# Memory of gRPC's core and of the server for a call whose message has not arrived.
 _BEGUN_CALL_BYTES: Final = 20 << 10
-# Who has read nothing for so long gives way when answers have used half of what they may.
+# A connection that read nothing for this long is closed once answers use half of their budget.
 _UNREAD_GIVES_WAY_SECONDS: Final = 1.0
-# gRPC lets go of what a closed connection held little by little.
+# gRPC frees the memory of a closed connection little by little.
 _GIVE_BACK_SECONDS: Final = 3.0
-# A reason is told at most so often: who is closed comes again.
+# A reason is logged at most this often, as closed clients reconnect.
 _TELL_SECONDS: Final = 1.0
 _TOLD_PEERS: Final = 5
 
 
 class ConnectionLimits(NamedTuple):
-    """From where on connections are closed."""
+    """The limits above which connections are closed."""
 
     connections_max: int
     begun_bytes_max: int
@@ -57,7 +57,7 @@ class ConnectionLimits(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """What the last look found out about a socket."""
+    """The result of the last look at a socket."""
 
     received_bytes: int
     taken_bytes: int
@@ -67,7 +67,7 @@ class _Known(NamedTuple):
 
     @property
     def held_bytes(self) -> int:
-        """What it makes the server hold, as far as no call has taken it."""
+        """The memory that it makes the server hold outside of calls."""
         return self.begun_bytes + _BEGUN_CALL_BYTES * self.begun_calls
 
 
@@ -90,11 +90,11 @@ class ConnectionGuard:
         self._thread = threading.Thread(target=self._run, name="connections", daemon=True)
 
     def start(self) -> None:
-        """Looks from now on."""
+        """Starts the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Looks no more."""
+        """Stops the thread."""
         self._ended.set()
 
     def _run(self) -> None:
@@ -130,11 +130,11 @@ class ConnectionGuard:
         took_seconds = time.monotonic() - now_seconds
         pause_seconds = max(_LOOK_SECONDS_MIN, _PAUSE_FOR_EACH_LOOK * took_seconds)
         if len(sockets) >= self._limits.connections_max:
-            pause_seconds = 0.0  # Those beyond are let in for a moment only.
+            pause_seconds = 0.0  # Connections beyond the limit are accepted only for a moment.
         self._next_look_seconds = now_seconds + min(pause_seconds, _LOOK_SECONDS_MAX)
 
     def _open_sockets(self) -> dict[str, Socket]:
-        """By peer, without those that are ended: of these gRPC is told once more."""
+        """Open sockets by peer, without those being closed: gRPC is notified of these once more."""
         sockets = {}
         closing = set()
         for each in self._sockets.look():
@@ -165,7 +165,7 @@ class ConnectionGuard:
         self._untold = {}
 
     def _note_begun(self, sockets: dict[str, Socket], now_seconds: float) -> None:
-        """Adds what was received since the last look, and no call has taken."""
+        """Adds the bytes received since the last look that no call has taken."""
         begun: dict[str, _Known] = {}
         for peer, each in sockets.items():
             connection = self._connections.find(peer)
@@ -178,7 +178,7 @@ class ConnectionGuard:
         self._known = begun
 
     def _begun_too_much(self) -> Iterator[tuple[str, str]]:
-        """Whom to close for what no call has taken, the largest first."""
+        """The connections to close for bytes that no call has taken, the largest first."""
         excess = sum(each.held_bytes for each in self._known.values())
         excess -= self._limits.begun_bytes_max
         for peer, each in sorted(self._known.items(), key=lambda item: -item[1].held_bytes):
@@ -188,7 +188,7 @@ class ConnectionGuard:
             excess -= each.held_bytes
 
     def _unread_too_long(self, now_seconds: float) -> Iterator[tuple[str, str]]:
-        """Whom to close for answers that it does not read, the largest first."""
+        """The connections to close for unread answers, the largest first."""
         budget = self._connections.answers
         unread = [each for each in self._connections.all() if each.unread_answers > 0]
         excess = sum(each.answer_bytes for each in unread) - budget.bytes_max // 2
@@ -201,7 +201,9 @@ class ConnectionGuard:
                 excess -= each.answer_bytes
 
     def _too_many(self, sockets: dict[str, Socket]) -> list[tuple[str, str]]:
-        """Whom to close as others came: who never made a call, then who has none; the longest."""
+        """The connections to close for newer ones: first those that never made a call, then those
+        without a call now; of each, those idle for longest.
+        """
         excess = len(sockets) - self._limits.connections_max
         if excess <= 0:
             return []

@@ -13,9 +13,9 @@ _PORT_MAX: Final = 65_535
 
 
 def listen_error(address: str) -> OSError | None:
-    """Why HOST:PORT cannot be listened on; None if it can, or is the path of a Unix socket.
+    """Why the server cannot listen on HOST:PORT; None if it can, or for the path of a Unix socket.
 
-    gRPC reports that it failed, but not why.
+    gRPC reports only that listening failed.
     """
     if address.startswith(UNIX_PREFIXES):
         return None
@@ -34,7 +34,7 @@ def listen_error(address: str) -> OSError | None:
 
 
 def next_free_address(address: str, error: OSError) -> str | None:
-    """HOST with the next port that is free; None if another port would not help, or none is."""
+    """HOST with the next free port; None if there is none, or another port would not help."""
     if error.errno not in (errno.EADDRINUSE, errno.EACCES):
         return None
     host, _, port = address.rpartition(":")

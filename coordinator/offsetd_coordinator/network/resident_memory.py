@@ -12,7 +12,7 @@ _STATM_BYTES_MAX: Final = 256
 
 
 class ResidentMemory:
-    """Looks at it. For one thread, many times a second.
+    """Reads the resident memory. For one thread, many times a second.
 
     The file stays open, and the interpreter's lock is kept: a look takes two microseconds, and to
     let go of the lock would have the thread wait for it while the event loop is busy.
@@ -26,13 +26,13 @@ class ResidentMemory:
         os.close(self._descriptor)
 
     def bytes(self) -> int:
-        """As it is now."""
+        """The resident memory now."""
         size = _libc.pread(self._descriptor, self._text, _STATM_BYTES_MAX, ctypes.c_longlong(0))
         return int(self._text.raw[:size].split()[1]) * _PAGE_BYTES
 
 
 def give_back_memory() -> None:
-    """To the system: the C library would keep what was freed."""
+    """Returns freed memory to the system; the C library would keep it."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:  # Other C libraries have none.
+    if trim is not None:  # Other C libraries do not have this function.
         trim(0)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def _as_if_not_installed(package: str) -> Iterator[None]:
-    """Within, nothing imports a package that was not imported before."""
+    """A context in which this package counts as not installed."""
     if package in sys.modules:
         yield
         return
@@ -27,7 +27,7 @@ def _as_if_not_installed(package: str) -> Iterator[None]:
         del sys.modules[package]
 
 
-# It looks for Rich, whose tracebacks this log does not have: a twentieth of a server's start.
+# structlog looks for Rich, which is not used here and costs a twentieth of a server's start.
 with _as_if_not_installed("rich"):
     import structlog
 
@@ -63,7 +63,7 @@ def set_up_logging(*, level: str, log_format: str, stream: TextIO = sys.stderr) 
 
 
 def _on_one_line(_: object, __: str, event: EventDict) -> EventDict:
-    """Escapes what would end the line or steer the terminal: peers send names and texts, too."""
+    """Escapes line ends and control characters, as names and texts may come from clients."""
     for name, value in event.items():
         if name != "exc_info":
             event[name] = _escaped(str(value))
@@ -79,14 +79,14 @@ def _escaped(text: str) -> str:
 
 
 def _indented_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
-    """No line of it, of which an error's message may have several, looks like one of the log."""
+    """Indents a traceback, so that none of its lines looks like a line of the log."""
     text = io.StringIO()
     structlog.dev.plain_traceback(text, exc_info)
     stream.writelines(f"\n    {_escaped(line)}" for line in text.getvalue().splitlines())
 
 
 class _Unfailing:
-    """A stream whose full disk, or reader that went away, is no failure of what was logged."""
+    """A stream that ignores a full disk or a closed reader, so that logging never fails."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -101,11 +101,11 @@ class _Unfailing:
 
 
 class _Forward(logging.Handler):
-    """Hands what libraries log with the standard module to structlog."""
+    """Passes what libraries log with the standard module on to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.name.startswith("grpc.") and "ExecuteBatchError" in record.getMessage():
-            return  # A client hung up while it was being answered.
+            return  # The client went away before its answer.
         facts: dict[str, Any] = {"logger": record.name}
         if record.exc_info:
             facts["exc_info"] = record.exc_info

@@ -13,14 +13,14 @@ _PROGRESS_SECONDS: Final = 1.0
 
 
 class ProgressLines:
-    """Lines about something long, at most one a second; nothing of what is done within one."""
+    """Lines about a long task, at most one a second; none for a task that takes less."""
 
     def __init__(self, event: str) -> None:
         self._event = event
         self._next_seconds = time.monotonic() + _PROGRESS_SECONDS
 
     def note(self, partitions_done: int, partitions: int, bytes_done: int) -> None:
-        """It is that far."""
+        """Notes the progress."""
         now_seconds = time.monotonic()
         if now_seconds >= self._next_seconds:
             self._next_seconds = now_seconds + _PROGRESS_SECONDS

@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from offsetd_coordinator.runtime.runtime import Runtime
 
 
-_PAUSE_SECONDS: Final = 0.0001  # Enough for a thread that waits to take its turn.
+_PAUSE_SECONDS: Final = 0.0001  # Long enough for a waiting thread to run.
 
 
 class ServerCollector(Collector):
-    """Everything of one server; what is not there yet, as while it loads, has no samples."""
+    """All metrics of one server; parts that do not exist yet, as during a load, have no samples."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class ServerCollector(Collector):
 
 
 def registry_of(collector: Collector) -> CollectorRegistry:
-    """What is scraped: the collector, and the process as prometheus_client knows it."""
+    """The registry for scrapes: the collector, and prometheus_client's process metrics."""
     registry = CollectorRegistry()
     registry.register(collector)
     ProcessCollector(registry=registry)
@@ -170,7 +170,7 @@ def call_families(figures: CallFigures) -> Iterator[Metric]:
 
 
 def admission_families(admission: Admission) -> Iterator[Metric]:
-    """What is taken on at one time, and whose connections were closed for it."""
+    """Metrics of admission, and of connections closed for its limits."""
     yield gauge(
         "offsetd_requests_in_flight",
         "Requests and messages of streams that are not answered yet.",
@@ -210,7 +210,7 @@ def node_families(state: NodeState, load_seconds: float | None) -> Iterator[Metr
 
 
 def runtime_families(runtime: Runtime) -> Iterator[Metric]:
-    """The flushes, and what the shards hold."""
+    """Metrics of flushes, and of the shards' contents."""
     yield histogram(
         "offsetd_flush_duration_seconds",
         "Group commits: the journal's write and fdatasync.",

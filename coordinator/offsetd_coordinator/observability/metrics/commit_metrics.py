@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def commit_families(guards: CommitGuards, *, monotonic_ms: int) -> Iterator[Metric]:
-    """Commits that were not written, and the groups that commit most: as many as are asked for."""
+    """Commits that were not written, and the configured number of groups that commit most."""
     yield counter(
         "offsetd_unchanged_commits_total",
         "Commits that were answered without a record: commit.unchanged.suppress.ms.",

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def upkeep_families(
     upkeep: Upkeep, store: LogStore, totals: RoundTotals, *, now_ms: int
 ) -> Iterator[Metric]:
-    """All that keeps the log small; `now_ms` by the wall clock."""
+    """Metrics of all tasks that keep the log small; `now_ms` by the wall clock."""
     status = upkeep.cleaner.status
     logs = _log_statuses(upkeep.cleaner, store)
     yield from cleaner_families(status, now_ms=now_ms)
@@ -51,14 +51,14 @@ def _log_statuses(cleaner: LogCleaner, store: LogStore) -> list[LogCleaningStatu
     statuses = []
     for topic_partition, log in sorted(store.logs.items()):
         if log.config.is_compacted:
-            # One that cannot be asked, as it was quarantined just now, has no samples.
+            # A log that was just quarantined cannot be asked and has no samples.
             with suppress(StorageError, OSError):
                 statuses.append(cleaner.log_status(topic_partition))
     return statuses
 
 
 def cleaner_families(status: CleanerStatus, *, now_ms: int) -> Iterator[Metric]:
-    """The threads, and what they found when they last looked."""
+    """Metrics of the cleaner's threads, and of the logs that they last found to clean."""
     yield gauge(
         "offsetd_cleaner_threads",
         "The cleaner's threads; 0 with log.cleaner.enable=false.",
@@ -158,7 +158,7 @@ def uncleanable_families(
 
 
 def dirty_families(logs: Sequence[LogCleaningStatus]) -> Iterator[Metric]:
-    """What is to be cleaned in each compacted log."""
+    """What remains to be cleaned in each compacted log."""
     yield from gauges_of(
         "partition",
         [(str(each.topic_partition), each) for each in logs],
@@ -216,7 +216,7 @@ def task_families(tasks: Sequence[RunStatus]) -> Iterator[Metric]:
 
 
 def retention_families(upkeep: Upkeep) -> Iterator[Metric]:
-    """What keeps retention from deleting."""
+    """What blocks retention."""
     blocked = sorted((str(each), blocked) for each, blocked in upkeep.blocked.items())
     yield gauge(
         "offsetd_retention_blocked_partitions",
@@ -236,7 +236,7 @@ def retention_families(upkeep: Upkeep) -> Iterator[Metric]:
 
 
 def deletion_families(deleter: FileDeleter) -> Iterator[Metric]:
-    """Files that are deleted, and still there for file.delete.delay.ms."""
+    """Deleted files that still exist for file.delete.delay.ms."""
     yield gauge(
         "offsetd_deletion_waiting_files", "Files that wait to be removed.", deleter.waiting_files
     )
