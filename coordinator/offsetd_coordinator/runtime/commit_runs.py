@@ -38,8 +38,8 @@ _LOOKED_AT_MAX: Final = 32
 class SubmittedCommits(NamedTuple):
     """What became of commits; it may be told once the ticket is durable.
 
-    `answers` has a row each, as `kernels.commit_runs` lists them. What is in `refusals`, by row,
-    was not committed.
+    `answers` has a row each, as `kernels.records.commit_batches` lists them. What is in
+    `refusals`, by row, was not committed.
     """
 
     ticket: int

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class RunDecisions:
     """For one thread, and for the runs of one message at a time: `decide`, then `replay`.
 
-    `runs` has a row each, as `kernels.commit_runs` lists them, and `order` their commits, as rows
-    of what was read.
+    `runs` has a row each, as `kernels.records.commit_batches` lists them, and `order` their
+    commits, as rows of what was read.
     """
 
     def __init__(self, shards: Mapping[int, Shard], config: ShardConfig, partitions: int) -> None:

@@ -202,7 +202,9 @@ class Shard:
 
     @property
     def directory_row(self) -> Int64s:
-        """The shard's table for a `kernels.table_directory`: the same array for all its life."""
+        """The shard's table for a `kernels.table.table_directory`: the same array for all its
+        life.
+        """
         return self._state.offsets.directory_row
 
     @property

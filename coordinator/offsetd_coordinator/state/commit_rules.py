@@ -80,7 +80,9 @@ def check_commit(
 def commit_refusal(
     commit: CommitOffsets, outcome: int, verdict: Int64s, conflicts: Int64s, bytes_max: int
 ) -> CoordinatorError:
-    """Why `kernels.commit.decide_commit` wrote no batch, from what it returned and filled."""
+    """Why `kernels.records.commit_batch.decide_commit` wrote no batch, from what it returned and
+    filled.
+    """
     if outcome == columns.TOO_LARGE:
         return InvalidCommitSize(
             "offsets",

@@ -111,7 +111,9 @@ class DeletedBatch:
 
     @classmethod
     def of(cls, buffer: Bytes, described: Int64s, gone: Int64s) -> DeletedBatch:
-        """From what `kernels.tombstones.read_deletion` wrote about a batch in `buffer`."""
+        """From what `kernels.records.tombstone_records.read_deletion` wrote about a batch in
+        `buffer`.
+        """
         (
             group_start,
             group_size,

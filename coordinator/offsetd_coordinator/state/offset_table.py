@@ -71,7 +71,7 @@ class OffsetTable:
     """Offsets by group, topic and partition, with the request ids seen lately.
 
     `arrays` is what kernels take; it changes when room is made. `directory_row` is for those that
-    take several tables, by a `kernels.table_directory`; it stays, and what it says changes.
+    take several tables, by a `kernels.table.table_directory`; it stays, and what it says changes.
     """
 
     def __init__(
@@ -224,8 +224,8 @@ class OffsetTable:
         return _where(is_known, found)
 
     def entries_of(self, group_id: bytes) -> Int64s:
-        """All offsets of a group, in no order: entries (see `kernels.blocks`), good until the next
-        change.
+        """All offsets of a group, in no order: entries (see `kernels.table.blocks`), good until
+        the next change.
         """
         entries = np.empty(self.count(group_id), np.int64)
         list_entries(self.arrays, padded_copy(group_id), len(group_id), entries)

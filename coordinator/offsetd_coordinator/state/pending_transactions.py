@@ -74,7 +74,9 @@ class PendingOffsets:
             of_group.setdefault((topic, partition), set()).add(producer_id)
 
     def add_batch(self, producer_id: int, encoded: bytes) -> None:
-        """Keeps a batch of nothing but offsets that decode (`kernels.replay.has_only_offsets`)."""
+        """Keeps a batch of nothing but offsets that decode
+        (`kernels.records.replay.has_only_offsets`).
+        """
         self._transaction(producer_id).batches.append(encoded)
         self._unread.add(producer_id)
 

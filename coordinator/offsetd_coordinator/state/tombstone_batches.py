@@ -36,7 +36,8 @@ def encode_tombstones(
     """Batches with a tombstone for each key, in their order, and the last offset of each.
 
     `keys` are one behind the other up to their `ends`. A batch is at most as large as the padded
-    buffer `out`, into which each is written. See `kernels.tombstones` for the headers. Of a part of
+    buffer `out`, into which each is written. See `kernels.records.tombstone_records` for the
+    headers. Of a part of
     a deletion, `starts_at` says where that starts, and `is_end` whether this is the last part.
 
     Raises InvalidCommitSize if a single tombstone is too large.

@@ -45,8 +45,8 @@ _UINT64_MASK: Final = (1 << 64) - 1
 class ReadCommits(NamedTuple):
     """Commits of one message, in arrays that the next read fills anew.
 
-    `commits` has a row each, as `kernels.commit_wire` lists them, `columns` one for each partition
-    of any. Several are all plain.
+    `commits` has a row each, as `kernels.wire.commit_fields` lists them, `columns` one for each
+    partition of any. Several are all plain.
     """
 
     message: bytes

@@ -402,7 +402,7 @@ class PartitionLog(ReadableLog):
             for segment in self.segments:
                 segment.close()
 
-    # Cleaning and deleting. What happens to files is for the caller (`cleaner.swap`).
+    # Cleaning and deleting. What happens to files is for the caller (`log.segment_swap`).
 
     def replace_segments(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
         """Puts `new` in the place of `old`, neighbours in the row, all of them durable.

@@ -6,7 +6,8 @@ has moved are listed, each with its end and the digest of its headers; of the se
 recovery point, the point itself has that. `docs/formats/segments.md` says when the list is written.
 
 A swap of the cleaner is listed before it begins: what is there from then on is either the segments
-that it replaces, or what it puts in their place and the last few of them (`cleaner.swap`, step 4).
+that it replaces, or what it puts in their place and the last few of them (`log.segment_swap`, step
+4).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads commits from the bytes of `offsetd.v1` requests, without protobuf.
 
 Only what is plain: the fields of `CommitOffsetsRequest`, each in its own wire type, and valid by
-the rules of `service.validation`. Anything else, be it odd or wrong, is NOT_PLAIN: protobuf and
+the rules of `messages.validation`. Anything else, be it odd or wrong, is NOT_PLAIN: protobuf and
 the validation then read it and say what is the matter. So there is one place that refuses.
 """
 
@@ -35,7 +35,7 @@ from offsetd_coordinator.kernels.wire.protobuf import LENGTH, VARINT, load_field
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
 
-# Limits of `service.validation`, which a test compares.
+# Limits of `messages.validation`, which a test compares.
 GROUP_ID_BYTES_MAX: Final = 32_767
 REQUEST_ID_BYTES_MAX: Final = 64
 TOPIC_UNITS_MAX: Final = 249

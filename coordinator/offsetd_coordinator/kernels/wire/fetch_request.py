@@ -1,7 +1,7 @@
 """Reads `offsetd.v1.FetchOffsetsRequest` from its bytes, without protobuf.
 
 Only what is plain: its fields, each in its own wire type, valid by the rules of
-`service.validation`, and not many. Anything else, be it odd, wrong or large, is left to protobuf
+`messages.validation`, and not many. Anything else, be it odd, wrong or large, is left to protobuf
 and the validation.
 """
 
@@ -19,7 +19,7 @@ from offsetd_coordinator.kernels.wire.protobuf import LENGTH, VARINT, load_field
 if TYPE_CHECKING:
     from offsetd_coordinator.kernels.columns import Bytes, Int64s
 
-# Limits of `service.validation`, which a test compares.
+# Limits of `messages.validation`, which a test compares.
 GROUP_ID_BYTES_MAX: Final = 32_767
 TOPIC_UNITS_MAX: Final = 249
 
