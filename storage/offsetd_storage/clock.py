@@ -1,4 +1,4 @@
-"""Time, as an argument: the system's clock, and one that tests move by hand."""
+"""The clock as an argument: the system's clock, and one that tests move by hand."""
 
 from __future__ import annotations
 

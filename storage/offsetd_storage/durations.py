@@ -1,4 +1,4 @@
-"""How long things took, in buckets: a few plain numbers, cheap enough for every call."""
+"""A histogram of durations: a few plain numbers, cheap enough for every call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong in the log engine. Each error knows whether trying again can help."""
+"""The errors of the log engine. Each error knows whether a retry can help."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Logs that no journal of ours knows: a stopped broker's, to be cleaned and shortened in place.
+"""Logs that no offsetd journal covers: a stopped broker's logs, cleaned and shortened in place.
 
-What is done to them leaves Kafka's own files alone behind, and the folder a broker's. There is
-nothing to append: so all that is done is durable when the call returns that did it, and a process
-that is killed leaves what a broker that was killed in the same work would.
+This work leaves only Kafka's own files, and the folder stays a broker's. There are no appends, so
+every change is durable when its call returns. A killed process leaves what a broker would leave
+that was killed during the same work.
 """
 
 from __future__ import annotations

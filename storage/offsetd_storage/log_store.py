@@ -1,9 +1,9 @@
-"""The engine: the logs of a data folder behind one journal, and one fsync for all who wait.
+"""The log engine: the logs of a data folder behind one journal, with one fsync for all waiters.
 
-`append` orders a batch into its partition's log, `flush` makes everything appended so far durable
-with one write and one fdatasync of the journal, `advance_recovery_points` now and then writes and
-syncs the segments, so that the journal can be reused. What holds after a crash is written in
-`docs/formats/journal.md`.
+`append` orders a batch into its partition's log. `flush` makes everything appended so far durable
+with one write and one fdatasync of the journal. `advance_recovery_points` now and then writes and
+syncs the segments, so that the journal can be reused. `docs/formats/journal.md` says what holds
+after a crash.
 """
 
 from __future__ import annotations

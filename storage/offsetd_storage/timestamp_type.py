@@ -1,4 +1,4 @@
-"""Whose clock a record's timestamp is from."""
+"""The source of a record's timestamp: the writer's clock or the log's."""
 
 import enum
 

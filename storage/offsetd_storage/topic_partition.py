@@ -1,4 +1,4 @@
-"""A partition's name, and the folder that goes by it."""
+"""A topic partition, and the name of its folder."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Timestamps at the append: those of writers are checked, or those of the clock put in.
+"""Timestamps of appended batches: a writer's are checked, or the clock's replace them.
 
-`message.timestamp.type` says which. `prepared_batch` looks at every record; where all of a batch
-have one timestamp, `prepared_at_append` is enough, and costs next to nothing. What is beyond
-`message.timestamp.after.max.ms` would hold back retention
+`message.timestamp.type` decides which. `prepared_batch` looks at every record. If all records of a
+batch have the same timestamp, `prepared_at_append` is enough and costs next to nothing. A timestamp
+beyond `message.timestamp.after.max.ms` would hold back retention
 (`offsetd_storage.retention.retention_rules`); the time of the append never does.
 """
 

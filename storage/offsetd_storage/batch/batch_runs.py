@@ -1,6 +1,7 @@
-"""Runs: several record batches of one log, one after the other in one piece of bytes.
+"""Runs: several record batches of one log, one after the other in one buffer.
 
-A run costs less than its batches do one by one, and leaves a log and its indexes as they would.
+Appending a run costs less than appending its batches one by one, and leaves the same log and the
+same indexes.
 """
 
 from __future__ import annotations

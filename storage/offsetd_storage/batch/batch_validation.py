@@ -1,4 +1,4 @@
-"""A batch that anybody may have made, as a broker takes it from a client (`LogValidator`)."""
+"""Validation of a batch from an untrusted client, as a broker does it (`LogValidator`)."""
 
 from __future__ import annotations
 

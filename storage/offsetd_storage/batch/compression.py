@@ -1,7 +1,7 @@
-"""The codecs of Kafka's compressed batches, read with a bound on what they may grow to.
+"""Decompression of Kafka's codecs, with a bound on the decompressed size.
 
 Formats, as Kafka's clients write them: gzip; snappy in the framing of xerial's snappy-java (Java
-clients) or bare (others); LZ4 frames; zstd. Each may be several streams one behind the other.
+clients) or bare (others); LZ4 frames; zstd. Each may be several streams, one after the other.
 """
 
 from __future__ import annotations

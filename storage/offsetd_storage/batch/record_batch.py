@@ -1,7 +1,7 @@
-"""Kafka's record batch, format v2, as Python values: for tools, tests and what is rare.
+"""Kafka's record batch, format v2, as Python values: for tools, tests and rare cases.
 
-What runs for every commit or over whole segments is in `kernels`. Layout: `BATCH_HEADER`, then
-the records, compressed together if the attributes say so. The checksum covers all from the
+Code that runs for every commit or over whole segments is in `kernels`. Layout: `BATCH_HEADER`, then
+the records, compressed together if the attributes say so. The checksum covers everything from the
 attributes on.
 """
 

@@ -1,9 +1,9 @@
-"""What there is to clean in each log of a store, known without a look at the disk each time.
+"""What there is to clean in each log of a store, kept in memory so that few looks need the disk.
 
-A log's headers are read once, before its first round: they say whether producers wrote to it, and
-when its earliest delete horizon comes due, which the cleaner of an earlier process may have left.
-What is appended here has no producers, so a log without any stays so; one with some, from a
-broker's folder, is read again when its segments have changed.
+A log's headers are read once, before its first round. They show whether producers wrote to it, and
+when its earliest delete horizon comes due; the cleaner of an earlier process may have left one.
+Batches appended here have no producers, so a log without producers stays without. A log with
+producers, from a broker's folder, is read again when its segments have changed.
 """
 
 from __future__ import annotations

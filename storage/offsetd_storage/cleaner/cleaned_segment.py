@@ -1,4 +1,4 @@
-"""Writes what stays of a group of segments into one segment of state `.cleaned`."""
+"""Writer of a `.cleaned` segment: what stays of a group of segments."""
 
 from __future__ import annotations
 

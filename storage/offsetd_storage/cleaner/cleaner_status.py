@@ -1,4 +1,4 @@
-"""What the log cleaner says of itself: its threads, their rounds, and each log's state."""
+"""The status of the log cleaner: its threads, their rounds, and the state of each log."""
 
 from __future__ import annotations
 

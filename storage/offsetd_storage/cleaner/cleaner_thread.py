@@ -1,4 +1,4 @@
-"""One thread of the log cleaner: its map, what it is at, and how it fares."""
+"""One thread of the log cleaner: its offset map, its current work, and its failures."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Which log is cleaned next, between which offsets, and which segments become one. Pure.
+"""The plan of a cleaning round: which log, which offsets, which segments are merged. Pure.
 
 The rules are those of Kafka's `LogCleanerManager` and `Cleaner`, and three more:
 
-* nothing at or above the segment that the durable recovery point names is cleaned: the end of the
-  log after a crash is that point, and the journal's batches follow it;
-* a pass is due when the delete horizon of a tombstone has come, so that idle logs shrink, too;
-* segments that have nothing to lose are left as they are (`is_worth_rewriting`).
+* nothing at or above the segment of the durable recovery point is cleaned: after a crash the log
+  ends at that point, and the journal's batches follow it;
+* a pass is due when the delete horizon of a tombstone has come, so that idle logs shrink too;
+* segments that would lose nothing are left as they are (`is_worth_rewriting`).
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""What a thread of the log cleaner does: it finds a piece of work, does it, or rests.
+"""The loop of a cleaner thread: it finds a piece of work and does it, or rests.
 
-It takes what an operator asked for; else a log that is overdue, then the dirtiest above its ratio,
-then one with a delete horizon that is due. Where there is none it rests: for
-`log.cleaner.backoff.ms`, or until the clock alone makes a log due. As often as that it also sees to
-the retention of compacted logs, which `kafka-log-retention` leaves to the cleaner.
+The order of work: a log that an operator asked for; a log that is overdue; the dirtiest log above
+its ratio; a log with a delete horizon that is due. If there is no work, the thread rests for
+`log.cleaner.backoff.ms`, or until the clock alone makes a log due. At the same interval it does
+retention of compacted logs, which `kafka-log-retention` leaves to the cleaner.
 
-A log whose round fails rests by itself (`failures`), the others go on; it still deletes, unless it
-is damaged. A store that failed ends it all: `on_failed`.
+If the round of a log fails, only that log pauses (`failures`); the others go on. Its retention also
+goes on, unless the log is damaged. If the store fails, the thread ends: `on_failed`.
 
-Batches that the store appends are taken to have no producers; those of a broker's folder may have.
+Batches that the store appends are assumed to have no producers; a broker's batches may have one.
 """
 
 from __future__ import annotations

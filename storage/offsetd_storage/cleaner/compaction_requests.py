@@ -1,4 +1,4 @@
-"""Logs that an operator wants cleaned now, in the order he asked; each answered by a future."""
+"""Logs that an operator wants cleaned now, in the order of the requests; a future answers each."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Logs that could not be cleaned: why, since when, and when they are tried again.
+"""Logs that could not be cleaned: the error, since when, and when they are tried again.
 
-With Kafka such a log is out until the broker is restarted, and nothing says why. Here it is tried
-again after a while that doubles with each failure in a row, or at once if an operator says so. The
-state is in memory only: a restart is a new try anyway.
+In Kafka such a log is not cleaned until the broker restarts, and nothing reports why. Here it is
+tried again after a delay that doubles with each failure in a row, or at once if an operator asks.
+The state is in memory only: a restart tries again anyway.
 """
 
 from __future__ import annotations

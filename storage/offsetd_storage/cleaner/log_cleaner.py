@@ -1,6 +1,6 @@
-"""Kafka's LogCleaner: threads that compact the logs of an open store, one log at a time each.
+"""Kafka's LogCleaner: threads that compact the logs of an open store, one log per thread at a time.
 
-What they do is in `cleaning_steps`. A thread that dies is replaced (`cleaner_thread`).
+`cleaning_steps` holds what a thread does. A thread that dies is replaced (`cleaner_thread`).
 """
 
 from __future__ import annotations

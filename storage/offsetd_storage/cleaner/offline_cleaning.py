@@ -1,4 +1,4 @@
-"""Rounds over the logs of a folder that no server has open, and looks at them."""
+"""Cleaning rounds, and previews of them, over a folder that no server has open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a round over a log would leave; nothing is changed."""
+"""A preview of a cleaning round: what would be left of a log. Nothing is changed."""
 
 from __future__ import annotations
 

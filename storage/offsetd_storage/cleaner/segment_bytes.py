@@ -1,4 +1,4 @@
-"""A segment as the cleaner reads it: in pieces, of which a kernel takes the whole batches."""
+"""A segment as the cleaner reads it: in pieces; a kernel takes the whole batches of each."""
 
 from __future__ import annotations
 

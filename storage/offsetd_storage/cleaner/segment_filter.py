@@ -1,4 +1,4 @@
-"""Which batches and records of a segment stay, and the bytes that are left of it."""
+"""The filter of a segment: which batches and records stay, and the bytes that are left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `plan` plans with, taken from a log that is open."""
+"""Summaries of an open log, as input for `cleaning_plan`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps what all cleaner threads read and write together below a rate."""
+"""A throttle: keeps the reads and writes of all cleaner threads together below a rate."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What cleaning has to know of producers and their transactions, in the order of offsets.
+"""What cleaning must know about producers and their transactions, in the order of offsets.
 
-The records of an aborted transaction go, whatever their keys; its marker, like that of a commit,
-goes only when a pass has met no batch of the transaction any more, and then by a delete horizon,
-like a tombstone. The last batch of an active producer stays, empty if need be: it says which
-sequence numbers were used.
+The records of an aborted transaction are removed, whatever their keys. The marker of a transaction,
+aborted or committed, stays until a pass has found no batch of the transaction; then it gets a
+delete horizon, like a tombstone. The last batch of an active producer stays, empty if need be: it
+shows which sequence numbers were used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What runs beside the appends, under the names of Kafka's broker settings."""
+"""Settings of the background work, under the names of Kafka's broker settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of values that settings have: how they look as text, and which are allowed."""
+"""The kinds of setting values: how they look as text, and which values are allowed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Settings under Kafka's names: declared once, as fields of a frozen class, and read as text.
 
-A field carries its `Setting`: name, unit, bounds and reason. What a program sets is checked
-against the bounds of the engine; what an operator writes, also against Kafka's where those are
-narrower (`internal.<name>` passes by them, as with a broker).
+A field carries its `Setting`: name, unit, bounds and reason. A value that a program sets is checked
+against the bounds of the engine. A value that an operator writes is also checked against Kafka's
+bounds where those are narrower; the prefix `internal.` skips these, as with a broker.
 """
 
 from __future__ import annotations

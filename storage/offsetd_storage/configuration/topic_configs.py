@@ -1,10 +1,9 @@
-"""Which settings each topic and the server have, and where each value is from.
+"""The settings of each topic and of the server, and the source of each value.
 
-A value is taken from the nearest of these: what was set for the topic while the server runs
-(dynamic), or at its start (static); what the topic brings; what was set for the whole server, again
-dynamic before static; Kafka's default. As with a broker, whatever is set for a topic goes before
-all that is set for the server: a server-wide `log.cleanup.policy` does not delete a topic that is
-compacted.
+The first source that has a value wins: set for the topic while the server runs (dynamic); set for
+the topic at the start (static); the topic's own defaults; set for the whole server, again dynamic
+before static; Kafka's default. As with a broker, every setting of a topic goes before every setting
+of the server: a server-wide `log.cleanup.policy` does not delete from a topic that is compacted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Files that nobody needs any more, each for a while: `file.delete.delay.ms`.
+"""Files that are no longer needed, and are removed after `file.delete.delay.ms`.
 
-They have been renamed to `.deleted`, and their folder was synced, before they come here. So the
-rest may be done at any time, or never: the next start removes what is left.
+They were renamed to `.deleted`, and their folder was synced, before they come here. So they can be
+removed at any time, or never: the next start removes what is left.
 """
 
 from __future__ import annotations

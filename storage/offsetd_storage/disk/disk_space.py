@@ -1,12 +1,12 @@
-"""Room on the disk: a reserve to clean with, and a mark below which commits are refused.
+"""Disk space: a reserve for cleaning, and a mark of free space below which commits are refused.
 
-A log that is only appended to needs room to become smaller: the cleaner writes what stays before
-it removes what goes, and a deletion is a record too. So the folder holds a *reserve*, a file of
-blocks that hold nothing. When an append found no room, or less is free than the mark says, the
-disk is LOW: the reserve is given back, commits are refused, and reads, deletions and cleaning go
-on. It is OK again when there is room for the reserve and twice the mark, and the reserve was made
-again: only if that works is there room indeed, where a quota counts and not the file system. The
-second mark keeps the state from changing to and fro.
+A log needs free space to become smaller: the cleaner writes what stays before it removes the rest,
+and a deletion is a record too. So the folder holds a *reserve*, a file of blocks that hold nothing.
+If an append finds no space, or less is free than the mark, the disk is LOW: the reserve is given
+back and commits are refused; reads, deletions and cleaning go on. The disk is OK again when there
+is space for the reserve and twice the mark, and the reserve was made again. Making it is the proof:
+a quota may allow less than the file system reports as free. The second, higher mark keeps the state
+from changing to and fro.
 
 The name of the reserve is in `docs/formats/reserve.md`.
 """

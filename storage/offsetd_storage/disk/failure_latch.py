@@ -1,4 +1,4 @@
-"""The first failure of the disk, after which nothing is acknowledged any more."""
+"""The first failure of the disk: after it nothing is acknowledged any more."""
 
 from __future__ import annotations
 

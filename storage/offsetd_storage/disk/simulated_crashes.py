@@ -1,8 +1,8 @@
-"""What a power cut can leave of a simulated disk.
+"""The states that a power cut can leave of a simulated disk.
 
-The disk promises little more than the hardware does: a sector is written whole or not at all; one
-change of a folder's names is too; a change of names never survives without the one it builds on
-(no rename of a name that was never made). Nothing is written in order.
+The disk promises little more than the hardware does. A sector is written whole or not at all, and
+so is one change of a folder's names. A change of names survives only with the change it builds on:
+no rename survives of a name that was never made. Writes have no order.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a simulated disk holds: contents, names, and the changes to both that were not synced yet.
+"""The contents and names of a simulated disk, and the changes to both that were not synced yet.
 
 A file knows its durable bytes, the changes since its last sync, and the bytes that reads see (the
 page cache). A folder knows the same of its names. A power cut keeps any subset of the unsynced
-changes, and any sectors of an unsynced write; `offsetd_storage.disk.simulated_crashes` enumerates
-what can be left.
+changes, and any sectors of an unsynced write; `offsetd_storage.disk.simulated_crashes` lists all
+possible results.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operations of the simulated disk, and what makes them fail."""
+"""The operations of the simulated disk, and the faults that make them fail."""
 
 from __future__ import annotations
 

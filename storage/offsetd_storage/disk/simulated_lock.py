@@ -1,4 +1,4 @@
-"""A lock on a simulated disk, and the disk as whoever holds the lock sees it."""
+"""A lock on a simulated disk, and the disk as the holder of the lock sees it."""
 
 from __future__ import annotations
 

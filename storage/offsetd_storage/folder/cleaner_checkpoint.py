@@ -1,12 +1,13 @@
-"""`cleaner-offset-checkpoint`: up to where each log is clean, in Kafka's format.
+"""`cleaner-offset-checkpoint`: the offset up to which each log is clean, in Kafka's format.
 
-One file serves all topics of a data folder. An entry says that everything below it was mapped in
-some round, whose swaps are durable; so it is written behind them. What cannot be right is put
-right by `plan.first_dirty_offset`. But a digit that rots can also give an entry that could be
-right, and is too high. Then a tombstone is dropped after its time, while the value below it, which
-was never held against it, stays: what was deleted comes back. So the last entry that we write is a
-checksum of the others, under the name of a topic that nobody has. A broker reads over it, and
-writes the file without it; then its word counts, as it does for the broker.
+One file serves all topics of a data folder. An entry says that a round has mapped everything below
+it and that the round's swaps are durable; so the entry is written after them.
+`cleaning_plan.first_dirty_offset` corrects entries that are impossible. But a damaged digit can
+also give an entry that is possible and too high. Then a tombstone is dropped after its time, while
+an older value below it, which no round compared with it, stays: the deleted value comes back. So
+the last entry that offsetd writes is a checksum of the others, under the name of a topic that does
+not exist. A broker ignores that entry and writes the file without it; then the file is trusted, as
+the broker trusts it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`offsetd.properties`: which format a data folder has, which folder it is, how it is divided.
+"""`offsetd.properties`: the format of a data folder, its id, and its number of partitions.
 
-It is the first file that is made in a folder and the first that is read. Lines `name=value`, the
-last of which is a checksum of those before it.
+It is the first file that is made in a folder and the first that is read. It holds lines
+`name=value`; the last line is a checksum of those before it.
 """
 
 from __future__ import annotations

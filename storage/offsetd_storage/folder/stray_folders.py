@@ -1,8 +1,8 @@
-"""Folders of ours that a broker set aside: it has never heard of their topics.
+"""Partition folders that a Kafka broker set aside because it does not know their topics.
 
-Kafka (KRaft) renames a partition's folder that its metadata do not know to
-`<topic>-<partition>.<32 digits>-stray` when it starts, and keeps it. What is in there is what we
-left, so it gets its name back when the folder is ours again.
+When it starts, Kafka (KRaft) renames a partition's folder that its metadata do not know to
+`<topic>-<partition>.<32 digits>-stray`, and keeps it. Its contents are as offsetd left them, so
+offsetd gives the folder its name back when it opens the data folder again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The journal of a data folder, being written: two files that take turns.
+"""The open journal of a data folder: two files that are written in turn.
 
-One frame is in flight at a time: it is written and synced before the call returns, so that a
-whole frame behind a broken one proves that the broken one was durable. Every call that touches
-the disk may raise OSError, after which nothing may be written any more.
+One frame is in flight at a time: it is written and synced before the call returns. So a whole frame
+after a broken one proves that the broken one was durable. Every call that touches the disk may
+raise OSError; after that nothing may be written any more.
 """
 
 from __future__ import annotations

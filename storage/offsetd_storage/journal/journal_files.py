@@ -1,7 +1,7 @@
-"""The two files of a journal on the disk: made whole, and exchanged for larger or smaller ones.
+"""The two files of a journal on the disk: how they are made, and exchanged to change their size.
 
-Their blocks are written, not just reserved: later writes then change no metadata, cannot find the
-disk full, and need only an fdatasync. A file gets its name when it is whole, so that a journal file
+Their blocks are written, not only reserved. So later writes change no metadata, cannot find the
+disk full, and need only an fdatasync. A file gets its name when it is complete, so a journal file
 that is missing or short has been damaged.
 """
 

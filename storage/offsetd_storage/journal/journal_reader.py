@@ -1,4 +1,4 @@
-"""One file of a journal, read through a window: what it costs in memory does not grow with it."""
+"""A reader of one journal file, through a window: its memory does not grow with the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a journal says once its writer is gone: recovery points, batches, and how it ended.
+"""What a closed journal holds: recovery points, batches, and how the journal ended.
 
 Reads only; the steps are those of `docs/formats/journal.md`.
 """

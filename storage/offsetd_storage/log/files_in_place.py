@@ -1,9 +1,9 @@
-"""Whether the files of an open store are still those at their paths.
+"""A check that the files of an open store are still those at their paths.
 
-A file that is removed stays writable for who has it open: commits would go to a file that no start
-ever finds. So it is looked, about once a second: at the journal's two files, which have to be the
-ones that are open, and at the last segments of some logs, the next ones each time, which have to be
-there and as long as what was written to them.
+A process can still write to an open file after somebody removed it: commits would go to a file that
+no start ever finds. So the store checks about once a second. The journal's two files must be the
+open ones. The last segments of some logs, the next ones each time, must exist and be as long as
+what was written to them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Kafka's text checkpoints of a data folder, kept for Kafka.
+"""Kafka's text checkpoints of a data folder, written for Kafka.
 
-They hold no checksum, so nothing is cut by them, and of a log that only we have written to since,
-the journal says more. Of a broker's folder, `recovery-point-offset-checkpoint` names partitions,
-and `log-start-offset-checkpoint` says where logs begin whose first batches were deleted. Entries
-of other topics stay as they are.
+They hold no checksum, so no log is cut by them. For a log that only offsetd has written to since,
+the journal says more. In a broker's folder, `recovery-point-offset-checkpoint` names the
+partitions, and `log-start-offset-checkpoint` gives the start of logs whose first batches were
+deleted. Entries of other topics stay as they are.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""How much room the journal has: much under load, little while nothing is written.
+"""The size of the journal: large under load, small while nothing is written.
 
-Whatever its size, a journal file consists of blocks that were written, and appends are bounded by
-what both files take. So an append never has to ask for room here, and a full disk never shows in a
-flush; where it leaves no room to grow, the points only have to move more often. Files are made so
-that the largest batch goes in that topics allow. Where they allow larger ones later, those are
+The blocks of a journal file, whatever its size, are written when the file is made, and appends are
+limited to what both files hold. So an append never asks for disk space here, and a full disk never
+shows in a flush; it only means that the recovery points must move more often. Files are made large
+enough for the largest batch that topics allow. If topics allow larger batches later, these are
 refused until the files have grown (`is_short`).
 
-Files are not changed in their place: a new one is made beside them, and exchanged for the one that
-holds nothing needed. That is a rename, so that a crash leaves one or the other.
+Files do not change size in place. A new file is made next to them and exchanged for the one that
+holds nothing needed. The exchange is a rename, so a crash leaves one or the other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The leader epochs of a partition: which broker term wrote from which offset on."""
+"""The leader epochs of a partition: each epoch and the first offset written in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Appends to the logs of a store: what a batch has to fulfil, and that the journal learns of it."""
+"""Appends to the logs of a store: the checks of a batch, and its entry in the journal."""
 
 from __future__ import annotations
 

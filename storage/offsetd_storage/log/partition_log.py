@@ -1,4 +1,4 @@
-"""The log of one partition: a row of segments, the last of which takes the appends."""
+"""The log of one partition: a row of segments; the last one takes the appends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was appended since the last flush, in frames as the journal is going to hold them."""
+"""The batches appended since the last flush, in frames as the journal will hold them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The reading half of a partition's log: any thread reads, while others append and clean.
 
-What is appended gets into the segments' files late (`docs/adr/0040`), so who reads up to the log's
-end has it written first.
+Appended batches reach the segment files late (`docs/adr/0040`). So a reader that reads up to the
+end of the log has them written first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Recovery points: those that can be reached now, and those of a log that is durable to its end."""
+"""Recovery points: those that can be reached now, and that of a log that is durable to its end."""
 
 from __future__ import annotations
 

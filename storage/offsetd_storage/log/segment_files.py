@@ -1,4 +1,4 @@
-"""The files of one segment: their names, and how they change them."""
+"""The files of one segment: their names and their renames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads what is written of a segment, while other threads append to its log."""
+"""A reader of the written part of a segment, while other threads append to its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks every batch of a segment file, and derives from them all that is known of the segment."""
+"""A scan of a segment file: checks every batch and derives the segment's indexes and bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store is told: its topics, and the sizes of its journal."""
+"""The configuration of a store: its topics, and the sizes of its journal."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What is done about a disk that is low: everything that frees room, again and again.
+"""Repeated work that frees space while the disk is low.
 
-Not busily, as a round that frees nothing reads whole logs: the rests between rounds double, up to
-a bound, since records come of age meanwhile (`min.compaction.lag.ms`, `delete.retention.ms`).
+A round that frees nothing still reads whole logs. So the pauses between rounds double, up to a
+bound. Later rounds may free more, because records come of age meanwhile (`min.compaction.lag.ms`,
+`delete.retention.ms`).
 """
 
 from __future__ import annotations

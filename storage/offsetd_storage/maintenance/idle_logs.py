@@ -1,4 +1,4 @@
-"""How long nothing was appended to the logs of a store, told from one look to the next."""
+"""How long each log of a store has had no appends, measured from one check to the next."""
 
 from __future__ import annotations
 

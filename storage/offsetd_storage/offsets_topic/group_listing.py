@@ -1,4 +1,4 @@
-"""Groups as their records describe them: types, states, and what is listed of them."""
+"""Groups as their records describe them: types, states, and the fields of a listing."""
 
 from __future__ import annotations
 

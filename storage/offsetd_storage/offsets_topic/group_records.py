@@ -1,8 +1,8 @@
-"""The records of groups as a shard has replayed them, and what they say about a group.
+"""The newest records of each group that a shard has replayed, and what they say about the group.
 
-A group is nothing but its newest record for each key, so it does not matter in which order the
-records of different keys come, or which of them compaction has taken away (KAFKA-17306,
-KAFKA-19862). A group whose offsets are stored without any record is a simple group.
+A group is only its newest record for each key. So the order between records of different keys does
+not matter, nor which older records compaction has removed (KAFKA-17306, KAFKA-19862). A group that
+has offsets but no group record is a simple group.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Offsets as files, in the formats of others and in one of ours that loses nothing.
+"""Offsets as files: formats of other tools, and offsetd's own, which loses nothing.
 
 Pure: offsets to text, and bytes to offsets, piece by piece. Lines end with a newline; a carriage
-return before it, empty lines and a byte order mark are passed over. `docs/formats/offset-files.md`
-has examples.
+return before it, empty lines and a byte order mark are ignored. `docs/formats/offset-files.md` has
+examples.
 """
 
 from __future__ import annotations

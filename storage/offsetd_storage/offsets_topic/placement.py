@@ -1,4 +1,4 @@
-"""Which partition of `__consumer_offsets` a group's records go to."""
+"""The partition of `__consumer_offsets` that holds a group's records."""
 
 import struct
 from typing import Final

@@ -1,14 +1,14 @@
-"""`offsetd.closed`: what the files were like when all of them were durable, and closed.
+"""`offsetd.closed`: the stamps of all files when they were closed, all of them durable.
 
-A start syncs what it is going to rest on, and reads the journal from the disk to its last byte, as
-a process that died may have left pages that were never written. After a close in order there are
-none, but only as long as the files are those that were closed: a folder that was copied since is
-in the page cache alone. So the last thing that a close writes is the stamp of each file
-(`Files.stamp`), which no other file has, nor the same one once it has changed. What has its stamp
-still is durable, whatever happened to the rest.
+A start syncs everything it relies on, and reads the journal from the disk to its last byte, because
+a process that died may have left pages that were never written. A clean close leaves no such pages.
+But that holds only while the files are the ones that were closed: a copy of the folder may be in
+the page cache alone. So a close ends by writing the stamp of each file (`Files.stamp`). No other
+file has the same stamp, nor does the same file once it has changed. A file that still has its stamp
+is durable, whatever happened to the others.
 
-Lines `name=digest`, of the journal and of each log by the name of its folder; the last one is a
-checksum. A mark that is missing, unreadable or old costs the start some time, and nothing else.
+Lines `name=digest`, one for the journal and one for each log by the name of its folder; the last
+one is a checksum. If the marker is missing, unreadable or old, the start only takes longer.
 """
 
 from __future__ import annotations

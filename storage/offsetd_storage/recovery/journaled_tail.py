@@ -1,4 +1,4 @@
-"""Whether what lies in a log behind its recovery point is what the journal has for it."""
+"""A check that the tail of a log after its recovery point matches the journal."""
 
 from __future__ import annotations
 

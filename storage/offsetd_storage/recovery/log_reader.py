@@ -1,4 +1,4 @@
-"""The segments of one log, as a recovery finds and scans them; nothing is changed."""
+"""A reader of one log's segments for recovery: it finds and scans them and changes nothing."""
 
 from __future__ import annotations
 

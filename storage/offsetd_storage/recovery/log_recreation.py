@@ -1,15 +1,14 @@
-"""Logs that begin anew, empty: their folders were removed while nobody had the data folder open.
+"""Logs that are recreated empty, because their folders were removed while no process had them open.
 
-With Kafka an operator gets rid of a topic's records by deleting the topic and making it again. Here
-that is: stop the server, remove the folders of one of the other topics, start it. It is not done to
-`__consumer_offsets`, nor to a topic that is not `is_removable`, nor where the journal was not
-closed: a folder that is missing then may be a disk that lost it. Such a partition is quarantined,
-until its folder is back, or an operator says that it is to begin anew
+With Kafka an operator drops a topic's records by deleting the topic and creating it again. With
+offsetd: stop the server, remove the topic's folders, start the server. This does not work for
+`__consumer_offsets`, nor for a topic that is not `is_removable`. It also does not work if the
+journal was not closed: then a missing folder may mean that the disk lost it. Such a partition is
+quarantined until its folder is back, or until an operator asks to recreate it
 (`LogStore.open(begin_anew=...)`).
 
-A log begins anew at the offset at which it ended, so that whoever has an old offset never takes
-another record for that one, and so that a crash on the way leaves a log that is as long as the
-journal says.
+The new log begins at the offset at which the old one ended. So an old offset never names a new
+record, and a crash on the way leaves a log that is as long as the journal says.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One partition after a stop: what of its log holds, and what the journal adds.
+"""Recovery of one partition: which part of its log is valid, and what the journal adds.
 
 `PartitionPlanner` reads every batch and changes nothing; `apply_plan` settles, cuts, appends again
 and syncs.

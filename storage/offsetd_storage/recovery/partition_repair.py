@@ -1,6 +1,6 @@
-"""A damaged partition that an operator has repaired: what its log is then, and how it gets so.
+"""The repair of a damaged partition at an operator's request: the plan, and the resulting log.
 
-A plan is made by reading alone; `apply_plan` does it, as with any other plan.
+The plan is made by reading alone; `apply_plan` carries it out, like any other plan.
 """
 
 from __future__ import annotations

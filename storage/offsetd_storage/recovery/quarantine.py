@@ -1,8 +1,8 @@
-"""A damaged partition: what is wrong with it, and the file that keeps its share of the journal.
+"""Quarantine of a damaged partition: the reason, and the file that keeps its part of the journal.
 
-Nothing in a quarantined partition's folder is cut or deleted. What the journal knew of it, its
-recovery point and its batches, is copied to `offsetd-quarantine-<topic>-<partition>` before the
-journal lets go of it, so that it neither pins the journal nor loses its tail.
+Nothing in a quarantined partition's folder is cut or deleted. The journal's part, the recovery
+point and the batches, is copied to `offsetd-quarantine-<topic>-<partition>` before the journal
+drops it. So the partition does not block the reuse of the journal, and does not lose its tail.
 
     magic 8 · version u32 · CRC32C u32 of these 12 bytes
     CRC32C u32 of what follows · flags u8 · recovery points (one) · batches, as in a frame

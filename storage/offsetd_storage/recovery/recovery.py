@@ -1,9 +1,8 @@
-"""Opens a data folder after any stop: clean, killed, powered off, or left by a broker.
+"""Recovery of a data folder after any stop: clean, killed, powered off, or left by a broker.
 
-The steps are those of `docs/formats/journal.md`. First comes the survey, which changes nothing, so
-that a folder that is refused stays as it is. From there on recovery may itself be killed anywhere:
-until the header of the new life is durable, the journal of the old one tells the next attempt the
-same.
+The steps are those of `docs/formats/journal.md`. The survey comes first and changes nothing, so a
+folder that is refused stays as it is. After it, recovery may itself be killed at any point: until
+the header of the new life is durable, the next attempt reads the same from the old life's journal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What recovery tells while it runs, and when it is done."""
+"""The report of a recovery: its progress, and its result."""
 
 from __future__ import annotations
 

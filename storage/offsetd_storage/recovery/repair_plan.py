@@ -1,14 +1,15 @@
-"""What is whole of a damaged log: plans the repair that an operator asks for.
+"""The plan of a repair that an operator asks for: which parts of a damaged log are valid.
 
-Nothing is thrown away to have a damaged partition served: what is valid stays where it is, and a
-segment that has bad bytes is written anew without them. As it was, it is kept beside, as
-`<segment>.log.damaged-<time>`, which nothing of ours removes. The journal's
-share, also the one in a quarantine file, is appended again. What is missing stays missing.
+Nothing is thrown away. Valid segments stay where they are. A segment with bad bytes is written
+again without them, and the original is kept as `<segment>.log.damaged-<time>`, which offsetd never
+removes. The journal's part, also the one in a quarantine file, is appended again. What is missing
+stays missing.
 
-Only what has a valid checksum is kept. No checksum covers a batch's offset and its leader epoch: a
-batch whose offset does not fit between its neighbours is left out, and an epoch that cannot be is
-put right. Of bytes that are no batch, the search for the next one begins where the length of the
-bad one leads, so that bytes of a client that look like a batch are not found first.
+Only batches with a valid checksum are kept. The checksum does not cover a batch's offset and its
+leader epoch: a batch whose offset does not fit between its neighbours is left out, and an
+impossible epoch is corrected. After bytes that are no batch, the search for the next batch begins
+where the length field of the bad one leads, so that client bytes that look like a batch are not
+found first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Compares the segments that a log has with those that it had: its list, and its recovery point."""
+"""A comparison of a log's segments with those it should have: its list, and its recovery point."""
 
 from __future__ import annotations
 

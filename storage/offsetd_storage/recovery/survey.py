@@ -1,8 +1,8 @@
-"""What a data folder holds after any stop, and what recovery has to do: found, not yet done.
+"""The survey of a data folder after any stop: its contents, and the recovery that it needs.
 
-The steps are those of `docs/formats/journal.md`, up to the first change: whatever refuses a folder
-is raised here. What is found is made durable first. A process that died leaves names and pages in
-the cache that were never synced, and nothing may rest on them.
+The steps are those of `docs/formats/journal.md`, up to the first change: every reason to refuse a
+folder is raised here. What is found is made durable first. A process that died leaves names and
+pages in the cache that were never synced, and nothing may rely on them.
 """
 
 from __future__ import annotations

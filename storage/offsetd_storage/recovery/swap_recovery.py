@@ -1,10 +1,11 @@
-"""Settles by suffix what a crash left in a partition's folder, in Kafka's order (`LogLoader`).
+"""Recovery of interrupted segment swaps, by file suffix, in Kafka's order (`LogLoader`).
 
-`.deleted` files go. Beside a `.cleaned` file, swaps from its base offset on were not complete: they
-go, then the `.cleaned` file does. A `.swap` that is left replaces every segment within the offsets
-that it covers. The folder is synced between the steps, so that each may be the last before a crash.
+`.deleted` files are removed. If there is a `.cleaned` file, the swaps from its base offset on were
+not complete: they are removed, then the `.cleaned` file is. A remaining `.swap` file replaces every
+segment within the offsets that it covers. The folder is synced between the steps, so that each may
+be the last before a crash.
 
-What is to be done is told before it is done, so that a log can be judged with nothing changed.
+The steps are listed before they are done, so that a log can be judged without changing it.
 """
 
 from __future__ import annotations

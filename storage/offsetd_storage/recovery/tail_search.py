@@ -1,4 +1,4 @@
-"""Tells a torn tail from damage: is there anything valid behind the first bad batch of a file?"""
+"""A search for valid batches after the first bad one: it tells a torn tail from damage."""
 
 from __future__ import annotations
 

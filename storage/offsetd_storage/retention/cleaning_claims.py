@@ -1,8 +1,8 @@
-"""Who has a log: nobody, a round of cleaning or deletion, or whoever has paused both.
+"""Claims on logs: a log is free, taken by a round of cleaning or deletion, or paused.
 
-Kafka's states (`LogCleanerManager`): a round takes a log that nobody has; whoever wants to change
-what a round rests on ends the round first and keeps others away until he is done. Pauses are
-counted.
+Kafka's states (`LogCleanerManager`): a round takes a log that is free. A caller that wants to
+change what a round relies on first ends the round, then keeps other rounds away until it is done.
+Pauses are counted.
 """
 
 from __future__ import annotations

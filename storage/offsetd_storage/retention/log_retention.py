@@ -1,8 +1,8 @@
-"""Retention as it is done to the logs of a store: what is due goes, below the recovery point.
+"""Retention of a store's logs: segments that are due are deleted, below the recovery point.
 
-A log that is due to its end is rolled first, and looked at again, so that a record that was
-appended in the meantime does not go with it. Then the recovery point is moved past what goes, the
-log's start is raised durably, and only then do segments leave (`retention` says which).
+A log that is due up to its end is rolled first and checked again, so that a record appended in the
+meantime is not deleted with it. Then the recovery point is moved past the segments to delete, the
+log's start is raised durably, and only then are the segments removed. `retention_rules` picks them.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""Which of a log's oldest segments are due to go, and why: Kafka's order, and its strictness.
+"""The rules of retention: which of a log's oldest segments are due, and why, in Kafka's order.
 
-Three breaches are looked for, one after the other, each from the oldest segment on and up to the
-first that does not match: what lies below the log's start, what is beyond `retention.bytes`, what
-is older than `retention.ms` (`UnifiedLog.deleteOldSegments`; a compacted log without the policy
-`delete` knows only the first). The active segment may go too; then a new one is rolled first.
+Three rules are applied one after the other, each from the oldest segment up to the first that does
+not match: the segment lies below the log's start; it is beyond `retention.bytes`; it is older than
+`retention.ms` (`UnifiedLog.deleteOldSegments`; a compacted log without the policy `delete` knows
+only the first). The active segment may be due too; then a new one is rolled first.
 
-A segment's age counts from its largest timestamp; from its file's last write where no record has
-one. So one record stamped in the future holds back everything behind it, with Kafka for as long
-as the clock has not passed it. We do better (`retention.age.from.roll`): the age of a segment that
+A segment's age counts from its largest timestamp; if no record has one, from its file's last write.
+So in Kafka one record stamped in the future holds back everything after it until the clock has
+passed that timestamp. offsetd does better (`retention.age.from.roll`): the age of a segment that
 takes no more appends counts from its file's last write at the latest. That is when it was rolled,
-or shortly before; it is known after a restart, goes with a copy that keeps times, and cleaning
-keeps it. A crash after which the journal's batches are written again makes it later, never earlier.
+or shortly before. It survives a restart, a copy that keeps times, and cleaning. A crash after which
+the journal's batches are written again makes it later, never earlier.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Periodic tasks under Kafka's names, and workers that go on without a pause: all supervised.
+"""Periodic tasks under Kafka's names, and workers that run without a pause; all are supervised.
 
-A run that fails is counted, its error kept, and it is done again after a while that doubles with
-each failure in a row. A thread that dies, as by running out of memory, is replaced.
+A run that fails is counted, its error is kept, and it is repeated after a delay that doubles with
+each failure in a row. A thread that dies, for example for lack of memory, is replaced.
 """
 
 from __future__ import annotations

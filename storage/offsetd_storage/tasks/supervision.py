@@ -1,4 +1,4 @@
-"""Work that goes on whatever becomes of one run of it: counted, kept, tried again.
+"""Supervision of repeated work: failures are counted and kept, and the work is tried again.
 
 `Supervised` is the state, without threads and without a clock. `SupervisedThreads` keeps a number
 of threads alive.

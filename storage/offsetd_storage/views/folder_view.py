@@ -1,8 +1,8 @@
-"""A data folder as a reader sees it that changes nothing and takes no lock.
+"""A read-only view of a data folder, without a lock.
 
-Where a server has the folder open, or had it when it crashed, only what lies below the recovery
-points is settled: behind them a batch may be half written, unacknowledged, or cut by the next
-start. Else everything may be read.
+If a server has the folder open, or had it open when it crashed, only batches below the recovery
+points are settled: above them a batch may be half written, unacknowledged, or cut by the next
+start. Otherwise everything may be read.
 """
 
 from __future__ import annotations

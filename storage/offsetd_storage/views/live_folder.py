@@ -1,9 +1,9 @@
-"""Looks at a log beside a server that may clean it meanwhile.
+"""Reads of a log while a server may clean it.
 
-A segment that was listed may be gone when it is opened; another may have got its name, or its
-index; and the segment that held the recovery point may have been rolled and cleaned since. So what
-looks wrong is looked at again, by recovery points that are read anew, until the files stayed as
-they were for as long as the look took. Nothing waits for the server, and nothing is locked.
+A listed segment may be gone when it is opened. Another may have got its name or its index. The
+segment that held the recovery point may have been rolled and cleaned since. So a read that finds
+something wrong is repeated, with recovery points that are read again, until the files did not
+change during the read. The server never waits, and nothing is locked.
 """
 
 from __future__ import annotations

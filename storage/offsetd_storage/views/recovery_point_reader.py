@@ -1,4 +1,4 @@
-"""The recovery points of a journal that is in use, looked at again and again."""
+"""A reader that polls the recovery points of a journal that is in use."""
 
 from __future__ import annotations
 
