@@ -47,6 +47,10 @@ RollOption = Annotated[
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Change nothing; say what would go, and what be left.")
 ]
+ShowOption = Annotated[bool, typer.Option("--dry-run", help="Only show it, as without --execute.")]
+ExecuteOption = Annotated[
+    bool, typer.Option("--execute", help="Do it; else only show what would be left out or lost.")
+]
 
 DEFAULT_FOLDER: Final = Path("offsetd-data")
 
@@ -202,12 +206,8 @@ def _register_repair(group: typer.Typer, terminal: Terminal) -> None:
         data_dir: FolderOption = DEFAULT_FOLDER,
         topic: TopicOption = OFFSETS_TOPIC,
         partition: PartitionOption = None,
-        dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Only show it, as without --execute.")
-        ] = False,
-        execute: Annotated[
-            bool, typer.Option("--execute", help="Do it; else only show what would be left out.")
-        ] = False,
+        dry_run: ShowOption = False,
+        execute: ExecuteOption = False,
         assignments: SetOption = None,
     ) -> None:
         """Keep all that is whole of damaged partitions, and have them served again.
@@ -222,8 +222,7 @@ def _register_repair(group: typer.Typer, terminal: Terminal) -> None:
             offsetd log repair --data-dir offsetd-data
             offsetd log repair --partition 9 --execute
         """
-        if dry_run and execute:
-            raise typer.BadParameter("--dry-run and --execute exclude each other")
+        _check_not_both(dry_run, execute)
         from offsetd_coordinator.commands import log_repair  # noqa: PLC0415
 
         log_repair.repair(
@@ -237,12 +236,8 @@ def _register_recreate(group: typer.Typer, terminal: Terminal) -> None:
         topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Of which topic.")],
         data_dir: FolderOption = DEFAULT_FOLDER,
         partition: PartitionOption = None,
-        dry_run: Annotated[
-            bool, typer.Option("--dry-run", help="Only show it, as without --execute.")
-        ] = False,
-        execute: Annotated[
-            bool, typer.Option("--execute", help="Do it; else only show what it would lose.")
-        ] = False,
+        dry_run: ShowOption = False,
+        execute: ExecuteOption = False,
         assignments: SetOption = None,
     ) -> None:
         """Have partitions begin anew, empty: with --execute all that they hold is lost.
@@ -256,10 +251,15 @@ def _register_recreate(group: typer.Typer, terminal: Terminal) -> None:
             offsetd log recreate --topic __consumer_offsets --partition 9
             offsetd log recreate --topic __consumer_offsets --partition 9 --execute
         """
-        if dry_run and execute:
-            raise typer.BadParameter("--dry-run and --execute exclude each other")
+        _check_not_both(dry_run, execute)
         from offsetd_coordinator.commands import log_recreate  # noqa: PLC0415
 
         log_recreate.recreate(
             terminal, data_dir, topic, partition, assignments or (), is_dry=not execute
         )
+
+
+def _check_not_both(dry_run: bool, execute: bool) -> None:
+    """Raises typer.BadParameter if a command is asked to show only and to do it."""
+    if dry_run and execute:
+        raise typer.BadParameter("--dry-run and --execute exclude each other")
