@@ -11,7 +11,7 @@ from offsetd_coordinator.counted_turns import ITEMS_PER_TURN
 from offsetd_coordinator.messages.revisions import set_revision
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from offsetd.v1 import offset_service_pb2
 
@@ -34,17 +34,21 @@ SomeMessage = TypeVar("SomeMessage", bound=Message)
 
 
 async def encoded_with(
-    response: Message,
+    response: SomeMessage,
     items: Iterable[Item],
-    part_of: Callable[[Sequence[Item]], SomeMessage],
+    add: Callable[[SomeMessage, Item], None],
 ) -> bytes:
-    """The answer, and what `part_of` makes of the items, so many in a turn.
+    """Encodes the answer and the items, so many items in a turn.
 
-    A message's parts may come one behind the other.
+    `add` adds one item to a message of the answer's type. The bytes of such messages may follow
+    each other: protobuf reads them as one message.
     """
     pieces, left = [response.SerializeToString()], iter(items)
     while part := list(islice(left, ITEMS_PER_TURN)):
-        pieces.append(part_of(part).SerializeToString())
+        message = type(response)()
+        for item in part:
+            add(message, item)
+        pieces.append(message.SerializeToString())
         await next_turn()
     if sum(map(len, pieces)) > _BYTES_AT_ONCE:
         return await asyncio.to_thread(b"".join, pieces)

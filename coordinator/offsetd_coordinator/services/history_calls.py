@@ -31,7 +31,7 @@ from offsetd_coordinator.offset_changes import RestoredReply, RestoreOffsets
 from offsetd_coordinator.services.durable_answers import changed_group, until_durable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from google.protobuf.timestamp_pb2 import Timestamp
     from offsetd_storage.log.partition_log import PartitionLog
@@ -76,13 +76,10 @@ class HistoryService:
             position = page[question.page_size - 1].log_offset.to_bytes(_OFFSET_BYTES)
             response.next_page_token = page_token(question.message, position)
 
-        def part_of(part: Sequence[Change]) -> history_pb2.ListOffsetHistoryResponse:
-            message = history_pb2.ListOffsetHistoryResponse()
-            for change in part:
-                set_event(message.events.add(), partition, change)
-            return message
+        def add(message: history_pb2.ListOffsetHistoryResponse, change: Change) -> None:
+            set_event(message.events.add(), partition, change)
 
-        return await encoded_with(response, page[: question.page_size], part_of)
+        return await encoded_with(response, page[: question.page_size], add)
 
     async def restore_group(self, message: bytes) -> bytes:
         """Makes offsets what they were; the answer leaves once that is durable."""
@@ -130,13 +127,10 @@ class HistoryService:
         set_revision(response.restored_before, partition, limit)
         set_revision(response.revision, partition, reply.last_offset)
 
-        def part_of(part: Sequence[OffsetChange]) -> history_pb2.RestoreGroupResponse:
-            message = history_pb2.RestoreGroupResponse()
-            for change in part:
-                _set_restored(message.changes.add(), partition, change)
-            return message
+        def add(message: history_pb2.RestoreGroupResponse, change: OffsetChange) -> None:
+            _set_restored(message.changes.add(), partition, change)
 
-        return await encoded_with(response, changes, part_of)
+        return await encoded_with(response, changes, add)
 
     async def _check_known(
         self, runtime: Runtime, group_id: bytes, log: PartitionLog, end: int

@@ -46,7 +46,7 @@ from offsetd_coordinator.offset_changes import (
 from offsetd_coordinator.services.durable_answers import changed_group, until_durable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
     from offsetd_coordinator.node import Node
     from offsetd_coordinator.offset_changes import OffsetChange, Partition
@@ -95,13 +95,10 @@ class OffsetAdmin:
         )
         set_revision(response.revision, partition, reply.last_offset)
 
-        def part_of(part: Sequence[OffsetChange]) -> offset_service_pb2.ResetOffsetsResponse:
-            message = offset_service_pb2.ResetOffsetsResponse()
-            for change in part:
-                set_change(message.changes.add(), partition, change)
-            return message
+        def add(message: offset_service_pb2.ResetOffsetsResponse, change: OffsetChange) -> None:
+            set_change(message.changes.add(), partition, change)
 
-        return await encoded_with(response, changes, part_of)
+        return await encoded_with(response, changes, add)
 
     async def clone_group(self, message: bytes) -> bytes:
         """Copies offsets to another group; the answer leaves once that is durable."""

@@ -21,8 +21,6 @@ from offsetd_coordinator.services.durable_answers import changed_group, until_du
 from offsetd_coordinator.wire.fetch_encoder import FetchAnswer, GroupEncoder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from offsetd_coordinator.messages.commit_parser import CommitParser
     from offsetd_coordinator.node import Node
 
@@ -120,15 +118,11 @@ class OffsetService:
         )
         response = offset_service_pb2.DeleteOffsetsResponse()
         set_revision(response.revision, runtime.partition_of(request.group_id), outcome.last_offset)
-        return await encoded_with(response, outcome.deleted, _deleted)
+        return await encoded_with(response, outcome.deleted, _add_deleted)
 
 
-def _deleted(
-    partitions: Sequence[tuple[bytes, int]],
-) -> offset_service_pb2.DeleteOffsetsResponse:
-    return offset_service_pb2.DeleteOffsetsResponse(
-        deleted=[
-            types_pb2.TopicPartition(topic=topic.decode(), partition=partition)
-            for topic, partition in partitions
-        ]
-    )
+def _add_deleted(
+    message: offset_service_pb2.DeleteOffsetsResponse, named: tuple[bytes, int]
+) -> None:
+    topic, partition = named
+    message.deleted.add(topic=topic.decode(), partition=partition)
