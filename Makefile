@@ -47,7 +47,7 @@ test-all: $(VENV)/.test
 	$(PYTEST) $(PARALLEL) $(ARGS)
 
 bounds: $(VENV)/.test
-	NUMBA_BOUNDSCHECK=1 $(PYTEST) $(PARALLEL) -q -m kernel $(ARGS)
+	NUMBA_BOUNDSCHECK=1 $(PYTEST) $(PARALLEL) -q -m kernel tests/unit tests/property $(ARGS)
 
 check: $(VENV)/.check protos-check sync-check
 	$(BIN)/ruff check .

@@ -16,6 +16,7 @@ REST_FOLDERS: Final = {
     "fault": "servers in processes of their own: killed, attacked, on a full disk; some need root",
     "interop": "Kafka and ZooKeeper (they need Java), and commands in processes of their own",
     "mutants": "planted bugs: for each, a test has to fail",
+    "promises": "sentences of the documents, tried on servers in processes of their own",
     "sim": "crashes of a simulated disk",
     "spark": "the Spark pipeline (needs Java)",
 }

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 import hypothesis.strategies as st
+import pytest
 from cleaned_logs import record_batch, replayed
 from cleaned_stores import CONFIG, DELETE_RETENTION_MS, LOG, CleanedStore
 from hypothesis import settings
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from offsetd_storage.disk.simulated_faults import Operation
+
+pytestmark = pytest.mark.slow
 
 KEYS = "abcdef"
 LAGS_MS = (0, 300)

@@ -126,6 +126,7 @@ def test_of_a_brokers_log_is_left_what_the_reference_leaves(partition):
     assert batch_difference(b"".join(theirs.segments.values()), ours) is None
 
 
+@pytest.mark.slow
 @given(st.sampled_from(list(SHAPES)), st.integers(0, 2**32), MEMORIES)
 def test_what_is_left_is_what_the_reference_leaves(shape, seed, memory):
     case = drawn(shape, SHAPES[shape], 0, seed)

@@ -61,6 +61,7 @@ seasons = st.tuples(
 ).map(lambda drawn: [*drawn[0], *drawn[1], *drawn[2:]])
 
 
+@pytest.mark.slow
 @given(st.lists(seasons, min_size=2, max_size=8), st.integers(0, 2**32))
 def test_a_shard_filled_from_a_cleaned_log_is_the_one_that_lived(
     seasons: Sequence[Sequence[Act]], seed: int
@@ -106,6 +107,7 @@ def disk_bytes(node: CompactedNode) -> int:
     return sum(node.files.size(folder / name) for name in names if ".log" in name)
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 4),  # Partitions in each commit.
     st.integers(1, 30),  # Commits before each look of the cleaner.

@@ -33,6 +33,7 @@ def test_an_example_is_cleaned_as_the_reference_cleans_it(name: str, tmp_path: P
     assert_cleaned_as_the_reference_does(EXAMPLES[name], tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(OF_EACH_SHAPE))
 @pytest.mark.parametrize("shape", ALL_SHAPES)
 def test_a_drawn_log_is_cleaned_as_the_reference_cleans_it(

@@ -126,6 +126,7 @@ async def live(seed: int, steps: list[tuple[str, int]]) -> None:
     assert not world.problems
 
 
+@pytest.mark.slow
 @settings(max_examples=1500 if NIGHTLY else 40)
 @given(seed=st.integers(0, 2**32), steps=STEPS)
 def test_consumers_share_work_whatever_happens_to_them(

@@ -159,6 +159,7 @@ def content(batch: RecordBatch, record: Record) -> dict[str, Any]:
     return row
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log", range(LOGS))
 def test_tables_agree_with_replay_and_schemas(tmp_path: Path, log: int) -> None:
     chance = seeded()

@@ -36,7 +36,7 @@ from offsetd_coordinator.requests import (
 )
 from sim.crash_explorer import crashed
 
-pytestmark = pytest.mark.long(minutes=1)
+pytestmark = [pytest.mark.long(minutes=1), pytest.mark.slow]
 
 NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
 GROUPS = ["members", "lease", "both", "plain"]

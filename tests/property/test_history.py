@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+import pytest
 from compacted_nodes import REQUEST_WINDOW_MS, CompactedNode
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -142,6 +143,7 @@ def check(node: CompactedNode) -> int:
     return answered
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(steps=st.lists(STEPS, max_size=30), seed=st.integers(0, 1000))
 def test_history_is_what_a_model_recorded_or_says_that_it_is_gone(

@@ -21,6 +21,8 @@ from offsetd_coordinator.requests import (
 from offsetd_storage.batch.record_batch import decode_batch, encode_batch
 from shards import NOW_MS, commit, entry, new_shard, offsets_of, replay, state_of
 
+pytestmark = pytest.mark.slow
+
 TTL_MS = 1000
 GROUPS = [b"g", b"h"]
 

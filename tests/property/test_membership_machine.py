@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import attrs
+import pytest
 from classic_groups import DELAY_MS, GROUP, REBALANCE_MS, SESSION_MS, Calls, DrawnClient
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -12,6 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.membership.member_requests import Joined, Left, Synced
 from offsetd_storage.offsets_topic.group_listing import GroupState
+
+pytestmark = pytest.mark.slow
 
 NIGHTLY = bool(os.environ.get("OFFSETD_NIGHTLY"))
 PROTOCOLS = [

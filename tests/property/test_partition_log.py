@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from offsetd_storage.batch.batch_runs import read_runs
 from offsetd_storage.batch.record_batch import batch_header
@@ -12,6 +13,8 @@ from offsetd_storage.configuration.log_config import LogConfig
 from offsetd_storage.disk.simulated_files import SimulatedFiles
 from offsetd_storage.kernels import padded_copy
 from partition_logs import FOLDER, NOW_MS, batch_of, created, opened, scans_of
+
+pytestmark = pytest.mark.slow
 
 SIZES = st.integers(70, 400)
 TIMESTAMPS = st.integers(-1, 3000)

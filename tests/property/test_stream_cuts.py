@@ -75,6 +75,7 @@ def by_place(rows: list[dict[str, Any]]) -> list[tuple[int, int]]:
     return sorted((row["log_partition"], row["log_offset"]) for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["history", "raw"])
 @pytest.mark.parametrize("log", range(LOGS))
 def test_the_batches_of_a_stream_come_to_what_the_table_has(

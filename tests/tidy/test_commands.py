@@ -30,6 +30,13 @@ def test_what_the_parts_name_is_there() -> None:
     assert sum("pytest.mark.long(" in file.read_text() for file in ROOT.glob("tests/*/*.py")) > 1
 
 
+def test_the_tests_of_kernels_are_where_make_bounds_looks() -> None:
+    marked = [file for file in ROOT.glob("tests/**/test_*.py") if "mark.kernel" in file.read_text()]
+    folders = {file.relative_to(ROOT).parts[1] for file in marked} - {"tidy"}
+    assert folders == {"unit", "property"}
+    assert "-m kernel tests/unit tests/property" in MAKEFILE
+
+
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """Tests in two folders, with the conftest of this tree."""

@@ -65,6 +65,7 @@ def test_there_are_commands() -> None:
     assert {"serve", "fetch", "groups reset", "admin status", "log describe"} < COMMANDS.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_the_help_of_every_command_has_examples_that_parse(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -42,6 +42,7 @@ def test_a_plain_start_imports_no_command_line() -> None:
     assert "segment.ms" in plain.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

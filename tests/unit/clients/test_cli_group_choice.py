@@ -48,6 +48,7 @@ def test_what_changes_something_can_only_show_it(name: str) -> None:
         assert "--dry-run" in options
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_MANY)
 def test_a_group_that_is_named_and_all_groups_exclude_each_other(
     offsetd: Callable[..., Ended], capsys: pytest.CaptureFixture[str], name: str

@@ -194,6 +194,7 @@ def test_update_can_be_tried_and_goes_on_after_a_group_that_is_not_there(
     assert all(request.validate_only for request in fake_server.requests)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "soon", "7", "d", "-1d", "1.5h", "7 d", "1" * 15 + "w"])
 def test_a_retention_that_is_none_is_wrong_use(
     fake_server: Any, offsetd: Callable[..., Ended], text: str

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.long(minutes=1)
+pytestmark = [pytest.mark.long(minutes=1), pytest.mark.slow]
 
 OFFSETD = Path(sys.executable).parent / "offsetd"
 
@@ -32,6 +32,7 @@ def without(folder: Path, *packages: str) -> dict[str, str]:
     return {"PYTHONPATH": str(folder)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -83,6 +84,7 @@ def test_every_command_is_listed_with_its_first_line() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [(), ("log",), ("log", "clean"), ("serve",), ("kernels",)])
 def test_help_does_not_wait_for_the_servers_libraries(
     tmp_path: Path, command: tuple[str, ...]
@@ -92,6 +94,7 @@ def test_help_does_not_wait_for_the_servers_libraries(
     assert "Not available" not in ended.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("commit",), ("groups", "list"), ("kernels", "warm")])
 def test_every_command_takes_the_output_format(command: tuple[str, ...]) -> None:
     ended = offsetd(*command, "--help")
@@ -134,6 +137,7 @@ LONG_OUTPUTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", LONG_OUTPUTS)
 def test_output_that_a_full_disk_does_not_take_is_one_line_and_exit_code_1(
     arguments: tuple[str, ...],
@@ -146,6 +150,7 @@ def test_output_that_a_full_disk_does_not_take_is_one_line_and_exit_code_1(
     assert ended.returncode == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", LONG_OUTPUTS)
 def test_a_reader_that_goes_away_is_no_error(arguments: tuple[str, ...]) -> None:
     ours, its = os.pipe()
@@ -157,6 +162,7 @@ def test_a_reader_that_goes_away_is_no_error(arguments: tuple[str, ...]) -> None
     assert ended.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", "2>/dev/full"])
 def test_a_stream_that_is_closed_or_full_is_no_defect(redirection: str) -> None:
     line = f"exec {OFFSETD} fetch billing --address 127.0.0.1:1 --timeout 0.1 {redirection}"
@@ -190,6 +196,7 @@ def test_without_the_extra_server_one_line_says_what_to_install(tmp_path: Path) 
     assert ended.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_the_clients_commands_need_no_server_libraries(tmp_path: Path) -> None:
     environment = without(tmp_path, "numba", "numpy", "structlog", "uvloop", "cramjam")
     assert offsetd("fetch", "--help", **environment).returncode == 0
@@ -216,6 +223,7 @@ except SystemExit as ended:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

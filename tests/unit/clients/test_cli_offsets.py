@@ -113,6 +113,7 @@ FETCHED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output_format", FETCHED)
 def test_fetch_prints_stored_offsets_to_a_pipe(fake_server: Any, output_format: str) -> None:
     fake_server.will_answer("FetchOffsets", stored_offsets())
@@ -136,6 +137,7 @@ def test_fetch_prints_the_same_to_a_wide_terminal_with_a_bold_header(fake_server
     assert complaints == "group empty has no offsets\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [40, 60, 80, 120])
 @pytest.mark.parametrize("wide", [(), ("--wide",), ("--verbose",)])
 def test_a_narrow_terminal_breaks_no_word(

@@ -36,6 +36,7 @@ except OSError as error:
 """
 
 
+@pytest.mark.slow
 def test_garbage_is_looked_for_again_when_a_start_has_failed() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", FAILING_START], capture_output=True, text=True, check=True
@@ -88,6 +89,7 @@ def told_at_the_start(name: str) -> list[str]:
     return ended.stderr.rstrip("\n").split(" ")
 
 
+@pytest.mark.slow
 def test_a_start_loads_nothing_that_only_draws_or_is_scraped() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", LOADED_BY_A_START], capture_output=True, text=True, check=False
@@ -95,6 +97,7 @@ def test_a_start_loads_nothing_that_only_draws_or_is_scraped() -> None:
     assert ended.stderr == "structlog\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operators", [None, "", "tcp_rcv_lowat"])
 def test_grpc_is_told_to_read_itself_before_it_is_used_unless_an_operator_says_otherwise(
     monkeypatch: pytest.MonkeyPatch, operators: str | None
@@ -106,6 +109,7 @@ def test_grpc_is_told_to_read_itself_before_it_is_used_unless_an_operator_says_o
     assert told_at_the_start(name)[0] == (ours if operators is None else operators)
 
 
+@pytest.mark.slow
 def test_a_start_has_no_threads_that_turn_idly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless an operator wants them; with one core there are none either way."""
     name, ours = serve.ALGEBRA_IS_ALONE

@@ -83,6 +83,7 @@ def test_after_a_silence_nothing_old_is_told() -> None:
     assert activity.top(BEGIN_MS + 7 * WINDOW_MS) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at_once", [1, 300])
 @pytest.mark.parametrize("seed", range(5))
 def test_of_more_groups_than_are_counted_a_large_one_is_never_missed(

@@ -50,6 +50,7 @@ def outcomes(message: StreamMessage) -> Iterator[tuple[int, CommitOffsets | Inva
         yield read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("commit_fields", [b"", b"\x08\x01", b"\x08\x01\x12\x00"])
 @pytest.mark.parametrize("beside", [b"", UNKNOWN_FIELD])
 def test_a_message_with_too_many_commits_is_refused_at_once(

@@ -174,6 +174,7 @@ def stored_in(serving: ServingNode) -> list[list[CommittedOffset]]:
     return [serving.runtime.shards[shard_of(each)].fetch(each) for each in groups]
 
 
+@pytest.mark.slow
 @example(
     requests=[commit_request("a", 1), commit_request("held", 1), commit_request("a", 2)],
     commits_max=9,

@@ -229,6 +229,7 @@ requests = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(requests)
 def test_the_kernel_reads_a_message_exactly_if_the_validation_takes_it(
     message: CommitOffsetsRequest,

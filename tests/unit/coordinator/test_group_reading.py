@@ -98,6 +98,7 @@ async def test_others_work_between_the_slices_of_a_read(
         assert turns >= OFFSETS // SLICE
 
 
+@pytest.mark.slow
 @READS
 async def test_no_read_sees_half_of_a_change(
     read: Callable[[ServingNode], Awaitable[Stored]],
@@ -147,6 +148,7 @@ async def test_a_read_has_what_came_and_not_what_went_while_it_read(
         assert stored == await read(serving)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page_size", [1, 7, SLICE, 200])
 async def test_pages_of_a_large_group_are_all_of_it_in_order(page_size: int) -> None:
     async with serving_node(partitions=1) as serving:

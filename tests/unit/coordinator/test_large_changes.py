@@ -217,6 +217,7 @@ async def test_a_large_change_does_what_a_small_one_does(change: Any, after: Sto
         assert await fetched(again) == after
 
 
+@pytest.mark.slow
 @EACH
 async def test_what_fits_one_batch_is_written_at_once(
     change: Any, after: Stored, monkeypatch: pytest.MonkeyPatch
@@ -258,6 +259,7 @@ async def test_no_turn_of_a_change_deals_with_more_than_a_slice(
         assert 0 < turns.most <= SLICE
 
 
+@pytest.mark.slow
 @EACH
 async def test_others_commit_meanwhile_and_readers_see_all_of_a_change_or_nothing(
     change: Any, after: Stored

@@ -153,6 +153,7 @@ class LongestTurn:
             self.seconds = max(self.seconds, time.thread_time() - begun_seconds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_allowed", [False, True], ids=["as a message has room", "as allowed"])
 async def test_the_largest_requests_leave_the_others_their_turns(*, is_allowed: bool) -> None:
     longest_seconds = {}
@@ -188,6 +189,7 @@ async def ended(channel: grpc.aio.Channel, method: MethodDescriptor, message: by
             raise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COUNTS_MAX)
 def test_what_repeats_too_often_is_told_with_the_bound(name: str) -> None:
     message_class = next(

@@ -73,6 +73,7 @@ def decoded(batches: tuple[tuple[bytes, int], ...]) -> list[RecordBatch]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 3, 4])
 @given(put=puts)
 def test_each_offset_is_written_with_its_own_times(version: int, put: list[PutOffset]) -> None:

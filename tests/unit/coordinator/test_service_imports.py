@@ -240,6 +240,7 @@ async def test_a_group_is_imported_if_what_is_stored_is_what_its_lines_expect(
         assert audit_end(serving) == (0 if conflicts else 1)
 
 
+@pytest.mark.slow
 async def test_a_group_with_expectations_is_one_batch_or_nothing() -> None:
     count = 40_000
     content = b"".join(json_line(number, 1) for number in range(count - 1))

@@ -26,6 +26,7 @@ def test_every_public_name_can_be_imported() -> None:
         getattr(offsetd_pipeline, "Rewind")  # noqa: B009  Types know that it is not there.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "out", "err"),
     [

@@ -227,6 +227,7 @@ def test_oldest_segments_that_cleaning_left_nothing_of_are_no_loss() -> None:
     assert reopened(files).report.warnings == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("removed", "closed", "asked"),
     [(AUDIT, True, ()), (AUDIT, False, (AUDIT,)), (P0, True, (P0,)), (None, False, (AUDIT,))],

@@ -194,6 +194,7 @@ def test_a_new_folder_does_not_become_one_of_millions_of_partitions(tmp_path: Pa
     assert not (tmp_path / "offsetd.properties").exists()
 
 
+@pytest.mark.slow
 def test_a_long_log_is_opened_and_served_with_few_descriptors(tmp_path: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     held = max(map(int, os.listdir("/proc/self/fd")))

@@ -156,6 +156,7 @@ def test_stale_frames_of_an_earlier_life_that_line_up_are_not_followed() -> None
 # Rot -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("journal", [spanning, settled])
 def test_rot_anywhere_is_refused_or_changes_nothing(journal: object) -> None:
     """But for the very last frame: nothing tells its rot from a tear."""

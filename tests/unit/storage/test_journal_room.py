@@ -315,6 +315,7 @@ def test_a_start_has_the_room_of_a_file_that_was_being_made() -> None:
 # Damage to a journal at rest -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_rot_anywhere_in_a_journal_at_rest_is_refused_or_changes_nothing() -> None:
     files, store = rested()
     commit(store, 2)

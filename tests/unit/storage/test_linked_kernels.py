@@ -13,6 +13,8 @@ from offsetd_storage.kernels.linked import MachineCode
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = "offsetd_storage.kernels"
 KEEP = f"""
 from offsetd_storage.kernels import registry

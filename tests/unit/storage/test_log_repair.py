@@ -81,6 +81,7 @@ def is_quarantined(files: SimulatedFiles) -> bool:
     return bool(store.quarantined)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [True, False])
 @pytest.mark.parametrize("is_held", [True, False])
 @pytest.mark.parametrize(
@@ -174,6 +175,7 @@ def test_a_partition_that_is_whole_is_as_it_was() -> None:
     assert P2 in store.logs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [True, False])
 def test_a_crash_while_a_log_is_repaired_leaves_what_a_repair_mends(closed: bool) -> None:
     random = seeded()

@@ -351,6 +351,7 @@ def test_of_two_threads_that_write_one_waits() -> None:
     assert log_bytes(log) == b"".join(batches)
 
 
+@pytest.mark.slow
 def test_readers_writers_syncs_and_appends_go_on_side_by_side(tmp_path: Path) -> None:
     config = LogStoreConfig(
         partitions=2,

@@ -84,6 +84,7 @@ def held(files: SimulatedFiles) -> bytes:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cleaned", [False, True])
 @pytest.mark.parametrize("closed", [True, False])
 def test_whatever_is_mixed_a_start_has_all_or_says_what_it_has_not(

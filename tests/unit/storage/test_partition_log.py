@@ -341,6 +341,7 @@ def test_reserved_blocks_take_the_batches_of_a_full_disk() -> None:
 # Syncing
 
 
+@pytest.mark.slow
 def test_what_sync_returned_survives_every_power_cut() -> None:
     random = Random(7)
     files = SimulatedFiles()

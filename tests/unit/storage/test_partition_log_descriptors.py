@@ -61,6 +61,7 @@ def log_of(files: WatchedFiles, segments: int) -> PartitionLog:
     return log
 
 
+@pytest.mark.slow
 def test_segments_that_are_synced_hold_no_descriptor(files: WatchedFiles) -> None:
     log = log_of(files, SEGMENTS)
     assert files.held() == 1
@@ -80,6 +81,7 @@ def test_segments_hold_theirs_until_they_are_synced(files: WatchedFiles) -> None
     log.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("synced", [True, False])
 def test_opening_reading_and_syncing_a_long_log_takes_one_descriptor_at_a_time(
     files: WatchedFiles, synced: bool

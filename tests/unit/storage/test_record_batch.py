@@ -138,6 +138,7 @@ def test_a_brokers_batches_written_again_are_the_same_bytes(log):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", Compression)
 @given(drawn=records_of_a_batch, base_offset=st.integers(0, 2**60), data=st.data())
 def test_a_batch_survives_encoding(compression, drawn, base_offset, data):

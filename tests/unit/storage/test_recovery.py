@@ -357,6 +357,7 @@ def test_damage_that_no_journal_knew_of_is_found_again_at_every_start() -> None:
     assert log_bytes(opened(files).logs[P1]) == whole
 
 
+@pytest.mark.slow
 def test_rot_of_any_byte_below_the_recovery_point_is_found_or_harmless() -> None:
     files, store = filled()
     expected = contents(store)

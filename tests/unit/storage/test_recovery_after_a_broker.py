@@ -78,6 +78,7 @@ def idle_after_three() -> SimulatedFiles:
     return files.kill()
 
 
+@pytest.mark.slow
 @LEFT_BY_A_BROKER
 def test_a_broker_beside_a_journal_that_holds_nothing_is_taken_over_from(
     leave: Callable[[SimulatedFiles], None],

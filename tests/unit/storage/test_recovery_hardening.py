@@ -101,6 +101,7 @@ def test_a_parent_that_may_not_be_read_does_not_stop_the_start() -> None:
     opened(files)
 
 
+@pytest.mark.slow
 def test_after_two_starts_that_were_killed_at_a_sync_of_names_commits_are_durable() -> None:
     syncs = [
         each.number
@@ -171,6 +172,7 @@ def test_a_topic_that_is_new_when_the_start_is_killed_is_durable_at_the_next_one
 # The tail behind a recovery point ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_log_that_rolls_elsewhere_after_a_crash_is_not_taken_for_damaged() -> None:
     smaller = attrs.evolve(SMALL, log=attrs.evolve(SMALL_LOG, segment_bytes_max=150))
     files = SimulatedFiles()

@@ -247,6 +247,7 @@ print(compiled, crc32c(padded_copy(b"123456789"), 0, 9))
 """
 
 
+@pytest.mark.slow
 def test_two_processes_that_warm_at_once_both_succeed_and_leave_whole_files(tmp_path):
     both = [run(WARM_CRC32C, folder=tmp_path) for _ in range(2)]
     assert {output(process).split()[1] for process in both} == {str(0xE3069283)}
@@ -254,6 +255,7 @@ def test_two_processes_that_warm_at_once_both_succeed_and_leave_whole_files(tmp_
     assert output(run(WARM_CRC32C, folder=tmp_path)) == f"0 {0xE3069283}"
 
 
+@pytest.mark.slow
 def test_a_change_in_a_module_that_a_kernel_calls_is_noticed(tmp_path):
     # Numba's own cache, keyed by the file of the kernel alone, would answer 6 again.
     package = tmp_path / "probe" / "kernels"
@@ -281,12 +283,14 @@ def test_a_change_in_a_module_that_a_kernel_calls_is_noticed(tmp_path):
     assert results == ["1 6", "0 6", "1 15"]
 
 
+@pytest.mark.slow
 def test_what_only_compiling_needs_is_not_imported_to_load_kernels(tmp_path):
     script = f"{WARM_CRC32C}import sys\nprint('numba.np.arraymath' in sys.modules)\n"
     outputs = [output(run(script, folder=tmp_path)) for _ in range(2)]
     assert outputs == [f"2 {0xE3069283}\nTrue", f"0 {0xE3069283}\nFalse"]
 
 
+@pytest.mark.slow
 def test_a_kernel_is_compiled_after_the_one_that_it_calls_was_loaded(tmp_path):
     (tmp_path / "calling.py").write_text(
         "from offsetd_storage.kernels.registry import kernel\n"

@@ -64,6 +64,7 @@ def test_a_damaged_journal_that_is_needed_names_a_remedy_that_works() -> None:
     assert not opened(files, CONFIG).quarantined
 
 
+@pytest.mark.slow
 def test_every_bit_of_the_last_frame_that_rots_is_told_and_counted() -> None:
     whole = stopped(closed=False, flushes=2)
     journal = whole.read_bytes(FOLDER / JOURNAL_NAMES[0])

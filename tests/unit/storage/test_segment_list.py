@@ -63,6 +63,7 @@ def paths(files: SimulatedFiles) -> list[Path]:
     return [segment_path(LOG, each) for each in segment_base_offsets(files, LOG)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["gone", "emptied", "cut"])
 @pytest.mark.parametrize("rolled", [False, True])
 @pytest.mark.parametrize("closed", [True, False])
@@ -93,6 +94,7 @@ def test_a_segment_that_is_not_as_it_was_is_a_quarantine_and_a_finding(
         assert contents(again) == held
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [True, False])
 def test_every_bit_of_a_header_that_no_checksum_covers_is_found(closed: bool) -> None:
     whole = stopped(closed=closed)
@@ -179,6 +181,7 @@ def test_a_list_that_is_damaged_is_told_and_made_anew() -> None:
     assert any(SEGMENT_LIST_NAME in each for each in store.report.warnings)
 
 
+@pytest.mark.slow
 def test_every_bit_of_a_header_of_a_cleaned_segment_is_found() -> None:
     """Where offsets are missing between batches, no rule says what they have to be."""
     files = SimulatedFiles()

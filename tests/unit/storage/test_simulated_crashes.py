@@ -170,6 +170,7 @@ class Diary:
                 yield str(path / name), files.get(named, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(80))
 def test_every_subset_of_what_is_pending_survives_once_and_nothing_else(seed: int) -> None:
     print(f"seed {seed}")

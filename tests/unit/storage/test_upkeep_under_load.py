@@ -148,6 +148,7 @@ def disturbances(store: LogStore, upkeep: Upkeep) -> list[tuple[float, Callable[
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", ["closed", "killed"])
 def test_nothing_acknowledged_is_lost_while_segments_roll_and_are_cleaned_and_deleted(
     tmp_path: Path, ends: str

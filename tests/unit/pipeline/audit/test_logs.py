@@ -73,6 +73,7 @@ def test_what_is_saved_is_what_later_records_of_a_key_make_needless(
     assert found["rolled_saved_bytes"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attempt", range(3))
 def test_what_is_saved_is_what_the_real_cleaner_saves(tmp_path: Path, attempt: int) -> None:
     log = random_log(seeded(), deletions=0.1 * attempt)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import attrs
+import pytest
 from cleaned_logs import CONFIG, put, replayed
 from offsetd_storage.cleaner.cleaning_round import CleanerTools, clean_log
 from offsetd_storage.cleaner.offset_map import SLOT_BYTES, OffsetMap
@@ -27,6 +28,7 @@ def read_all(log: PartitionLog) -> dict[bytes, bytes]:
     return replayed(b"".join(buffer[:end].tobytes() for buffer, end in log.read_chunks(300)))
 
 
+@pytest.mark.slow
 def test_whoever_reads_while_a_log_is_cleaned_sees_no_less_than_was_written_before(
     tmp_path: Path,
 ) -> None:
