@@ -133,7 +133,7 @@ def test_times_are_those_of_the_groups_own_commits(
 ) -> None:
     client.commit(group, {P0: 10})
     first = client.fetch(group)[P0].commit_time
-    time.sleep(1.1)
+    time.sleep(8)
     client.commit(group, {P0: 20})
     at = first.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
     [row] = offsetd(f"groups reset {group} --topic orders --to-datetime {at} -o jsonl").rows
@@ -142,8 +142,10 @@ def test_times_are_those_of_the_groups_own_commits(
     refused = offsetd(f"groups reset {group} --topic orders --to-datetime {zoned}")
     assert (refused.code, refused.stderr != "") == (1, True), refused  # Two hours before that.
     assert offsetd(f"groups reset {group} --topic orders --by-duration PT3H").code == 1
-    span = (datetime.now(UTC) - first).total_seconds() - 0.5
-    for duration in (f"PT{span:.3f}S", f"{span * 1000:.0f}ms"):
+    for form in ("PT{seconds:.3f}S", "{ms:.0f}ms"):
+        # The command has time to begin before the second commit is in the span.
+        seconds = (datetime.now(UTC) - first).total_seconds() - 0.5
+        duration = form.format(seconds=seconds, ms=seconds * 1000)
         told = offsetd(f"groups reset {group} --topic orders --by-duration {duration} -o jsonl")
         assert [each["new_offset"] for each in told.rows] == [10], told
     assert offsets(client, group) == {0: 20}
