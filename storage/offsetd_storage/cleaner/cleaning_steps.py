@@ -6,7 +6,7 @@ its ratio; a log with a delete horizon that is due. If there is no work, the thr
 retention of compacted logs, which `kafka-log-retention` leaves to the cleaner.
 
 If the round of a log fails, only that log pauses (`failures`); the others go on. Its retention also
-goes on, unless the log is damaged. If the store fails, the thread ends: `on_failed`.
+goes on, unless the log is damaged. If the store fails, the thread calls `on_failed`.
 
 Batches that the store appends are assumed to have no producers; a broker's batches may have one.
 """

@@ -1,4 +1,4 @@
-"""Cleaning rounds, and previews of them, over a folder that no server has open."""
+"""Cleaning rounds over a folder that no server has open, and previews of such rounds."""
 
 from __future__ import annotations
 

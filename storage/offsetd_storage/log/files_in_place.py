@@ -2,8 +2,8 @@
 
 A process can still write to an open file after somebody removed it: commits would go to a file that
 no start ever finds. So the store checks about once a second. The journal's two files must be the
-open ones. The last segments of some logs, the next ones each time, must exist and be as long as
-what was written to them.
+open ones. The last segments of some logs, the next ones each time, must exist and be at least as
+long as what was written to them.
 """
 
 from __future__ import annotations
