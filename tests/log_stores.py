@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 import numpy as np
+from chance import seed_of
 from offsetd_storage.clock import ManualClock
 from offsetd_storage.configuration.log_config import LogConfig
 from offsetd_storage.journal.journal_format import FRAME, decode_batches
@@ -38,9 +38,7 @@ SMALL = LogStoreConfig(
 
 def seeded() -> Random:
     """Chance for one test; OFFSETD_TEST_SEED repeats a run."""
-    seed = int(os.environ.get("OFFSETD_TEST_SEED") or Random().randrange(1 << 32))
-    print(f"OFFSETD_TEST_SEED={seed}")
-    return Random(seed)
+    return Random(seed_of())
 
 
 def opened(

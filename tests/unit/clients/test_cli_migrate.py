@@ -80,7 +80,7 @@ def test_a_store_whose_extra_is_missing_does_not_hide_the_other(
     ours = [name for name in sys.modules if "zookeeper" in name and name.startswith("offsetd")]
     for name in [*ours, *(name for name in sys.modules if name.partition(".")[0] == "kazoo")]:
         monkeypatch.delitem(sys.modules, name)
-    package = sys.modules["offsetd_clients.cli"]
+    package = sys.modules["offsetd_clients.cli.migration"]
     for name in ("migrate_zookeeper", "migrate_zookeeper_move", "zookeeper_options"):
         monkeypatch.delattr(package, name, raising=False)
     monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
