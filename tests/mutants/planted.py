@@ -1,4 +1,4 @@
-"""The bugs that the tests have to notice: what is replaced in which file, and who notices."""
+"""The bugs that the tests have to notice: what is replaced in which function, and who notices."""
 
 from __future__ import annotations
 
@@ -7,58 +7,50 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class Mutant:
-    """One replacement in one source file, and the test (or file of tests) that has to fail."""
+    """One replacement in one function, and the test (or file of tests) that has to fail.
+
+    `where` is a dotted module and, behind a colon, the qualified name of the function: as
+    `offsetd_storage.journal.journal:Journal.flush`. A class may stand there too, or nothing (the
+    module). `replace` is code that stands there once. White space, line breaks, comments and a
+    comma before a closing bracket do not count. `by` comes in its place; "" deletes it. Both are
+    written without the indentation of their place: `mutants.planting` adds it to `by`.
+    """
 
     name: str
-    file: str
+    where: str
     replace: str
     by: str
     caught_by: str
 
 
-_STORAGE = "storage/offsetd_storage"
-_COORDINATOR = "coordinator/offsetd_coordinator"
 _CRASHES = "tests/sim/test_crashes.py"
 _DISK_ERRORS = "tests/sim/test_disk_errors.py"
 
 MUTANTS = (
     Mutant(
         name="no fsync of the journal",
-        file=f"{_STORAGE}/journal/journal.py",
-        replace=("        begun_seconds = time.perf_counter()\n        file.datasync()\n"),
-        by="        begun_seconds = time.perf_counter()\n",
+        where="offsetd_storage.journal.journal:Journal._put_frame",
+        replace="begun_seconds = time.perf_counter()\nfile.datasync()",
+        by="begun_seconds = time.perf_counter()",
         caught_by=_CRASHES,
     ),
     Mutant(
         name="acknowledged before the fsync",
-        file=f"{_COORDINATOR}/runtime/flusher.py",
-        replace=(
-            "                with self._turn:\n"
-            "                    ticket = self._flush()\n"
-            "                self._on_durable(ticket)\n"
-        ),
-        by=(
-            "                self._on_durable(self.appended)\n"
-            "                with self._turn:\n"
-            "                    ticket = self._flush()\n"
-        ),
+        where="offsetd_coordinator.runtime.flusher:Flusher._run",
+        replace="with self._turn:\n    ticket = self._flush()\nself._on_durable(ticket)",
+        by="self._on_durable(self.appended)\nwith self._turn:\n    ticket = self._flush()",
         caught_by="tests/unit/coordinator/test_flusher.py",
     ),
     Mutant(
         name="what is appended while the flusher begins to wait is not seen",
-        file=f"{_COORDINATOR}/runtime/flusher.py",
+        where="offsetd_coordinator.runtime.flusher:Flusher._run",
         replace=(
-            "            elif not self._is_waiting:\n"
-            "                # From here on it is kicked. What came just before is seen now.\n"
-            "                self._is_waiting = True\n"
-            "            else:\n"
-            "                self._wake_up.sleep()\n"
+            "elif not self._is_waiting:\n"
+            "    self._is_waiting = True\n"
+            "else:\n"
+            "    self._wake_up.sleep()"
         ),
-        by=(
-            "            else:\n"
-            "                self._is_waiting = True\n"
-            "                self._wake_up.sleep()\n"
-        ),
+        by="else:\n    self._is_waiting = True\n    self._wake_up.sleep()",
         caught_by=(
             "tests/unit/coordinator/test_flusher.py"
             "::test_what_is_appended_while_the_thread_begins_to_wait_is_flushed"
@@ -66,138 +58,134 @@ MUTANTS = (
     ),
     Mutant(
         name="an idle server lets callers wait for a flush as if it were busy",
-        file=f"{_COORDINATOR}/runtime/flush_pace.py",
-        replace="            and used - used_then >= (now - looked) * _BUSY_RATIO\n",
-        by="            and used - used_then >= (now - looked) * 0\n",
+        where="offsetd_coordinator.runtime.flush_pace:FlushPace._is_busy",
+        replace="and used - used_then >= (now - looked) * _BUSY_RATIO",
+        by="and used - used_then >= (now - looked) * 0",
         caught_by="tests/unit/coordinator/test_flush_pace.py",
     ),
     Mutant(
         name="callers whose commits came in one message wait for others that do not come",
-        file=f"{_COORDINATOR}/runtime/flush_pace.py",
-        replace="(rounds - rounds_then) * _COMMITS_PER_ROUND_MAX\n",
-        by="(rounds - rounds_then) * 1000\n",
+        where="offsetd_coordinator.runtime.flush_pace:FlushPace._is_busy",
+        replace="(rounds - rounds_then) * _COMMITS_PER_ROUND_MAX",
+        by="(rounds - rounds_then) * 1000",
         caught_by="tests/unit/coordinator/test_flush_pace.py",
     ),
     Mutant(
         name="callers whose commits came in one message wait as those who take turns",
-        file=f"{_COORDINATOR}/runtime/flush_pace.py",
-        replace="if covered > self._rounds_covered * _COMMITS_PER_ROUND_MAX:\n",
-        by="if covered > self._rounds_covered * 1000:\n",
+        where="offsetd_coordinator.runtime.flush_pace:FlushPace.note_ended",
+        replace="if covered > self._rounds_covered * _COMMITS_PER_ROUND_MAX:",
+        by="if covered > self._rounds_covered * 1000:",
         caught_by="tests/unit/coordinator/test_flush_pace.py",
     ),
     Mutant(
         name="a failed fsync is tried again",
-        file=f"{_STORAGE}/journal/journal.py",
-        replace=("        begun_seconds = time.perf_counter()\n        file.datasync()\n"),
+        where="offsetd_storage.journal.journal:Journal._put_frame",
+        replace="begun_seconds = time.perf_counter()\nfile.datasync()",
         by=(
-            "        begun_seconds = time.perf_counter()\n"
-            "        try:\n"
-            "            file.datasync()\n"
-            "        except OSError:\n"
-            "            file.datasync()\n"
+            "begun_seconds = time.perf_counter()\n"
+            "try:\n"
+            "    file.datasync()\n"
+            "except OSError:\n"
+            "    file.datasync()"
         ),
         caught_by=_DISK_ERRORS,
     ),
     Mutant(
         name="no fsync of a partition's folder",
-        file=f"{_STORAGE}/log/partition_log.py",
-        replace="        for folder in folders:\n            self._files.sync_folder(folder)\n",
+        where="offsetd_storage.log.partition_log:PartitionLog.sync",
+        replace="for folder in folders:\n    self._files.sync_folder(folder)",
         by="",
         caught_by=_CRASHES,
     ),
     Mutant(
         name="names are trusted that may never have been synced",
-        file=f"{_STORAGE}/recovery/survey.py",
-        replace="    sync_names(files, path)\n",
+        where="offsetd_storage.recovery.survey:check_format",
+        replace="sync_names(files, path)",
         by="",
         caught_by="tests/unit/storage/test_recovery_hardening.py",
     ),
     Mutant(
         name="the page cache is trusted after a crash",
-        file=f"{_STORAGE}/recovery/swap_recovery.py",
-        replace=(
-            "            file.sync()\n"
-            "            if drop_cache:\n"
-            "                file.drop_cache()\n"
-        ),
-        by="            pass\n",
+        where="offsetd_storage.recovery.swap_recovery:sync_segments",
+        replace="file.sync()\nif drop_cache:\n    file.drop_cache()",
+        by="pass",
         caught_by="tests/unit/storage/test_recovery_of_brokers.py",
     ),
     Mutant(
         name="the log is cut at a bad batch in its middle",
-        file=f"{_STORAGE}/recovery/partition_recovery.py",
+        where="offsetd_storage.recovery.partition_recovery:_plan_whole_log",
         replace=(
-            "        if reader.has_valid_batch(base_offset, scan.stop.position) or any(\n"
-            "            reader.has_valid_batch(each, 0) for each in later\n"
-            "        ):\n"
-            "            require_whole(scan, base_offset)\n"
+            "if reader.has_valid_batch(base_offset, scan.stop.position) or any(\n"
+            "    reader.has_valid_batch(each, 0) for each in later\n"
+            "):\n"
+            "    require_whole(scan, base_offset)"
         ),
         by="",
         caught_by="tests/unit/storage/test_recovery.py",
     ),
     Mutant(
         name="the log is cut at the checkpoint's recovery point without a journal",
-        file=f"{_STORAGE}/recovery/recovery.py",
-        replace="        cleanup.callback(log.abandon)\n        logs[topic_partition] = log\n",
+        where="offsetd_storage.recovery.recovery:apply_all",
+        replace="cleanup.callback(log.abandon)\nlogs[topic_partition] = log",
         by=(
-            "        cleanup.callback(log.abandon)\n"
-            "        if plan.leader_epoch_known < 0:\n"
-            "            known = survey.checkpoints.recovery_points\n"
-            "            end = known.get(topic_partition, log.offset_next)\n"
-            "            log.truncate(min(log.offset_next, end))\n"
-            "        logs[topic_partition] = log\n"
+            "cleanup.callback(log.abandon)\n"
+            "if plan.leader_epoch_known < 0:\n"
+            "    known = survey.checkpoints.recovery_points\n"
+            "    end = known.get(topic_partition, log.offset_next)\n"
+            "    log.truncate(min(log.offset_next, end))\n"
+            "logs[topic_partition] = log"
         ),
         caught_by="tests/unit/storage/test_recovery_of_brokers.py",
     ),
     Mutant(
         name="the journal is released before the recovery point is durable",
-        file=f"{_STORAGE}/journal/journal.py",
-        replace="        return nothing_needed_before(self._begun_at, self._points)\n",
-        by="        return True\n",
+        where="offsetd_storage.journal.journal:Journal.other_file_is_free",
+        replace="return nothing_needed_before(self._begun_at, self._points)",
+        by="return True",
         caught_by="tests/unit/storage/test_journal.py",
     ),
     Mutant(
         name="a new life restarts the journal's sequence",
-        file=f"{_STORAGE}/journal/journal.py",
-        replace="        old_life, self._life = self._life, life\n",
-        by="        old_life, self._life = self._life, life\n        self._next_sequence = 1\n",
+        where="offsetd_storage.journal.journal:Journal.begin_life",
+        replace="old_life, self._life = self._life, life",
+        by="old_life, self._life = self._life, life\nself._next_sequence = 1",
         caught_by=_CRASHES,
     ),
     Mutant(
         name="no checksum of batches",
-        file=f"{_STORAGE}/kernels/scan.py",
-        replace="    if not has_valid_checksum(buffer, position, size):\n",
-        by="    if size < 0:\n",
+        where="offsetd_storage.kernels.scan:batch_flaw",
+        replace="if not has_valid_checksum(buffer, position, size):",
+        by="if size < 0:",
         caught_by="tests/unit/storage/test_scan.py",
     ),
     Mutant(
         name="no checksum of frames",
-        file=f"{_STORAGE}/journal/journal_format.py",
-        replace="    if crc32c(buffer, position + _CRC_END, end) != crc or kind not in _KINDS:\n",
-        by="    if kind not in _KINDS:\n",
+        where="offsetd_storage.journal.journal_format:read_frame",
+        replace="if crc32c(buffer, position + _CRC_END, end) != crc or kind not in _KINDS:",
+        by="if kind not in _KINDS:",
         caught_by=_CRASHES,
     ),
     Mutant(
         name="no lock on the folder",
-        file=f"{_STORAGE}/disk/files.py",
-        replace="            request = _FLOCK.pack(fcntl.F_WRLCK,",
-        by="            request = _FLOCK.pack(fcntl.F_UNLCK,",
+        where="offsetd_storage.disk.files:OsFiles.lock",
+        replace="request = _FLOCK.pack(fcntl.F_WRLCK,",
+        by="request = _FLOCK.pack(fcntl.F_UNLCK,",
         caught_by="tests/unit/storage/test_folder_lock.py",
     ),
     Mutant(
         name="a read before what it rests on is durable",
-        file=f"{_COORDINATOR}/runtime/runtime.py",
-        replace="            return self._tickets[partition], question(shard)\n",
-        by="            return 0, question(shard)\n",
+        where="offsetd_coordinator.runtime.runtime:Runtime._ask",
+        replace="return self._tickets[partition], question(shard)",
+        by="return 0, question(shard)",
         caught_by="tests/unit/coordinator/test_runtime.py",
     ),
     Mutant(
         name="a refusal before what it rests on is durable",
-        file=f"{_COORDINATOR}/runtime/runtime.py",
-        replace="        return self._tickets[partition], _outcome(decision)\n",
+        where="offsetd_coordinator.runtime.runtime:Runtime.submit",
+        replace="return self._tickets[partition], _outcome(decision)",
         by=(
-            "        ticket = self._tickets[partition] if decision.batch is not None else 0\n"
-            "        return ticket, _outcome(decision)\n"
+            "ticket = self._tickets[partition] if decision.batch is not None else 0\n"
+            "return ticket, _outcome(decision)"
         ),
         caught_by="tests/unit/coordinator/test_runtime.py",
     ),

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_ROOM = "storage/offsetd_storage/log/journal_room.py"
-_JOURNAL = "storage/offsetd_storage/journal/journal.py"
-_FILES = "storage/offsetd_storage/journal/journal_files.py"
-_UPKEEP = "storage/offsetd_storage/maintenance/upkeep.py"
 _TESTS = "tests/unit/storage/test_journal_room.py"
 _UPKEEP_TESTS = "tests/unit/storage/test_upkeep_of_the_journal.py"
 _CRASHES = (
@@ -18,72 +14,72 @@ _CRASHES = (
 JOURNAL_ROOM_MUTANTS = (
     Mutant(
         name="a journal rests though only it holds what was acknowledged",
-        file=_ROOM,
+        where="offsetd_storage.log.journal_room:JournalRoom.rest",
         replace="if self.is_short or not (self.rest_gain_bytes and journal.is_settled):",
         by="if self.is_short or not self.rest_gain_bytes:",
         caught_by=f"{_TESTS}::test_a_journal_does_not_rest_before_all_is_in_the_segments",
     ),
     Mutant(
         name="a journal rests though a frame that is too large for it waits",
-        file=_ROOM,
-        replace="                if self._unflushed:\n                    return False\n",
+        where="offsetd_storage.log.journal_room:JournalRoom.rest",
+        replace="if self._unflushed:\n    return False",
         by="",
         caught_by=f"{_TESTS}::test_a_journal_does_not_rest_before_all_is_in_the_segments",
     ),
     Mutant(
         name="a journal rests though a log wants larger files",
-        file=_ROOM,
+        where="offsetd_storage.log.journal_room:JournalRoom.rest",
         replace="if self.is_short or not (self.rest_gain_bytes and journal.is_settled):",
         by="if not (self.rest_gain_bytes and journal.is_settled):",
         caught_by=f"{_TESTS}::test_a_rest_of_one_file_takes_no_batch_that_the_other_cannot",
     ),
     Mutant(
         name="while one file is made small, the other counts for more than it takes",
-        file=_ROOM,
+        where="offsetd_storage.log.journal_room:JournalRoom.rest",
         replace="least_bytes = min(size, *journal.sizes_bytes)",
         by="least_bytes = size",
         caught_by=f"{_TESTS}::test_a_rest_of_one_file_takes_no_batch_that_the_other_cannot",
     ),
     Mutant(
         name="frames stay as large as they were before the journal was made small",
-        file=_ROOM,
-        replace="        self._unflushed.payload_bytes_max = payload_bytes\n",
+        where="offsetd_storage.log.journal_room:JournalRoom._bound",
+        replace="self._unflushed.payload_bytes_max = payload_bytes",
         by="",
         caught_by=f"{_TESTS}::test_frames_that_were_begun_at_rest_fit_the_small_files",
     ),
     Mutant(
         name="a file at rest does not take the largest batch",
-        file=_JOURNAL,
+        where="offsetd_storage.journal.journal:Journal.least_file_bytes",
         replace="payload_bytes = self._entry_bytes() + max(batch_bytes_max, SECTOR_BYTES)",
         by="payload_bytes = self._entry_bytes() + SECTOR_BYTES",
         caught_by=f"{_TESTS}::test_a_full_disk_takes_no_flush_from_a_journal_at_rest",
     ),
     Mutant(
         name="a full disk that keeps a journal from growing ends the server",
-        file=_ROOM,
-        replace="            if not may_pass(error):\n                raise\n",
-        by="            raise\n",
+        where="offsetd_storage.log.journal_room:JournalRoom._made_spare",
+        replace="if not may_pass(error):\n    raise",
+        by="raise",
         caught_by=f"{_TESTS}::test_without_room_to_grow_the_files_just_take_more_turns",
     ),
     Mutant(
         name="the current file is made small before its turn has ended",
-        file=_ROOM,
-        replace="                journal.turn()\n",
-        by="                journal._place = 1 - journal._place\n",
+        where="offsetd_storage.log.journal_room:JournalRoom._exchange_both",
+        replace="journal.turn()",
+        by="journal._place = 1 - journal._place",
         caught_by=f"{_TESTS}::test_a_journal_at_rest_takes_the_largest_batch_and_little_more",
     ),
     Mutant(
         name="nothing in a file that was exchanged tells which turns there were",
-        file=_JOURNAL,
+        where="offsetd_storage.journal.journal:Journal._put_spare",
         replace='b"" if is_first else turned',
         by='b""',
         caught_by=f"{_TESTS}::test_a_current_file_that_is_replaced_by_itself_of_before_is_missed",
     ),
     Mutant(
         name="nothing in a file that a start makes tells which turns there were",
-        file=_JOURNAL,
-        replace="        self._put_spare(place, made)\n",
-        by='        self._files.put_spare(place, b"", 0)\n        self._bytes[place] = made\n',
+        where="offsetd_storage.journal.journal:Journal._prepare",
+        replace="self._put_spare(place, made)",
+        by='self._files.put_spare(place, b"", 0)\nself._bytes[place] = made',
         caught_by=(
             f"{_TESTS}"
             "::test_an_older_copy_of_the_current_file_is_missed_though_a_start_made_both_anew"
@@ -91,37 +87,36 @@ JOURNAL_ROOM_MUTANTS = (
     ),
     Mutant(
         name="the name of an exchanged journal file is not durable when it is used",
-        file=_FILES,
-        replace="        self._files.sync_folder(self._folder)\n",
+        where="offsetd_storage.journal.journal_files:JournalFiles.put_spare",
+        replace="self._files.sync_folder(self._folder)",
         by="",
         caught_by=_CRASHES,
     ),
     Mutant(
         name="the zeros of an exchanged journal file are not durable when it gets its name",
-        file=_FILES,
-        replace="            file.pwrite([zeros[: size_bytes - position]], position)\n"
-        "        file.sync()\n",
-        by="            pass\n        file.truncate(size_bytes)\n",
+        where="offsetd_storage.journal.journal_files:JournalFiles.make_spare",
+        replace="    file.pwrite([zeros[: size_bytes - position]], position)\nfile.sync()",
+        by="    pass\nfile.truncate(size_bytes)",
         caught_by=f"{_TESTS}::test_a_full_disk_takes_no_flush_from_a_journal_at_rest",
     ),
     Mutant(
         name="a journal file that was being made stays behind",
-        file="storage/offsetd_storage/recovery/recovery.py",
-        replace="    if journal.drop_spare():",
-        by="    if False:",
+        where="offsetd_storage.recovery.recovery:recover_folder",
+        replace="if journal.drop_spare():",
+        by="if False:",
         caught_by=f"{_TESTS}::test_a_start_has_the_room_of_a_file_that_was_being_made",
     ),
     Mutant(
         name="a start takes a journal file that the largest batch does not go into",
-        file=_JOURNAL,
+        where="offsetd_storage.journal.journal:Journal._will_do",
         replace="return self._least_file_bytes() <= size <= self._sizes.file_bytes",
         by="return size <= self._sizes.file_bytes",
         caught_by=f"{_TESTS}::test_a_start_makes_files_anew_that_do_not_take_the_largest_batch",
     ),
     Mutant(
         name="a journal grows whatever that leaves of the disk",
-        file=_UPKEEP,
-        replace=" and left_bytes >= disk.marks.room_bytes_enough",
+        where="offsetd_storage.maintenance.upkeep:Upkeep._is_room_left",
+        replace="and left_bytes >= disk.marks.room_bytes_enough",
         by="",
         caught_by=(
             f"{_UPKEEP_TESTS}"
@@ -130,32 +125,32 @@ JOURNAL_ROOM_MUTANTS = (
     ),
     Mutant(
         name="a journal grows into the reserve that a low disk has given back",
-        file=_UPKEEP,
+        where="offsetd_storage.maintenance.upkeep:Upkeep._is_room_left",
         replace="disk.state is SpaceState.OK and left_bytes >= disk.marks.room_bytes_enough",
         by="left_bytes >= 2 * disk.marks.free_bytes_min",
         caught_by=f"{_UPKEEP_TESTS}::test_a_journal_does_not_grow_into_the_reserve",
     ),
     Mutant(
         name="growth that finds no room is tried again and again",
-        file=_UPKEEP,
-        replace="        if not has_grown:\n",
-        by="        if False:\n",
+        where="offsetd_storage.maintenance.upkeep:Upkeep._has_grown",
+        replace="if not has_grown:",
+        by="if False:",
         caught_by=(f"{_UPKEEP_TESTS}::test_growth_that_finds_no_room_is_not_tried_again_at_once"),
     ),
     Mutant(
         name="a low disk is left with a journal that is made for a load",
-        file=_UPKEEP,
+        where="offsetd_storage.maintenance.upkeep:Upkeep._begin_relief",
         replace=(
-            "        if self._store.journal_room.rest_gain_bytes:\n"
-            "            self._store.settle_points()\n"
-            "            self._store.journal_room.rest()\n"
+            "if self._store.journal_room.rest_gain_bytes:\n"
+            "    self._store.settle_points()\n"
+            "    self._store.journal_room.rest()"
         ),
         by="",
         caught_by=f"{_UPKEEP_TESTS}::test_a_low_disk_gets_the_journals_room_too",
     ),
     Mutant(
         name="a journal grows for what comes once an hour",
-        file=_UPKEEP,
+        where="offsetd_storage.maintenance.upkeep:Upkeep._note_filled",
         replace="if filled_ms is None or self._filled_ms - filled_ms > _JOURNAL_REST_MS:",
         by="if filled_ms is None:",
         caught_by=(
@@ -164,7 +159,7 @@ JOURNAL_ROOM_MUTANTS = (
     ),
     Mutant(
         name="a batch that the journal takes soon is refused for good",
-        file=_ROOM,
+        where="offsetd_storage.log.journal_room:JournalRoom.refuse_large",
         replace="if batch_bytes <= log.batch_bytes_max and self.is_short:",
         by="if False:",
         caught_by=f"{_TESTS}::test_a_batch_that_became_possible_waits_until_the_files_have_grown",

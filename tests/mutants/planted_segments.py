@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_STORAGE = "storage/offsetd_storage"
 _LISTS = "tests/unit/storage/test_segment_list.py"
 _GONE = f"{_LISTS}::test_a_segment_that_is_not_as_it_was_is_a_quarantine_and_a_finding"
 _BITS = f"{_LISTS}::test_every_bit_of_a_header_that_no_checksum_covers_is_found"
@@ -13,51 +12,51 @@ _REMEDIES = "tests/unit/storage/test_remedies.py"
 SEGMENT_MUTANTS = (
     Mutant(
         name="a start does not compare the segments of a log that was closed",
-        file=f"{_STORAGE}/recovery/partition_recovery.py",
-        replace="    require_same(known, plan.scans, claim.point)\n",
+        where="offsetd_storage.recovery.partition_recovery:_plan_closed_log",
+        replace="require_same(known, plan.scans, claim.point)",
         by="",
         caught_by=_GONE,
     ),
     Mutant(
         name="a start does not compare the segments of a log after a crash",
-        file=f"{_STORAGE}/recovery/partition_recovery.py",
-        replace="    require_same(known, scans, point)\n",
+        where="offsetd_storage.recovery.partition_recovery:_plan_crashed_log",
+        replace="require_same(known, scans, point)",
         by="",
         caught_by=_GONE,
     ),
     Mutant(
         name="the headers of the segment of a recovery point are not compared",
-        file=f"{_STORAGE}/recovery/segment_comparison.py",
-        replace="    if point.headers_digest is None:\n        return []\n",
-        by="    if True:\n        return []\n",
+        where="offsetd_storage.recovery.segment_comparison:_point_flaws",
+        replace="if point.headers_digest is None:\n    return []",
+        by="if True:\n    return []",
         caught_by=_BITS,
     ),
     Mutant(
         name="the headers of listed segments are not compared",
-        file=f"{_STORAGE}/log/segment_list.py",
-        replace="    return None if found == written else ",
-        by="    return None if found or written else ",
+        where="offsetd_storage.log.segment_list:headers_flaw",
+        replace="return None if found == written else",
+        by="return None if found or written else",
         caught_by=_BITS,
     ),
     Mutant(
         name="a recovery point moves on before the segments behind it are listed",
-        file=f"{_STORAGE}/log/segment_listing.py",
-        replace="        if below > self.below:\n",
-        by="        if below < 0:\n",
+        where="offsetd_storage.log.segment_listing:SegmentListing.cover",
+        replace="if below > self.below:",
+        by="if below < 0:",
         caught_by=_GONE,
     ),
     Mutant(
         name="a swap begins before it is listed",
-        file=f"{_STORAGE}/log/segment_listing.py",
-        replace="                self._write(max(self.below, following))\n",
-        by="                pass\n",
+        where="offsetd_storage.log.segment_listing:SegmentListing.replacing",
+        replace="self._write(max(self.below, following))",
+        by="pass",
         caught_by="tests/sim/test_cleaning_store_crashes.py",
     ),
     Mutant(
         name="a last frame of the journal that is dropped is not counted",
-        file=f"{_STORAGE}/journal/journal_recovery.py",
-        replace="        bytes_cut=0 if current.is_closed else current.begun_frame_bytes,\n",
-        by="",
+        where="offsetd_storage.journal.journal_recovery:_followed",
+        replace="    bytes_cut=0 if current.is_closed else current.begun_frame_bytes,\n)",
+        by=")",
         caught_by=f"{_REMEDIES}::test_every_bit_of_the_last_frame_that_rots_is_told_and_counted",
     ),
 )

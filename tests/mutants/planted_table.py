@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from mutants.planted import Mutant
 
-_COORDINATOR = "coordinator/offsetd_coordinator"
-_BLOCKS = f"{_COORDINATOR}/kernels/table/blocks.py"
-_ENTRIES = f"{_COORDINATOR}/kernels/table/entries.py"
 _TABLE = "tests/unit/coordinator/test_offset_table.py"
 _ANY_ORDER = f"{_TABLE}::test_partitions_that_lie_together_come_and_go_in_any_order"
 _END_OFFSETS = f"{_TABLE}::test_a_reported_end_offset_stays_until_another_is_or_the_offset_goes"
@@ -14,30 +11,30 @@ _END_OFFSETS = f"{_TABLE}::test_a_reported_end_offset_stays_until_another_is_or_
 TABLE_MUTANTS = (
     Mutant(
         name="a partition that comes in between overwrites the next one",
-        file=_BLOCKS,
-        replace="    for row in range(start + count, start + at, -1):\n",
-        by="    for row in range(start + count, start + at + 1, -1):\n",
+        where="offsetd_coordinator.kernels.table.blocks:find_or_add_row",
+        replace="for row in range(start + count, start + at, -1):",
+        by="for row in range(start + count, start + at + 1, -1):",
         caught_by=_ANY_ORDER,
     ),
     Mutant(
         name="the rows behind one that is removed stay where they are",
-        file=_BLOCKS,
-        replace="    for at in range(row, end - 1):\n",
-        by="    for at in range(row, end - 2):\n",
+        where="offsetd_coordinator.kernels.table.blocks:remove_row",
+        replace="for at in range(row, end - 1):",
+        by="for at in range(row, end - 2):",
         caught_by=_ANY_ORDER,
     ),
     Mutant(
         name="partitions of other blocks have the row of the same bit",
-        file=_BLOCKS,
-        replace=" == group_topic and block_base(table, block) == base:\n",
-        by=" == group_topic:\n",
+        where="offsetd_coordinator.kernels.table.blocks:find_block",
+        replace="== group_topic and block_base(table, block) == base:",
+        by="== group_topic:",
         caught_by=f"{_ANY_ORDER}[seeds1]",
     ),
     Mutant(
         name="a replay goes on in the block of the record before",
-        file=f"{_COORDINATOR}/kernels/records/replay.py",
-        replace="    if block < 0 or block_base(table, block) != base:\n",
-        by="    if block < 0:\n",
+        where="offsetd_coordinator.kernels.records.replay:_block_at",
+        replace="if block < 0 or block_base(table, block) != base:",
+        by="if block < 0:",
         caught_by=(
             "tests/unit/coordinator/test_replayed_state.py"
             "::test_partitions_of_a_batch_may_be_far_apart_and_in_any_order"
@@ -45,72 +42,72 @@ TABLE_MUTANTS = (
     ),
     Mutant(
         name="the rows that a block leaves are lost",
-        file=_BLOCKS,
-        replace="    counters[ENTRY_UNUSED] += count\n",
+        where="offsetd_coordinator.kernels.table.blocks:_widen",
+        replace="counters[ENTRY_UNUSED] += count",
         by="",
         caught_by=f"{_TABLE}::test_rows_that_no_block_has_are_used_again",
     ),
     Mutant(
         name="a block at the end moves for each partition",
-        file=_BLOCKS,
-        replace="    if start + count == counters[ENTRY_END]:\n",
-        by="    if False:\n",
+        where="offsetd_coordinator.kernels.table.blocks:_widen",
+        replace="if start + count == counters[ENTRY_END]:",
+        by="if False:",
         caught_by=f"{_TABLE}::test_offsets_of_a_commit_take_a_row_each_and_nothing_else",
     ),
     Mutant(
         name="a block that is empty keeps its group alive",
-        file=_BLOCKS,
-        replace="    if first == 0:\n        counters[GROUP_COUNT] -= 1\n",
+        where="offsetd_coordinator.kernels.table.blocks:_remove_block",
+        replace="if first == 0:\n    counters[GROUP_COUNT] -= 1",
         by="",
         caught_by=f"{_TABLE}::test_a_table_holds_what_a_dict_holds_after_any_stores_and_removals",
     ),
     Mutant(
         name="metadata is lost where there was none before",
-        file=_ENTRIES,
-        replace="        value.metadata_size == 0\n        and value.expire",
-        by="        value.expire",
+        where="offsetd_coordinator.kernels.table.entries:store_row",
+        replace="value.metadata_size == 0\nand value.expire_timestamp",
+        by="value.expire_timestamp",
         caught_by=_ANY_ORDER,
     ),
     Mutant(
         name="a leader epoch that is too large for its bits goes into the time",
-        file=_ENTRIES,
-        replace="        and -1 <= value.leader_epoch < _EPOCH_MASK\n",
-        by="        and -1 <= value.leader_epoch <= _EPOCH_MASK\n",
+        where="offsetd_coordinator.kernels.table.entries:store_row",
+        replace="and -1 <= value.leader_epoch < _EPOCH_MASK",
+        by="and -1 <= value.leader_epoch <= _EPOCH_MASK",
         caught_by=_ANY_ORDER,
     ),
     Mutant(
         name="a commit forgets the end offset that was reported",
-        file=_ENTRIES,
-        replace="    if is_plain and extras[extra, REPORTED_END] == 0:\n",
-        by="    if is_plain:\n",
+        where="offsetd_coordinator.kernels.table.entries:store_row",
+        replace="if is_plain and extras[extra, REPORTED_END] == 0:",
+        by="if is_plain:",
         caught_by=_END_OFFSETS,
     ),
     Mutant(
         name="a row that is used again has the end offset from before",
-        file=_ENTRIES,
-        replace="    extras[extra, REPORTED_END] = 0\n",
+        where="offsetd_coordinator.kernels.table.entries:_extra_of",
+        replace="extras[extra, REPORTED_END] = 0",
         by="",
         caught_by=_ANY_ORDER,
     ),
     Mutant(
         name="what few offsets have is kept when they go",
-        file=_ENTRIES,
-        replace="        _free_extra(table, -1 - word)\n",
-        by="        pass\n",
+        where="offsetd_coordinator.kernels.table.entries:forget_row",
+        replace="_free_extra(table, -1 - word)",
+        by="pass",
         caught_by=_ANY_ORDER,
     ),
     Mutant(
         name="end offsets for which there is no room are written all the same",
-        file=f"{_COORDINATOR}/kernels/records/commit_batch.py",
-        replace="            if not has_extra_room(table):\n                return row\n",
-        by="            if not has_extra_room(table):\n                return count\n",
+        where="offsetd_coordinator.kernels.records.commit_batch:note_end_offsets",
+        replace="if not has_extra_room(table):\n    return row",
+        by="if not has_extra_room(table):\n    return count",
         caught_by=f"{_TABLE}::test_end_offsets_of_more_partitions_than_there_was_room_for",
     ),
     Mutant(
         name="of a large group the blocks behind a slice are not looked at",
-        file=f"{_COORDINATOR}/kernels/table/expired_offsets.py",
-        replace="    stop = block + found.size\n    count = 0\n",
-        by="    stop = block + found.size\n    end = min(end, stop)\n    count = 0\n",
+        where="offsetd_coordinator.kernels.table.expired_offsets:list_from",
+        replace="stop = block + found.size\ncount = 0",
+        by="stop = block + found.size\nend = min(end, stop)\ncount = 0",
         caught_by="tests/unit/coordinator/test_expiry_sweep.py",
     ),
 )

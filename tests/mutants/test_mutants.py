@@ -1,110 +1,77 @@
 """The tests prove themselves: with each planted bug, a test that should notice does fail.
 
-A mutant is one replacement in one source file, applied to a copy of the packages; the test that
-has to catch it runs against the copy. CI replays a third, chosen by the commit, and `make nightly`
-all of them.
+A mutant is one replacement in one function (see `mutants.planted.Mutant`), applied to a copy of
+the packages; the test that has to catch it runs against the copy. CI replays a third, chosen by
+the commit, and `make nightly` all of them.
 """
 
 from __future__ import annotations
 
 import os
+import pkgutil
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from chance import session_seed
-from mutants.planted import MUTANTS as STORE_MUTANTS
-from mutants.planted import Mutant
-from mutants.planted_administration import ADMINISTRATION_MUTANTS
-from mutants.planted_archive import ARCHIVE_MUTANTS
-from mutants.planted_audit import AUDIT_MUTANTS
-from mutants.planted_bulk_migration import BULK_MIGRATION_MUTANTS
-from mutants.planted_cleaner import CLEANER_MUTANTS
-from mutants.planted_clients import CLIENT_MUTANTS
-from mutants.planted_command_line import COMMAND_LINE_MUTANTS
-from mutants.planted_connections import CONNECTION_MUTANTS
-from mutants.planted_consumer import CONSUMER_MUTANTS
-from mutants.planted_doubts import DOUBT_MUTANTS
-from mutants.planted_expiry import EXPIRY_MUTANTS
-from mutants.planted_fetches import FETCH_MUTANTS
-from mutants.planted_flushes import FLUSH_MUTANTS
-from mutants.planted_full_disk import FULL_DISK_MUTANTS
-from mutants.planted_guarantees import GUARANTEE_MUTANTS
-from mutants.planted_guards import GUARD_MUTANTS
-from mutants.planted_history import HISTORY_MUTANTS
-from mutants.planted_hostile import HOSTILE_MUTANTS
-from mutants.planted_journal_room import JOURNAL_ROOM_MUTANTS
-from mutants.planted_kafka import KAFKA_MUTANTS
-from mutants.planted_large_changes import LARGE_CHANGE_MUTANTS
-from mutants.planted_late_writes import LATE_WRITE_MUTANTS
-from mutants.planted_leases import LEASE_MUTANTS
-from mutants.planted_lives import LIFE_MUTANTS
-from mutants.planted_membership import MEMBERSHIP_MUTANTS
-from mutants.planted_migration import MIGRATION_MUTANTS
-from mutants.planted_pipeline import PIPELINE_MUTANTS
-from mutants.planted_queries import QUERY_MUTANTS
-from mutants.planted_runs import RUN_MUTANTS
-from mutants.planted_segments import SEGMENT_MUTANTS
-from mutants.planted_spark_writes import SPARK_WRITE_MUTANTS
-from mutants.planted_starts import START_MUTANTS
-from mutants.planted_streams import STREAM_MUTANTS
-from mutants.planted_swaps import SWAP_MUTANTS
-from mutants.planted_table import TABLE_MUTANTS
-from mutants.planted_upkeep import UPKEEP_MUTANTS
+from mutants.planting import MisplacedMutantError, planted
 
-pytestmark = pytest.mark.long(minutes=30)
+if TYPE_CHECKING:
+    from mutants.planted import Mutant
 
-MUTANTS = (
-    *STORE_MUTANTS,
-    *CLEANER_MUTANTS,
-    *SWAP_MUTANTS,
-    *CONNECTION_MUTANTS,
-    *FULL_DISK_MUTANTS,
-    *UPKEEP_MUTANTS,
-    *TABLE_MUTANTS,
-    *FLUSH_MUTANTS,
-    *JOURNAL_ROOM_MUTANTS,
-    *GUARANTEE_MUTANTS,
-    *EXPIRY_MUTANTS,
-    *ADMINISTRATION_MUTANTS,
-    *MEMBERSHIP_MUTANTS,
-    *LEASE_MUTANTS,
-    *LIFE_MUTANTS,
-    *GUARD_MUTANTS,
-    *SEGMENT_MUTANTS,
-    *HISTORY_MUTANTS,
-    *HOSTILE_MUTANTS,
-    *MIGRATION_MUTANTS,
-    *KAFKA_MUTANTS,
-    *CONSUMER_MUTANTS,
-    *CLIENT_MUTANTS,
-    *COMMAND_LINE_MUTANTS,
-    *PIPELINE_MUTANTS,
-    *BULK_MIGRATION_MUTANTS,
-    *AUDIT_MUTANTS,
-    *ARCHIVE_MUTANTS,
-    *STREAM_MUTANTS,
-    *RUN_MUTANTS,
-    *SPARK_WRITE_MUTANTS,
-    *QUERY_MUTANTS,
-    *FETCH_MUTANTS,
-    *LARGE_CHANGE_MUTANTS,
-    *LATE_WRITE_MUTANTS,
-    *START_MUTANTS,
-    *DOUBT_MUTANTS,
-)
-
+FOLDER = Path(__file__).parent
 ROOT = Path(__file__).parents[2]
 SOURCE_ROOTS = ("protos", "storage", "coordinator", "clients", "pipeline")
 TESTS_FAILED_EXIT = 1  # pytest: tests ran and some failed; a broken import or no test is another
 
 
+def all_mutants() -> list[Mutant]:
+    """Those of every tuple `…MUTANTS` in a module `planted…` of this folder."""
+    names = sorted(module.name for module in pkgutil.iter_modules([str(FOLDER)]))
+    modules = [import_module(f"mutants.{name}") for name in names if name.startswith("planted")]
+    return [
+        mutant
+        for module in modules
+        for name, mutants in vars(module).items()
+        if name.endswith("MUTANTS")
+        for mutant in mutants
+    ]
+
+
+MUTANTS = all_mutants()
+
+
+def source_path(mutant: Mutant) -> Path:
+    """The file of the mutant's module, in the repository."""
+    module = mutant.where.partition(":")[0].replace(".", "/")
+    paths = [
+        path
+        for root in SOURCE_ROOTS
+        for path in (Path(root, f"{module}.py"), Path(root, module, "__init__.py"))
+        if (ROOT / path).exists()
+    ]
+    assert len(paths) == 1, f"{module} is not one module: mend the mutant"
+    return paths[0]
+
+
+def mutated_source(mutant: Mutant) -> str:
+    """The source with the bug; fails where the mutant no longer fits."""
+    path = source_path(mutant)
+    function = mutant.where.partition(":")[2]
+    try:
+        return planted((ROOT / path).read_text(), function, mutant.replace, mutant.by)
+    except MisplacedMutantError as error:
+        pytest.fail(f"{path} has changed, mend the mutant: {error}")
+
+
 def chosen_mutants() -> list[Mutant]:
     """All of them at night; else the third that the checked out commit chooses, by its tree."""
     if os.environ.get("OFFSETD_NIGHTLY"):
-        return list(MUTANTS)
+        return MUTANTS
     turn = session_seed() % 3
     return [mutant for place, mutant in enumerate(MUTANTS) if place % 3 == turn]
 
@@ -113,12 +80,7 @@ def plant(mutant: Mutant, folder: Path) -> dict[str, str]:
     """Copies the packages, applies the mutant; returns the environment that imports the copy."""
     for root in SOURCE_ROOTS:
         shutil.copytree(ROOT / root, folder / root, ignore=shutil.ignore_patterns("__pycache__"))
-    target = folder / mutant.file
-    source = target.read_text()
-    assert source.count(mutant.replace) == 1, f"{mutant.file} has changed: mend the mutant"
-    mutated = source.replace(mutant.replace, mutant.by)
-    compile(mutated, mutant.file, "exec")
-    target.write_text(mutated)
+    (folder / source_path(mutant)).write_text(mutated_source(mutant))
     roots = os.pathsep.join(str(folder / root) for root in SOURCE_ROOTS)
     # At their short settings: a test that notices does so soon.
     environment = {name: value for name, value in os.environ.items() if name != "OFFSETD_NIGHTLY"}
@@ -150,4 +112,4 @@ def test_a_planted_bug_is_caught(mutant: Mutant, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_every_mutant_still_applies(mutant: Mutant) -> None:
-    assert (ROOT / mutant.file).read_text().count(mutant.replace) == 1
+    mutated_source(mutant)
