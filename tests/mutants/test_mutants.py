@@ -1,7 +1,7 @@
 """The tests prove themselves: with each planted bug, a test that should notice does fail.
 
 A mutant is one replacement in one function (see `mutants.planted.Mutant`), applied to a copy of
-the packages; the test that has to catch it runs against the copy. CI replays a third, chosen by
+the packages; the test that has to catch it runs against the copy. CI replays a sixth, chosen by
 the commit, and `make nightly` all of them.
 """
 
@@ -23,9 +23,16 @@ from mutants.planting import MisplacedMutantError, planted
 if TYPE_CHECKING:
     from mutants.planted import Mutant
 
+pytestmark = pytest.mark.long(minutes=15)
+
+# Each commit tries one part of so many: all of them take more than an hour.
+COMMITS_FOR_ALL = 6
 FOLDER = Path(__file__).parent
 ROOT = Path(__file__).parents[2]
 SOURCE_ROOTS = ("protos", "storage", "coordinator", "clients", "pipeline")
+# A test that notices does so at its short settings. The client's package sets the second, and its
+# own setting would hide a planted one.
+NOT_PASSED_ON = ("OFFSETD_NIGHTLY", "GRPC_VERBOSITY")
 TESTS_FAILED_EXIT = 1  # pytest: tests ran and some failed; a broken import or no test is another
 
 
@@ -69,11 +76,11 @@ def mutated_source(mutant: Mutant) -> str:
 
 
 def chosen_mutants() -> list[Mutant]:
-    """All of them at night; else the third that the checked out commit chooses, by its tree."""
+    """All of them at night; else a sixth, which the checked out commit chooses by its tree."""
     if os.environ.get("OFFSETD_NIGHTLY"):
         return MUTANTS
-    turn = session_seed() % 3
-    return [mutant for place, mutant in enumerate(MUTANTS) if place % 3 == turn]
+    turn = session_seed() % COMMITS_FOR_ALL
+    return [mutant for place, mutant in enumerate(MUTANTS) if place % COMMITS_FOR_ALL == turn]
 
 
 def plant(mutant: Mutant, folder: Path) -> dict[str, str]:
@@ -82,8 +89,7 @@ def plant(mutant: Mutant, folder: Path) -> dict[str, str]:
         shutil.copytree(ROOT / root, folder / root, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / source_path(mutant)).write_text(mutated_source(mutant))
     roots = os.pathsep.join(str(folder / root) for root in SOURCE_ROOTS)
-    # At their short settings: a test that notices does so soon.
-    environment = {name: value for name, value in os.environ.items() if name != "OFFSETD_NIGHTLY"}
+    environment = {name: value for name, value in os.environ.items() if name not in NOT_PASSED_ON}
     return environment | {
         "PYTHONPATH": roots,
         "PYTHONDONTWRITEBYTECODE": "1",
