@@ -10,14 +10,14 @@ _TESTS = "tests/unit/coordinator/test_large_changes.py"
 LARGE_CHANGE_MUTANTS = (
     Mutant(
         name="the lines of a large file are read without a pause",
-        where="offsetd_coordinator.counted_turns:Turns.spend",
+        where="offsetd_coordinator.cooperative_scheduling:Turns.spend",
         replace="if self._items >= ITEMS_PER_TURN:",
         by="if self._items < 0:",
         caught_by="tests/unit/coordinator/test_turns.py",
     ),
     Mutant(
         name="between two turns there is one pass of the event loop",
-        where="offsetd_coordinator.cooperative_yield:next_turn",
+        where="offsetd_coordinator.cooperative_scheduling:next_turn",
         replace="await asyncio.sleep(REST_SECONDS)",
         by="await asyncio.sleep(0)",
         caught_by="tests/unit/coordinator/test_turns.py",

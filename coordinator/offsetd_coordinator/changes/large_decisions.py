@@ -20,7 +20,7 @@ from offsetd_coordinator.changes.listed_changes import (
     RowPartitions,
     partitions_of,
 )
-from offsetd_coordinator.cooperative_yield import SLICE_ROWS
+from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.errors import InvalidCommitSize
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.records.row_comparison import find_differing, put_row_keys

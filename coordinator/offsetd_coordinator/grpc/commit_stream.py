@@ -18,7 +18,7 @@ import grpc.aio
 import structlog
 
 from offsetd_coordinator.calls import answer_budget, statuses, unary_calls
-from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import CoordinatorError, InvalidField
 from offsetd_coordinator.figures import CANCELLED, OK
 from offsetd_coordinator.grpc.stream_results import ResultEncoder

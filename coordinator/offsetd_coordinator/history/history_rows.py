@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from offsetd_storage.kernels import padded_buffer, padded_copy
 
-from offsetd_coordinator.cooperative_yield import SLICE_ROWS
+from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.errors import CoordinatorNotAvailable
 from offsetd_coordinator.history.log_changes import TRIES_MAX, changes_of_row, compacted
 from offsetd_coordinator.kernels import columns

@@ -18,6 +18,7 @@ from offsetd_storage.offsets_topic.schemas.keys import OffsetKey, decode_key
 from offsetd_storage.offsets_topic.schemas.offset_commit import OffsetCommitValue
 from offsetd_storage.offsets_topic.schemas.primitives import UndecodableRecord
 
+from offsetd_coordinator.cooperative_scheduling import REST_SECONDS
 from offsetd_coordinator.history.history_errors import HistoryCompacted
 from offsetd_coordinator.kernels.records import change_records as columns
 from offsetd_coordinator.kernels.records.change_records import (
@@ -41,8 +42,9 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 1 << 18
 _ROWS: Final = 256
-# Pause after this many rows: a thread in Python code seldom releases the interpreter's lock.
-_REST_SECONDS: Final = 0.0005
+# Pause after this many rows, for half of a turn's pause: a thread in Python code seldom releases
+# the interpreter's lock.
+_REST_SECONDS: Final = REST_SECONDS / 2
 TRIES_MAX: Final = 8
 
 Partition = tuple[bytes, int]

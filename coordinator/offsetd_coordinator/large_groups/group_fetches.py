@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from offsetd_coordinator.cooperative_yield import SLICE_ROWS
+from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.errors import UnstableOffsetCommit
 from offsetd_coordinator.large_groups.group_reading import read_group, read_partitions
 

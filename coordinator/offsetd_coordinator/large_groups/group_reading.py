@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from offsetd_storage.kernels import padded_copy
 
-from offsetd_coordinator.cooperative_yield import SLICE_BLOCKS, SLICE_ROWS, next_turn
+from offsetd_coordinator.cooperative_scheduling import SLICE_BLOCKS, SLICE_ROWS, next_turn
 from offsetd_coordinator.errors import CoordinatorNotAvailable
 from offsetd_coordinator.history.history_errors import HistoryCompacted
 from offsetd_coordinator.history.log_changes import whole_changes

@@ -14,7 +14,7 @@ import asyncio
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Final
 
-from offsetd_coordinator.cooperative_yield import SLICE_ROWS, next_turn
+from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS, next_turn
 from offsetd_coordinator.errors import CoordinatorError, DiskFull
 from offsetd_coordinator.large_groups.group_reading import read_group
 from offsetd_coordinator.offset_changes import PutColumns, PutOffsets, ResetOffsets, RestoreOffsets

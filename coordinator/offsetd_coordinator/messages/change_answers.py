@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from offsetd_coordinator.cooperative_yield import next_turn
-from offsetd_coordinator.counted_turns import ITEMS_PER_TURN
+from offsetd_coordinator.cooperative_scheduling import next_turn, parts
 from offsetd_coordinator.messages.revisions import set_revision
 
 if TYPE_CHECKING:
@@ -43,8 +41,8 @@ async def encoded_with(
     `add` adds one item to a message of the answer's type. The bytes of such messages may follow
     each other: protobuf reads them as one message.
     """
-    pieces, left = [response.SerializeToString()], iter(items)
-    while part := list(islice(left, ITEMS_PER_TURN)):
+    pieces = [response.SerializeToString()]
+    for part in parts(items):
         message = type(response)()
         for item in part:
             add(message, item)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from offsetd_coordinator.administration.audit import AuditEvent
 from offsetd_coordinator.calls import callers
-from offsetd_coordinator.cooperative_yield import SLICE_ROWS
+from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.offset_changes import OffsetChange, RestoreOffsets
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import InvalidGroupId, InvalidOffset, InvalidRequest
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.timestamps import read_duration_ms, read_time_ms

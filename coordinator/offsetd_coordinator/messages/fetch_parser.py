@@ -12,7 +12,7 @@ from offsetd_coordinator.messages import validation
 from offsetd_coordinator.wire.group_selections import PartitionKeys, SelectionReader
 
 if TYPE_CHECKING:
-    from offsetd_coordinator.counted_turns import Turns
+    from offsetd_coordinator.cooperative_scheduling import Turns
     from offsetd_coordinator.wire.group_selections import GroupSelection
 
 _BYTES_AT_ONCE: Final = 64 * 1024

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
     from offsetd.v1 import group_service_pb2, offset_service_pb2
 
-    from offsetd_coordinator.counted_turns import Turns
+    from offsetd_coordinator.cooperative_scheduling import Turns
 
 TEXT_BYTES_MAX: Final = 32_767
 CLIENT_ID_BYTES_MAX: Final = 255

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from offsetd_storage.topic_partition import TopicPartition
 
-from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import (
     InvalidPartition,
     InvalidTopic,

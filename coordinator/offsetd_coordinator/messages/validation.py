@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from offsetd.v1 import group_service_pb2, offset_service_pb2
 
-    from offsetd_coordinator.counted_turns import Turns
+    from offsetd_coordinator.cooperative_scheduling import Turns
     from offsetd_coordinator.membership.member_requests import MemberIdentity
 
 GROUP_ID_BYTES_MAX: Final = 32_767

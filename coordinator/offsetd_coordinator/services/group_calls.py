@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import group_service_pb2, types_pb2
 
 from offsetd_coordinator.calls import answer_budget
-from offsetd_coordinator.counted_turns import ITEMS_PER_TURN, Turns
+from offsetd_coordinator.cooperative_scheduling import Turns, parts
 from offsetd_coordinator.errors import (
     CoordinatorError,
     LogPartitionQuarantined,
@@ -138,7 +137,7 @@ async def _least(
 ) -> list[GroupListing]:
     """The first that are asked for, by id; some are looked at in each turn."""
     least: list[GroupListing] = []
-    while part := list(islice(listings, ITEMS_PER_TURN)):
+    for part in parts(listings):
         least += _matching(iter(part), request)
         least = heapq.nsmallest(count, least, key=lambda listing: listing.group_id)
         await turns.spend(len(part) + _ITEMS_PER_PART)

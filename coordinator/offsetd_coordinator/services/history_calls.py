@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 from offsetd.v1 import history_pb2
 
 from offsetd_coordinator.calls import answer_budget
-from offsetd_coordinator.cooperative_yield import SLICE_ROWS
-from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS, Turns
 from offsetd_coordinator.errors import GroupIdNotFound, InvalidRequest
 from offsetd_coordinator.history.history_errors import HistoryCompacted
 from offsetd_coordinator.history.log_changes import end_of, whole_changes

@@ -9,7 +9,7 @@ import structlog
 from offsetd.v1 import group_service_pb2
 
 from offsetd_coordinator.calls import callers, statuses
-from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.membership.member_requests import LeaveGroup
 from offsetd_coordinator.messages import member_validation, validation
 from offsetd_coordinator.services.durable_answers import until_durable

@@ -17,8 +17,7 @@ from offsetd_coordinator.changes.large_decisions import (
     rows_to_copy,
 )
 from offsetd_coordinator.changes.listed_changes import RowPartitions
-from offsetd_coordinator.cooperative_yield import SLICE_ROWS
-from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS, Turns
 from offsetd_coordinator.errors import (
     CoordinatorError,
     GroupIdNotFound,

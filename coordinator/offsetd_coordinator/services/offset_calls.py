@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from offsetd.v1 import offset_service_pb2, types_pb2
 
 from offsetd_coordinator.calls import answer_budget
-from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.large_groups.group_fetches import add_large, is_large, offsets_at_most
 from offsetd_coordinator.messages import validation

@@ -17,7 +17,7 @@ from offsetd_storage.offsets_topic.offset_files import (
 )
 
 from offsetd_coordinator.calls import answer_budget
-from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import InvalidGroupId, InvalidRequest
 from offsetd_coordinator.large_groups.group_reading import read_group
 from offsetd_coordinator.messages import validation

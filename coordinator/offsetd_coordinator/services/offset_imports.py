@@ -12,8 +12,7 @@ from offsetd_storage.offsets_topic.offset_files import NAMELESS, OffsetReader, U
 
 from offsetd_coordinator.calls import answer_budget, statuses
 from offsetd_coordinator.changes.large_decisions import rows_of_puts
-from offsetd_coordinator.cooperative_yield import SLICE_ROWS
-from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS, Turns
 from offsetd_coordinator.errors import (
     CoordinatorError,
     InvalidField,

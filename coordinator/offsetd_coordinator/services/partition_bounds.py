@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from offsetd.v1 import offset_service_pb2
 
-from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.messages import validation
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from offsetd.v1 import history_pb2
 from offsetd_coordinator.calls import answer_budget, unary_calls
 from offsetd_coordinator.calls.streamed_calls import run_call
 from offsetd_coordinator.configuration.watch_config import WatchConfig
-from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import InvalidRequest
 from offsetd_coordinator.history.history_errors import WatcherTooSlow
 from offsetd_coordinator.history.watchers import Filter, Watcher, Watchers

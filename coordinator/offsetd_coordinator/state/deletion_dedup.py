@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import attrs
 import numpy as np
 
-from offsetd_coordinator.cooperative_yield import SLICE_ROWS
+from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.kernels.records import tombstone_records
 from offsetd_coordinator.requests import DeleteGroupReply, DeleteOffsetsReply
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 from offsetd_storage.kernels import PADDING_BYTES, padded_buffer, padded_copy
 
-from offsetd_coordinator.cooperative_yield import SLICE_ROWS
+from offsetd_coordinator.cooperative_scheduling import SLICE_ROWS
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.kernels.columns import Table
 from offsetd_coordinator.kernels.records.commit_batch import note_end_offsets

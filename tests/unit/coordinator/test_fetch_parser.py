@@ -9,7 +9,7 @@ from damaged_messages import damaged
 from hypothesis import example, given
 from hypothesis import strategies as st
 from offsetd.v1 import offset_service_pb2, types_pb2
-from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import CoordinatorError
 from offsetd_coordinator.kernels.wire import fetch_request
 from offsetd_coordinator.messages import validation

@@ -12,7 +12,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from listening_servers import listening
 from offsetd.v1 import admin_service_pb2, group_service_pb2, history_pb2, offset_service_pb2
-from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import InvalidRequest
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.messages.field_counts import COUNTS_MAX, NAMES_MAX

@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 from offsetd.v1 import group_service_pb2
-from offsetd_coordinator import cooperative_yield as turns_of_all
-from offsetd_coordinator import counted_turns as service_turns
-from offsetd_coordinator import errors
-from offsetd_coordinator.services import group_calls
+from offsetd_coordinator import cooperative_scheduling, errors
 from offsetd_coordinator.services.group_calls import GroupService
 from offsetd_coordinator.state import offset_table
 from offsetd_storage.log_store import OFFSETS_TOPIC
@@ -81,9 +78,8 @@ async def test_a_page_walks_no_log_partition_that_it_does_not_need() -> None:
 
 async def test_others_work_while_many_groups_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """And each group that is there all the time is listed once."""
-    monkeypatch.setattr(group_calls, "ITEMS_PER_TURN", 10)
-    monkeypatch.setattr(service_turns, "ITEMS_PER_TURN", 10)
-    monkeypatch.setattr(turns_of_all, "REST_SECONDS", 0)
+    monkeypatch.setattr(cooperative_scheduling, "ITEMS_PER_TURN", 10)
+    monkeypatch.setattr(cooperative_scheduling, "REST_SECONDS", 0)
     monkeypatch.setattr(offset_table, "SLICE_ROWS", 10)
     async with serving_node(partitions=1) as serving:
         names = [f"g{number:03}" for number in range(100)]

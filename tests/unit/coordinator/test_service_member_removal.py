@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from offsetd.v1 import group_service_pb2
-from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.errors import (
     CoordinatorError,
     CoordinatorNotAvailable,

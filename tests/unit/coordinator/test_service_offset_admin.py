@@ -10,7 +10,7 @@ import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2
 from offsetd_coordinator import errors
 from offsetd_coordinator.configuration.server_topics import AUDIT_PARTITION
-from offsetd_coordinator.counted_turns import ITEMS_PER_TURN
+from offsetd_coordinator.cooperative_scheduling import ITEMS_PER_TURN
 from offsetd_coordinator.offset_changes import Bounds
 from offsetd_coordinator.services.offset_admin import OffsetAdmin
 from offsetd_storage.batch.record_batch import decode_batches

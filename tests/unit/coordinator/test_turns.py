@@ -3,8 +3,8 @@
 import asyncio
 
 import pytest
-from offsetd_coordinator import cooperative_yield
-from offsetd_coordinator.counted_turns import ITEMS_PER_TURN, Turns
+from offsetd_coordinator import cooperative_scheduling
+from offsetd_coordinator.cooperative_scheduling import ITEMS_PER_TURN, Turns
 
 
 async def test_others_come_between_after_so_many_items_and_not_sooner() -> None:
@@ -46,12 +46,12 @@ async def test_items_of_several_kinds_are_counted_together() -> None:
 async def test_between_two_turns_others_get_as_far_as_several_passes_of_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cooperative_yield, "REST_SECONDS", 0.2)
+    monkeypatch.setattr(cooperative_scheduling, "REST_SECONDS", 0.2)
 
     async def commit() -> None:
         for _ in range(5):
             await asyncio.sleep(0)
 
     committing = asyncio.create_task(commit())
-    await cooperative_yield.next_turn()
+    await cooperative_scheduling.next_turn()
     assert committing.done()

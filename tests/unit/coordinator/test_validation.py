@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from offsetd.v1 import group_service_pb2, offset_service_pb2, types_pb2
 from offsetd_coordinator import errors
-from offsetd_coordinator.counted_turns import Turns
+from offsetd_coordinator.cooperative_scheduling import Turns
 from offsetd_coordinator.kernels import columns
 from offsetd_coordinator.messages import validation
 from offsetd_coordinator.requests import CommitOffsets, DeleteOffsets, OffsetEntry, Precondition
